@@ -265,7 +265,7 @@ class Broker:
         from .metrics import collect
 
         services = self.services
-        return collect(services.logs, services.cleaning, services.appends, self.clock)
+        return collect(services.logs, services.cleaning, services.appends, services.quotas.clients, self.clock)
 
     def cleaner_status(self, wanted: Iterable[TopicPartition] | None = None) -> dict[TopicPartition, CleanerStatus]:
         """What the cleaner has done to each partition (all, or those wanted that there are), and what it waits for;

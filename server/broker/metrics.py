@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 from typing import NamedTuple
 
 import trio
@@ -22,10 +23,20 @@ from ...storage.data_dirs.manager import LogManager
 from ...storage.logs.log import Log
 from ..cleaning.cleaning import Cleaning
 from ..partitions.appends import Appends
+from ..quotas.clients import ClientQuotas
+from ..quotas.validation import CONSUMER_BYTE_RATE, CONTROLLER_MUTATION_RATE, PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE
 from ..runtime.clock import Clock
 from ..runtime.meters import Meter, Timer
 
 _MAX_INT = 2**31 - 1
+THROTTLED_MAX = 200
+"""Clients of which throttle times are told, those that have used something last."""
+_QUOTA_TYPES = {
+    PRODUCER_BYTE_RATE: "Produce",
+    CONSUMER_BYTE_RATE: "Fetch",
+    REQUEST_PERCENTAGE: "Request",
+    CONTROLLER_MUTATION_RATE: "ControllerMutation",
+}
 _PLAIN = re.compile(r"[\w%. \t-]*", re.ASCII)
 
 
@@ -60,12 +71,16 @@ def _quoted(value: str) -> str:
     return f'"{escaped}"'
 
 
-def collect(logs: LogManager, cleaning: Cleaning, appends: Appends, clock: Clock) -> dict[str, int | float]:
+def collect(
+    logs: LogManager, cleaning: Cleaning, appends: Appends, quotas: ClientQuotas, clock: Clock
+) -> dict[str, int | float]:
     """All metrics of a broker at this moment, by JMX name. On Trio's thread; reads the cleaner's checkpoints from disk."""
-    return {sample.jmx_name: sample.value for sample in samples(logs, cleaning, appends, clock)}
+    return {sample.jmx_name: sample.value for sample in samples(logs, cleaning, appends, quotas, clock)}
 
 
-def samples(logs: LogManager, cleaning: Cleaning, appends: Appends, clock: Clock) -> Iterator[Sample]:
+def samples(
+    logs: LogManager, cleaning: Cleaning, appends: Appends, quotas: ClientQuotas, clock: Clock
+) -> Iterator[Sample]:
     """All metrics of a broker, each as it is when it is asked for: between two of them others may have their turns.
 
     On Trio's thread; reads the cleaner's checkpoints from disk.
@@ -80,7 +95,22 @@ def samples(logs: LogManager, cleaning: Cleaning, appends: Appends, clock: Clock
         "kafka.server", "BrokerTopicMetrics", "NoKeyCompactedTopicRecordsPerSec", appends.keyless_refused, now_s
     )
     yield from _timer("kafka.log", "LogFlushStats", "LogFlushRateAndTimeMs", appends.flusher.timer)
+    yield from _throttling(quotas)
     yield from _log_manager(logs)
+
+
+def _throttling(quotas: ClientQuotas) -> Iterator[Sample]:
+    """Of those that were throttled at least once and have used something lately."""
+    throttled = (each for each in quotas.usages() if each[1].throttled)
+    for using, usage in islice(throttled, THROTTLED_MAX):
+        node = () if using.node_id < 0 else (("node", using.node_id),)
+        tags = (("user", using.sharing.user), ("client-id", using.sharing.client_id), *node)
+        for attribute, value in (
+            ("Count", usage.throttled),
+            ("Mean", usage.throttle_ms_total / usage.throttled),
+            ("Max", usage.throttle_ms_max),
+        ):
+            yield Sample("kafka.server", _QUOTA_TYPES[using.key], "throttle-time", tags, attribute, value)
 
 
 def _gauge(type: str, name: str, value: float, **tags: object) -> Sample:

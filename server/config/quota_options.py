@@ -39,7 +39,9 @@ class QuotaOptions(ReplicationOptions):  # a class with slots has one base
     controller_quota_window_num: int = option(
         _INT, 11, at_least(1), "How many samples controller_mutation_rate is measured over.", update=_FIXED
     )
-    controller_quota_window_size_seconds: int = option(_INT, 1, at_least(1), "How long each of them is.", update=_FIXED)
+    controller_quota_window_size_seconds: int = option(
+        _INT, 1, at_least(1), "How long each sample of controller.quota.window.num is.", update=_FIXED
+    )
     inter_broker_listener_name: str | None = option(
         _STRING,
         None,
@@ -70,4 +72,6 @@ class QuotaOptions(ReplicationOptions):  # a class with slots has one base
         "How many samples quotas of clients and rates of connections are measured over.",
         update=_FIXED,
     )
-    quota_window_size_seconds: int = option(_INT, 1, at_least(1), "How long each of them is.", update=_FIXED)
+    quota_window_size_seconds: int = option(
+        _INT, 1, at_least(1), "How long each sample of quota.window.num is.", update=_FIXED
+    )

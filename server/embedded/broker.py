@@ -12,6 +12,7 @@ from .explaining import Explaining
 from .faults import Faulting
 from .kafka_calls import KafkaCalls
 from .options import SeedSource
+from .quotas import Limiting
 
 if TYPE_CHECKING:
     from ...storage.disk.paths import TopicPartition
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from ..control.seed.planting import Planted
 
 
-class Broker(KafkaCalls, Timed, Compacting, Faulting, Explaining, Guarded):
+class Broker(KafkaCalls, Timed, Compacting, Faulting, Explaining, Guarded, Limiting):
     """A broker in a thread of this process, for programs and tests.
 
     with ottla.Broker() as broker: ...                    # or `start` and `stop`, from any thread

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Never
@@ -14,7 +14,7 @@ from ..broker.lives import AdminListener, Lives, run_lives
 from ..runtime.clock import Clock
 from .directories import data_directory
 from .loops import event_loop
-from .options import KEYWORDS, LISTENER, Options, OptionValue, SeedSource, checked, refuse_unknown
+from .options import KEYWORDS, LISTENER, Options, OptionValue, Quotas, SeedSource, checked, refuse_unknown
 
 if TYPE_CHECKING:
     from ..control.seed.seed import Seed
@@ -37,6 +37,7 @@ async def open_broker(
     seed: SeedSource | None = None,
     tls: bool = False,
     acls: Iterable[str] | None = None,
+    quotas: Quotas | None = None,
     **unknown: Never,
 ) -> AsyncIterator[Broker]:
     """A broker that serves in this Trio loop while the block runs; in asyncio take `async with ottla.Broker()`.
@@ -60,6 +61,8 @@ async def open_broker(
         acls: Access control entries, added at its beginning and after each `reset`, before the first client comes; with them
             there is an authorizer. A line each, as `"User:alice allow READ,WRITE topic:orders*"` (docs/security.md). Clients
             of listeners without TLS and SASL are `User:ANONYMOUS`; `overrides={"super.users": …}` names who may everything.
+        quotas: How much clients may use, set at its beginning and after each `reset`: by entity and key, as
+            `{"client-id=app": {"producer_byte_rate": 1024}}` (docs/quotas.md).
 
     Raises:
         RuntimeError: This is not Trio.
@@ -87,6 +90,7 @@ async def open_broker(
         seed=seed,
         tls=tls,
         acls=acls,
+        quotas=quotas,
     )
     async with embedded_lives(options) as lives:
         yield lives.broker
@@ -105,17 +109,22 @@ async def embedded_lives(options: Options) -> AsyncIterator[Lives]:
 
 
 def _prepare(options: Options) -> Callable[[Broker], Awaitable[object]] | None:
-    if not options.acls:
+    if not options.acls and not options.quotas:
         return None if options.seed is None else partial(_plant, seed=options.seed)
-    return partial(_prepared, options.acls, options.seed)
+    return partial(_prepared, options)
 
 
-async def _prepared(acls: Sequence[str], seed: Seed | None, broker: Broker) -> None:
-    from ..control.acls import add_acls
+async def _prepared(options: Options, broker: Broker) -> None:
+    if options.acls:
+        from ..control.acls import add_acls
 
-    await add_acls(broker, acls)
-    if seed is not None:
-        await _plant(broker, seed)
+        await add_acls(broker, options.acls)
+    if options.quotas:
+        from ..control.quotas import set_all
+
+        await set_all(broker, options.quotas)
+    if options.seed is not None:
+        await _plant(broker, options.seed)
 
 
 async def _plant(broker: Broker, seed: Seed) -> None:

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from ..control.seed.seed import Seed
     from .tls import Tls
 
+Quotas = Mapping[str, Mapping[str, float]]
+"""By entity, as `client-id=app`, and key, as `producer_byte_rate`."""
+
 SeedSource = str | os.PathLike[str] | Mapping[str, Any]
 """The path of a YAML or JSON file, or what would be in it; see `control.seed.seed`."""
 
@@ -45,6 +48,7 @@ KEYWORDS = (
     "seed",
     "tls",
     "acls",
+    "quotas",
 )
 
 
@@ -72,6 +76,8 @@ class Options:
     """Broker options of its listeners that come with that."""
     acls: tuple[str, ...] | None
     """Entries that are added at each start; None: whether there is an authorizer, `overrides` alone say."""
+    quotas: Quotas
+    """That are set at each start, by entity and key."""
 
     @property
     def security_protocol(self) -> str:
@@ -108,6 +114,7 @@ def checked(
     seed: SeedSource | None,
     tls: bool,
     acls: Iterable[str] | None,
+    quotas: Quotas | None,
 ) -> Options:
     """The options that these arguments mean.
 
@@ -118,6 +125,7 @@ def checked(
     """
     _expect("tls", tls, bool)
     _expect("acls", acls, Iterable, type(None))
+    _expect("quotas", quotas, Mapping, type(None))
     _expect("nodes", nodes, int)
     _expect("profile", profile, str)
     _expect("listener", listener, str)
@@ -152,7 +160,22 @@ def checked(
         own_tls,
         secured,
         None if acls is None else _acls(acls),
+        {} if quotas is None else _quotas(quotas),
     )
+
+
+def _quotas(quotas: Quotas) -> Quotas:
+    from ..control.errors import ControlError
+    from ..control.quotas import check_all  # only who has some waits for it
+
+    for entity, values in quotas.items():
+        _expect("quotas: an entity", entity, str)
+        _expect(f"quotas: {entity}", values, Mapping)
+    try:
+        check_all(quotas)
+    except ControlError as error:
+        raise ConfigError(f"quotas: {error}") from None
+    return {entity: dict(values) for entity, values in quotas.items()}
 
 
 def _acls(lines: Iterable[str]) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from ..control.errors import ControlError
 from ..control.lives import SnapshotCopied
 from ..runtime.clock import Clock
 from .loops import beside
-from .options import KEYWORDS, LISTENER, OptionValue, SeedSource, checked, refuse_unknown
+from .options import KEYWORDS, LISTENER, OptionValue, Quotas, SeedSource, checked, refuse_unknown
 from .run import Run
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ class Running:
         seed: SeedSource | None = None,
         tls: bool = False,
         acls: Iterable[str] | None = None,
+        quotas: Quotas | None = None,
         **unknown: Never,
     ) -> None:
         """As `ottla.open_broker`. Nothing starts yet.
@@ -76,6 +77,7 @@ class Running:
             seed=seed,
             tls=tls,
             acls=acls,
+            quotas=quotas,
         )
         self._run: Run | None = None
         self._was_started = False

@@ -31,7 +31,9 @@ def exposition(samples: Iterable[Sample]) -> str:
                 f"# HELP {name} {_help(sample)}".replace("\\", "\\\\").replace("\n", "\\n"),
                 f"# TYPE {name} {kind}",
             ]
-        labels = ",".join(f'{label}="{str(value).translate(_ESCAPED)}"' for label, value in sample.tags)
+        labels = ",".join(
+            f'{label.replace("-", "_")}="{str(value).translate(_ESCAPED)}"' for label, value in sample.tags
+        )
         lines.append(f"{name}{{{labels}}} {sample.value}" if labels else f"{name} {sample.value}")
     return "".join(f"{line}\n" for lines in families.values() for line in lines)
 

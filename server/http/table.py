@@ -11,7 +11,21 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from .call import Call, Lives, Nothing, Text
-from .calls import acls, broker, cases, cleaning, clock, compaction, explain, faults, lives, probes, seeds, topics
+from .calls import (
+    acls,
+    broker,
+    cases,
+    cleaning,
+    clock,
+    compaction,
+    explain,
+    faults,
+    lives,
+    probes,
+    quotas,
+    seeds,
+    topics,
+)
 from .openapi import document
 from .worker import in_worker
 
@@ -32,6 +46,7 @@ CALLS: tuple[AnyCall, ...] = (
     *probes.CALLS,
     Call("GET", "/v1/openapi.json", "This API as an OpenAPI 3.1 document.", Nothing, Text, _openapi, any_time=True),
     *acls.CALLS,
+    *quotas.CALLS,
     *broker.CALLS,
     *lives.CALLS,
     *cases.CALLS,

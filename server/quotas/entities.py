@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -11,6 +12,9 @@ USER, CLIENT_ID, IP = "user", "client-id", "ip"
 TYPES = (USER, CLIENT_ID, IP)
 DEFAULT = "<default>"
 """How people write the default entity of a type, in Kafka's tools, too."""
+
+_ORDER = {kind: at for at, kind in enumerate(TYPES)}
+_PART = re.compile(rf"({'|'.join(TYPES)})=(.+?)(?:,(?=(?:{'|'.join(TYPES)})=)|$)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,19 +31,33 @@ class Entity:
     def names(self) -> dict[str, str | None]:
         return dict(self.parts)
 
-    @property
-    def types(self) -> tuple[str, ...]:
-        return tuple(kind for kind, _ in self.parts)
-
     def __str__(self) -> str:
-        """`user alice, client-id <default>`."""
-        in_order = sorted(self.parts, key=lambda part: -len(part[0]) if part[0] == IP else TYPES.index(part[0]))
-        return ", ".join(f"{kind} {DEFAULT if name is None else name}" for kind, name in in_order)
+        """`user=alice,client-id=<default>`, as `parse` reads it."""
+        in_order = sorted(self.parts, key=lambda part: _ORDER.get(part[0], len(_ORDER)))
+        return ",".join(f"{kind}={DEFAULT if name is None else name}" for kind, name in in_order)
 
     @property
     def key(self) -> str:
         """A text that no other entity has, for the catalog."""
         return "&".join(f"{kind}={'' if name is None else quote(name, safe='')}" for kind, name in self.parts)
+
+
+def parse(text: str) -> Entity:
+    """The entity that people write as `user=alice`, `user=alice,client-id=app`, `client-id=<default>` or `ip=10.0.0.1`.
+
+    Raises:
+        ValueError: It is none; one line.
+    """
+    parts: dict[str, str | None] = {}
+    at = 0
+    while at < len(text) and (found := _PART.match(text, at)) is not None and found[1] not in parts:
+        parts[found[1]] = None if found[2] == DEFAULT else found[2]
+        at = found.end()
+    if at < len(text) or not parts:
+        raise ValueError(
+            f"{text[:200]!r} is no entity; expected user=NAME, client-id=NAME, both with a comma, or ip=ADDRESS"
+        )
+    return Entity.of(parts)
 
 
 Values = Mapping[str, float]
@@ -65,8 +83,3 @@ def read_facts(facts: Mapping[str, Any]) -> tuple[Entity, dict[str, float]]:
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def sorted_entities(entities: Iterable[Entity]) -> list[Entity]:
-    """In an order that people can follow."""
-    return sorted(entities, key=lambda entity: [(kind, name or "") for kind, name in entity.parts])

@@ -105,7 +105,7 @@ def problem_of(entity: Entity, values: Mapping[str, float], is_address: IsAddres
 def _entity_problem(entity: Entity) -> str | None:
     if not entity.parts:
         return "Invalid empty client quota entity"
-    for kind, name in entity.parts:
+    for kind, name in _as_hashed(entity):
         if kind not in TYPES:
             return f"Unhandled client quota entity type: {kind[:NAME_CHARS_MAX]}"
         if name == "":
@@ -139,10 +139,16 @@ def value_problem(keys: Mapping[str, int | None], key: str, value: float) -> str
     return f"{key} cannot be a fractional value." if value % 1 > _FRACTION_MAX else None
 
 
+def _as_hashed(entity: Entity) -> list[tuple[str, str | None]]:
+    """Its parts in the order in which Java's hash tables have these types."""
+    return sorted(entity.parts, key=lambda part: (CLIENT_ID, USER, IP, part[0]).index(part[0]))
+
+
 def java_text(entity: Entity) -> str:
     """The entity as Apache Kafka's messages have it, in the order of its hash tables."""
-    parts = sorted(entity.parts, key=lambda part: (part[0] == CLIENT_ID, part[0]))
-    entries = ", ".join(f"{kind}={'null' if name is None else name[:NAME_CHARS_MAX]}" for kind, name in parts)
+    entries = ", ".join(
+        f"{kind}={'null' if name is None else name[:NAME_CHARS_MAX]}" for kind, name in _as_hashed(entity)
+    )
     return f"ClientQuotaEntity(entries={{{entries}}})"
 
 

@@ -55,6 +55,14 @@ def test_access() -> None:
         assert broker.why_allowed("User:alice", "READ", "topic:t", host="10.0.0.1").is_allowed
 
 
+def test_quotas() -> None:
+    with ottla.Broker(quotas={"client-id=app": {"producer_byte_rate": 1024}}) as broker:
+        broker.set_quotas("user=<default>", consumer_byte_rate=2048, request_percentage=None)
+        broker.remove_quotas("client-id=app", "producer_byte_rate")
+        assert broker.quotas() == {"user=<default>": {"consumer_byte_rate": 2048}}
+        assert [each.sentence for each in broker.throttled()] == []
+
+
 @pytest.mark.kafka_topic(partitions=1, configs={"cleanup.policy": "compact"})
 def test_compaction(kafka_broker: ottla.Broker, kafka_topic: str) -> None:
     kafka_broker.produce_all(kafka_topic, [("key", str(number)) for number in range(10)])

@@ -42,6 +42,7 @@ ROWS: dict[str, Row] = {
         Row("configs", "options of topics, brokers and groups: describe, alter, delete", "kafka.configs"),
         Row("groups", "groups: list, describe with lag, delete, set offsets", "kafka.groups"),
         Row("acls", "who may do what: list, add, remove, and which entry decides", "admin.acls"),
+        Row("quotas", "how much clients may use: list, set, remove, and who is throttled", "admin.quotas"),
         Row("produce", "write records into a topic", "kafka.produce"),
         Row("consume", "show the records of a topic", "kafka.consume"),
         Row("explain", "why a topic is compacted or not, and what would make it so", "admin.explain"),

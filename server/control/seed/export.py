@@ -1,4 +1,4 @@
-"""A seed of what a broker has: topics and their configs, access control entries; no records."""
+"""A seed of what a broker has: topics and their configs, access control entries, quotas; no records."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from typing import Any
 
 from ...broker.broker import Broker
 from ...runtime.turns import Turn
+from ..quotas import list_quotas
 
 
 async def export(broker: Broker) -> dict[str, Any]:
     """What `seed_from` takes: each topic that is not the broker's own, with partitions, replicas and configs that are set; and
-    each access control entry."""
+    each access control entry and quota."""
     services, turn = broker.services, Turn()
     topics: dict[str, Any] = {}
     for topic in sorted(services.topics, key=lambda each: each.name):
@@ -25,6 +26,9 @@ async def export(broker: Broker) -> dict[str, Any]:
         if configs := dict(services.cluster.topic_configs(topic.name)):
             entry["configs"] = configs
         topics[topic.name] = entry
-    if services.authorizer is None or not len(services.authorizer.index):
-        return {"topics": topics}
-    return {"topics": topics, "acls": await turn.sorted(await turn.map(str, services.authorizer.index.all()))}
+    exported: dict[str, Any] = {"topics": topics}
+    if services.authorizer is not None and len(services.authorizer.index):
+        exported["acls"] = await turn.sorted(await turn.map(str, services.authorizer.index.all()))
+    if quotas := (await list_quotas(broker)).quotas:
+        exported["quotas"] = {state.entity: dict(state.quotas) for state in quotas}
+    return exported

@@ -88,6 +88,11 @@ class Field:
             raise self.expected("a text (quote what looks like something else)")
         return self.value
 
+    def number(self) -> float:
+        if not isinstance(self.value, int | float) or isinstance(self.value, bool):
+            raise self.expected("a number")
+        return float(self.value)
+
     def integer(self, low: int, high: int) -> int:
         """A whole number, both bounds included."""
         if not isinstance(self.value, int) or isinstance(self.value, bool) or not low <= self.value <= high:

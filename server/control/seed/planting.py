@@ -38,6 +38,7 @@ from ..cases.load import load_case
 from ..cases.table import CASES
 from ..errors import ControlError, Kind, did_you_mean
 from ..group_state import Position, commit_offsets, group_exists, remove_group
+from ..quotas import list_quotas, parsed, set_all
 from ..refusals import refusal
 from .fields import Field
 from .seed import EARLIEST, LATEST, Seed, SeedAcl, SeedCase, SeedGroup, SeedRecord, SeedTopic
@@ -78,6 +79,8 @@ class _Made:
 
     topics: list[Topic]
     groups: list[str]
+    quotas: dict[str, dict[str, float | None]]
+    """What there was before, by entity and key."""
 
 
 async def plant(broker: Broker, seed: Seed, *, unless_there: bool = False) -> Planted:
@@ -104,7 +107,7 @@ async def plant(broker: Broker, seed: Seed, *, unless_there: bool = False) -> Pl
         )
     plans = await _plans(broker, seed, turn)
     await _check_groups(broker, seed, {plan.name: len(plan.replicas) for plan in plans}, turn)
-    made = _Made([], [])
+    made = _Made([], [], {})
     try:
         for topic, plan in zip(seed.topics, plans, strict=True):
             made.topics.append(await _plant_topic(broker, topic, plan))
@@ -113,6 +116,7 @@ async def plant(broker: Broker, seed: Seed, *, unless_there: bool = False) -> Pl
         for group in seed.groups:
             made.groups.append(group.name)
             await _commit(broker, group, turn)
+        await _limit(broker, seed, made)
         acls = await _add(broker, seed.acls)  # The last: nothing fails behind it.
     except BaseException:
         with trio.CancelScope(shield=True):
@@ -127,6 +131,19 @@ async def plant(broker: Broker, seed: Seed, *, unless_there: bool = False) -> Pl
         tuple(case.topic for case in seed.cases),
         acls=acls,
     )
+
+
+async def _limit(broker: Broker, seed: Seed, made: _Made) -> None:
+    if not seed.quotas:
+        return
+    before = {state.entity: state.quotas for state in (await list_quotas(broker)).quotas}
+    try:
+        await set_all(broker, {each.entity: each.values for each in seed.quotas})
+        for each in seed.quotas:
+            had = before.get(str(parsed(each.entity)), {})
+            made.quotas[each.entity] = {key: had.get(key) for key in each.values}
+    except ControlError as error:
+        raise seed.quotas[0].field.error(str(error), error.kind) from error
 
 
 async def _add(broker: Broker, acls: Sequence[SeedAcl]) -> tuple[str, ...]:
@@ -149,6 +166,8 @@ async def _load(broker: Broker, case: SeedCase, made: _Made) -> None:
 
 
 async def _take_back(broker: Broker, made: _Made) -> None:
+    with suppress(ControlError):  # the disk refuses everything
+        await set_all(broker, made.quotas)
     # Groups before topics: an offset in a topic that goes is forgotten with it, and its group minutes later.
     for group in reversed(made.groups):
         with suppress(KafkaError):  # it was not made yet, or its disk refuses everything

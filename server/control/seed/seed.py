@@ -14,6 +14,8 @@
       - trailing-marker                                   # or {name: trailing-marker, topic: t}
     acls:
       - User:alice allow READ,WRITE topic:orders*         # one line each, as `security.acls.acl` has them
+    quotas:
+      client-id=app: {producer_byte_rate: 1048576}        # by entity, as `control.quotas` has them
 
 What can be seen without a broker is checked here, the rest by `planting`.
 """
@@ -29,6 +31,7 @@ from ....storage.disk.paths import PARTITION_MAX
 from ...security.acls.acl import AclError, parse
 from ..cases.load import case_of
 from ..errors import ControlError, Kind
+from ..quotas import check_all
 from .fields import SEED_BYTES_MAX, Field, field_of, field_of_text
 from .values import bytes_of, timestamp_of
 
@@ -37,7 +40,7 @@ RECORD_BYTES_MAX = 256 << 20
 """Of all keys and values, repeated ones as often as they are there."""
 REPEAT = "{n}"
 
-FIELDS = ("topics", "groups", "cases", "acls")
+FIELDS = ("topics", "groups", "cases", "acls", "quotas")
 TOPIC_FIELDS = ("partitions", "replication_factor", "configs", "records")
 RECORD_FIELDS = ("key", "value", "headers", "partition", "timestamp", "repeat")
 EARLIEST, LATEST = "earliest", "latest"
@@ -117,6 +120,13 @@ class SeedAcl:
 
 
 @dataclass(frozen=True, slots=True)
+class SeedQuotas:
+    field: Field
+    entity: str
+    values: Mapping[str, float | None]
+
+
+@dataclass(frozen=True, slots=True)
 class Seed:
     """A seed whose every field is what it should be; whether a broker takes it, is for the broker to say."""
 
@@ -125,6 +135,7 @@ class Seed:
     groups: tuple[SeedGroup, ...] = ()
     cases: tuple[SeedCase, ...] = ()
     acls: tuple[SeedAcl, ...] = ()
+    quotas: tuple[SeedQuotas, ...] = ()
 
 
 SeedSource = str | os.PathLike[str] | Mapping[str, Any]
@@ -175,7 +186,8 @@ def seed_of(field: Field) -> Seed:
             raise case.field.error(f"the topic {case.topic} is there twice")
         taken.add(case.topic)
     acls = tuple(_acl(each) for each in (members["acls"].items() if _is_there(members.get("acls")) else ()))
-    return Seed(field.source, topics, groups, cases, acls)
+    quotas = tuple(_quotas(entity, each) for entity, each in _members(members.get("quotas")))
+    return Seed(field.source, topics, groups, cases, acls, quotas)
 
 
 def _is_there(field: Field | None) -> bool:
@@ -271,6 +283,15 @@ def _case(field: Field) -> SeedCase:
     except ControlError as error:
         raise name_field.error(str(error), error.kind) from None
     return SeedCase(field, name_field.text(), topic)
+
+
+def _quotas(entity: str, field: Field) -> SeedQuotas:
+    values = {key: each.number() for key, each in field.mapping().items()}
+    try:
+        check_all({entity: values})
+    except ControlError as error:
+        raise field.error(str(error)) from None
+    return SeedQuotas(field, entity, values)
 
 
 def _acl(field: Field) -> SeedAcl:

@@ -159,7 +159,7 @@ def test_what_a_broker_has_comes_out_as_a_seed(broker: ottla.Broker, client: Raw
 
 # Refusals that need no broker: text -> what is said.
 REFUSED: dict[str, tuple[str, str]] = {
-    "nothing": ("", "s line 1: the seed: it is empty; there may be topics, groups, cases, acls"),
+    "nothing": ("", "s line 1: the seed: it is empty; there may be topics, groups, cases, acls, quotas"),
     "a list": ("- a", "s line 1: the seed: expected a mapping, found a list"),
     "another field": ("topcs: {}", "s line 1: topcs: there is no such field; .*; did you mean 'topics'?"),
     "no ACL": ("acls:\n- User:a allow", r"s line 2: acls\[0\]: 'User:a allow' is no ACL; expected PRINCIPAL .*"),

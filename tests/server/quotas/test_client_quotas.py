@@ -158,7 +158,7 @@ def test_who_is_throttled_is_told_until_the_time_is_over() -> None:
     ((using, usage),) = quotas.usages()
     throttled = quotas.throttled(using, usage)
     assert throttled is not None
-    assert (throttled.left_ms, throttled.rate, throttled.bound, str(throttled.entity)) == (5000, 150, 100, "user alice")
+    assert (throttled.left_ms, throttled.rate, throttled.bound, str(throttled.entity)) == (5000, 150, 100, "user=alice")
     time.ms += 5000
     assert quotas.throttled(using, usage) is None
     assert (usage.throttled, usage.throttle_ms_total, usage.throttle_ms_max) == (1, 5000, 5000)

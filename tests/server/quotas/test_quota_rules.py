@@ -7,7 +7,7 @@ import math
 import pytest
 
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.server.quotas.entities import Entity, read_facts
+from ottla.server.quotas.entities import Entity, parse, read_facts
 from ottla.server.quotas.filters import Component, filter_of
 from ottla.server.quotas.limits import Limits, Sharing
 from ottla.server.quotas.table import entries_of, read_entries
@@ -73,7 +73,7 @@ def test_an_entity_that_is_named_twice_is_refused_after_its_first_alteration() -
     both = Entity.of({"user": "alice", "client-id": None})
     first, second = Alteration(both, [("request_percentage", 5.0)]), Alteration(both, [("request_percentage", 6.0)])
     outcomes, changed = alter({}, [first, second], is_literal_address)
-    assert outcomes == {both: "Ignoring duplicate entity ClientQuotaEntity(entries={user=alice, client-id=null})"}
+    assert outcomes == {both: "Ignoring duplicate entity ClientQuotaEntity(entries={client-id=null, user=alice})"}
     assert changed == {both: {"request_percentage": 5.0}}
 
 
@@ -85,14 +85,14 @@ def test_what_is_refused_in_one_key_changes_nothing_of_its_entity() -> None:
 
 
 FILTERS: list[tuple[list[Component], bool, list[str]]] = [
-    ([], False, ["user alice", "user <default>", "user alice, client-id app", "client-id app", "ip ::1"]),
+    ([], False, ["user=alice", "user=<default>", "user=alice,client-id=app", "client-id=app", "ip=::1"]),
     ([], True, []),
-    ([Component("user", 0, "alice")], False, ["user alice", "user alice, client-id app"]),
-    ([Component("user", 0, "alice")], True, ["user alice"]),
-    ([Component("user", 1, None)], False, ["user <default>"]),
-    ([Component("user", 2, None)], True, ["user alice", "user <default>"]),
-    ([Component("user", 2, None), Component("client-id", 0, "app")], True, ["user alice, client-id app"]),
-    ([Component("ip", 2, None)], False, ["ip ::1"]),
+    ([Component("user", 0, "alice")], False, ["user=alice", "user=alice,client-id=app"]),
+    ([Component("user", 0, "alice")], True, ["user=alice"]),
+    ([Component("user", 1, None)], False, ["user=<default>"]),
+    ([Component("user", 2, None)], True, ["user=alice", "user=<default>"]),
+    ([Component("user", 2, None), Component("client-id", 0, "app")], True, ["user=alice,client-id=app"]),
+    ([Component("ip", 2, None)], False, ["ip=::1"]),
 ]
 ENTITIES = [
     ALICE,
@@ -195,3 +195,16 @@ def test_an_entry_that_is_none_is_told_in_a_line(facts: dict[str, object]) -> No
 def test_facts_say_what_was_set() -> None:
     entity, values = read_facts({"entity": {"user": None}, "quotas": {"request_percentage": 5}})
     assert (entity, values) == (Entity.of({"user": None}), {"request_percentage": 5.0})
+
+
+@pytest.mark.parametrize(
+    "entity", [*ENTITIES, Entity.of({"user": "a,b=c", "client-id": None}), Entity.of({"ip": None})]
+)
+def test_an_entity_is_read_as_it_is_written(entity: Entity) -> None:
+    assert parse(str(entity)) == entity
+
+
+@pytest.mark.parametrize("text", ["", "alice", "user", "user=", "users=alice", "user=a,user=b", "user=a,client-id="])
+def test_what_is_no_entity_is_refused_in_a_line(text: str) -> None:
+    with pytest.raises(ValueError, match="expected user=NAME"):
+        parse(text)

@@ -56,7 +56,7 @@ def some_value(action: argparse.Action) -> str:
     """One that the option takes."""
     if action.choices is not None:
         return str(next(iter(action.choices)))
-    for text in ("7", "7s", "a=b", "t:0", "topic:t", "end", "@5"):
+    for text in ("7", "7s", "a=b", "a=1", "t:0", "topic:t", "end", "@5"):
         try:
             if callable(action.type):
                 action.type(text)

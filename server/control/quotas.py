@@ -1,0 +1,181 @@
+"""Quotas of clients and addresses: listed, set, removed; and who is throttled at the moment, and why.
+
+Entities are texts: `user=alice`, `client-id=app`, `user=alice,client-id=app`, `ip=10.0.0.1`; `<default>` for a name stands for all that
+have no quota of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ...protocol.errors import KafkaError
+from ..broker.broker import Broker
+from ..quotas.clients import Throttled
+from ..quotas.entities import Entity, parse
+from ..quotas.validation import CLIENT_KEYS, CONTROLLER_MUTATION_RATE, IP_KEYS, REQUEST_PERCENTAGE, Alteration
+from ..runtime.turns import Turn
+from .errors import ControlError, Kind, did_you_mean
+from .refusals import refusal
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaState:
+    """The quotas of one entity."""
+
+    entity: str
+    """As `user=alice`."""
+    quotas: Mapping[str, float]
+    """By key, as `producer_byte_rate`."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaList:
+    """All entities that have quotas, in the order of their texts."""
+
+    quotas: tuple[QuotaState, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ThrottledState:
+    """Clients that may not go on yet."""
+
+    key: str
+    """Which quota they are above."""
+    node: int | None
+    """null: all nodes, of mutations."""
+    user: str | None
+    """Whose requests count; null: whatever the user is."""
+    client_id: str | None
+    """null: whatever the client id is."""
+    entity: str
+    """Whose quota it is."""
+    bound: float
+    measured: float
+    """A second; of mutations how many partitions may be changed now, below 0: are missing."""
+    left_ms: int
+    """For how long yet."""
+    sentence: str
+    """The same in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class ThrottledList:
+    """Those that were throttled last first."""
+
+    throttled: tuple[ThrottledState, ...]
+
+
+async def list_quotas(broker: Broker) -> QuotaList:
+    """What is set."""
+    turn = Turn()
+    states = await turn.map(
+        lambda each: QuotaState(str(each[0]), dict(each[1])), list(broker.services.quotas.quotas.items())
+    )
+    return QuotaList(tuple(sorted(states, key=lambda state: state.entity)))
+
+
+async def set_quotas(broker: Broker, entity: str, quotas: Mapping[str, float | None]) -> QuotaState:
+    """Set quotas of one entity, and remove those that are None; those that are not named stay. They hold when this returns.
+
+    Raises:
+        ControlError: INVALID: no entity, no key, or a value beyond its bound; FAILED: the disk refused. Nothing has changed.
+    """
+    await set_all(broker, {entity: quotas})
+    return _state(broker, parsed(entity))
+
+
+async def remove_quotas(broker: Broker, entity: str, keys: tuple[str, ...] = ()) -> QuotaState:
+    """Remove quotas of one entity: these, or all. Returns what is left.
+
+    Raises:
+        ControlError: As `set_quotas`; NOT_FOUND: it has no such quota.
+    """
+    of = parsed(entity)
+    present = broker.services.quotas.quotas.get(of, {})
+    for key in keys or [None]:
+        if key not in present and (key is not None or not present):
+            what = "quota" if key is None else f"{key[:100]}"
+            there_are = f"; it has {', '.join(present)}" if present else ""
+            raise ControlError(Kind.NOT_FOUND, f"{of} has no {what}{there_are}"[:1000])
+    return await set_quotas(broker, entity, dict.fromkeys(keys or present))
+
+
+async def set_all(broker: Broker, quotas: Mapping[str, Mapping[str, float | None]]) -> None:
+    """As `set_quotas`, of several entities: all of them or none."""
+    alterations = check_all(quotas)
+    changes = broker.services.quota_changes
+    try:
+        for validate_only in (True, False) if len(alterations) > 1 else (False,):
+            for entity, problem in (await changes.alter(alterations, validate_only=validate_only)).items():
+                if problem is not None:
+                    raise ControlError(Kind.INVALID, f"{entity}: {problem}")
+    except KafkaError as error:
+        raise refusal(error) from error
+
+
+def check_all(quotas: Mapping[str, Mapping[str, float | None]]) -> list[Alteration]:
+    """What is wished. ControlError INVALID: something of it can be seen to be wrong without a broker."""
+    alterations = {}
+    for text, values in quotas.items():
+        entity = parsed(text)
+        keys = IP_KEYS if "ip" in entity.names else CLIENT_KEYS
+        for key, value in values.items():
+            if key not in keys:
+                raise ControlError(
+                    Kind.INVALID,
+                    f"{entity}: there is no quota {key[:100]!r} for it; there are {', '.join(keys)}{did_you_mean(key, keys)}",
+                )
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+                raise ControlError(Kind.INVALID, f"{entity}: {key}: expected a number, found {value!r:.100}")
+        if entity in alterations:
+            raise ControlError(Kind.INVALID, f"{entity} is named twice")
+        ops = [(key, None if value is None else float(value)) for key, value in values.items()]
+        alterations[entity] = Alteration(entity, ops)
+    return list(alterations.values())
+
+
+async def list_throttled(broker: Broker) -> ThrottledList:
+    """Who is above a quota, and has to wait."""
+    turn, clients = Turn(), broker.services.quotas.clients
+    found = []
+    for using, usage in clients.usages():
+        if turn.is_over():
+            await turn.next()
+        throttled = clients.throttled(using, usage)
+        if throttled is not None:
+            found.append(_throttled(throttled))
+    return ThrottledList(tuple(found))
+
+
+def parsed(text: str) -> Entity:
+    """ControlError INVALID: It is none."""
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise ControlError(Kind.INVALID, str(error)) from None
+
+
+def _state(broker: Broker, entity: Entity) -> QuotaState:
+    return QuotaState(str(entity), dict(broker.services.quotas.quotas.get(entity, {})))
+
+
+def _throttled(found: Throttled) -> ThrottledState:
+    who = [f"{kind} {name}" for kind, name in zip(("user", "client-id"), found.sharing, strict=True) if name]
+    where = "" if found.node_id < 0 else f" at node {found.node_id}"
+    if found.key == CONTROLLER_MUTATION_RATE:
+        measured = f"{-found.rate:.1f} partitions too many" if found.rate < 0 else "no more are missing"
+    else:
+        unit = "%" if found.key == REQUEST_PERCENTAGE else " bytes/s"
+        measured = f"{found.rate:,.1f}{unit}"
+    return ThrottledState(
+        found.key,
+        None if found.node_id < 0 else found.node_id,
+        found.sharing.user or None,
+        found.sharing.client_id or None,
+        str(found.entity),
+        found.bound,
+        found.rate,
+        found.left_ms,
+        f"{', '.join(who)}{where} waits {found.left_ms} ms more: {measured}, {found.key} of {found.entity} is {found.bound:g}",
+    )
