@@ -40,7 +40,7 @@ def _entry(rng: random.Random) -> EntryData:
     kinds = rng.choice([["user"], ["client-id"], ["user", "client-id"], ["ip"]])
     if rng.random() < 0.06:
         kinds = rng.choice([[], ["ip", "user"], ["ip", "client-id"], ["group"], ["User"], ["user", "ip", "client-id"]])
-    is_odd = rng.random() < 0.06
+    is_odd = len(kinds) == 1 and rng.random() < 0.06
     entity = tuple(
         EntityData(
             entity_type=kind,
