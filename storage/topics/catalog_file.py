@@ -23,9 +23,9 @@ JSON, one line a partition:
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from ..disk.checkpoints import parse_uuid, uuid_text
 
@@ -53,10 +53,12 @@ SECTIONS = (
 """What else the file may hold; each section is its owner's, who knows the shape of its entries. Without entries it is left
 out, so that a file in which nobody has set any of it stays readable for an Ottla that does not know it."""
 
+_Thing = TypeVar("_Thing")
+
 Sections = Mapping[str, Mapping[str, Facts]]
 
-Texts = dict[str, tuple["TopicEntry", str]]
-"""What the file says of topics, by name: of two thousand mostly one changes."""
+Texts = dict[str, dict[str, tuple[Any, str]]]
+"""What the file says of topics and entries of sections, by "topics" or section, and name: of thousands mostly one changes."""
 
 
 class CatalogError(Exception):
@@ -108,7 +110,7 @@ def encode(state: CatalogState) -> bytes:
 def encode_in_pieces(state: CatalogState, texts: Texts | None = None) -> Iterator[bytes]:
     """The same, about a megabyte at a time: to join a hundred of them in one go holds all threads.
 
-    `texts` spares the work for topics that are as they were when it was last given; it is brought up to date.
+    `texts` spares the work for topics and entries that are as they were when it was last given; it is brought up to date.
     """
     lines: list[str] = []
     chars = 0
@@ -131,21 +133,34 @@ def _lines(state: CatalogState, texts: Texts) -> Iterator[str]:
     yield f'"features": {_json(dict(sorted(state.features.items())))},'
     yield from _block("broker_configs", [f"{_json(node)}: {_configs(c)}" for node, c in state.broker_configs.items()])
     for section in sorted(state.sections):
-        entries = state.sections[section].items()
-        yield from _block(section, [f"{_json(key)}: {_json(dict(sorted(facts.items())))}" for key, facts in entries])
+        yield f'"{section}": {{'
+        yield from _sorted(state.sections[section], texts.setdefault(section, {}), _entry, "},")
     yield '"topics": {'
-    last = len(state.topics)
-    for number, name in enumerate(sorted(state.topics), start=1):
-        topic = state.topics[name]
-        known = texts.get(name)
-        if known is None or known[0] is not topic:
-            known = texts[name] = topic, _topic(topic)
-        yield known[1] + ("," if number < last else "")
-    if len(texts) > last:
-        for name in texts.keys() - state.topics.keys():
-            del texts[name]
+    yield from _sorted(state.topics, texts.setdefault("topics", {}), lambda _, topic: _topic(topic), "")
+    for section in texts.keys() - {"topics", *state.sections}:
+        del texts[section]
     yield "}"
     yield "}\n"
+
+
+def _sorted(
+    things: Mapping[str, _Thing], known: dict[str, tuple[Any, str]], text_of: Callable[[str, _Thing], str], end: str
+) -> Iterator[str]:
+    """A text for each of these, by their names; `end` is behind the last."""
+    last = len(things)
+    for number, name in enumerate(sorted(things), start=1):
+        thing = things[name]
+        found = known.get(name)
+        if found is None or found[0] is not thing:
+            found = known[name] = thing, text_of(name, thing)
+        yield found[1] + ("," if number < last else end)
+    if len(known) > last:
+        for name in known.keys() - things.keys():
+            del known[name]
+
+
+def _entry(key: str, facts: Facts) -> str:
+    return f"  {_json(key)}: {_json(dict(sorted(facts.items())))}"
 
 
 def _topic(topic: TopicEntry) -> str:

@@ -225,7 +225,9 @@ def test_texts_that_are_kept_say_what_the_state_says(changes: list[CatalogState]
         kept = {} if before is None else {name: before.topics[name] for name in sorted(before.topics)[::2]}
         before = dataclasses.replace(change, topics={**change.topics, **kept})
         assert b"".join(encode_in_pieces(before, texts)) == encode(before)
-        assert texts.keys() == before.topics.keys()
+        assert texts["topics"].keys() == before.topics.keys()
+        assert texts.keys() == {"topics", *before.sections}
+        assert all(texts[section].keys() == entries.keys() for section, entries in before.sections.items())
 
 
 def test_the_configs_of_many_topics_are_one_write() -> None:
