@@ -128,6 +128,8 @@ APIS: dict[int, Api] = {
         Api(66, "ListTransactions", (0, 2), 0),
         Api(68, "ConsumerGroupHeartbeat", (0, 1), 0),
         Api(69, "ConsumerGroupDescribe", (0, 1), 0),
+        Api(71, "GetTelemetrySubscriptions", (0, 0), 0),
+        Api(72, "PushTelemetry", (0, 0), 0),
         Api(74, "ListConfigResources", (0, 1), 0),
         Api(75, "DescribeTopicPartitions", (0, 0), 0),
         Api(80, "AddRaftVoter", (0, 1), 0),

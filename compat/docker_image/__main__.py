@@ -1,7 +1,7 @@
 """The container's parts: what the Dockerfile installs serves, and the health check tells alive from dead.
 
 Follows the Dockerfile's own lines in a fresh virtual environment: the wheel from the files that it copies, installed
-without an index, started with its ENTRYPOINT and CMD (other ports, another data directory). With a Docker engine at
+without an index, started with its ENV and ENTRYPOINT (other ports, another data directory). With a Docker engine at
 hand the image is built and composed as well.
 """
 
@@ -28,12 +28,12 @@ HEALTHCHECK = ROOT / "docker" / "healthcheck.py"
 class InstalledOttla(OttlaProcess):
     """A command of the container, from the environment that the Dockerfile's lines made, on other ports and data."""
 
-    def __init__(self, ottla: Path, words: list[str], ports: dict[str, int]) -> None:
+    def __init__(self, ottla: Path, variables: list[str], words: list[str], ports: dict[str, int]) -> None:
         super().__init__()
-        line = "\0".join(words[1:]).replace("/var/lib/ottla", str(self.data))
+        line = "\0".join([*variables, str(ottla), *words[1:]]).replace("/var/lib/ottla", str(self.data))
         for theirs, ours in ports.items():
             line = line.replace(f":{theirs}", f":{ours}")
-        self.words = [str(ottla), *line.split("\0")]
+        self.words = ["env", *line.split("\0")]
 
     def command(self) -> list[str]:
         return self.words
@@ -41,14 +41,14 @@ class InstalledOttla(OttlaProcess):
 
 def body(suite: Suite, options: Options) -> None:
     text = DOCKERFILE.read_text()
-    entrypoint, arguments = command_words(text, "ENTRYPOINT"), command_words(text, "CMD")
+    entrypoint, variables = entrypoint_words(text), environment(text)
     with TemporaryDirectory(prefix="compat-docker-") as folder:
         ottla = install(suite, text, Path(folder))
         if ottla:
             port = free_port()
-            from_dockerfile(suite, InstalledOttla(ottla, entrypoint + arguments, {"9092": port}), port)
+            from_dockerfile(suite, InstalledOttla(ottla, variables, entrypoint, {"9092": port}), port)
             ports = {"9092": free_port(), "29092": free_port()}
-            from_compose(suite, InstalledOttla(ottla, entrypoint + compose_words(), ports), ports)
+            from_compose(suite, InstalledOttla(ottla, variables, entrypoint + compose_words(), ports), ports)
     with_engine(suite)
 
 
@@ -69,11 +69,16 @@ def from_compose(suite: Suite, broker: InstalledOttla, ports: dict[str, int]) ->
             suite.equal(f"compose: who comes in by {listener} is told {host}", expected, f"{node.host}:{node.port}")
 
 
-def command_words(text: str, kind: str) -> list[str]:
-    """ENTRYPOINT or CMD of the Dockerfile."""
-    found = re.search(rf"^{kind} (\[.*\])$", text, re.MULTILINE)
-    assert found, kind
+def entrypoint_words(text: str) -> list[str]:
+    """ENTRYPOINT of the Dockerfile."""
+    found = re.search(r"^ENTRYPOINT (\[.*\])$", text, re.MULTILINE)
+    assert found
     return [str(word) for word in json.loads(found[1])]
+
+
+def environment(text: str) -> list[str]:
+    """The variables of the Dockerfile's ENV lines, as NAME=VALUE."""
+    return [pair for line in re.findall(r"^ENV (.*)$", text, re.MULTILINE) for pair in line.split()]
 
 
 def compose_words() -> list[str]:

@@ -30,4 +30,4 @@ class AddRaftVoterRequest:
 class AddRaftVoterResponse:
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
-    error_message: String | None = None
+    error_message: String | None = ""

@@ -39,7 +39,7 @@ class ReplicaState:
 class PartitionQuorum:
     partition_index: Int32 = 0
     error_code: Int16 = 0
-    error_message: Annotated[String | None, since(2)] = None
+    error_message: Annotated[String | None, since(2)] = ""
     leader_id: Int32 = 0
     leader_epoch: Int32 = 0
     high_watermark: Int64 = 0
@@ -69,6 +69,6 @@ class Node:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeQuorumResponse:
     error_code: Int16 = 0
-    error_message: Annotated[String | None, since(2)] = None
+    error_message: Annotated[String | None, since(2)] = ""
     topics: tuple[TopicQuorum, ...] = ()
     nodes: Annotated[tuple[Node, ...], since(2)] = ()

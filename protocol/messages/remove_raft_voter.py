@@ -16,4 +16,4 @@ class RemoveRaftVoterRequest:
 class RemoveRaftVoterResponse:
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
-    error_message: String | None = None
+    error_message: String | None = ""

@@ -14,4 +14,4 @@ class UnregisterBrokerRequest:
 class UnregisterBrokerResponse:
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
-    error_message: String | None = None
+    error_message: String | None = ""

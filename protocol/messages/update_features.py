@@ -28,12 +28,12 @@ class UpdateFeaturesRequest:
 class UpdatableFeatureResult:
     feature: String = ""
     error_code: Int16 = 0
-    error_message: String | None = None
+    error_message: String | None = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateFeaturesResponse:
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
-    error_message: String | None = None
+    error_message: String | None = ""
     results: Annotated[tuple[UpdatableFeatureResult, ...], until(1)] = ()

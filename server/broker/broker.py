@@ -59,6 +59,7 @@ from ..services.coordinators import Coordinators
 from ..services.listener_keys import ListenerKeys
 from ..services.quota_changes import QuotaChanges
 from ..services.scram_changes import ScramChanges
+from ..services.telemetry import Telemetry
 from .housekeeping import Housekeeping
 from .node_life import NodeLife
 
@@ -159,6 +160,7 @@ class Broker:
             files=files,
             config=config,
             loggers=self._loggers,
+            telemetry=Telemetry(config, rng),
             topics=topics,
             logs=logs,
             appends=appends,
@@ -182,6 +184,8 @@ class Broker:
             token_changes=None if tokens is None else TokenChanges(cluster, tokens, config, rng),
         )
         cluster.watchers += [waits, self.services.coordinators, self.reassignments]
+        self.services.telemetry.open()
+        self.services.config_changes.on_client_metrics.append(self.services.telemetry.subscriptions_changed)
         self._node_life = NodeLife(cluster, config, self.connections, self.services.fetch_sessions, self.accept_on)
         self.housekeeping = Housekeeping(
             logs, cleaning, appends.flusher, self.connections, config, clock, self.services.token_changes

@@ -8,10 +8,12 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
+from types import MappingProxyType
 
 import trio
 
@@ -31,6 +33,7 @@ from ..handlers import Handlers, load
 from ..runtime.collector import Collector
 from ..runtime.disk import Arguments
 from ..runtime.nursery import open_plain_nursery
+from .frame.environment import read_environment
 from .node_lines import obey
 
 log = logging.getLogger("ottla")
@@ -61,6 +64,9 @@ Ottla serves Kafka clients at {address}. With `pip install kafka-python`:
 Stop with Ctrl-C."""
 
 
+NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
 class StartError(Exception):
     """Why the broker does not start, in one line."""
 
@@ -70,18 +76,24 @@ def snippet(lives: Lives) -> str:
     return HELLO.format(address=lives.nodes[0].listeners[0].address)
 
 
-def serve(options: argparse.Namespace, hello: Callable[[Lives], str] | None = None) -> int:
+def serve(
+    options: argparse.Namespace,
+    hello: Callable[[Lives], str] | None = None,
+    *,
+    environment: Mapping[str, str] = NOTHING,
+) -> int:
     """Run a broker until SIGTERM, SIGINT or SIGHUP; returns the exit code, 0 after a clean stop, 1 after an error.
 
     Args:
         hello: What to print behind the line that says that it is ready.
+        environment: Variables that may name broker options.
 
     Raises:
         StartError: Bad options, an address or a data directory that cannot be used. Nothing was written.
     """
     stop = StopSignals()
     try:
-        static = configuration(options)
+        static = configuration(options, environment)
         for line in static.warnings:
             log.warning("%s", line)
         _prepare_process()
@@ -141,7 +153,7 @@ class StopSignals:
         log.info("%s: stopping", signal.Signals(self._first).name)
 
 
-def configuration(options: argparse.Namespace) -> StaticConfig:
+def configuration(options: argparse.Namespace, environment: Mapping[str, str] = NOTHING) -> StaticConfig:
     """What the options mean. ConfigError if one is refused."""
     flags = {}
     if options.data is not None:
@@ -154,11 +166,11 @@ def configuration(options: argparse.Namespace) -> StaticConfig:
         if not separator or not name:
             raise ConfigError(f"Invalid value {text} for --override: must be NAME=VALUE")
         overrides[name.strip()] = value
-    file = _file(options.config) if options.config else None
-    if not {"log.dirs", "log.dir"} & {*flags, *overrides, *(file.values if file else ())}:
+    file = _with_environment(_file(options.config) if options.config else Properties(), environment)
+    if not {"log.dirs", "log.dir"} & {*flags, *overrides, *file.values}:
         flags["log.dirs"] = DATA_DIR
         log.warning("logs are kept in %s, as neither --data nor log.dirs names a directory", DATA_DIR)
-    return static_config_with_stored_id(
+    static = static_config_with_stored_id(
         OsFiles(),
         profile=options.profile,
         file=file,
@@ -167,6 +179,17 @@ def configuration(options: argparse.Namespace) -> StaticConfig:
         nodes=options.nodes,
         emulate=options.emulate,
     )
+    return replace(static, telemetry=options.telemetry)
+
+
+def _with_environment(file: Properties, variables: Mapping[str, str]) -> Properties:
+    """What the file says, under what the environment does."""
+    environment = read_environment(variables)
+    for line in environment.warnings:
+        log.warning("%s", line)
+    if environment.variables:
+        log.info("options of the environment: %s", ", ".join(environment.variables))
+    return replace(file, values=file.values | environment.options, cluster_id=environment.cluster_id or file.cluster_id)
 
 
 def _prepare(path: str | None) -> Callable[[Broker], Awaitable[object]] | None:

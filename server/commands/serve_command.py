@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import sys
 
 from .frame.command import Command
@@ -12,8 +13,8 @@ from .frame.options import number
 from .frame.parser import Parser
 
 NOTES = """\
-An option has the value of the strongest source that gives one:
---override, then the flags here, then --config, then --profile, then Apache Kafka's default.
+An option has the value of the strongest source that gives one: --override, then the flags here, then the environment
+(KAFKA_LOG_RETENTION_MS for log.retention.ms), then --config, then --profile, then Apache Kafka's default.
 
 One line `ready HOST:PORT[,HOST:PORT...]` on standard output says that all nodes serve.
 SIGTERM, SIGINT and SIGHUP stop the broker cleanly, with exit code 0; further ones change nothing.
@@ -69,7 +70,12 @@ def add_options(parser: Parser) -> None:
 
 
 def beginning_options(parser: Parser) -> None:
-    """What a broker plays, and what it begins with."""
+    """What a broker plays, what it begins with, and who gets clients' metrics."""
+    parser.add_argument(
+        "--telemetry",
+        metavar="DIR",
+        help="ask clients for metrics (`kafka-client-metrics`), and write their reports to DIR",
+    )
     parser.add_argument(
         "--emulate", metavar="RELEASE", help="play Apache Kafka 2.8 to 4.3: its APIs, versions and features"
     )
@@ -87,7 +93,7 @@ def run(options: argparse.Namespace) -> int:
     from .serve import StartError, serve, snippet
 
     try:
-        return serve(options, snippet if options.hello else None)
+        return serve(options, snippet if options.hello else None, environment=os.environ)
     except StartError as error:
         raise WrongCallError(str(error)) from error
 

@@ -7,11 +7,12 @@ server puts a new one in its place. Values are typed attributes (`config.num_par
 """
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import lru_cache
 from types import MappingProxyType
+from typing import Any
 
 from ...storage.topics.catalog_file import CLUSTER_DEFAULT
 from ...storage.topics.config import SEGMENT_BYTES_MIN, TOPIC_OPTIONS, ConfigError, LogConfig
@@ -395,6 +396,8 @@ class StaticConfig:
     profile: str = "kafka"
     controllers: tuple[ListenerConfig, ...] = ()
     """Listeners of controllers that are no nodes; the first node has them."""
+    telemetry: str | Callable[[Any], object] | None = None
+    """Who gets the metrics that clients push: a directory for reports, or a function (`telemetry.receivers`); None: nobody."""
 
     def node(self, node_id: int, *, cluster_dynamic: Texts = NO_TEXTS, node_dynamic: Texts = NO_TEXTS) -> BrokerConfig:
         """The configuration of one node. ConfigError as for `BrokerConfig.from_texts`."""

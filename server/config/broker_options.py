@@ -302,6 +302,9 @@ class BrokerOptions(QuotaOptions):
     socket_request_max_bytes: int = option(
         _INT, 100 * _MIB, at_least(1), "Largest request that is read.", update=_FIXED
     )
+    telemetry_max_bytes: int = option(
+        _INT, _MIB, at_least(1), "Most bytes of metrics that a client may push at a time.", update=_FIXED
+    )
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int = option(
         _INT, 10_000, at_least(1), "How often open transactions are looked at for those to abort.", update=_FIXED
     )

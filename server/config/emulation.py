@@ -105,7 +105,9 @@ _CHANGES: dict[str, dict[str, Range]] = {
         "OffsetFetch": (0, 9),
         "DescribeCluster": (0, 1),
         "ConsumerGroupHeartbeat": (0, 0),
+        "GetTelemetrySubscriptions": (0, 0),
         "ListConfigResources": (0, 0),
+        "PushTelemetry": (0, 0),
     },
     "3.8": {
         "Produce": (0, 11),

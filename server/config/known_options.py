@@ -250,7 +250,6 @@ socket.connection.setup.timeout.max.ms LONG read-only 30000
 socket.connection.setup.timeout.ms LONG read-only 10000
 socket.receive.buffer.bytes INT read-only 102400
 socket.send.buffer.bytes INT read-only 102400
-telemetry.max.bytes INT read-only 1048576 1..
 transaction.state.log.load.buffer.size INT read-only 5242880 1..
 transaction.two.phase.commit.enable BOOLEAN read-only false
 unclean.leader.election.interval.ms LONG read-only,hidden 300000 1..

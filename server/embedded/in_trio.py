@@ -14,7 +14,17 @@ from ..broker.lives import AdminListener, Lives, run_lives
 from ..runtime.clock import Clock
 from .directories import data_directory
 from .loops import event_loop
-from .options import KEYWORDS, LISTENER, Options, OptionValue, Quotas, SeedSource, checked, refuse_unknown
+from .options import (
+    KEYWORDS,
+    LISTENER,
+    Options,
+    OptionValue,
+    Quotas,
+    SeedSource,
+    TelemetryReceiver,
+    checked,
+    refuse_unknown,
+)
 
 if TYPE_CHECKING:
     from ..control.seed.seed import Seed
@@ -34,6 +44,7 @@ async def open_broker(
     admin: str | int | None = None,
     admin_token: str | None = None,
     emulate: str | None = None,
+    telemetry: TelemetryReceiver | None = None,
     seed: SeedSource | None = None,
     tls: bool = False,
     acls: Iterable[str] | None = None,
@@ -54,6 +65,8 @@ async def open_broker(
         admin: [HOST:]PORT of the admin HTTP listener; without it there is none.
         admin_token: What its clients have to know; without it the listener is on a loopback address only.
         emulate: A release of Apache Kafka to play, as `"2.8"`: its APIs, versions and features.
+        telemetry: Who gets the metrics that clients push (KIP-714): a directory for reports, or a function of an
+            `ottla.server.telemetry.receivers.ClientMetrics`, called in a thread; without it clients are not asked for any.
         seed: What it has at its beginning, and after each `reset`: the path of a YAML or JSON file, or what would be in it. On
             a data directory that has some of it already, nothing is done.
         tls: Speak TLS, with certificates that are made for it alone; `Broker.tls` has what clients want. Clients may show
@@ -87,6 +100,7 @@ async def open_broker(
         admin=admin,
         admin_token=admin_token,
         emulate=emulate,
+        telemetry=telemetry,
         seed=seed,
         tls=tls,
         acls=acls,

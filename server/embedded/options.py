@@ -6,8 +6,8 @@ import difflib
 import os
 import random
 import reprlib
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ...storage.disk.files import Files
@@ -30,6 +30,9 @@ Quotas = Mapping[str, Mapping[str, float]]
 SeedSource = str | os.PathLike[str] | Mapping[str, Any]
 """The path of a YAML or JSON file, or what would be in it; see `control.seed.seed`."""
 
+TelemetryReceiver = str | os.PathLike[str] | Callable[[Any], object]
+"""A directory for reports of clients' metrics, or a function of a `telemetry.receivers.ClientMetrics`."""
+
 OptionValue = str | int | float | bool
 
 LISTENER = "127.0.0.1:0"
@@ -45,6 +48,7 @@ KEYWORDS = (
     "admin",
     "admin_token",
     "emulate",
+    "telemetry",
     "seed",
     "tls",
     "acls",
@@ -69,6 +73,7 @@ class Options:
     admin: str | None
     admin_token: str | None
     emulate: str | None
+    telemetry: str | Callable[[Any], object] | None
     seed: Seed | None
     tls: Tls | None
     """What its clients want, where it speaks TLS."""
@@ -87,7 +92,7 @@ class Options:
     def static_config(self, files: Files, data_dir: str) -> StaticConfig:
         """What a start in `data_dir` is told. ConfigError: One of them is refused."""
         host, _, port = self.listener.rpartition(":")
-        return static_config_with_stored_id(
+        static = static_config_with_stored_id(
             files,
             profile=self.profile,
             file=Properties(features=dict(self.features)),
@@ -96,6 +101,7 @@ class Options:
             nodes=self.nodes,
             emulate=self.emulate,
         )
+        return replace(static, telemetry=self.telemetry)
 
 
 def checked(
@@ -111,6 +117,7 @@ def checked(
     admin: str | int | None,
     admin_token: str | None,
     emulate: str | None,
+    telemetry: TelemetryReceiver | None,
     seed: SeedSource | None,
     tls: bool,
     acls: Iterable[str] | None,
@@ -136,6 +143,8 @@ def checked(
     _expect("emulate", emulate, str, type(None))
     if emulate is not None:
         release_of(emulate)
+    if not callable(telemetry):
+        _expect("telemetry", telemetry, str, os.PathLike, type(None))
     _expect("seed", seed, str, os.PathLike, Mapping, type(None))
     _expect("overrides", overrides, Mapping, type(None))
     _expect("features", features, Mapping, type(None))
@@ -156,6 +165,7 @@ def checked(
         None if admin is None else str(admin),
         admin_token,
         emulate,
+        telemetry if telemetry is None or callable(telemetry) else _directory(telemetry),
         None if seed is None else _seed(seed),
         own_tls,
         secured,

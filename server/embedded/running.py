@@ -18,7 +18,7 @@ from ..control.errors import ControlError
 from ..control.lives import SnapshotCopied
 from ..runtime.clock import Clock
 from .loops import beside
-from .options import KEYWORDS, LISTENER, OptionValue, Quotas, SeedSource, checked, refuse_unknown
+from .options import KEYWORDS, LISTENER, OptionValue, Quotas, SeedSource, TelemetryReceiver, checked, refuse_unknown
 from .run import Run
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ class Running:
         admin: str | int | None = None,
         admin_token: str | None = None,
         emulate: str | None = None,
+        telemetry: TelemetryReceiver | None = None,
         seed: SeedSource | None = None,
         tls: bool = False,
         acls: Iterable[str] | None = None,
@@ -74,6 +75,7 @@ class Running:
             admin=admin,
             admin_token=admin_token,
             emulate=emulate,
+            telemetry=telemetry,
             seed=seed,
             tls=tls,
             acls=acls,

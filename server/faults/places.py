@@ -219,6 +219,7 @@ _BY_API = {
     "FindCoordinator": Places(
         (Rows(Kind.COORDINATOR_KEY, "coordinator_keys", (), "coordinators", ("key",)),), {Kind.COORDINATOR_KEY: "key"}
     ),
+    "GetTelemetrySubscriptions": Places(),
     "Heartbeat": Places(flat=_GROUP),
     "IncrementalAlterConfigs": Places((Rows(Kind.RESOURCE, "resources", _RESOURCE, "responses", _RESOURCE),)),
     "InitProducerId": Places(flat=_TRANSACTION),
@@ -272,6 +273,7 @@ _BY_API = {
         ),
         _TRANSACTION,
     ),
+    "PushTelemetry": Places(),
     "RemoveRaftVoter": Places(),
     "RenewDelegationToken": Places(),
     "SaslAuthenticate": Places(),

@@ -29,12 +29,15 @@ from ..config.emulation import Release
 from ..services.context import Context
 from . import Handlers, controller_keys
 
+OF_METRICS = ("GetTelemetrySubscriptions", "PushTelemetry")
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 async def handle(ctx: Context, request: Request) -> ApiVersionsResponse:
     is_controller = ctx.listener.controller_id is not None
-    rows = api_rows(ctx.services.config.release, is_controller=is_controller)
+    rows = api_rows(
+        ctx.services.config.release, is_controller=is_controller, takes_metrics=ctx.services.telemetry.has_receiver
+    )
     if request.body is None:
         return ApiVersionsResponse(
             error_code=ErrorCode.UNSUPPORTED_VERSION,
@@ -45,6 +48,8 @@ async def handle(ctx: Context, request: Request) -> ApiVersionsResponse:
         and SOFTWARE.fullmatch(request.body.client_software_version)
     ):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=())
+    if request.version >= 3:
+        ctx.client.software = request.body.client_software_name, request.body.client_software_version
     features = ctx.services.config.features
     return ApiVersionsResponse(
         error_code=ErrorCode.NONE,
@@ -65,10 +70,17 @@ async def handle(ctx: Context, request: Request) -> ApiVersionsResponse:
 
 
 @cache
-def api_rows(release: Release | None = None, *, is_controller: bool = False) -> tuple[ApiVersion, ...]:
-    """One row per API that has a handler, by key; of those that `release` has, if it is emulated, and a controller answers."""
+def api_rows(
+    release: Release | None = None, *, is_controller: bool = False, takes_metrics: bool = True
+) -> tuple[ApiVersion, ...]:
+    """One row per API that has a handler, by key; of those that `release` has, if it is emulated, and a controller answers.
+
+    Those by which clients push metrics are named where somebody takes them.
+    """
     rows = []
     for key in sorted(Handlers.keys_served() & controller_keys() if is_controller else Handlers.keys_served()):
+        if not takes_metrics and APIS[key].name in OF_METRICS:
+            continue
         versions = APIS[key].advertised if release is None else release.advertised(key)
         if versions is not None:
             rows.append(ApiVersion(api_key=key, min_version=versions[0], max_version=versions[1]))

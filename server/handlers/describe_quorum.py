@@ -29,8 +29,6 @@ from ..services.context import Context
 
 METADATA_TOPIC = "__cluster_metadata"
 LEADER_EPOCH = 1
-NO_MESSAGE = ""
-"""What Apache Kafka says where nothing is wrong."""
 
 
 async def handle(ctx: Context, request: Request) -> DescribeQuorumResponse:
@@ -41,7 +39,7 @@ async def handle(ctx: Context, request: Request) -> DescribeQuorumResponse:
         )
     if not _is_metadata_log(body.topics):
         turn = Turn()
-        return DescribeQuorumResponse(error_message=NO_MESSAGE, topics=tuple(await turn.map(_unknown, body.topics)))
+        return DescribeQuorumResponse(topics=tuple(await turn.map(_unknown, body.topics)))
     nodes = tuple(
         Node(
             node_id=node_id,
@@ -52,7 +50,7 @@ async def handle(ctx: Context, request: Request) -> DescribeQuorumResponse:
         for node_id, listeners in ctx.services.cluster.controllers().items()
     )
     topic = TopicQuorum(topic_name=METADATA_TOPIC, partitions=(_quorum(ctx),))
-    return DescribeQuorumResponse(error_message=NO_MESSAGE, topics=(topic,), nodes=nodes)
+    return DescribeQuorumResponse(topics=(topic,), nodes=nodes)
 
 
 def _is_metadata_log(topics: tuple[TopicData, ...]) -> bool:
@@ -95,7 +93,6 @@ def _quorum(ctx: Context) -> PartitionQuorum:
         )
 
     return PartitionQuorum(
-        error_message=NO_MESSAGE,
         leader_id=leader,
         leader_epoch=LEADER_EPOCH,
         high_watermark=end,

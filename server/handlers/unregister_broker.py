@@ -30,4 +30,4 @@ async def handle(ctx: Context, request: Request) -> UnregisterBrokerResponse:
             error_message=f"Broker ID {body.broker_id} serves; a node must be stopped before it is unregistered",
         )
     node.is_registered = False
-    return UnregisterBrokerResponse(error_message="")
+    return UnregisterBrokerResponse()

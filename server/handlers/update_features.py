@@ -50,7 +50,8 @@ async def handle(ctx: Context, request: Request) -> UpdateFeaturesResponse:
             except KafkaError as error:
                 return UpdateFeaturesResponse(error_code=error.code, error_message=error.message)
     return UpdateFeaturesResponse(
-        results=tuple(UpdatableFeatureResult(feature=name, error_message=ErrorCode.NONE.name) for name in levels)
+        error_message=None,
+        results=tuple(UpdatableFeatureResult(feature=name, error_message=ErrorCode.NONE.name) for name in levels),
     )
 
 

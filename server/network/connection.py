@@ -55,6 +55,9 @@ class Connection:
     _muted: Callable[[], Awaitable[None]] | None = None
     """What is to be waited for before the next request is taken."""
 
+    software: tuple[str, str] | None = None
+    """Name and version of the client's library, if it has told them (KIP-511)."""
+
     principal: Principal = ANONYMOUS
     """Who the client is, as far as it has proved that."""
 
@@ -82,6 +85,10 @@ class Connection:
         """Made with its first request that needs one."""
         self._large: LargeRequest | None = None
         """The request it is at, if that or its answer is large."""
+
+    @property
+    def client_port(self) -> str:
+        return self.peer.rpartition(":")[2]
 
     async def serve(self) -> None:
         """Answer requests until the peer closes, does not speak Kafka, or the node stops.

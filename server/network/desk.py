@@ -37,8 +37,14 @@ class LoggingIn(Protocol):
 class Client(Protocol):
     """Who sends requests, as handlers see it: a connection."""
 
+    software: tuple[str, str] | None
+    """Name and version of the client's library, if it has told them."""
+
     @property
     def client_host(self) -> str: ...
+
+    @property
+    def client_port(self) -> str: ...
 
     @property
     def principal(self) -> Principal:

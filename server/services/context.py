@@ -36,6 +36,7 @@ from .coordinators import Coordinators
 from .listener_keys import ListenerKeys
 from .quota_changes import QuotaChanges
 from .scram_changes import ScramChanges
+from .telemetry import Telemetry
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,7 @@ class Services:
     files: Files
     config: LiveConfig
     loggers: Loggers
+    telemetry: Telemetry
     topics: Topics
     logs: LogManager
     appends: Appends

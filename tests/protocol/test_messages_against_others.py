@@ -102,8 +102,11 @@ def kafka_python_class(name: str) -> Any:
 
 TOKENS = ("CreateDelegationToken", "RenewDelegationToken", "ExpireDelegationToken", "DescribeDelegationToken")
 
-# It does not speak the new consumer protocol, and knows no delegation tokens.
-KAFKA_PYTHON_LACKS = ("ConsumerGroupHeartbeat", "ConsumerGroupDescribe", *TOKENS)
+METRICS = ("GetTelemetrySubscriptions", "PushTelemetry")
+OF_BROKERS = ("UnregisterBroker", "AddRaftVoter", "RemoveRaftVoter")
+
+# It does not speak the new consumer protocol, and knows no delegation tokens, metrics of clients and changes of the quorum.
+KAFKA_PYTHON_LACKS = ("ConsumerGroupHeartbeat", "ConsumerGroupDescribe", *TOKENS, *METRICS, *OF_BROKERS)
 
 
 @pytest.mark.parametrize("api, side", [side for side in SIDES if not str(side.id).startswith(KAFKA_PYTHON_LACKS)])

@@ -169,6 +169,8 @@ HANDED_ON = {
     "coordination/service.py _keep_time": "tests of GroupService",
     "coordination/service.py _reload": "tests of a disk without room",
     "groups/consumer/protocol.py __init__": "",
+    "handlers/get_telemetry_subscriptions.py handle": "tests of Instances",
+    "handlers/push_telemetry.py handle": "tests of Instances",
     "groups/consumer/protocol.py _not_resolved": "tests of regular expressions that match too many topics",
     "groups/consumer/transition.py _is_time_to_resolve": "as `_resolve_regexes`",
     "groups/consumer/transition.py _take_target": "as `advance`",

@@ -94,8 +94,6 @@ def test_several_listeners_may_ask_for_free_ports() -> None:
         (["A://0.0.0.0:1"], None, None, "set advertised.listeners"),
         (["A://[::]:1"], None, None, "set advertised.listeners"),
         (["A://h:1"], ["A://0.0.0.0:1"], None, "set advertised.listeners"),
-        (["SASL_SSL://h:1"], None, None, "Ottla offers PLAINTEXT, SSL"),
-        (["A://h:1"], None, {"A": "SASL_SSL"}, "its security protocol is SASL_SSL"),
         (["A://h:1"], None, {"B": "PLAINTEXT"}, "has no protocol for it"),
     ],
 )

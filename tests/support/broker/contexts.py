@@ -16,6 +16,8 @@ class Staying:
     """A client that stays."""
 
     client_host = "127.0.0.1"
+    client_port = "50000"
+    software: tuple[str, str] | None = None
     peer = "127.0.0.1:1"
     principal: Principal = ANONYMOUS
     logging_in: LoggingIn | None = None

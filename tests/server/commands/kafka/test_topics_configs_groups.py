@@ -189,7 +189,7 @@ REFUSED = {
     "configs describe topic:t retention.m": (1, "topic:t has no option retention.m; did you mean retention.ms"),
     "configs describe broker:7": (1, "there is no broker 7; there are 0"),
     "configs describe broker:x": (2, "expected topic:NAME, broker:ID, broker: or group:ID, found 'broker:x'"),
-    "configs alter group:g a=b": (1, "INVALID_REQUEST: Ottla does not offer configs of resource type GROUP"),
+    "configs alter group:g a=b": (1, "INVALID_CONFIG: Unknown group config name: a"),
     "configs alter topic:t": (2, "the following arguments are required: NAME=VALUE"),
     "configs alter topic:t zork": (2, "expected NAME=VALUE, found 'zork'"),
     "configs alter topic:t zork=1": (1, "INVALID_CONFIG: Unknown topic config name: zork"),

@@ -1,0 +1,82 @@
+"""Metrics that clients push, as handlers see them; loaded when the first client asks."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from ...protocol.errors import ErrorCode
+from ..config.live_config import LiveConfig
+
+if TYPE_CHECKING:
+    from ..telemetry.instances import Instances
+
+log = logging.getLogger("ottla.telemetry")
+
+
+class Telemetry:
+    """Of one broker. Without a receiver clients are not told that metrics are taken, and what they push all the same goes."""
+
+    def __init__(self, config: LiveConfig, rng: random.Random) -> None:
+        self._config = config
+        self._rng = rng
+        self._one_at_a_time = trio.CapacityLimiter(1)
+        self._is_loaded = False
+
+    def open(self) -> None:
+        """Make ready who receives. Blocks. Raises OSError if that is a directory that cannot be made."""
+        _ = self._receiver
+
+    @property
+    def has_receiver(self) -> bool:
+        return self._config.static.telemetry is not None
+
+    @cached_property
+    def instances(self) -> Instances:
+        """The clients that push."""
+        from ..telemetry.instances import Instances
+
+        made = Instances(self._rng)
+        self._is_loaded = True
+        made.subscribe(self._subscriptions())
+        return made
+
+    def subscriptions_changed(self) -> None:
+        """The subscriptions in the catalog are others now."""
+        if self._is_loaded:
+            self.instances.subscribe(self._subscriptions())
+
+    async def receive(self, codec: int, data: bytes, facts: dict[str, Any]) -> ErrorCode:
+        """Give the receiver what a client pushed; INVALID_RECORD if that cannot be unpacked, or the receiver raises."""
+        receive = self._receiver
+        if receive is None:
+            return ErrorCode.NONE
+        try:
+            await trio.to_thread.run_sync(self._hand_over, receive, codec, data, facts, limiter=self._one_at_a_time)
+        except Exception as error:  # noqa: BLE001 -- whatever a receiver of the program around raises
+            log.error("client metrics of %s were not taken: %s", facts["client_instance_id"], error)
+            return ErrorCode.INVALID_RECORD
+        return ErrorCode.NONE
+
+    @cached_property
+    def _receiver(self) -> Callable[[Any], object] | None:
+        wanted = self._config.static.telemetry
+        if wanted is None:
+            return None
+        from ..telemetry.receivers import receiver_of
+
+        return receiver_of(wanted)
+
+    @staticmethod
+    def _hand_over(receive: Callable[[Any], object], codec: int, data: bytes, facts: dict[str, Any]) -> None:
+        from ..telemetry.receivers import ClientMetrics, unpacked
+
+        receive(ClientMetrics(otlp=unpacked(codec, data), **facts))
+
+    def _subscriptions(self) -> dict[str, Any]:
+        return {name: self._config.client_metrics(name) for name in self._config.client_metrics_names()}

@@ -1,0 +1,86 @@
+"""Who gets the metrics that clients push: a function of the program around, or files in a directory."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import deque
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from ...protocol.compression import decompress
+
+FILES_MAX = 10_000
+"""Reports in a directory; the oldest that this broker wrote go."""
+
+UNPACKED_BYTES_MAX = 16 << 20
+"""Of one report."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientMetrics:
+    """What a client pushed."""
+
+    client_instance_id: str
+    """As Apache Kafka writes ids: 22 characters."""
+    client_id: str | None
+    software_name: str | None
+    software_version: str | None
+    client_address: str
+    received_ms: int
+    """By the broker's clock."""
+    is_terminating: bool
+    """Whether it is the client's last."""
+    otlp: bytes
+    """OpenTelemetry's MetricsData v1 in protobuf, unpacked."""
+
+
+Receiver: TypeAlias = Callable[[ClientMetrics], object]
+"""Called in a worker thread, one report at a time; the client of one for which it raises is told INVALID_RECORD."""
+
+
+def receiver_of(wanted: str | Receiver) -> Receiver:
+    """The receiver that is meant: a function as it is, a path as a directory of reports.
+
+    Raises:
+        OSError: The directory is not there and cannot be made.
+    """
+    if callable(wanted):
+        return wanted
+    os.makedirs(wanted, exist_ok=True)
+    return Directory(Path(wanted))
+
+
+class Directory:
+    """Writes each report as two files, `MILLISECONDS-INSTANCE-NUMBER.otlp` and what is known of the client beside it in
+    `….json`; the first appears whole, when the second is there."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._written: deque[str] = deque()
+        self._count = 0
+
+    def __call__(self, metrics: ClientMetrics) -> None:
+        self._count += 1
+        name = f"{metrics.received_ms}-{metrics.client_instance_id}-{self._count}"
+        facts = asdict(metrics)
+        otlp = facts.pop("otlp")
+        self._put(f"{name}.json", json.dumps(facts, indent=1).encode("utf-8", "backslashreplace"))
+        self._put(f"{name}.otlp", otlp)
+        self._written.append(name)
+        if len(self._written) > FILES_MAX:
+            oldest = self._written.popleft()
+            for suffix in (".otlp", ".json"):
+                (self._path / f"{oldest}{suffix}").unlink(missing_ok=True)
+
+    def _put(self, name: str, data: bytes) -> None:
+        beside = self._path / f".{name}"
+        beside.write_bytes(data)
+        beside.replace(self._path / name)
+
+
+def unpacked(codec: int, data: bytes) -> bytes:
+    """The bytes of a report. Raises as `protocol.compression.decompress`."""
+    return bytes(decompress(codec, data, max_bytes=UNPACKED_BYTES_MAX, max_frames=UNPACKED_BYTES_MAX >> 9))

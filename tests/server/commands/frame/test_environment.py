@@ -1,0 +1,57 @@
+"""Environment variables as the official image of Apache Kafka names them."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.server.commands.frame.environment import FOR_THE_JVM, option_name, read_environment, variable_name
+from ottla.server.config.broker_config import BROKER_OPTIONS
+
+
+@pytest.mark.parametrize(
+    ("variable", "name"),
+    [
+        ("KAFKA_LISTENERS", "listeners"),
+        ("KAFKA_LOG_RETENTION_MS", "log.retention.ms"),
+        ("KAFKA_LISTENER_NAME_INTERNAL_SSL_KEY_PASSWORD", "listener.name.internal.ssl.key.password"),
+        ("KAFKA_A__B", "a_b"),
+        ("KAFKA_A___B", "a-b"),
+        ("KAFKA_A_B__C___D", "a.b_c-d"),
+        ("KAFKA_A____B", "a____b"),
+    ],
+)
+def test_underscores_stand_for_what_no_variable_may_have(variable: str, name: str) -> None:
+    assert option_name(variable) == name
+
+
+def test_every_option_has_a_variable() -> None:
+    for name in (*BROKER_OPTIONS, "listener.name.a_b-c.ssl.key.password"):
+        assert option_name(variable_name(name)) == name
+
+
+def test_options_are_taken_and_others_told_of_with_the_nearest_name() -> None:
+    found = read_environment(
+        {
+            "KAFKA_LOG_RETENTION_MS": "5",
+            "KAFKA_LISTNERS": "PLAINTEXT://:9092",
+            "KAFKA_ZORK_ZORK_ZORK": "secret",
+            "LOG_RETENTION_BYTES": "7",
+            "CLUSTER_ID": "abc",
+        }
+    )
+    assert found.options == {"log.retention.ms": "5"}
+    assert (found.variables, found.cluster_id) == (("KAFKA_LOG_RETENTION_MS",), "abc")
+    listeners, zork = found.warnings
+    assert listeners == (
+        "environment variable KAFKA_LISTNERS: there is no option listners, ignored; did you mean KAFKA_LISTENERS (listeners)?"
+    )
+    assert "secret" not in zork
+    assert zork.startswith("environment variable KAFKA_ZORK_ZORK_ZORK: there is no option zork.zork.zork, ignored")
+
+
+def test_what_is_for_the_jvm_passes() -> None:
+    assert read_environment(dict.fromkeys(FOR_THE_JVM, "x")) == read_environment({})
+
+
+def test_values_show_nowhere() -> None:
+    assert "secret" not in repr(read_environment({"KAFKA_SSL_KEY_PASSWORD": "secret"}))

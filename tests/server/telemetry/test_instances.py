@@ -1,0 +1,150 @@
+"""Which clients are asked for which metrics, and when they may push them."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.schema import ZERO_UUID
+from ottla.server.telemetry.instances import INSTANCES_MAX, RESERVED, Instance, Instances
+
+INTERVAL_MS = 300_000
+FACTS: dict[str, str | None] = {"client_id": "orders-1", "client_software_name": "apache-kafka-java"}
+THROTTLED = ErrorCode.THROTTLING_QUOTA_EXCEEDED
+
+
+class Connection:
+    """Something that is itself."""
+
+
+class Clients:
+    """Instances, a connection, and a time that goes on."""
+
+    def __init__(self, **subscriptions: dict[str, str]) -> None:
+        self.instances = Instances(random.Random(1))
+        self.instances.subscribe(subscriptions)
+        self.connection = Connection()
+        self.now_ms = 1_000.0
+
+    def ask(self, instance_id: bytes = ZERO_UUID, **facts: str | None) -> tuple[bytes, Instance | ErrorCode]:
+        return self.instances.ask(instance_id, FACTS | facts, self.connection, self.now_ms)
+
+    def told(self, instance_id: bytes = ZERO_UUID, **facts: str | None) -> tuple[bytes, Instance]:
+        found, instance = self.ask(instance_id, **facts)
+        assert isinstance(instance, Instance)
+        return found, instance
+
+    def push(
+        self, instance_id: bytes, subscription_id: int, *, codec: int = 4, size: int = 9, ends: bool = False
+    ) -> ErrorCode:
+        return self.instances.push(
+            instance_id,
+            FACTS,
+            self.connection,
+            self.now_ms,
+            subscription_id=subscription_id,
+            is_terminating=ends,
+            codec=codec,
+            size_bytes=size,
+            size_bytes_max=100,
+        )
+
+
+def test_a_client_is_asked_for_what_all_subscriptions_want_of_it_at_the_shortest_interval() -> None:
+    clients = Clients(
+        a={"metrics": "b,a", "interval.ms": "2000"},
+        b={"metrics": "c", "interval.ms": "1000", "match": "client_id=orders-.*,client_software_name=apache.*"},
+        c={"metrics": "d", "interval.ms": "100", "match": "client_id=orders"},
+        d={"metrics": "e", "interval.ms": "100", "match": "client_source_port=.*"},
+    )
+    _, instance = clients.told()
+    assert (instance.metrics, instance.interval_ms) == (("a", "b", "c"), 1000)
+
+
+def test_all_metrics_are_one_star() -> None:
+    assert Clients(a={"metrics": "b"}, b={"metrics": "*"}).told()[1].metrics == ("*",)
+
+
+def test_without_subscriptions_nothing_is_asked_for_every_five_minutes() -> None:
+    _, instance = Clients().told()
+    assert (instance.metrics, instance.interval_ms) == ((), INTERVAL_MS)
+
+
+def test_a_new_client_gets_an_id_and_a_known_one_keeps_it() -> None:
+    clients = Clients()
+    first, second = clients.told()[0], clients.told()[0]
+    assert len({first, second, ZERO_UUID}) == 3
+    clients.now_ms += INTERVAL_MS
+    assert clients.told(first)[0] == first
+
+
+def test_who_asks_again_too_soon_is_throttled_unless_subscriptions_or_the_connection_changed() -> None:
+    clients = Clients()
+    instance_id, before = clients.told()
+    assert clients.ask(instance_id)[1] is THROTTLED
+    clients.instances.subscribe({"a": {"metrics": "b"}})
+    _, after = clients.told(instance_id)
+    assert before.subscription_id != after.subscription_id
+    assert clients.ask(instance_id)[1] is THROTTLED
+    clients.connection = Connection()
+    clients.told(instance_id)
+
+
+def test_the_first_push_may_come_at_once_the_next_after_the_interval() -> None:
+    clients = Clients(a={"metrics": "*", "interval.ms": "1000"})
+    instance_id, instance = clients.told()
+    assert clients.push(instance_id, instance.subscription_id) is ErrorCode.NONE
+    assert clients.push(instance_id, instance.subscription_id) is THROTTLED
+    clients.now_ms += 999
+    assert clients.push(instance_id, instance.subscription_id) is THROTTLED
+    clients.now_ms += 1
+    assert clients.push(instance_id, instance.subscription_id) is ErrorCode.NONE
+
+
+def test_the_last_push_may_come_at_any_time_and_nothing_after_it() -> None:
+    clients = Clients()
+    instance_id, instance = clients.told()
+    assert clients.push(instance_id, instance.subscription_id) is ErrorCode.NONE
+    assert clients.push(instance_id, instance.subscription_id, ends=True) is ErrorCode.NONE
+    clients.now_ms += INTERVAL_MS
+    assert clients.push(instance_id, instance.subscription_id) is ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize("reserved", RESERVED)
+def test_reserved_ids_push_nothing(reserved: bytes) -> None:
+    assert Clients().push(reserved, 0) is ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize(
+    ("more", "code"),
+    [
+        ({"codec": 5}, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
+        ({"codec": -1}, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
+        ({"size": 101}, ErrorCode.TELEMETRY_TOO_LARGE),
+        ({"size": 100}, ErrorCode.NONE),
+        ({"codec": 0}, ErrorCode.NONE),
+    ],
+)
+def test_codecs_and_sizes_are_bounded(more: dict[str, int], code: ErrorCode) -> None:
+    clients = Clients()
+    instance_id, instance = clients.told()
+    assert clients.push(instance_id, instance.subscription_id, **more) is code  # type: ignore[arg-type]
+
+
+def test_a_push_for_an_older_subscription_is_told_so() -> None:
+    clients = Clients()
+    instance_id, instance = clients.told()
+    clients.instances.subscribe({"a": {"metrics": "b"}})
+    assert clients.push(instance_id, instance.subscription_id) is ErrorCode.UNKNOWN_SUBSCRIPTION_ID
+
+
+def test_silent_clients_are_forgotten_and_those_kept_are_bounded() -> None:
+    clients = Clients(a={"interval.ms": "100"})
+    for _ in range(INSTANCES_MAX + 10):
+        clients.told()
+    assert len(clients.instances) == INSTANCES_MAX
+    clients.now_ms += 60_001
+    clients.told()
+    assert len(clients.instances) == 1
