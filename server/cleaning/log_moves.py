@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import trio
@@ -139,6 +139,11 @@ class LogMoves:
     def shown_by(self, node_id: int, data_dir: str) -> Iterator[LogMove]:
         """The moves to a data directory that a node was asked for."""
         return (move for move in self._moves.values() if (move.node_id, move.target_dir) == (node_id, data_dir))
+
+    @property
+    def under_way(self) -> Mapping[TopicPartition, LogMove]:
+        """All of them."""
+        return self._moves
 
     async def run(self) -> None:
         """Begin anew what the last stop has interrupted."""

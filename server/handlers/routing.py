@@ -57,5 +57,7 @@ def endpoints(ctx: Context, node_ids: Iterable[int]) -> list[tuple[int, str, int
 
 
 def offline_replicas(partition: Partition, live: Collection[int]) -> tuple[int, ...]:
-    """The replicas on nodes that are not among the live ones."""
+    """The replicas on nodes that are not among the live ones; all of them if their log is offline."""
+    if partition.log.failure is not None:
+        return partition.replicas
     return tuple(node_id for node_id in partition.replicas if node_id not in live)

@@ -253,6 +253,32 @@ def test_the_cleaner_keeps_off_while_it_moves(broker: ottla.Broker, client: RawC
     until(lambda: not any(manager.is_held(each) for each in broker.inner.services.logs.logs if each.topic == "t"))
 
 
+def test_a_disk_that_fails_under_the_copy_leaves_the_log_where_it_is(
+    broker: ottla.Broker, client: RawClient, tmp_path: Path
+) -> None:
+    filled(client)
+    here = where(client)[0]
+    target = other_than(tmp_path, here)
+    limit(client, 0)
+    move(client, target)
+    until(lambda: bool(list(Path(target).glob("t-0.*-future"))))
+    broker.fault(disk="failed", data_dir=target)
+    limit(client, None)
+    until(lambda: not broker.run(_moves, broker.inner))
+    assert where(client) == {0: here}
+    assert move(client, target) == {0: ErrorCode.KAFKA_STORAGE_ERROR}
+    assert produce(client, "t", ("k", "after")).error_code == ErrorCode.NONE
+    assert values(client) == list(range(21))
+    broker.restart()
+    with RawClient(*address(broker)) as again:
+        until(lambda: where(again) == {0: target})  # what was interrupted is gone on with
+        assert values(again) == list(range(21))
+
+
+async def _moves(broker: Any) -> int:
+    return len(broker.services.moves.under_way)
+
+
 @pytest.mark.parametrize(
     ("path", "name", "partitions", "code"),
     [
