@@ -150,7 +150,9 @@ async def _transactional_writes(
         clock=services.clock,
         config=services.config.current,
         transactions=lambda: services.coordinators.transactions,
-        may_use=partial(ctx.may, Operation.WRITE, ResourceType.TRANSACTIONAL_ID),
+        may_use=None
+        if services.authorizer is None
+        else partial(ctx.may, Operation.WRITE, ResourceType.TRANSACTIONAL_ID),
         unwritten=unwritten,
     )
 

@@ -98,14 +98,14 @@ async def transactional_writes(
     clock: Clock,
     config: BrokerConfig,
     transactions: Callable[[], TransactionService],
-    may_use: Callable[[str], bool],
+    may_use: Callable[[str], bool] | None,
     unwritten: Collection[str | bytes],
 ) -> TransactionalWrites | None:
     """What a request writes in a transaction; None if it has no such batch.
 
     Args:
         transactions: Gives the coordinator, which is loaded then: most requests need none.
-        may_use: Whether the client may write with a transactional id.
+        may_use: Whether the client may write with a transactional id; None: everybody may.
         unwritten: Names or ids of topics, as the request calls them, that the client may not write to: no transaction takes
             note of them.
 
@@ -125,7 +125,7 @@ async def transactional_writes(
                 found.append((topic, data.index, batch))
     if not found:
         return None
-    if body.transactional_id is None or not may_use(body.transactional_id):
+    if body.transactional_id is None or not (may_use is None or may_use(body.transactional_id)):
         raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     producers: set[Producer] = set()
     sequences: dict[TopicPartition, int] = {}

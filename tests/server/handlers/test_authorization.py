@@ -50,10 +50,8 @@ NO_RIGHT_ASKED: frozenset[str] = frozenset({"SaslAuthenticate", "SaslHandshake"}
 """They come before anybody has a name."""
 NOT_RECORDED: frozenset[str] = frozenset(
     {
-        "AlterClientQuotas",
         "AlterReplicaLogDirs",
         "AlterUserScramCredentials",
-        "DescribeClientQuotas",
         "DescribeUserScramCredentials",
         "GetTelemetrySubscriptions",
         "PushTelemetry",
