@@ -33,11 +33,13 @@ from ..config.changes import Change, alter_broker, alter_topic, with_layer
 from ..config.resources import ResourceType
 from ..partitions.topics import Topic, unknown_topic
 from ..runtime.turns import Turn
-from ..security.acls.kinds import Operation
+from ..security.acls.kinds import CLUSTER_NAME, Operation
+from ..security.acls.kinds import ResourceType as Protected
 from ..services.context import Context
 from ..services.listener_keys import Prepared
 from .describe_configs import check_configs_of, check_is_this_node
 from .other_configs import Configs, alter_loggers, changed_client_metrics, changed_group
+from .permissions import check_without_words
 
 if TYPE_CHECKING:
     from ...protocol.messages.incremental_alter_configs import AlterConfigsResource as AlterableResource
@@ -135,7 +137,10 @@ async def alter(
                         )
                     if stands[key] > 1:
                         raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
-                    check_configs_of(ctx, Operation.ALTER_CONFIGS, *key)
+                    if key[0] != ResourceType.BROKER_LOGGER:
+                        check_configs_of(ctx, Operation.ALTER_CONFIGS, *key)
+                    elif not replace:  # else there is nothing to be allowed
+                        check_without_words(ctx, Operation.ALTER_CONFIGS, Protected.CLUSTER, CLUSTER_NAME)
                     await _alter_one(
                         ctx, wish_of(resource), turn, changed, validate_only=validate_only, replace=replace
                     )

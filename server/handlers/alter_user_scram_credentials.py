@@ -23,6 +23,7 @@ from ..runtime.turns import Turn
 from ..security.acls.kinds import Operation, ResourceType
 from ..security.sasl.scram_users import ScramUsers
 from ..services.context import Context
+from .permissions import request_refusal
 
 _Error = tuple[ErrorCode, str]
 _Wish = ScramCredentialDeletion | ScramCredentialUpsertion
@@ -40,8 +41,8 @@ async def handle(ctx: Context, request: Request) -> AlterUserScramCredentialsRes
     turn = Turn()
     named = await turn.once(each.name for of in (body.deletions, body.upsertions) for each in of)
     if not ctx.may(Operation.ALTER, ResourceType.CLUSTER):
-        refused = (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
-        return _answer(dict.fromkeys(named, refused))
+        error = request_refusal(request, Operation.ALTER)
+        return _answer(dict.fromkeys(named, (error.code, error.message)))
     users = ctx.services.scram_changes.users
     results: dict[str, _Error | None] = {}
     deletions: dict[str, str] = {}

@@ -25,8 +25,14 @@ from ..services.context import Context
 async def handle(ctx: Context, request: Request) -> DescribeUserScramCredentialsResponse:
     body: DescribeUserScramCredentialsRequest = request.body
     if not ctx.may(Operation.DESCRIBE, ResourceType.CLUSTER):
+        refused = await Turn().map(
+            lambda each: DescribeUserScramCredentialsResult(
+                user=each.name, error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message=None
+            ),
+            body.users or (),
+        )
         return DescribeUserScramCredentialsResponse(
-            error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message="Cluster authorization failed."
+            error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message=None, results=tuple(refused)
         )
     users = ctx.services.scram_changes.users
     named: dict[str, bool] = {}

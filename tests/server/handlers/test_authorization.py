@@ -50,9 +50,6 @@ NO_RIGHT_ASKED: frozenset[str] = frozenset({"SaslAuthenticate", "SaslHandshake"}
 """They come before anybody has a name."""
 NOT_RECORDED: frozenset[str] = frozenset(
     {
-        "AlterReplicaLogDirs",
-        "AlterUserScramCredentials",
-        "DescribeUserScramCredentials",
         "GetTelemetrySubscriptions",
         "PushTelemetry",
     }

@@ -24,6 +24,7 @@ NAMED: dict[str, str] = {
     "Fetch as a broker": "there are no followers: whoever fetches is a consumer",
     "AlterConfigs": "ELR keeps Apache Kafka's cluster-wide min.insync.replicas from being unset; here there is none",
     "IncrementalAlterConfigs": "as AlterConfigs",
+    "AlterReplicaLogDirs": "of a topic that is not there and a directory that is not, the topic is told here",
     "DescribeConfigs": "the cluster-wide defaults have no min.insync.replicas from the beginning",
     "CreateTopics": "a topic that is only validated is given no id",
 }

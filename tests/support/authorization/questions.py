@@ -284,6 +284,7 @@ _RESOURCES = (
     (BROKER, "0"),
     (GROUP, THERE),
     (CLIENT_METRICS, THERE),
+    (BROKER_LOGGER, "0"),
 )
 
 
@@ -291,8 +292,7 @@ _RESOURCES = (
 def _(version: int, ids: Ids) -> Values:
     return {
         "resources": [
-            {"resource_type": kind, "resource_name": name, "configuration_keys": None}
-            for kind, name in (*_RESOURCES, (BROKER_LOGGER, "0"))
+            {"resource_type": kind, "resource_name": name, "configuration_keys": None} for kind, name in _RESOURCES
         ]
     }
 
@@ -305,6 +305,7 @@ def _(version: int, ids: Ids) -> Values:
 _A_CONFIG = {
     TOPIC: ("retention.ms", "60000"),
     BROKER: ("log.retention.ms", "60000"),
+    BROKER_LOGGER: ("root", "INFO"),
     GROUP: ("consumer.session.timeout.ms", "50000"),
     CLIENT_METRICS: ("interval.ms", "60000"),
 }
