@@ -144,13 +144,10 @@ class TopicAdmin:
         """Make `topic` unknown to all; its files follow after `file.delete.delay.ms`.
 
         Raises:
-            KafkaError: TOPIC_DELETION_DISABLED, INVALID_TOPIC_EXCEPTION (internal), UNKNOWN_TOPIC_OR_PARTITION,
-                KAFKA_STORAGE_ERROR; the topic is still there then, and was all the time.
+            KafkaError: TOPIC_DELETION_DISABLED, UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR; the topic is still there then, and was all the time.
         """
         if not self._live_config.current.delete_topic_enable:
             raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false")
-        if topic.is_internal:
-            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic.name} belongs to the broker")
         await self.take_back(topic)
 
     async def take_back(self, topic: Topic) -> None:

@@ -105,6 +105,12 @@ class Coordinator(ABC, Generic[S]):
         self._give_up(self.shards[partition], error, now_ms)
         return self._put_empty(partition, ShardState.LOADING)
 
+    def forget(self, error: ErrorCode, now_ms: int) -> None:
+        """The topic is gone, and with it every key: as before `open`. Parked answers get `error`."""
+        shards, self.shards = self.shards, []
+        for shard in shards:
+            self._give_up(shard, error, now_ms)
+
     def close(self, error: ErrorCode, now_ms: int) -> None:
         """Answer everything that is parked with `error` and forget all. Nothing is written."""
         for shard in self.shards:

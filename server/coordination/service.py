@@ -209,6 +209,12 @@ class CoordinatorService(Generic[C]):
         else:
             self._load(self.coordinator.reload(partition, ErrorCode.NOT_COORDINATOR, now_ms))
 
+    def topic_gone(self) -> None:
+        """The topic that all is kept in has been deleted; the next who needs it has it made anew, empty."""
+        self._to_reload.clear()
+        if not self._is_closed:
+            self.coordinator.forget(ErrorCode.NOT_COORDINATOR, self.ground.clock.now_ms())
+
     def close(self) -> None:
         """Answer all parked requests, so that their connections can end, and take no more. Writes nothing."""
         self._is_closed = True
@@ -269,7 +275,8 @@ class CoordinatorService(Generic[C]):
             await self.ground.clock.sleep(RELOAD_MS)
             for partition in tuple(self._to_reload):
                 self._to_reload.discard(partition)
-                has_failed = not self._is_closed and self.coordinator.shards[partition].state is ShardState.FAILED
+                shards = self.coordinator.shards[partition : partition + 1]  # none: the topic is gone
+                has_failed = not self._is_closed and any(shard.state is ShardState.FAILED for shard in shards)
                 log_of = self.ground.logs.logs.get(TopicPartition(self._topic, partition))
                 if has_failed and log_of is not None and log_of.failure is None:
                     self._load(

@@ -83,7 +83,7 @@ class GroupCoordinator(Coordinator[Shard]):
             self._deadlines,
             self._persist,
             new_id,
-            lambda group, job: self._start_job(self.shards[group.partition], job),
+            self._start_job_of,
             self._is_served,
         )
         self._migration = migration = Migration(settings, store, topics, self._classic)
@@ -129,6 +129,10 @@ class GroupCoordinator(Coordinator[Shard]):
             _, group = shard.groups.popitem()
             yield from self._closing(group, error, now_ms)
             yield
+
+    def _start_job_of(self, group: ClassicGroup, job: Job) -> None:
+        if group.partition < len(self.shards):  # else its topic is gone
+            self._start_job(self.shards[group.partition], job)
 
     def _is_served(self, group: ClassicGroup) -> bool:
         """Whether the group is in the tables of a partition that is served."""

@@ -97,13 +97,17 @@ class Coordinators(Watcher):
             self._groups.topic_grew(topic.name)
 
     def topic_deleted(self, topic: Topic) -> None:
+        if (keeper := self._keepers().get(topic.name)) is not None:
+            keeper.topic_gone()
         if self._groups is not None:
             self._groups.topic_deleted(topic.name, topic.id)
 
     def _keeper(self, partition: Partition) -> GroupService | TransactionService | None:
         """The one that keeps its state in this partition, if it is at work."""
-        topic = partition.topic_partition.topic
-        return {OFFSETS_TOPIC: self._groups, TRANSACTIONS_TOPIC: self._transactions}.get(topic)
+        return self._keepers().get(partition.topic_partition.topic)
+
+    def _keepers(self) -> dict[str, GroupService | TransactionService | None]:
+        return {OFFSETS_TOPIC: self._groups, TRANSACTIONS_TOPIC: self._transactions}
 
     def _make_groups(self) -> GroupService:
         from ..groups.service import GroupService
