@@ -5,6 +5,10 @@ import re
 from .driver import Ended
 
 RULES = (
+    (
+        re.compile(r"\b(Epoch: |HighWatermark:\s+|MaxFollowerLagTimeMs:\s+|tries=|nextAllowedTryMs=|-?\d+ms)-?\d*"),
+        r"\1N",
+    ),
     (re.compile(r"^\s+(at|\.\.\.) .*$", re.MULTILINE), ""),  # stack traces
     (re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b"), "UUID"),
     (re.compile(r"(?<![\w.{-])(?=[\w-]*[A-Z0-9])[\w-]{22}(?![\w}-])"), "ID"),
@@ -15,10 +19,6 @@ RULES = (
     (re.compile(r"\b\d+ ms\b"), "N ms"),
     (re.compile(r"Request\(processor=.*?\) needs"), "Request(…) needs"),
     (re.compile(r"\b\d+ attempt\(s\)"), "N attempt(s)"),
-    (
-        re.compile(r"\b(Epoch: |HighWatermark:\s+|MaxFollowerLagTimeMs:\s+|tries=|nextAllowedTryMs=|-?\d+ms)-?\d*"),
-        r"\1N",
-    ),
     (re.compile(r"(?<=ID\t)\d+\s+\d+(?=\s+(TIME|N ms))"), "N N"),  # the end of the metadata log
 )
 SET = re.compile(r"\[([A-Z_]+(?:, [A-Z_]+)+)\]")
