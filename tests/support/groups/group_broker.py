@@ -39,7 +39,7 @@ class GroupBroker:
         self.node = SimpleNamespace(node_id=0, rack=None)
         self.clock = Clock(self.wall, virtual_ms)
         self.settings: Any = group_settings(**{"group_initial_rebalance_delay_ms": 3_000, **settings})
-        self.config = SimpleNamespace(current=self.settings, watchers=[])
+        self.config = SimpleNamespace(current=self.settings, watchers=[], groups={})
         self.appends = SimpleNamespace(append_own=self._append)
         self.nodes = [self.node]
         self.topics = Topics()
