@@ -55,6 +55,7 @@ SUITES = (
     "apache_kafka.authorization",
     "apache_kafka",
     "apache_kafka.spark",
+    "apache_kafka.tools",
     "apache_kafka.md5_keys",
     "apache_kafka.acl_decisions",
     "apache_kafka.bad_batches",
