@@ -10,7 +10,104 @@ and `""` for the empty text, and BOUND is `LOW..`, `LOW..HIGH`, `A|B` or, for ea
 
 from ...storage.topics.options import Check, Option, OptionType, UpdateMode, at_least, between, items_of, one_of
 
-_DOC = "Known to Kafka, not acted on by Ottla."
+REASONS = (
+    (("group.share.", "share."), "share groups are not offered"),
+    (("group.streams.",), "streams groups are not offered"),
+    (("remote.", "follower.fetch.last.tiered."), "there is no tiered storage"),
+    (
+        (
+            "broker.heartbeat.",
+            "broker.session.",
+            "controlled.shutdown.",
+            "controller.performance.",
+            "controller.quorum.",
+            "controller.socket.",
+            "early.start.listeners",
+            "initial.broker.",
+            "internal.metadata.",
+            "metadata.",
+            "server.max.startup.",
+        ),
+        "no quorum of controllers keeps a metadata log; the catalog is one file",
+    ),
+    (
+        (
+            "auto.leader.rebalance.",
+            "follower.replication.",
+            "leader.imbalance.",
+            "leader.replication.",
+            "num.replica.fetchers",
+            "replica.",
+            "replication.quota.",
+            "unclean.leader.election.interval.",
+        ),
+        "all replicas are one log: nothing is fetched from a leader, and no election waits",
+    ),
+    (("alter.log.dirs.", "num.replica.alter."), "a move between directories needs no threads and windows of its own"),
+    (
+        ("background.threads", "group.coordinator.", "num.io.", "num.network.", "queued.max.requests"),
+        "one thread serves requests in turns, and coordinators write at once",
+    ),
+    (("num.recovery.",), "logs are read one after the other where they need recovery"),
+    (("offsets.load.", "transaction.state.log.load."), "coordinators read their partitions in pieces of a fixed size"),
+    (
+        (
+            "delete.records.purgatory.",
+            "fetch.purgatory.",
+            "producer.purgatory.",
+            "share.fetch.purgatory.",
+        ),
+        "requests that wait are forgotten when they end, nothing has to be purged",
+    ),
+    (
+        ("kafka.metrics.", "metric.reporters", "metrics."),
+        "metrics are read over the admin listener, nothing reports them",
+    ),
+    (
+        (
+            "alter.config.policy.",
+            "client.quota.callback.",
+            "config.providers",
+            "create.topic.policy.",
+            "principal.builder.",
+            "sasl.client.callback.",
+            "sasl.login.callback.",
+            "sasl.login.class",
+            "sasl.oauthbearer.jwt.",
+            "sasl.server.callback.",
+            "security.providers",
+        ),
+        "it names a class or an algorithm of Java's",
+    ),
+    (("sasl.kerberos.",), "GSSAPI is not offered"),
+    (
+        ("sasl.login.", "sasl.oauthbearer.assertion.", "sasl.oauthbearer.client.", "sasl.oauthbearer.token."),
+        "it is for clients that log in, and this broker logs in nowhere",
+    ),
+    (("sasl.oauthbearer.scope",), "it is for clients that ask for a token"),
+    (("sasl.oauthbearer.",), "OAUTHBEARER is not offered"),
+    (
+        ("inter.broker.", "request.timeout.", "sasl.mechanism.", "security.inter.", "socket.connection."),
+        "nodes of one process open no connections to each other",
+    ),
+    (("socket.receive.", "socket.send."), "the system chooses the buffers of sockets"),
+    (("offsets.commit.timeout.",), "a commit is written when it is answered"),
+    (("offsets.topic.compression.",), "offsets are written uncompressed, as by its default"),
+    (("transaction.two.phase.",), "two-phase commit is not offered"),
+    (("log.dir.failure.",), "a directory that fails is known of at once"),
+    (("cordoned.",), "no directory is kept from new partitions"),
+    (("unstable.",), "what is unstable in Apache Kafka is not offered"),
+)
+"""Why options mean nothing here, by how their names begin; the first that fits holds."""
+
+
+def reason_of(name: str) -> str:
+    """Why an option of the table means nothing here. KeyError if nobody has said."""
+    for prefixes, reason in REASONS:
+        if name.startswith(prefixes):
+            return reason
+    raise KeyError(name)
+
 
 _UPDATE = {
     "read-only": UpdateMode.READ_ONLY,
@@ -30,7 +127,8 @@ def _option(row: str) -> Option:
     plain = Option(name, OptionType[type_name], None)
     value = None if default == "-" else plain.parse("" if default == '""' else default)
     check = _check(bound[0]) if bound else None
-    return Option(name, plain.type, value, check, _DOC, _UPDATE[mode], acts=False, hidden=bool(hidden))
+    doc = f"Known to Kafka. Means nothing here: {reason_of(name)}."
+    return Option(name, plain.type, value, check, doc, _UPDATE[mode], acts=False, hidden=bool(hidden))
 
 
 def _check(bound: str) -> Check:

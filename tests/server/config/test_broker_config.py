@@ -15,7 +15,7 @@ from ottla.server.config.broker_config import (
     usable,
 )
 from ottla.server.config.broker_options import ACTED_ON
-from ottla.server.config.known_options import known_options
+from ottla.server.config.known_options import known_options, reason_of
 from ottla.server.config.listeners import ListenerConfig
 from ottla.server.config.properties import Properties, parse_server_properties
 from ottla.server.groups.settings import GroupSettings
@@ -260,7 +260,7 @@ def test_each_option_that_means_nothing_here_is_told_once() -> None:
     assert sorted(static.warnings) == [
         "listener.name.external.ssl.provider: known to Kafka, not acted on by Ottla: it names a provider of the Java machine",
         "log.local.retention.ms: known to Kafka, not acted on by Ottla",
-        "num.io.threads: known to Kafka, not acted on by Ottla",
+        f"num.io.threads: known to Kafka, not acted on by Ottla: {reason_of('num.io.threads')}",
         "super.users: counts only at a start with authorizer.class.name, ignored",
     ]
 

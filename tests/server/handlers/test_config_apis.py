@@ -18,6 +18,7 @@ from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, Des
 from ottla.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from ottla.protocol.messages.list_config_resources import ListConfigResourcesRequest
 from ottla.server.config.changes import Operation
+from ottla.server.config.known_options import reason_of
 from ottla.server.config.resources import ResourceType
 from support.broker.conversation import address, create_topic, produce
 from support.broker.raw_client import RawClient
@@ -252,7 +253,7 @@ def test_options_that_mean_nothing_here_are_told_when_set(client: RawClient, cap
     assert set_configs(client, BROKER, "", num_io_threads="9", zork="1").error_code == ErrorCode.NONE
     assert set_configs(client, BROKER, "", max_connections="9999").error_code == ErrorCode.NONE
     assert sorted(record.getMessage() for record in caplog.records) == [
-        "num.io.threads: known to Kafka, not acted on by Ottla",
+        f"num.io.threads: known to Kafka, not acted on by Ottla: {reason_of('num.io.threads')}",
         "zork: unknown option, ignored",
     ]
 

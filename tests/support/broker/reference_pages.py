@@ -1,0 +1,92 @@
+"""`docs/apis.md` and `docs/options-without-effect.md`, made from the tables that the broker runs by.
+
+cd tests && python -m support.broker.reference_pages      writes them anew
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from ottla.protocol.apis import APIS
+from ottla.server.config.broker_config import BROKER_OPTIONS
+from ottla.server.config.known_options import REASONS
+from ottla.server.handlers import SERVED, controller_keys
+from ottla.server.handlers.api_versions import OF_METRICS
+
+DOCS = Path(__file__).parents[3] / "docs"
+APIS_PAGE = DOCS / "apis.md"
+OPTIONS_PAGE = DOCS / "options-without-effect.md"
+
+NOT_YET = {
+    76: "ShareGroupHeartbeat",
+    77: "ShareGroupDescribe",
+    78: "ShareFetch",
+    79: "ShareAcknowledge",
+    83: "InitializeShareGroupState",
+    84: "ReadShareGroupState",
+    85: "WriteShareGroupState",
+    86: "DeleteShareGroupState",
+    87: "ReadShareGroupStateSummary",
+    88: "StreamsGroupHeartbeat",
+    89: "StreamsGroupDescribe",
+    90: "DescribeShareGroupOffsets",
+    91: "AlterShareGroupOffsets",
+    92: "DeleteShareGroupOffsets",
+}
+"""APIs that brokers of Apache Kafka 4.3.1 name and Ottla does not."""
+
+
+def apis_page() -> str:
+    """The whole text of docs/apis.md."""
+    return "\n".join(_apis())
+
+
+def _apis() -> Iterator[str]:
+    yield "# APIs and versions\n"
+    yield "Made from the broker's own tables (`cd tests && python -m support.broker.reference_pages`); a test compares it, and what"
+    yield "ApiVersions says, with Apache Kafka 4.3.1's.\n"
+    yield "| key | API | versions | at a controller's listener |"
+    yield "|---|---|---|---|"
+    for key, api in APIS.items():
+        low, high = api.versions
+        versions = f"{low}–{high}" if low != high else str(low)
+        if api.advertised != api.versions:
+            versions += f" (named as {api.advertised[0]}–{api.advertised[1]})"
+        if api.name in OF_METRICS:
+            versions += " (named where somebody receives metrics)"
+        assert api.name in SERVED, api.name
+        yield f"| {key} | {api.name} | {versions} | {'yes' if key in controller_keys() else ''} |"
+    yield "\nNot yet: " + ", ".join(f"{name} ({key})" for key, name in NOT_YET.items()) + ".\n"
+
+
+def options_page() -> str:
+    """The whole text of docs/options-without-effect.md."""
+    return "\n".join(_options())
+
+
+def _options() -> Iterator[str]:
+    yield "# Options without effect\n"
+    yield "Broker options that Apache Kafka 4.3.1 has and that mean nothing here. They are taken, checked as there, and shown; setting"
+    yield "one is told of in one line. Made from the broker's own tables (`cd tests && python -m support.broker.reference_pages`).\n"
+    yield "| why | options |"
+    yield "|---|---|"
+    reasons: dict[str, list[str]] = {reason: [] for _, reason in REASONS}
+    for option in BROKER_OPTIONS.values():
+        if not option.acts:
+            reasons.setdefault(why(option.doc), []).append(f"`{option.name}`")
+    for reason, names in reasons.items():
+        if names:
+            yield f"| {reason} | {', '.join(names)} |"
+    yield ""
+
+
+def why(doc: str) -> str:
+    """The reason that an option's text gives."""
+    _, _, reason = doc.partition("Means nothing here: ")
+    return reason.removesuffix(".") or "it gives topics a default that means nothing here"
+
+
+if __name__ == "__main__":
+    APIS_PAGE.write_text(apis_page())
+    OPTIONS_PAGE.write_text(options_page())
