@@ -52,7 +52,7 @@ from ..runtime.loggers import Loggers
 from ..runtime.nursery import Tasks
 from ..security.acls.authorizer import Authorizer
 from ..security.sasl.logins import Logins
-from ..security.sasl.scram_users import SCRAM_USERS
+from ..security.sasl.scram_users import SCRAM_USERS, facts_of
 from ..security.tokens.tokens import Tokens
 from ..services.context import Services
 from ..services.coordinators import Coordinators
@@ -153,7 +153,7 @@ class Broker:
         ground = Ground(clock, config, self.nodes, topics, logs, appends, topic_admin.ensure_internal)
         authorizer = _authorizer(config, catalog)
         tokens = _tokens(config, catalog)
-        logins = _logins(config, clock, catalog)
+        logins = _logins(config, clock, catalog, rng)
         logins.tokens = tokens
         self.services = Services(
             clock=clock,
@@ -309,12 +309,15 @@ def _node(config: BrokerConfig, controllers: tuple[ListenerConfig, ...]) -> Node
     return Node(config.node_id, listeners, config.broker_rack)
 
 
-def _logins(config: LiveConfig, clock: Clock, catalog: Catalog) -> Logins:
+def _logins(config: LiveConfig, clock: Clock, catalog: Catalog, rng: random.Random) -> Logins:
     # Not told to any client, and the same in the next life.
     secret = hashlib.sha256("".join(sorted(catalog.state.directories or ())).encode()).digest()
     logins = Logins(config, clock, secret)
     for problem in logins.scram_users.load(catalog.entries(SCRAM_USERS)):
         log.warning("%s", problem)
+    if changed := logins.scram_users.missing(config.static.users, rng):
+        catalog.put_entries(SCRAM_USERS, {user: facts_of(credentials) for user, credentials in changed.items()})
+        logins.scram_users.put(changed)
     return logins
 
 

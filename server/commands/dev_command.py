@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from .frame.command import Command
 from .frame.errors import WrongCallError
-from .frame.options import ADMIN, BOOTSTRAP, DEFAULT_ADMIN, number
+from .frame.options import ADMIN, BOOTSTRAP, COMMAND_CONFIG, DEFAULT_ADMIN, number
 from .frame.parser import Parser
 from .serve_command import beginning_options, log_to_standard_error
 
@@ -20,6 +20,12 @@ if TYPE_CHECKING:
     from ..broker.lives import Lives
 
 LISTENER = "127.0.0.1:9092"
+CLIENT_FILE = "client.properties"
+LOGIN = """\
+# as the user {name}, whose password goes here
+    login = {{"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "{mechanism}", "sasl_plain_username": {name!r},
+             "sasl_plain_password": "…"}}
+    """
 NOTES = """\
 The same as `ottla serve --profile dev --listener 127.0.0.1:9092 --admin 9099` with a directory that is removed at the end. It
 listens on this machine alone. One line `ready HOST:PORT[,HOST:PORT...]` comes first, for programs; Ctrl-C stops it.
@@ -33,9 +39,9 @@ data            {data}
 In Python, with `pip install kafka-python`:
 
     from kafka import KafkaConsumer, KafkaProducer
-    with KafkaProducer(bootstrap_servers="{address}") as producer:
+    {login}with KafkaProducer(bootstrap_servers="{address}"{more}) as producer:
         producer.send("greetings", key=b"me", value=b"hello").get()
-    for record in KafkaConsumer("greetings", bootstrap_servers="{address}", auto_offset_reset="earliest", consumer_timeout_ms=1000):
+    for record in KafkaConsumer("greetings", bootstrap_servers="{address}"{more}, auto_offset_reset="earliest", consumer_timeout_ms=1000):
         print(record.offset, record.key, record.value)
 
 In another shell:
@@ -84,14 +90,15 @@ def run(options: argparse.Namespace) -> int:
     options.config, options.profile = None, "dev"
     options.listener = options.listener or [LISTENER]
     try:
-        temporary = tempfile.mkdtemp(prefix="ottla-dev-") if options.data is None else None
+        temporary = tempfile.mkdtemp(prefix="ottla-dev-") if options.data is None or options.user else None
     except OSError as error:
-        raise WrongCallError(f"no temporary directory: {error.strerror}; --data names another") from error
-    if temporary is not None:
-        options.data = os.path.join(temporary, "data")  # what is put beside it goes, too
-    data = f"{options.data}, removed at the end" if temporary else options.data
+        raise WrongCallError(f"no temporary directory: {error.strerror}; TMPDIR names another") from error
+    data = options.data
+    if data is None:
+        options.data = os.path.join(str(temporary), "data")  # what is put beside it goes, too
+        data = f"{options.data}, removed at the end"
     try:
-        return serve(options, partial(hello, data))
+        return serve(options, partial(hello, data, temporary))
     except StartError as error:
         hint = "; --listener 127.0.0.1:0 and --admin 0 take free ports" if "in use" in str(error) else ""
         raise WrongCallError(f"{error}{hint}") from error
@@ -100,15 +107,28 @@ def run(options: argparse.Namespace) -> int:
             shutil.rmtree(temporary, ignore_errors=True)
 
 
-def hello(data: str, lives: Lives) -> str:
-    """What to paste."""
+def hello(data: str, temporary: str | None, lives: Lives) -> str:
+    """What to paste. Passwords are not in it, but in a file that goes at the end."""
     address, admin = lives.nodes[0].listeners[0].address, str(lives.admin_address)
     exports = ""
     if address != LISTENER:
         exports += f"    export {BOOTSTRAP}={address}\n"
     if admin != DEFAULT_ADMIN:
         exports += f"    export {ADMIN}={admin}\n"
-    return HELLO.format(bootstrap=lives.bootstrap, address=address, admin=admin, data=data, exports=exports)
+    login, more = "", ""
+    if temporary is not None and lives.static.users:
+        from ..config.properties import properties_text
+        from ..embedded.sasl import sasl_for  # Most have no users.
+
+        sasl = sasl_for(lives.static.users, None, None, None)
+        path = os.path.join(temporary, CLIENT_FILE)
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+            file.writelines(f"{name}={properties_text(value)}\n" for name, value in sasl.java().items())
+        exports += f"    export {COMMAND_CONFIG}={path}\n"
+        login, more = LOGIN.format(name=sasl.user.name, mechanism=sasl.mechanism), ", **login"
+    return HELLO.format(
+        bootstrap=lives.bootstrap, address=address, admin=admin, data=data, exports=exports, login=login, more=more
+    )
 
 
 COMMAND = Command(

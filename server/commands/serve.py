@@ -28,6 +28,7 @@ from ..broker.lives import AdminListener, Lives, run_lives
 from ..cluster.opening import static_config_with_stored_id
 from ..config.broker_config import StaticConfig
 from ..config.properties import Properties, parse_server_properties
+from ..config.sasl.users import options_for, parse_user, protocol_for
 from ..control.errors import ControlError
 from ..handlers import Handlers, load
 from ..runtime.collector import Collector
@@ -155,11 +156,13 @@ class StopSignals:
 
 def configuration(options: argparse.Namespace, environment: Mapping[str, str] = NOTHING) -> StaticConfig:
     """What the options mean. ConfigError if one is refused."""
-    flags = {}
+    users = [parse_user(text) for text in options.user]
+    flags = options_for(users)
     if options.data is not None:
         flags["log.dirs"] = options.data
     if options.listener:
-        flags["listeners"] = ",".join(_listener(text) for text in options.listener)
+        protocol = protocol_for(users) or "PLAINTEXT"
+        flags["listeners"] = ",".join(_listener(text, protocol) for text in options.listener)
     overrides = {}
     for text in options.override:
         name, separator, value = text.partition("=")
@@ -190,6 +193,7 @@ def _with_environment(file: Properties, variables: Mapping[str, str]) -> Propert
     if environment.variables:
         log.info("options of the environment: %s", ", ".join(environment.variables))
     return replace(file, values=file.values | environment.options, cluster_id=environment.cluster_id or file.cluster_id)
+    ).with_users(users)
 
 
 def _prepare(path: str | None) -> Callable[[Broker], Awaitable[object]] | None:
@@ -224,8 +228,8 @@ def _admin_token(path: str | None) -> str | None:
     return token
 
 
-def _listener(text: str) -> str:
-    return text if "://" in text else f"PLAINTEXT://{text}"
+def _listener(text: str, protocol: str) -> str:
+    return text if "://" in text else f"{protocol}://{text}"
 
 
 def _file(path: str) -> Properties:

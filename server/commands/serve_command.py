@@ -77,6 +77,14 @@ def beginning_options(parser: Parser) -> None:
         help="ask clients for metrics (`kafka-client-metrics`), and write their reports to DIR",
     )
     parser.add_argument(
+        "--user",
+        metavar="NAME:PASSWORD[:MECHANISM]",
+        action="append",
+        default=[],
+        help="have clients log in, as this user or another one that is given: by PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512, or by"
+        " the one that is named; a --listener without a NAME takes logins then",
+    )
+    parser.add_argument(
         "--emulate", metavar="RELEASE", help="play Apache Kafka 2.8 to 4.3: its APIs, versions and features"
     )
     parser.add_argument(

@@ -35,6 +35,7 @@ from .quota_options import PER_LISTENER as QUOTAS_PER_LISTENER
 from .quota_options import ConnectionLimits
 from .rules import broken_rules
 from .sasl.mechanisms import SaslConfig, sasl_of
+from .sasl.users import User
 from .security_options import PER_LISTENER as SECURITY_PER_LISTENER
 
 BROKER_OPTIONS: dict[str, Option] = dict(
@@ -398,6 +399,15 @@ class StaticConfig:
     """Listeners of controllers that are no nodes; the first node has them."""
     telemetry: str | Callable[[Any], object] | None = None
     """Who gets the metrics that clients push: a directory for reports, or a function (`telemetry.receivers`); None: nobody."""
+    users: tuple[User, ...] = ()
+    """Those that the start was told of in short; `config.sasl.users` has the options that they need."""
+
+    def with_users(self, users: Iterable[User]) -> "StaticConfig":
+        """The same with users. ConfigError where no listener takes logins: nobody could be one of them."""
+        told = tuple(users)
+        if told and not any(self.node(node_id).sasl for node_id in self.node_ids):
+            raise ConfigError("users are given, but no listener takes logins: use one of SASL_PLAINTEXT or SASL_SSL")
+        return dataclasses.replace(self, users=told)
 
     def node(self, node_id: int, *, cluster_dynamic: Texts = NO_TEXTS, node_dynamic: Texts = NO_TEXTS) -> BrokerConfig:
         """The configuration of one node. ConfigError as for `BrokerConfig.from_texts`."""

@@ -89,6 +89,14 @@ def parse_properties(text: str) -> dict[str, str]:
     return dict(_pair(line) for line in _logical_lines(text))
 
 
+def properties_text(value: str) -> str:
+    """A value as it stands in such a file, in ASCII: Java reads nothing else alike everywhere."""
+    escaped = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
+    units = memoryview(escaped.encode("utf-16-le", "surrogatepass")).cast("H")
+    text = "".join(chr(unit) if unit < 0x80 else f"\\u{unit:04x}" for unit in units)
+    return f"\\{text}" if text[:1] in (" ", "\f") else text
+
+
 def _logical_lines(text: str) -> Iterator[str]:
     """Lines without leading blanks, comments and empty lines left out, continued lines joined."""
     joined = ""

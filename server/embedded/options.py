@@ -18,6 +18,7 @@ from ..config.broker_config import BROKER_OPTIONS, StaticConfig, find_option
 from ..config.emulation import release_of
 from ..config.features import SUPPORTED
 from ..config.properties import Properties
+from ..config.sasl.users import User, options_for, protocol_for, user_of
 from ..runtime.clock import Clock
 
 if TYPE_CHECKING:
@@ -51,6 +52,8 @@ KEYWORDS = (
     "telemetry",
     "seed",
     "tls",
+    "users",
+    "mechanism",
     "acls",
     "quotas",
 )
@@ -79,6 +82,8 @@ class Options:
     """What its clients want, where it speaks TLS."""
     secured: Mapping[str, str] = field(repr=False)
     """Broker options of its listeners that come with that."""
+    users: tuple[User, ...]
+    """Who may log in; none: nobody has to."""
     acls: tuple[str, ...] | None
     """Entries that are added at each start; None: whether there is an authorizer, `overrides` alone say."""
     quotas: Quotas
@@ -87,7 +92,8 @@ class Options:
     @property
     def security_protocol(self) -> str:
         """Of its listeners."""
-        return "PLAINTEXT" if self.tls is None else "SSL"
+        plain = "PLAINTEXT" if self.tls is None else "SSL"
+        return protocol_for(self.users, over_tls=self.tls is not None) or plain
 
     def static_config(self, files: Files, data_dir: str) -> StaticConfig:
         """What a start in `data_dir` is told. ConfigError: One of them is refused."""
@@ -96,12 +102,15 @@ class Options:
             files,
             profile=self.profile,
             file=Properties(features=dict(self.features)),
-            flags={"listeners": f"{self.security_protocol}://{host}:{port}", "log.dirs": data_dir, **self.secured},
+            flags={"listeners": f"{self.security_protocol}://{host}:{port}", "log.dirs": data_dir}
+            | dict(self.secured)
+            | options_for(self.users),
             overrides={CLASS_NAME: STANDARD, **self.overrides} if self.acls is not None else self.overrides,
             nodes=self.nodes,
             emulate=self.emulate,
         )
         return replace(static, telemetry=self.telemetry)
+        ).with_users(self.users)
 
 
 def checked(
@@ -120,6 +129,8 @@ def checked(
     telemetry: TelemetryReceiver | None,
     seed: SeedSource | None,
     tls: bool,
+    users: Mapping[str, str] | None,
+    mechanism: str | None,
     acls: Iterable[str] | None,
     quotas: Quotas | None,
 ) -> Options:
@@ -131,6 +142,10 @@ def checked(
         ControlError: A seed that cannot be read, or says what no seed may.
     """
     _expect("tls", tls, bool)
+    _expect("users", users, Mapping, type(None))
+    _expect("mechanism", mechanism, str, type(None))
+    if mechanism is not None and not users:
+        raise ConfigError('mechanism is for users, and there are none: users={"alice": "secret"}')
     _expect("acls", acls, Iterable, type(None))
     _expect("quotas", quotas, Mapping, type(None))
     _expect("nodes", nodes, int)
@@ -169,6 +184,7 @@ def checked(
         None if seed is None else _seed(seed),
         own_tls,
         secured,
+        tuple(_user(name, password, mechanism) for name, password in (users or {}).items()),
         None if acls is None else _acls(acls),
         {} if quotas is None else _quotas(quotas),
     )
@@ -201,6 +217,13 @@ def _acls(lines: Iterable[str]) -> tuple[str, ...]:
         except AclError as error:
             raise ConfigError(f"acls: {error}") from None
     return found
+
+
+def _user(name: object, password: object, mechanism: str | None) -> User:
+    _expect("users: a name", name, str)
+    if not isinstance(password, str):  # which is not shown
+        raise TypeError(f"users: the password of {name} must be a str, found {type(password).__name__}")
+    return user_of("users", str(name), password, mechanism)
 
 
 def _throw_away() -> tuple[Mapping[str, str], Tls]:

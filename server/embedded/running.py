@@ -23,6 +23,7 @@ from .run import Run
 
 if TYPE_CHECKING:
     from ..client.security import Security
+    from .sasl import Sasl
     from .tls import Tls
 
 Result = TypeVar("Result")
@@ -52,6 +53,8 @@ class Running:
         telemetry: TelemetryReceiver | None = None,
         seed: SeedSource | None = None,
         tls: bool = False,
+        users: Mapping[str, str] | None = None,
+        mechanism: str | None = None,
         acls: Iterable[str] | None = None,
         quotas: Quotas | None = None,
         **unknown: Never,
@@ -78,6 +81,8 @@ class Running:
             telemetry=telemetry,
             seed=seed,
             tls=tls,
+            users=users,
+            mechanism=mechanism,
             acls=acls,
             quotas=quotas,
         )
@@ -221,11 +226,28 @@ class Running:
             raise RuntimeError("the broker does not speak TLS: use ottla.Broker(tls=True)")
         return self._options.tls
 
+    def sasl(self, user: str | None = None, mechanism: str | None = None) -> Sasl:
+        """What a client wants in order to log in.
+
+        Args:
+            user: One of `users`; the first one unless named.
+            mechanism: By which; PLAIN unless named, if `users` may log in by it.
+
+        Raises:
+            RuntimeError: Nobody logs in, as it was made without `users`.
+            ValueError: There is no such user, or it does not log in by that.
+        """
+        from .sasl import sasl_for
+
+        return sasl_for(self._options.users, self._options.tls, user, mechanism)
+
     @property
     def security(self) -> Security:
-        """How Ottla's own client speaks with it."""
+        """How Ottla's own client speaks with it: as the first of `users`, if there are any."""
         from ..client.security import PLAIN
 
+        if self._options.users:
+            return self.sasl().security
         return PLAIN if self._options.tls is None else self._options.tls.security
 
     @property

@@ -18,8 +18,9 @@ PLAIN = "PLAIN"
 GSSAPI = "GSSAPI"
 
 _PACKAGE = "org.apache.kafka.common.security."
-_SCRAM_MODULE = f"{_PACKAGE}scram.ScramLoginModule"
-_MODULES = {PLAIN: f"{_PACKAGE}plain.PlainLoginModule", **dict.fromkeys(HASHES, _SCRAM_MODULE)}
+PLAIN_MODULE = f"{_PACKAGE}plain.PlainLoginModule"
+SCRAM_MODULE = f"{_PACKAGE}scram.ScramLoginModule"
+_MODULES = {PLAIN: PLAIN_MODULE, **dict.fromkeys(HASHES, SCRAM_MODULE)}
 """The mechanisms that are offered, each with its login module."""
 _HANDLERS: dict[str, tuple[str, ...]] = {
     PLAIN: (f"{_PACKAGE}plain.internals.PlainServerCallbackHandler",),

@@ -53,7 +53,9 @@ def user_of(option: str, name: str, password: str, mechanism: str | None = None)
         )
     found = User(name, password) if mechanism is None else User(name, password, (mechanism,))
     if not all(0 < ord(character) < 0x80 for character in name) and found.mechanisms != (PLAIN,):
-        raise ConfigError(f"Invalid value {name!r} for {option}: SCRAM takes names in ASCII; name the mechanism {PLAIN}")
+        raise ConfigError(
+            f"Invalid value {name!r} for {option}: SCRAM takes names in ASCII; name the mechanism {PLAIN}"
+        )
     if "\0" in name + password:
         raise ConfigError(f"Invalid value for {option}: must have no zero byte")
     return found
@@ -67,7 +69,7 @@ def options_for(users: Sequence[User]) -> dict[str, str]:
     options = {"sasl.enabled.mechanisms": ",".join(each for each in WITH_PASSWORDS if each in mechanisms)}
     plain = [user for user in users if PLAIN in user.mechanisms]
     if plain:
-        entries = (f'"user_{_quoted(user.name)}"="{_quoted(user.password)}"' for user in plain)
+        entries = (f'"user_{quoted(user.name)}"="{quoted(user.password)}"' for user in plain)
         options["sasl.jaas.config"] = f"{PLAIN_MODULE} required {' '.join(entries)};"
     return options
 
@@ -79,5 +81,6 @@ def protocol_for(users: Iterable[User], *, over_tls: bool = False) -> str | None
     return SASL_SSL if over_tls else SASL_PLAINTEXT
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
+    """As it stands between quotes in a line of JAAS."""
     return text.translate(_ESCAPES)

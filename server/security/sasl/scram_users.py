@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import random
 from base64 import b64decode, b64encode
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from ....protocol.scram import HASHES, ITERATIONS_MAX, ITERATIONS_MIN, ScramCredential, digest
+from ....protocol.scram import HASHES, ITERATIONS_MAX, ITERATIONS_MIN, ScramCredential, credential_of, digest, salted
+from ...config.sasl.users import User
 
 SCRAM_USERS = "scram_users"
+SALT_BYTES = 18
 
 Credentials = Mapping[str, ScramCredential]
 """Of one user, by mechanism."""
@@ -42,6 +45,13 @@ class ScramUsers:
     def __len__(self) -> int:
         return len(self._users)
 
+    def missing(self, users: Iterable[User], rng: random.Random) -> dict[str, Credentials]:
+        """The credentials of these users, as far as they are not there. Takes milliseconds for each: for a worker thread."""
+        wanted: dict[str, Credentials] = {}
+        for user in users:
+            wanted[user.name] = _renewed(wanted.get(user.name, self.of(user.name)), user, rng)
+        return {name: credentials for name, credentials in wanted.items() if credentials != self.of(name)}
+
     def put(self, changed: Mapping[str, Credentials]) -> None:
         """Replace the credentials of these users; who has none is gone."""
         for user, credentials in changed.items():
@@ -49,6 +59,23 @@ class ScramUsers:
                 self._users[user] = credentials
             else:
                 self._users.pop(user, None)
+
+
+def _renewed(present: Credentials, user: User, rng: random.Random) -> Credentials:
+    """The credentials of a user with that password; those that are of it already stay as they are."""
+    found = dict(present)
+    for mechanism in user.mechanisms:
+        if mechanism not in HASHES:
+            continue
+        old = present.get(mechanism)
+        if old is not None and old == _made(mechanism, user.password, old.salt, old.iterations):
+            continue
+        found[mechanism] = _made(mechanism, user.password, rng.randbytes(SALT_BYTES), ITERATIONS_MIN)
+    return found
+
+
+def _made(mechanism: str, password: str, salt: bytes, iterations: int) -> ScramCredential:
+    return credential_of(mechanism, salted(mechanism, password, salt, iterations), salt, iterations)
 
 
 def facts_of(credentials: Credentials) -> Facts:

@@ -54,6 +54,41 @@ def test_it_says_ready_first_and_what_to_paste_and_leaves_nothing() -> None:
     assert not Path(directory[1]).exists()
 
 
+def test_with_users_clients_log_in_and_no_password_is_printed() -> None:
+    with dev(*FREE, "--user", "alice:top:secret", "--user", "bob:other:SCRAM-SHA-512") as (_, text):
+        exports = dict(re.findall(r"^    export (\w+)=(\S+)$", text, re.MULTILINE))
+        assert "secret" not in text and "\"sasl_plain_username\": 'alice'" in text and ", **login" in text
+        file = Path(exports["OTTLA_COMMAND_CONFIG"])
+        assert file.stat().st_mode & 0o777 == 0o600
+        asked = ("topics", "list", "--bootstrap", exports["OTTLA_BOOTSTRAP"])
+        assert run_command(*asked, "--command-config", str(file)).code == 0
+        plain = run_command(*asked)
+        assert plain.code != 0 and plain.err.count("\n") == 1
+    assert not file.exists()
+
+
+REFUSED = {
+    "alice": "must be NAME:PASSWORD[:MECHANISM]",
+    "alice:": "must have a name and a password",
+    ":secret": "must have a name and a password",
+    "alice:secret:SCRAM-SHA-255": "SCRAM-SHA-255 for --user: the mechanism must be one of: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512",
+    "alice:secret:GSSAPI": "GSSAPI for --user",
+    "alice:secret:plain": "did you mean PLAIN?",
+}
+
+
+@pytest.mark.parametrize(("text", "told"), REFUSED.items())
+def test_what_is_no_user_is_refused_in_a_line(text: str, told: str) -> None:
+    done = run_command("dev", *FREE, "--user", text)
+    assert done.code != 0
+    assert told in done.err and done.err.count("\n") == 1 and "secret" not in done.err
+
+
+def test_users_need_a_listener_that_takes_logins() -> None:
+    done = run_command("dev", "--listener", "PLAINTEXT://127.0.0.1:0", "--admin", "0", "--user", "alice:secret")
+    assert done.code != 0 and "no listener takes logins" in done.err
+
+
 def test_what_is_to_be_pasted_is_understood() -> None:
     with dev(*FREE) as (_, text):
         lines = re.findall(r"^    (ottla .*?)(?: +#.*)?$", text, re.MULTILINE)

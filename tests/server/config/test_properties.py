@@ -6,7 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.server.config.properties import Properties, parse_properties, parse_server_properties
+from ottla.server.config.properties import (
+    Properties,
+    parse_properties,
+    parse_server_properties,
+    properties_text,
+)
 from ottla.storage.topics.options import ConfigError
 
 
@@ -108,3 +113,12 @@ node.id=0
 def test_a_comment_line_of_ours_with_a_wrong_number_is_refused(line: str) -> None:
     with pytest.raises(ConfigError, match="comment line #"):
         parse_server_properties(line)
+
+
+@pytest.mark.parametrize(
+    "value", ["", "plain", " led by a blank", 'C:\\dir="x"', "tab\tand\nline", "ünïcode 🔑", "trailing\\"]
+)
+def test_a_value_is_written_as_it_is_read(value: str) -> None:
+    line = f"name={properties_text(value)}"
+    assert line.isascii()
+    assert parse_properties(line) == {"name": value}

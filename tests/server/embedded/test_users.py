@@ -1,0 +1,139 @@
+"""`Broker(users=…)`: who logs in, what clients are handed out for it, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ottla
+from ottla.protocol.messages.metadata import MetadataRequest
+from ottla.server.client.connection import Client
+from ottla.server.client.sasl import Credentials, LoginError
+from ottla.server.client.security import Security
+from ottla.server.config.sasl.jaas import parse_jaas
+from ottla.storage.topics.config import ConfigError
+from support.broker.conversation import address
+
+ALL = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+ODD = 'it\'s "odd"\\, =:; with spaces and ünicode'
+
+
+def log_in(broker: ottla.Broker, security: Security) -> None:
+    with Client(*address(broker), security=security) as client:
+        assert client.ask(MetadataRequest(topics=())).brokers
+
+
+@pytest.mark.parametrize("password", ["secret", ODD])
+def test_users_log_in_by_every_mechanism(password: str) -> None:
+    with ottla.Broker(users={"alice": password, "bob, or=so": "other"}) as broker:
+        for mechanism in ALL:
+            log_in(broker, broker.sasl("alice", mechanism).security)
+            log_in(broker, broker.sasl("bob, or=so", mechanism).security)
+            with pytest.raises(LoginError):
+                log_in(broker, Security(login=Credentials(mechanism, "alice", "wrong")))
+        broker.create_topic("t")
+        broker.produce("t", "a value")
+        assert len(broker.records("t")) == 1
+
+
+def test_users_may_have_one_mechanism() -> None:
+    with ottla.Broker(users={"alice": "secret"}, mechanism="SCRAM-SHA-512") as broker:
+        log_in(broker, broker.sasl().security)
+        with pytest.raises(LoginError, match="takes no logins by PLAIN, but by SCRAM-SHA-512"):
+            log_in(broker, Security(login=Credentials("PLAIN", "alice", "secret")))
+        with pytest.raises(ValueError, match="alice does not log in by PLAIN, but by SCRAM-SHA-512"):
+            broker.sasl("alice", "PLAIN")
+
+
+def test_users_are_there_after_a_reset_and_in_another_start(tmp_path: Path) -> None:
+    users = {"alice": "secret"}
+    with ottla.Broker(tmp_path, users=users) as broker:
+        broker.reset()
+        log_in(broker, broker.sasl("alice", "SCRAM-SHA-256").security)
+    catalog = (tmp_path / "ottla.json").read_text()
+    assert "alice" in catalog and "secret" not in catalog
+    with ottla.Broker(tmp_path, users=users) as broker:
+        log_in(broker, broker.sasl("alice", "SCRAM-SHA-256").security)
+    assert (tmp_path / "ottla.json").read_text().split('"scram_users"')[1] == catalog.split('"scram_users"')[1]
+    with ottla.Broker(tmp_path, users={"alice": "new"}) as broker:
+        log_in(broker, broker.sasl("alice", "SCRAM-SHA-256").security)
+
+
+def test_who_does_not_log_in_is_not_served() -> None:
+    with ottla.Broker(users={"alice": "secret"}) as broker, Client(*address(broker)) as client:
+        client.send(MetadataRequest(topics=()))
+        with pytest.raises(ConnectionError):
+            client.receive()
+
+
+def test_what_clients_are_handed_out() -> None:
+    with ottla.Broker(users={"alice": ODD}) as broker:
+        sasl = broker.sasl("alice", "SCRAM-SHA-256")
+        plainly = {
+            "security_protocol": "SASL_PLAINTEXT",
+            "sasl_mechanism": "SCRAM-SHA-256",
+            "sasl_plain_username": "alice",
+            "sasl_plain_password": ODD,
+        }
+        assert sasl.kafka_python() == sasl.aiokafka() == plainly
+        assert sasl.confluent_kafka()["sasl.password"] == ODD
+        (module,) = parse_jaas(sasl.java()["sasl.jaas.config"])
+        assert module.options == {"username": "alice", "password": ODD}
+        assert module.name.endswith("ScramLoginModule")
+        assert sasl.principal == "User:alice"
+        assert ODD not in repr(sasl) and ODD not in repr(broker) + repr(broker._options)
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "no password": ({"users": {"alice": ""}}, "Invalid value for users: must have a name and a password"),
+    "no name": ({"users": {"": "secret"}}, "must have a name and a password"),
+    "an unknown mechanism": (
+        {"users": {"a": "b"}, "mechanism": "SCRAM-SHA-1"},
+        "Invalid value SCRAM-SHA-1 for users: the mechanism must be one of: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512; did you",
+    ),
+    "a mechanism of nobody": ({"mechanism": "PLAIN"}, "mechanism is for users, and there are none"),
+    "a name that SCRAM does not take": ({"users": {"käthe": "secret"}}, "SCRAM takes names in ASCII"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "told"), REFUSED.values(), ids=REFUSED.keys())
+def test_what_is_no_user_is_refused(arguments: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigError, match=told) as refused:
+        ottla.Broker(**arguments)
+    assert "secret" not in str(refused.value).replace('{"alice": "secret"}', "")
+
+
+def test_a_password_that_is_no_text_is_refused_without_showing_it() -> None:
+    with pytest.raises(TypeError, match="the password of alice must be a str, found int") as refused:
+        ottla.Broker(users={"alice": 12345})  # type: ignore[dict-item]
+    assert "12345" not in str(refused.value)
+
+
+def test_users_need_a_listener_that_takes_logins() -> None:
+    broker = ottla.Broker(users={"alice": "secret"}, overrides={"listeners": "PLAINTEXT://127.0.0.1:0"})
+    with pytest.raises(ConfigError, match="users are given, but no listener takes logins"):
+        broker.start()
+
+
+def test_without_users_nobody_is_handed_out_anything() -> None:
+    with ottla.Broker() as broker, pytest.raises(RuntimeError, match="nobody logs in at the broker"):
+        broker.sasl()
+    with ottla.Broker(users={"alice": "secret"}) as broker, pytest.raises(ValueError, match="there are: alice"):
+        broker.sasl("bob")
+
+
+def test_a_user_with_another_name_by_plain() -> None:
+    with ottla.Broker(users={"käthe": "secret"}, mechanism="PLAIN") as broker:
+        log_in(broker, broker.sasl("käthe").security)
+
+
+def test_logins_over_tls() -> None:
+    pytest.importorskip("cryptography")
+    with ottla.Broker(users={"alice": "secret"}, tls=True) as broker:
+        for mechanism in ALL:
+            sasl = broker.sasl("alice", mechanism)
+            assert sasl.security_protocol == "SASL_SSL"
+            log_in(broker, sasl.security)
+        assert broker.sasl().kafka_python()["ssl_cafile"] and broker.sasl().java()["ssl.truststore.location"]
