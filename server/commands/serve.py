@@ -182,7 +182,7 @@ def configuration(options: argparse.Namespace, environment: Mapping[str, str] = 
         nodes=options.nodes,
         emulate=options.emulate,
     )
-    return replace(static, telemetry=options.telemetry)
+    return replace(static, telemetry=options.telemetry).with_users(users)
 
 
 def _with_environment(file: Properties, variables: Mapping[str, str]) -> Properties:
@@ -193,7 +193,6 @@ def _with_environment(file: Properties, variables: Mapping[str, str]) -> Propert
     if environment.variables:
         log.info("options of the environment: %s", ", ".join(environment.variables))
     return replace(file, values=file.values | environment.options, cluster_id=environment.cluster_id or file.cluster_id)
-    ).with_users(users)
 
 
 def _prepare(path: str | None) -> Callable[[Broker], Awaitable[object]] | None:

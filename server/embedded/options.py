@@ -109,8 +109,7 @@ class Options:
             nodes=self.nodes,
             emulate=self.emulate,
         )
-        return replace(static, telemetry=self.telemetry)
-        ).with_users(self.users)
+        return replace(static, telemetry=self.telemetry).with_users(self.users)
 
 
 def checked(
