@@ -2,6 +2,7 @@
 
 Behaviour
 - A broker's listener tells of brokers, a controller's of controllers; who asks for the others is told so.
+- Who asks a controller must be allowed to alter the cluster; brokers tell everybody.
 - A stopped node is what Apache Kafka calls fenced: listed only where such brokers are asked for.
 """
 
@@ -14,8 +15,10 @@ from ...protocol.messages.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
+from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
 from .authorized_operations import NOT_ASKED, cluster_operations
+from .permissions import request_refusal
 from .routing import endpoints
 
 BROKERS = 1
@@ -28,6 +31,9 @@ async def handle(ctx: Context, request: Request) -> DescribeClusterResponse:
     services = ctx.services
     live = services.cluster.live_node_ids()
     own = BROKERS if ctx.listener.controller_id is None else CONTROLLERS
+    if own == CONTROLLERS and not ctx.may(Operation.ALTER, ResourceType.CLUSTER):
+        error = request_refusal(request, Operation.ALTER)
+        return DescribeClusterResponse(error_code=error.code, error_message=error.message)
     if body.endpoint_type != own:
         return _refused(own, body.endpoint_type)
     if own == CONTROLLERS:

@@ -16,13 +16,13 @@ from typing import Any
 import pytest
 import trio.testing
 
-from ottla.protocol.connection import encode_request, encode_response, parse_request, parse_response
+from ottla.protocol.connection import Request, encode_request, encode_response, parse_request, parse_response
 from ottla.protocol.errors import ErrorCode
 from ottla.server.broker.broker import Broker
 from ottla.server.client.connection import api_of
 from ottla.server.handlers import SERVED
 from ottla.server.security.acls.acl import Acl
-from ottla.server.security.acls.kinds import Operation, PatternType, Permission, ResourceType
+from ottla.server.security.acls.kinds import CLUSTER_NAME, Operation, PatternType, Permission, ResourceType
 from ottla.server.security.principal import Principal
 from ottla.storage.disk.files import FileSlice
 from support.authorization import differences, rights_page
@@ -269,6 +269,27 @@ def test_a_regular_expression_finds_no_topic_that_its_member_may_not_describe() 
                 if member.assignment is not None:
                     assigned |= {one.topic_id for one in member.assignment.topic_partitions}
             assert assigned == {scene.ids[THERE]}
+
+    run_in_order(ask)
+
+
+def test_controllers_are_told_of_to_who_may_alter_the_cluster() -> None:
+    """As the controller of Apache Kafka 4.3.1 answers; a broker tells everybody."""
+
+    async def ask() -> None:
+        async with guarded() as (broker, _, _scene):
+            grant(broker, "describer", ResourceType.CLUSTER, CLUSTER_NAME, Operation.DESCRIBE)
+            grant(broker, "admin", ResourceType.CLUSTER, CLUSTER_NAME, Operation.ALTER)
+            codes = {}
+            for user in (NOBODY, "describer", "admin"):
+                plain = context_of(broker, User(user))
+                context = replace(plain, listener=replace(plain.listener, controller_id=3000))
+                sent = message("DescribeCluster", {"endpoint_type": 2})
+                request = Request(BY_NAME["DescribeCluster"], 2, 0, "client", sent)
+                answer = await (await broker.handlers.loaded(request.api.key))(context, request)
+                codes[user] = ErrorCode(answer.error_code).name, answer.error_message
+            refused = "CLUSTER_AUTHORIZATION_FAILED", "Request DescribeCluster needs ALTER permission."
+            assert codes == {NOBODY: refused, "describer": refused, "admin": ("NONE", None)}
 
     run_in_order(ask)
 
