@@ -12,8 +12,16 @@ from dataclasses import dataclass
 from ...protocol.errors import KafkaError
 from ..broker.broker import Broker
 from ..quotas.clients import Throttled
-from ..quotas.entities import Entity, parse
-from ..quotas.validation import CLIENT_KEYS, CONTROLLER_MUTATION_RATE, IP_KEYS, REQUEST_PERCENTAGE, Alteration
+from ..quotas.connections import Refused
+from ..quotas.entities import DEFAULT, IP, Entity, parse
+from ..quotas.validation import (
+    CLIENT_KEYS,
+    CONNECTION_CREATION_RATE,
+    CONTROLLER_MUTATION_RATE,
+    IP_KEYS,
+    REQUEST_PERCENTAGE,
+    Alteration,
+)
 from ..runtime.turns import Turn
 from .errors import ControlError, Kind, did_you_mean
 from .refusals import refusal
@@ -48,6 +56,8 @@ class ThrottledState:
     """Whose requests count; null: whatever the user is."""
     client_id: str | None
     """null: whatever the client id is."""
+    ip: str | None
+    """Of an address that makes more connections than it may: the others are closed when this is over."""
     entity: str
     """Whose quota it is."""
     bound: float
@@ -61,7 +71,7 @@ class ThrottledState:
 
 @dataclass(frozen=True, slots=True)
 class ThrottledList:
-    """Those that were throttled last first."""
+    """Those that have used something last first; addresses behind clients."""
 
     throttled: tuple[ThrottledState, ...]
 
@@ -145,6 +155,10 @@ async def list_throttled(broker: Broker) -> ThrottledList:
         throttled = clients.throttled(using, usage)
         if throttled is not None:
             found.append(_throttled(throttled))
+    for refused in broker.services.quotas.connections.refusing():
+        if turn.is_over():
+            await turn.next()
+        found.append(_refused(refused))
     return ThrottledList(tuple(found))
 
 
@@ -173,9 +187,27 @@ def _throttled(found: Throttled) -> ThrottledState:
         None if found.node_id < 0 else found.node_id,
         found.sharing.user or None,
         found.sharing.client_id or None,
+        None,
         str(found.entity),
         found.bound,
         found.rate,
         found.left_ms,
         f"{', '.join(who)}{where} waits {found.left_ms} ms more: {measured}, {found.key} of {found.entity} is {found.bound:g}",
+    )
+
+
+def _refused(found: Refused) -> ThrottledState:
+    entity = f"{IP}={DEFAULT if found.is_default else found.address}"
+    return ThrottledState(
+        CONNECTION_CREATION_RATE,
+        found.node_id,
+        None,
+        None,
+        found.address,
+        entity,
+        found.bound,
+        found.rate,
+        found.left_ms,
+        f"{found.address} at node {found.node_id} waits {found.left_ms} ms more: {found.rate:,.1f} connections/s,"
+        f" {CONNECTION_CREATION_RATE} of {entity} is {found.bound}",
     )

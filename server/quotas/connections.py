@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import ipaddress
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from .entities import IP, Quotas
 from .rates import MAX_INT, Rate, Window
@@ -53,6 +54,28 @@ class AddressBounds:
         return self.default != UNLIMITED or bool(self.by_address)
 
 
+class _Address:
+    """The connections of one address to one node."""
+
+    __slots__ = ("rate", "refused_until_ms")
+
+    def __init__(self) -> None:
+        self.rate = Rate()
+        self.refused_until_ms = 0
+
+
+class Refused(NamedTuple):
+    """An address some of whose connections are not served."""
+
+    node_id: int
+    address: str
+    is_default: bool
+    """Whether the quota is the one for all that have none of their own."""
+    bound: int
+    rate: float
+    left_ms: int
+
+
 class ConnectionRates:
     """Those of one broker, in one life. Times are elapsed ones, in ms."""
 
@@ -61,7 +84,7 @@ class ConnectionRates:
         self._elapsed_ms = elapsed_ms
         self._window = window
         self._listeners: Sensors[Where, Rate] = Sensors(Rate)
-        self._addresses: Sensors[tuple[int, str], Rate] = Sensors(Rate)
+        self._addresses: Sensors[tuple[int, str], _Address] = Sensors(_Address)
 
     def arrived(self, bounds: Mapping[Where, int]) -> int:
         """One more connection, to these: after how many ms it may be taken."""
@@ -81,15 +104,31 @@ class ConnectionRates:
             return 0
         elapsed_ms = self._elapsed_ms()
         address = plain_address(host)
-        rate = self._addresses.get((node_id, address), elapsed_ms)
+        found = self._addresses.get((node_id, address), elapsed_ms)
+        rate = found.rate
         rate.record(1, self._window, elapsed_ms)
         wait_ms = self._throttle_ms(rate, bound, elapsed_ms)
         if wait_ms:
+            found.refused_until_ms = elapsed_ms + wait_ms
             rate.record(-1, self._window, elapsed_ms)
             for where, limit in bounds.items():
                 if limit != UNLIMITED:
                     self._listeners.get(where, elapsed_ms).record(-1, self._window, elapsed_ms)
         return wait_ms
+
+    def refusing(self) -> Iterator[Refused]:
+        """Addresses some of whose connections wait for their end, the last one first."""
+        elapsed_ms = self._elapsed_ms()
+        for (node_id, address), found in self._addresses.items():
+            if found.refused_until_ms > elapsed_ms:
+                yield Refused(
+                    node_id,
+                    address,
+                    address not in self.bounds.by_address,
+                    self.bounds.of(address),
+                    found.rate.measure(self._window, elapsed_ms),
+                    found.refused_until_ms - elapsed_ms,
+                )
 
     def _throttle_ms(self, rate: Rate, bound: int, elapsed_ms: int) -> int:
         if bound <= 0:  # nothing may come: looked at again a sample later

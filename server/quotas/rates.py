@@ -85,7 +85,7 @@ class Rate:
         rate = self.measure(window, elapsed_ms)
         if not rate > bound:
             return 0
-        return min(math.floor((rate - bound) / bound * self.window_ms(window, elapsed_ms) + 0.5), MAX_INT)
+        return rounded((rate - bound) / bound * self.window_ms(window, elapsed_ms))
 
 
 class TokenBucket:
@@ -111,4 +111,9 @@ class TokenBucket:
     def throttle_ms(self, bound: float, window: Window, elapsed_ms: int) -> int:
         """How long until none is missing any more."""
         tokens = self.tokens(bound, window, elapsed_ms)
-        return 0 if tokens >= 0 else min(math.floor(-tokens / bound * 1000 + 0.5), MAX_INT)
+        return 0 if tokens >= 0 else rounded(-tokens / bound * 1000)
+
+
+def rounded(throttle_ms: float) -> int:
+    """To whole ms as Java does; what no answer can say becomes the most that one can."""
+    return int(min(throttle_ms + 0.5, MAX_INT))

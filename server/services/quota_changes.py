@@ -13,6 +13,8 @@ from ..quotas.entities import IP, Entity
 from ..quotas.table import SECTION, Holding, QuotaTable, entries_of
 from ..quotas.validation import Alteration, alter, is_literal_address
 
+RESOLVED_AT_ONCE = 4
+"""One that its resolver never answers keeps its thread."""
 RESOLVED_WITHIN_S = 10.0
 """All names of hosts of one request, together; those that are not found by then count as none."""
 
@@ -23,7 +25,7 @@ class QuotaChanges:
     def __init__(self, cluster: Cluster, table: QuotaTable) -> None:
         self._cluster = cluster
         self._table = table
-        self._resolving = trio.CapacityLimiter(1)
+        self._resolving = trio.CapacityLimiter(RESOLVED_AT_ONCE)
 
     async def alter(
         self, alterations: Sequence[Alteration], *, validate_only: bool = False

@@ -19,6 +19,8 @@ TRIES = 20
 TOLD_TOLERANCE, TOLD_TOLERANCE_MS = 0.1, 250
 """Throttle times may differ by a tenth, or by that much: samples begin when requests come, and these take their time."""
 MUTE_SLACK_MS = 30
+PRODUCED_A_SECOND = 2.07 * RECORD_BYTES
+"""So that the first request beyond it is so by far: what each takes of a sample differs from run to run."""
 OVERRIDES = {"auto.create.topics.enable": "false"}
 
 
@@ -61,7 +63,7 @@ def answers(suite: Suite, sides: list[Side], requests: int) -> None:
 def waits(suite: Suite, ottla: Throttling, kafka: Throttling) -> None:
     sides = (ottla, kafka)
     for side in sides:
-        side.set("p", producer_byte_rate=2 * RECORD_BYTES)
+        side.set("p", producer_byte_rate=PRODUCED_A_SECOND)
         side.set("c", consumer_byte_rate=5 * RECORD_BYTES)
         side.set("m", controller_mutation_rate=2.0)
         side.set("old", controller_mutation_rate=2.0)

@@ -213,6 +213,7 @@ HANDED_ON = {
     "quotas/connections.py __init__": "tests of connection rates",
     "quotas/connections.py arrived": "tests of connection rates",
     "quotas/connections.py refused": "tests of connection rates",
+    "quotas/connections.py refusing": "tests of connection limits",
 }
 """Where elapsed time is asked for besides, and what tests that."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 
 import pytest
@@ -71,7 +72,23 @@ def test_nothing_is_waited_for_longer_than_an_answer_can_say() -> None:
     rate, bucket = Rate(), TokenBucket()
     rate.record(2.0**62, WINDOW, 0)
     bucket.take(2.0**62, 1, WINDOW, 0)
-    assert rate.throttle_ms(1, WINDOW, 0) == bucket.throttle_ms(1, WINDOW, 0) == MAX_INT
+    for bound in (1, 5e-324):
+        assert rate.throttle_ms(bound, WINDOW, 0) == bucket.throttle_ms(bound, WINDOW, 0) == MAX_INT
+
+
+@pytest.mark.parametrize("bound", [5e-324, 1e308])
+def test_the_least_and_the_largest_bound_can_be_reckoned_with(bound: float) -> None:
+    time = Time()
+    quotas = quotas_of(time, {TIME: bound, MUTATED: bound})
+    for _ in range(3):
+        assert 0 <= quotas.use(TIME, APP, 50.0) <= WINDOW.sample_ms
+        for strict in (True, False):
+            mutations = quotas.mutations(APP, strict=strict)
+            assert mutations is not None
+            with contextlib.suppress(KafkaError):
+                mutations.record(10**6)
+            assert 0 <= mutations.throttle_ms <= MAX_INT
+        time.ms += 10**12
 
 
 def test_a_bucket_begins_full_and_fills_again() -> None:
