@@ -57,7 +57,9 @@ async def _describe(ctx: Context, group_id: str) -> DescribedGroup:
             raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, _UNSEEN)
         return described
     except KafkaError as error:
-        return DescribedGroup(group_id=group_id, error_code=error.code, error_message=error.message or None)
+        # Apache Kafka says nothing beside UNSUPPORTED_VERSION.
+        message = None if error.code is ErrorCode.UNSUPPORTED_VERSION else error.message or None
+        return DescribedGroup(group_id=group_id, error_code=error.code, error_message=message)
 
 
 async def _may_see(ctx: Context, group: DescribedGroup) -> bool:

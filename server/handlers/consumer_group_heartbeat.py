@@ -12,7 +12,7 @@ Behaviour
 from __future__ import annotations
 
 from ...protocol.connection import Request
-from ...protocol.errors import KafkaError
+from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from ..groups.classic.protocol import Caller
 from ..runtime.turns import in_turns
@@ -38,4 +38,6 @@ async def handle(ctx: Context, request: Request) -> ConsumerGroupHeartbeatRespon
         await groups.settle(body.group_id)
         return answer
     except KafkaError as error:
-        return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message or None)
+        # Apache Kafka says nothing beside UNSUPPORTED_VERSION.
+        message = None if error.code is ErrorCode.UNSUPPORTED_VERSION else error.message or None
+        return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=message)

@@ -5,9 +5,7 @@ Behaviour
   its files go after `file.delete.delay.ms`.
 - A topic that stands twice in the request fails, with one row.
 - More than TOPICS_MAX topics that are there are refused (POLICY_VIOLATION), and none is deleted.
-
-Differs from Apache Kafka
-- The broker's own topics cannot be deleted (INVALID_TOPIC_EXCEPTION): their coordinators live on them.
+- The broker's own topics go with what their coordinators keep, and are made anew when they are needed.
 """
 
 from __future__ import annotations
