@@ -31,7 +31,7 @@ from ...storage.disk.checkpoints import CorruptCheckpointError, read_meta_proper
 from ...storage.disk.files import Files
 from ...storage.disk.paths import TopicPartition
 from ...storage.topics.catalog import Catalog
-from ...storage.topics.catalog_file import CatalogState, PartitionEntry, TopicEntry
+from ...storage.topics.catalog_file import CatalogError, CatalogState, PartitionEntry, TopicEntry
 from ...storage.topics.config import LogConfig
 from ..config.broker_config import NO_TEXTS, BrokerConfig, StaticConfig, Texts, resolve, static_config
 from ..config.properties import Properties
@@ -65,22 +65,42 @@ class OpenStore(NamedTuple):
 def open_store(start: Start) -> OpenStore:
     """Lock and load the data directories, and see which topics there are. Blocks; for a worker thread.
 
+    One of several whose disk has failed is done without, if the catalog is in another: what is in no other is offline then.
+
     Raises:
         DataDirectoryError, CatalogError: One clear line. The directories are unlocked and as they were.
         OSError: The disk refused.
     """
+    failed: dict[str, str] = {}
+    first: DataDirectoryError | None = None
+    while True:
+        try:
+            return _open_store(start, failed)
+        except (DataDirectoryError, CatalogError) as error:
+            path = error.failed_path if isinstance(error, DataDirectoryError) else None
+            if path is None or len(failed) + 1 == len(unique(start.config.data_dirs)):
+                raise first or error from None
+            assert isinstance(error, DataDirectoryError)
+            first = first or error
+            failed[path] = str(error)
+            log.error("%s; it is offline, the others are served", error)
+
+
+def _open_store(start: Start, failed: Mapping[str, str]) -> OpenStore:
     config, files, now_ms, topics = start.config, start.files, start.clock.now_ms(), Topics()
-    _end_exchange(files, unique(config.data_dirs))
-    _survey(start, config.data_dirs, is_glance=True)
+    working = [path for path in unique(config.data_dirs) if path not in failed]
+    _end_exchange(files, working)
+    _survey(start, working, failed, is_glance=True)
     logs = LogManager(
         files,
         config.data_dirs,
+        failed=failed,
         node_id=config.node_id,
         rng=start.rng,
         note=_warn,
     )
     try:
-        survey = _survey(start, logs.data_dirs)
+        survey = _survey(start, working, failed)
         state, catalog = survey.state, survey.catalog
         # With the dynamic ones: a load forgets producers by them, and syncs what `flush.messages` is for.
         config, _ = resolve(start.static, state.broker_configs, config.node_id)
@@ -95,6 +115,8 @@ def open_store(start: Start) -> OpenStore:
 
         def write_catalog(directories: Mapping[str, str]) -> None:
             nonlocal catalog
+            kept = {which: path for which, path in (state.directories or {}).items() if path in failed}
+            directories = {**kept, **directories}
             if catalog is None:
                 catalog = Catalog.create(files, survey.home, replace(state, directories=directories))
             else:
@@ -139,7 +161,7 @@ class _Survey(NamedTuple):
     assigned: Assigned
 
 
-def _survey(start: Start, data_dirs: Sequence[str], *, is_glance: bool = False) -> _Survey:
+def _survey(start: Start, data_dirs: Sequence[str], failed: Mapping[str, str], *, is_glance: bool = False) -> _Survey:
     """Look at everything, and refuse what cannot be served.
 
     Args:
@@ -153,7 +175,7 @@ def _survey(start: Start, data_dirs: Sequence[str], *, is_glance: bool = False) 
     found = look(files, data_dirs)
     home = home_of(found)
     try:
-        check(files, found, start.config.node_id)
+        check(files, found, start.config.node_id, failed)
         state = home.catalog.state if home.catalog is not None else _first_state(start, found, note)
         return _Survey(home.path, home.catalog, state, assign(files, found, state.topics, note, only_doubles=is_glance))
     except OSError as error:
@@ -270,7 +292,10 @@ def _topic(start: Start, logs: LogManager, entry: TopicEntry, config: LogConfig)
     topic = Topic(entry.name, entry.topic_id)
     live = [*start.static.node_ids]
     named = [TopicPartition(entry.name, index) for index in range(len(entry.partitions))]
-    if missing := [each for each in named if each not in logs.logs]:
+    missing = [each for each in named if each not in logs.logs]
+    if missing and logs.has_failed_dirs:
+        logs.add_offline(missing, topic_id=entry.topic_id, config=config)
+    elif missing:
         logs.create(
             missing,
             topic_id=entry.topic_id,

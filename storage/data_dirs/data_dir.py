@@ -6,10 +6,12 @@ start and a stop.
 
 from __future__ import annotations
 
+import errno
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import ExitStack, contextmanager, suppress
+from typing import Self
 
 from ..disk import paths
 from ..disk.checkpoints import (
@@ -20,7 +22,7 @@ from ..disk.checkpoints import (
     write_meta_properties,
 )
 from ..disk.files import DirectoryLockedError, Files, Lock
-from ..disk.health import Health
+from ..disk.health import DISK_FAILED, Health
 from ..disk.paths import TopicPartition
 from ..logs.log import Log
 from . import clean_stop
@@ -30,12 +32,27 @@ from .clean_stop import CleanStop
 class DataDirectoryError(Exception):
     """A data directory cannot be used. One line, naming the directory and what is wrong with it."""
 
+    failed_path: str | None = None
+    """The directory, if the system says that its disk has failed: the others may be used without it."""
+
+    @classmethod
+    def of(cls, path: str, error: Exception) -> Self:
+        """That the system, or what lies there, is against using it."""
+        made = cls(f"data directory {path}: {error}")
+        # One that may only be read was rather mounted by mistake than has failed.
+        if isinstance(error, OSError) and error.errno in DISK_FAILED - {errno.EROFS}:
+            made.failed_path = path
+        return made
+
 
 class DataDir:
     """A data directory, locked from construction to `release`."""
 
-    def __init__(self, files: Files, path: str) -> None:
+    def __init__(self, files: Files, path: str, failure: str | None = None) -> None:
         """Takes the lock and reads whose directory it is. Makes the directory and the lock file, nothing else.
+
+        Args:
+            failure: Why it cannot be used, if that is so: then nothing is done, and it is offline.
 
         Raises:
             DataDirectoryError: Held by another broker, not to be had, in the midst of an exchange, or its `meta.properties` is
@@ -51,21 +68,26 @@ class DataDir:
         self._may_name: dict[str, AbstractSet[TopicPartition]] = {}
         """Whom each checkpoint file may name: as read at the start or written last, and by writes that failed since."""
         self._writing = threading.Lock()
+        self._lock: Lock | None = None
+        self.identity: MetaProperties | None = None
+        if failure is not None:
+            self.health.failure = failure
+            return
         try:
             _make_dir_durably(files, path)
-            self._lock: Lock = files.lock(paths.join(path, paths.LOCK_FILE))
+            self._lock = files.lock(paths.join(path, paths.LOCK_FILE))
         except (OSError, DirectoryLockedError) as error:
-            raise DataDirectoryError(f"data directory {path}: {error}") from error
+            raise DataDirectoryError.of(path, error) from error
         try:
             if any(files.exists(paths.join(path, name)) for name in (paths.NEXT_CONTENT, paths.NEXT_CONTENT_IN)):
                 raise DataDirectoryError(
                     f"data directory {path}: a reset or restore of it was interrupted, which the next start of the broker"
                     " ends: start it once, with all of its directories"
                 )
-            self.identity: MetaProperties | None = read_meta_properties(files, path)
+            self.identity = read_meta_properties(files, path)
         except OSError as error:
             self._lock.release()
-            raise DataDirectoryError(f"data directory {path}: {error}") from error
+            raise DataDirectoryError.of(path, error) from error
         except DataDirectoryError:
             self._lock.release()
             raise
@@ -91,7 +113,8 @@ class DataDir:
 
     def release(self) -> None:
         """Let another broker have the directory."""
-        self._lock.release()
+        if self._lock is not None:
+            self._lock.release()
 
     def read_offsets(self, name: str, note: Callable[[str], None]) -> dict[TopicPartition, int]:
         """What the checkpoint file `name` says. A broken one says nothing, as in Apache Kafka: more is scanned then."""

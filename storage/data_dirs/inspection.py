@@ -12,7 +12,7 @@ the catalog.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..disk import paths
@@ -56,7 +56,7 @@ def look(files: Files, data_dirs: Iterable[str]) -> list[FoundDirectory]:
         try:
             found.append(_look(files, path))
         except OSError as error:
-            raise DataDirectoryError(f"data directory {path}: {error}") from error
+            raise DataDirectoryError.of(path, error) from error
     return found
 
 
@@ -96,8 +96,11 @@ def home_of(found: Sequence[FoundDirectory]) -> FoundDirectory:
     return next((each for each in found if each.catalog is not None), found[0])
 
 
-def check(files: Files, found: Sequence[FoundDirectory], node_id: int) -> None:
+def check(files: Files, found: Sequence[FoundDirectory], node_id: int, failed: Collection[str] = ()) -> None:
     """Refuse directories that are not one broker's, or not all of its.
+
+    Args:
+        failed: Paths of those that are known to be missing.
 
     Raises:
         DataDirectoryError: One line that says which, and what to do.
@@ -111,7 +114,7 @@ def check(files: Files, found: Sequence[FoundDirectory], node_id: int) -> None:
             f"{paths.CATALOG_FILE} is in {first} as well as in {second}: take away the one that is wrong"
         )
     if homes:
-        _check_with_catalog(found, *homes[0])
+        _check_with_catalog(found, *homes[0], failed)
     else:
         _check_without_catalog(files, found)
 
@@ -141,7 +144,9 @@ def check_owners(identities: Sequence[tuple[str, MetaProperties | None]], node_i
                 )
 
 
-def _check_with_catalog(found: Sequence[FoundDirectory], home: FoundDirectory, in_home: Catalog) -> None:
+def _check_with_catalog(
+    found: Sequence[FoundDirectory], home: FoundDirectory, in_home: Catalog, failed: Collection[str]
+) -> None:
     catalog = in_home.state
     for each in found:
         if each.identity is not None and each.identity.cluster_id != catalog.cluster_id:
@@ -152,7 +157,11 @@ def _check_with_catalog(found: Sequence[FoundDirectory], home: FoundDirectory, i
     if home.identity is None:
         return  # It gets one when all others have theirs: the first start was cut off before that.
     present = {uuid_text(each.identity.directory_id) for each in found if each.identity and each.identity.directory_id}
-    missing = [entry for entry in (catalog.directories or {}).items() if entry[0] not in present]
+    missing = [
+        entry for entry in (catalog.directories or {}).items() if entry[0] not in present and entry[1] not in failed
+    ]
+    if unknown := [path for path in failed if path not in (catalog.directories or {}).values()]:
+        raise DataDirectoryError(f"data directory {unknown[0]}: its disk has failed, and nobody knows what is in it")
     if missing:
         which = ", ".join(f"{path} (directory.id {text})" for text, path in missing)
         raise DataDirectoryError(

@@ -20,6 +20,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from types import MappingProxyType
 from typing import TypeAlias
 
 from ...protocol.errors import ErrorCode, KafkaError
@@ -30,7 +31,7 @@ from ..disk.health import Health
 from ..disk.paths import MovingDir, TopicPartition
 from ..logs.log import Log
 from ..logs.log_parts import LastStop, LogPlace
-from ..logs.recovery import load_log
+from ..logs.recovery import load_log, offline_log
 from ..produce.producers import PRODUCER_ID_EXPIRATION_MS_DEFAULT
 from ..topics.config import LogConfig
 from .claims import claim, cluster_of
@@ -54,6 +55,7 @@ class LogManager:
         files: Files,
         data_dirs: Sequence[str],
         *,
+        failed: Mapping[str, str] = MappingProxyType({}),
         node_id: int = 0,
         producer_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS_DEFAULT,
         rng: random.Random | None = None,
@@ -63,6 +65,7 @@ class LogManager:
 
         Args:
             data_dirs: Their paths; missing ones are made. A slash at the end does not count.
+            failed: Those of them that cannot be used, and why: they are offline, and so is what `add_offline` is told of.
             node_id: This broker's (the first, of several in one process).
             producer_expiration_ms: `producer.id.expiration.ms`.
             note: Is told, one line each, what was found broken and what was done about it.
@@ -89,7 +92,7 @@ class LogManager:
         self._dirs: list[DataDir] = []
         try:
             for path in unique(data_dirs):
-                self._dirs.append(DataDir(files, path))
+                self._dirs.append(DataDir(files, path, failed.get(path)))
             check_owners([(each.path, each.identity) for each in self._dirs], node_id)
         except BaseException:
             self.release()
@@ -128,16 +131,19 @@ class LogManager:
             DataDirectoryError: A partition in two of them, or one that cannot be read.
         """
         self.was_clean = True
-        for each in self._dirs:
+        for each in self._working_dirs():
             try:
                 self._load_dir(each, now_ms, elapsed_ms, config_for)
             except (OSError, KafkaError) as error:
-                raise DataDirectoryError(f"data directory {each.path}: {error}") from error
+                refused = DataDirectoryError.of(each.path, error)
+                if each.health.failure is not None:
+                    refused.failed_path = each.path
+                raise refused from error
         self._is_loaded = True
 
     def claim(self, home: str, cluster_id: str, write_catalog: Callable[[Mapping[str, str]], None]) -> None:
-        """Write in each data directory whose it is, and where the catalog lies. See `claims.claim`."""
-        claim(self._dirs, self._dir(home), cluster_id, write_catalog, node_id=self._node_id, rng=self._rng)
+        """Write in each data directory that works whose it is, and where the catalog lies. See `claims.claim`."""
+        claim(self._working_dirs(), self._dir(home), cluster_id, write_catalog, node_id=self._node_id, rng=self._rng)
 
     def take_offline(self, reason: str) -> None:
         """No log can be used any more until the next start. For any thread."""
@@ -277,6 +283,20 @@ class LogManager:
                 self._discard(made)
                 raise
         return made
+
+    def add_offline(self, topic_partitions: Sequence[TopicPartition], *, topic_id: bytes, config: LogConfig) -> None:
+        """Partitions that can only be in a data directory that has failed before the start: each has a log that is offline."""
+        failed = next(each for each in self._dirs if each.health.failure is not None)
+        made = []
+        for each in topic_partitions:
+            directory = paths.join(failed.path, paths.partition_dir_name(*each))
+            made.append(offline_log(LogPlace(self._files, directory, each, topic_id, failed.health), config))
+        self.logs.add(made)
+
+    @property
+    def has_failed_dirs(self) -> bool:
+        """Whether there is a data directory that does not work."""
+        return len(self._working_dirs()) < len(self._dirs)
 
     def _discard(self, made: Iterable[Log]) -> None:
         for log in made:

@@ -27,10 +27,12 @@ import random
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
+from typing import Any
 
 from ...protocol.errors import CorruptRecordError
 from ..disk import paths
 from ..disk.checkpoints import CorruptCheckpointError
+from ..disk.size_only import SizeOnlyFiles
 from ..produce import producer_snapshots
 from ..produce.producers import PRODUCER_ID_EXPIRATION_MS_DEFAULT, ProducerStates
 from ..segment.index import CorruptIndexError
@@ -75,6 +77,15 @@ def load_log(
     producers = ProducerStates(expiration_ms=producer_expiration_ms)
     contents = _Loader(place, config, last_stop, now_ms, producers, note).load()
     return Log(place, config, contents, rng or random.Random())
+
+
+def offline_log(place: LogPlace, config: LogConfig) -> Log:
+    """A log whose directory cannot be read, as `place.health` knows: nothing is in it, and every call is refused."""
+    nothing: Any = SizeOnlyFiles()
+    segment = LogSegment.create(nothing, place.directory, 0, config, 0, paths.CLEANED)
+    epochs = LeaderEpochs(nothing, paths.join(place.directory, paths.LEADER_EPOCH_CHECKPOINT))
+    contents = LogContents([segment], ProducerStates(), epochs, 0, 0, recovery_point=0)
+    return Log(place, config, contents, random.Random(0))
 
 
 class _Loader:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,9 +11,13 @@ import pytest
 import ottla
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
-from support.broker.admin import create, metadata, wanted
+from ottla.storage.data_dirs.data_dir import DataDirectoryError
+from ottla.storage.disk.os_files import OsFiles
+from support.broker.admin import create, delete, metadata, wanted
 from support.broker.conversation import address, create_topic, produce
 from support.broker.raw_client import RawClient
+from support.broker.served import serving
+from support.disk.troubled_files import Trouble, TroubledFiles, trouble
 
 PARTITIONS = range(6)
 
@@ -85,3 +90,75 @@ def test_without_the_catalog_nothing_is_made_and_the_rest_goes_on(
         for partition in PARTITIONS:
             assert produce(again, "t", ("k", "v"), partition=partition).error_code == ErrorCode.NONE
         create_topic(again, "u")
+
+
+# At a start
+
+
+def codes_of(client: RawClient, name: str = "t") -> dict[int, int]:
+    return {each: produce(client, name, ("k", "v"), partition=each).error_code for each in PARTITIONS}
+
+
+def unreadable(directory: str) -> Trouble:
+    return trouble(OSError(errno.EIO, "Input/output error"), "open", "list", "sync", "append", "create", at=directory)
+
+
+async def test_a_directory_that_cannot_be_read_at_a_start_is_offline(tmp_path: Path, dirs: list[str]) -> None:
+    async with serving(tmp_path, OsFiles(), None, log_dirs=",".join(dirs)) as served:
+        await served.ask(create_topic, "t", len(PARTITIONS))
+        assert set((await served.ask(codes_of)).values()) == {0}
+        await served.broker.services.topic_admin.ensure_internal("__consumer_offsets")
+        table = served.broker.services.logs.logs
+        lost = next(each for each in dirs if each != served.broker.services.cluster.catalog.data_dir)
+        there = {
+            log.topic_partition.partition
+            for log in table.values()
+            if log.data_dir == lost and log.topic_partition.topic == "t"
+        }
+        before = Path(served.broker.services.cluster.catalog.data_dir, "ottla.json").read_text()
+    files = TroubledFiles()
+    files.trouble = unreadable(lost)
+    async with serving(tmp_path, files, None, log_dirs=",".join(dirs)) as served:
+        found = await served.ask(codes_of)
+        assert found == {each: int(each in there) * ErrorCode.KAFKA_STORAGE_ERROR for each in PARTITIONS}
+        described = (await served.ask(RawClient.ask, DescribeLogDirsRequest(topics=None))).results
+        assert {row.log_dir for row in described if row.error_code == ErrorCode.KAFKA_STORAGE_ERROR} == {lost}
+        (topic,) = (await served.ask(metadata, "t")).topics
+        assert {row.partition_index for row in topic.partitions if row.offline_replicas} == there
+        await served.ask(create_topic, "u", 4)
+        await served.ask(delete, "u")
+        assert Path(served.broker.services.cluster.catalog.data_dir, "ottla.json").read_text() == before
+    async with serving(tmp_path, OsFiles(), None, log_dirs=",".join(dirs)) as served:
+        assert set((await served.ask(codes_of)).values()) == {0}
+        ends = {
+            log.topic_partition.partition: log.log_end_offset
+            for log in served.broker.services.logs.logs.values()
+            if log.topic_partition.topic == "t"
+        }
+        assert ends == {each: 2 if each in there else 3 for each in PARTITIONS}
+
+
+async def test_a_topic_deleted_meanwhile_does_not_come_back(tmp_path: Path, dirs: list[str]) -> None:
+    async with serving(tmp_path, OsFiles(), None, log_dirs=",".join(dirs)) as served:
+        await served.ask(create_topic, "t", len(PARTITIONS))
+        lost = next(each for each in dirs if each != served.broker.services.cluster.catalog.data_dir)
+    files = TroubledFiles()
+    files.trouble = unreadable(lost)
+    async with serving(tmp_path, files, None, log_dirs=",".join(dirs)) as served:
+        await served.ask(delete, "t")
+        await served.ask(create_topic, "t", len(PARTITIONS))
+        assert set((await served.ask(codes_of)).values()) == {0}
+    async with serving(tmp_path, OsFiles(), None, log_dirs=",".join(dirs)) as served:
+        assert set((await served.ask(codes_of)).values()) == {0}
+        assert {log.log_end_offset for log in served.broker.services.logs.logs.values()} == {2}
+
+
+async def test_without_the_directory_of_the_catalog_there_is_no_start(tmp_path: Path, dirs: list[str]) -> None:
+    async with serving(tmp_path, OsFiles(), None, log_dirs=",".join(dirs)) as served:
+        home = served.broker.services.cluster.catalog.data_dir
+        await served.ask(create_topic, "t", len(PARTITIONS))
+    files = TroubledFiles()
+    files.trouble = unreadable(home)
+    with pytest.raises(DataDirectoryError, match="Input/output error"):
+        async with serving(tmp_path, files, None, log_dirs=",".join(dirs)):
+            pass
