@@ -2,9 +2,10 @@
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import count
+from types import MappingProxyType
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
@@ -29,10 +30,21 @@ class Measured:
 
 
 class Load:
-    """`total_bytes` of values of `size` bytes into one partition of a fresh topic, then out of it."""
+    """`total_bytes` of values of `size` bytes into one partition of a fresh topic, then out of it.
 
-    def __init__(self, broker: BrokerProcess, size: int, total_bytes: int, codec: str) -> None:
+    `client` are further properties of producer and consumer: how they connect, say.
+    """
+
+    def __init__(
+        self,
+        broker: BrokerProcess,
+        size: int,
+        total_bytes: int,
+        codec: str,
+        client: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self.broker, self.size, self.codec = broker, size, codec
+        self.client = client
         self.records = total_bytes // size
         self.topic = f"load-{next(topic_numbers)}"
 
@@ -72,6 +84,7 @@ class Load:
                 "compression.type": self.codec,
                 "queue.buffering.max.messages": 1_000_000,
                 "queue.buffering.max.kbytes": 400_000,
+                **self.client,
             }
         )
         producer.list_topics(self.topic, 10)
@@ -102,6 +115,7 @@ class Load:
                 "max.partition.fetch.bytes": 10_000_000,
                 "queued.min.messages": 1_000_000,
                 "queued.max.messages.kbytes": 400_000,
+                **self.client,
             }
         )
         consumer.list_topics(self.topic, 10)
