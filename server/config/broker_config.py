@@ -169,6 +169,10 @@ class BrokerConfig(BrokerOptions):
         names = {name, f"{_LISTENER_PREFIX}{listener.lower()}.{name}"}
         return any(not names.isdisjoint(texts) for _, texts in self.layers)
 
+    def is_set(self, name: str) -> bool:
+        """Whether anybody has given the option of just this name a value."""
+        return any(name in texts for _, texts in self.layers)
+
     def topic_config(self, overrides: Texts) -> LogConfig:
         """What a topic with these overrides runs with. They have been checked when they were set; if this version
         does not take one, it does not count."""
@@ -307,8 +311,7 @@ class BrokerConfig(BrokerOptions):
 
     def _resolve_listeners(self) -> tuple[ListenerConfig, ...]:
         name = "listener.security.protocol.map"
-        is_set = any(name in texts for _, texts in self.layers)
-        protocols = parse_protocol_map(self.listener_security_protocol_map) if is_set else None
+        protocols = parse_protocol_map(self.listener_security_protocol_map) if self.is_set(name) else None
         return resolve_listeners(
             self.listeners, self.advertised_listeners, protocols, self.controller_listener_names, self.node_id
         )

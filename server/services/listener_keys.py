@@ -16,7 +16,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...storage.topics.options import ConfigError
 from ..cluster.nodes import Node
 from ..config.broker_config import BrokerConfig
-from ..config.listeners import OVER_TLS
+from ..config.listeners import OVER_SASL, OVER_TLS
 from ..config.live_config import LiveConfig
 from ..network.listener import Listener
 from ..runtime.disk import Work, in_thread
@@ -176,7 +176,9 @@ class _Making:
         from ..security.tls.settings import tls_settings
 
         self.settings: Callable[[BrokerConfig, Listener], TlsSettings]
-        self.settings = lambda config, listener: tls_settings(config, listener.name)
+        self.settings = lambda config, listener: tls_settings(
+            config, listener.name, is_over_sasl=listener.security_protocol in OVER_SASL
+        )
         self._make_context = make_context
         self._made: dict[TlsSettings, TlsContext] = {}
 

@@ -30,7 +30,7 @@ class TlsContext:
 
     def principal(self, certificate: bytes | None) -> Principal:
         """Who a client with this certificate (DER) is; None: it has shown none. NoRuleError: no mapping rule applies."""
-        if certificate is None:
+        if certificate is None or not self.settings.names_clients:
             return ANONYMOUS
         return Principal(USER, mapped(self.settings.rules, subject(certificate)))
 
@@ -69,7 +69,9 @@ def make_context(settings: TlsSettings) -> TlsContext:
     if settings.trust_store is not None:
         # Where no client is asked for a certificate it is not used, and yet checked: a change of ssl.client.auth is not to
         # find it broken.
-        load_trusted(context, settings.trust_store, read_trusted(settings.trust_store))
+        is_used = settings.client_auth is not ssl.CERT_NONE
+        where = context if is_used else ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        load_trusted(where, settings.trust_store, read_trusted(settings.trust_store))
     elif settings.client_auth is not ssl.CERT_NONE:
         context.load_default_certs(ssl.Purpose.CLIENT_AUTH)
     own = ssl.PEM_cert_to_DER_cert(key.certificate)

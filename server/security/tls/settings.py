@@ -58,12 +58,18 @@ class TlsSettings:
     allows_other_names: bool
     allows_fewer_alternative_names: bool
     failure_delay_ms: int
+    names_clients: bool
+    """Whether the subject of a client's certificate is its user."""
     warnings: tuple[str, ...] = field(default=(), compare=False)
     """One line for each part of a value that does nothing here."""
 
 
-def tls_settings(config: BrokerConfig, listener: str) -> TlsSettings:
+def tls_settings(config: BrokerConfig, listener: str, *, is_over_sasl: bool = False) -> TlsSettings:
     """What the listener of this name is to do.
+
+    Args:
+        is_over_sasl: Its clients log in. Then `ssl.client.auth` counts only where it is set for this listener, as in
+            Apache Kafka, and a certificate says nothing of who they are.
 
     Raises:
         ConfigError: A value, alone or with others, is nothing that can be had; names value, option and bound.
@@ -104,6 +110,12 @@ def tls_settings(config: BrokerConfig, listener: str) -> TlsSettings:
             "ssl.enabled.protocols",
             f"must name one of: {', '.join(VERSIONS)}" + (" that ssl.cipher.suites has a suite for" if suites else ""),
         )
+    client_auth = format_value(value("ssl.client.auth"))
+    if is_over_sasl and client_auth != "none" and not config.is_set(f"{prefix}ssl.client.auth"):
+        warnings.append(
+            f"ssl.client.auth={client_auth} is for listeners without SASL; {prefix}ssl.client.auth would be for {listener}"
+        )
+        client_auth = "none"
     rules = text("ssl.principal.mapping.rules") or "DEFAULT"
     try:
         parsed = parse_rules(rules)
@@ -131,13 +143,14 @@ def tls_settings(config: BrokerConfig, listener: str) -> TlsSettings:
         prefix,
         key_store,
         trust_store if trust_store.location or trust_store.certificates else None,
-        _CLIENT_AUTH[format_value(value("ssl.client.auth"))],
+        _CLIENT_AUTH[client_auth],
         versions,
         ciphers,
         parsed,
         bool(value("ssl.allow.dn.changes")),
         bool(value("ssl.allow.san.changes")),
         config.connection_failed_authentication_delay_ms,
+        not is_over_sasl,
         tuple(warnings),
     )
 

@@ -181,3 +181,16 @@ def test_nothing_of_a_key_is_shown_or_left_behind(tmp_path: Path) -> None:
 def test_the_files_that_tests_write_are_whole(identity: object, tmp_path: Path) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(written(tmp_path / "x", identity()))  # type: ignore[operator]
+
+
+def test_who_logs_in_is_not_named_by_a_certificate() -> None:
+    """Apache Kafka's SaslChannelBuilder: only the listener's own ssl.client.auth counts where clients log in."""
+    config = BrokerConfig.from_texts(inline(server(), ssl_client_auth="required"))
+    settings = tls_settings(config, "SECURE", is_over_sasl=True)
+    assert settings.client_auth is ssl.CERT_NONE
+    (line,) = settings.warnings
+    assert "listener.name.secure.ssl.client.auth" in line
+    own = BrokerConfig.from_texts(inline(server()) | {"listener.name.secure.ssl.client.auth": "required"})
+    found = make_context(tls_settings(own, "SECURE", is_over_sasl=True))
+    assert found.settings.client_auth is ssl.CERT_REQUIRED and not found.settings.warnings
+    assert found.principal(ssl.PEM_cert_to_DER_cert(alice().certificate)) == ANONYMOUS
