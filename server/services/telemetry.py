@@ -57,7 +57,9 @@ class Telemetry:
         if receive is None:
             return ErrorCode.NONE
         try:
-            await trio.to_thread.run_sync(self._hand_over, receive, codec, data, facts, limiter=self._one_at_a_time)
+            await trio.to_thread.run_sync(
+                self._hand_over, receive, codec, data, facts, limiter=self._one_at_a_time, abandon_on_cancel=True
+            )
         except Exception as error:  # noqa: BLE001 -- whatever a receiver of the program around raises
             log.error("client metrics of %s were not taken: %s", facts["client_instance_id"], error)
             return ErrorCode.INVALID_RECORD
