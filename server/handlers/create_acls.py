@@ -3,7 +3,8 @@
 Behaviour
 - All entries that are in order are added in one write; each of the others has its own error. One that is there already is
   none. Without an authorizer SECURITY_DISABLED.
-- A kind that nobody knows ends the connection, as Apache Kafka does with it.
+- As in Apache Kafka a kind of UNKNOWN ends the connection, one that there is not is INVALID_REQUEST, and with ANY or MATCH
+  among them all are refused, UNKNOWN_SERVER_ERROR.
 - More than 10 000 new ones in one request are refused whole (POLICY_VIOLATION), and so are more than the catalog is to
   hold (`cluster.acl_changes`), which differs from Apache Kafka.
 """
@@ -17,8 +18,11 @@ from ..runtime.turns import Turn
 from ..security.acls.acl import Acl, AclError, check_cluster_name
 from ..security.acls.kinds import Operation, PatternType, Permission, ResourceType
 from ..services.context import Context
-from .acl_requests import NO_AUTHORIZER, check_known
+from .acl_requests import NO_AUTHORIZER, check_known, kind
 from .permissions import request_refusal
+
+ANY = 1
+"""Of each sort of kinds."""
 
 
 async def handle(ctx: Context, request: Request) -> CreateAclsResponse:
@@ -31,8 +35,11 @@ async def handle(ctx: Context, request: Request) -> CreateAclsResponse:
         return _all(body, error.code, error.message)
     if changes is None:
         return _all(body, ErrorCode.SECURITY_DISABLED, f"{NO_AUTHORIZER}.")
-    found = await turn.map(_read, body.creations)
-    code, message = ErrorCode.NONE, None
+    try:
+        found = await turn.map(_read, body.creations)
+    except KafkaError as error:
+        return _all(body, error.code, None)
+    code, message = ErrorCode.NONE, ""
     try:
         await changes.create(acl for acl in found if isinstance(acl, Acl))
     except KafkaError as error:
@@ -43,14 +50,16 @@ async def handle(ctx: Context, request: Request) -> CreateAclsResponse:
 
 def _read(wanted: AclCreation) -> Acl | AclCreationResult:
     acl = Acl(
-        ResourceType(wanted.resource_type),
+        kind(ResourceType, wanted.resource_type),
         wanted.resource_name,
-        PatternType(wanted.resource_pattern_type),
+        kind(PatternType, wanted.resource_pattern_type),
         wanted.principal,
         wanted.host,
-        Operation(wanted.operation),
-        Permission(wanted.permission_type),
+        kind(Operation, wanted.operation),
+        kind(Permission, wanted.permission_type),
     )
+    if ANY in (acl.resource_type, acl.pattern, acl.operation, acl.permission) or acl.pattern is PatternType.MATCH:
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
     try:
         if acl.resource_type is ResourceType.CLUSTER:
             check_cluster_name(acl.name)
@@ -60,7 +69,7 @@ def _read(wanted: AclCreation) -> Acl | AclCreationResult:
     return acl
 
 
-def _all(body: CreateAclsRequest, code: ErrorCode, message: str) -> CreateAclsResponse:
+def _all(body: CreateAclsRequest, code: ErrorCode, message: str | None) -> CreateAclsResponse:
     return CreateAclsResponse(
         results=(AclCreationResult(error_code=code, error_message=message),) * len(body.creations)
     )

@@ -3,7 +3,7 @@
 Behaviour
 - All entries that filters mean go in one write; each filter is answered with those that it meant. Without an authorizer
   SECURITY_DISABLED.
-- A kind that nobody knows ends the connection, as Apache Kafka does with it.
+- As in Apache Kafka a kind of UNKNOWN ends the connection, and a filter with one that there is not is INVALID_REQUEST.
 - More than 10 000 entries at once are refused (POLICY_VIOLATION), and all of them stay.
 """
 
@@ -35,12 +35,17 @@ async def handle(ctx: Context, request: Request) -> DeleteAclsResponse:
         return _all(body, error.code, error.message)
     if changes is None:
         return _all(body, ErrorCode.SECURITY_DISABLED, f"{NO_AUTHORIZER}.")
+    filters = await turn.map(as_filter, body.filters)
     try:
-        found = await changes.delete(await turn.map(as_filter, body.filters))
+        found = await changes.delete(filters)
     except KafkaError as error:
         return _all(body, error.code, error.message)
     results = []
-    for acls in found:
+    for wanted, acls in zip(filters, found, strict=True):
+        if unknown := wanted.unknown:
+            message = f"Unknown {unknown}."
+            results.append(DeleteAclsFilterResult(error_code=ErrorCode.INVALID_REQUEST, error_message=message))
+            continue
         matching = tuple(await turn.map(_matching, acls))
         results.append(DeleteAclsFilterResult(error_message=None, matching_acls=matching))
     return DeleteAclsResponse(filter_results=tuple(results))

@@ -2,7 +2,7 @@
 
 Behaviour
 - Entries that the filter means, by resource pattern. Without an authorizer SECURITY_DISABLED.
-- A filter of a kind that nobody knows ends the connection, as Apache Kafka does with it.
+- As in Apache Kafka a filter with a kind of UNKNOWN ends the connection, and one that there is not means nothing.
 """
 
 from __future__ import annotations
@@ -52,4 +52,4 @@ async def handle(ctx: Context, request: Request) -> DescribeAclsResponse:
                 resource_type=resource_type, resource_name=name, pattern_type=pattern, acls=tuple(acls)
             )
         )
-    return DescribeAclsResponse(error_message=None, resources=tuple(resources))
+    return DescribeAclsResponse(resources=tuple(resources))

@@ -12,7 +12,7 @@ from .kinds import Operation, PatternType, Permission, ResourceType
 
 @dataclass(frozen=True, slots=True)
 class AclFilter:
-    """None of a text stands for any, as ANY does of kinds. No kind is UNKNOWN.
+    """None of a text stands for any, as ANY does of kinds; UNKNOWN stands for none.
 
     With the pattern MATCH the entries are meant that speak of the resource `name`: by its name, a prefix of it, or `*`.
     """
@@ -36,6 +36,13 @@ class AclFilter:
             and self.operation in (Operation.ANY, acl.operation)
             and self.permission in (Permission.ANY, acl.permission)
         )
+
+    @property
+    def unknown(self) -> str | None:
+        """Which half of it, as Apache Kafka calls it, has a kind of UNKNOWN."""
+        if ResourceType.UNKNOWN is self.resource_type or PatternType.UNKNOWN is self.pattern:
+            return "patternFilter"
+        return "entryFilter" if Operation.UNKNOWN is self.operation or Permission.UNKNOWN is self.permission else None
 
     def candidates(self, index: AclIndex) -> Iterable[Acl]:
         """Entries among which all are that it means, as they are now: few where it says a name."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -144,11 +145,10 @@ REFUSED = {
         {"resource_type": 4, "resource_name": "mine"},
         "The only valid name for the CLUSTER resource is kafka-cluster",
     ),
-    "any type": ({"resource_type": 1}, "Invalid resourceType ANY"),
-    "any pattern": ({"resource_pattern_type": 1}, "Invalid patternType ANY"),
-    "a matching pattern": ({"resource_pattern_type": 2}, "Invalid patternType MATCH"),
-    "any operation": ({"operation": 1}, "Invalid operation ANY"),
-    "any permission": ({"permission_type": 1}, "Invalid permissionType ANY"),
+    "no type": ({"resource_type": 99}, "Invalid resourceType UNKNOWN"),
+    "no pattern": ({"resource_pattern_type": -1}, "Invalid patternType UNKNOWN"),
+    "no operation": ({"operation": 99}, "Invalid operation UNKNOWN"),
+    "no permission": ({"permission_type": 5}, "Invalid permissionType UNKNOWN"),
     "no principal": ({"principal": "alice"}, "Could not parse principal from `alice` (no colon is present"),
 }
 
@@ -162,20 +162,51 @@ def test_an_entry_that_is_out_of_order_is_refused_alone(other: dict[str, Any], s
             bad, *good = answer.results
             assert bad.error_code == ErrorCode.INVALID_REQUEST
             assert (bad.error_message or "").startswith(said)
-            assert [(row.error_code, row.error_message) for row in good] == [(0, None)] * 2
+            assert [(row.error_code, row.error_message) for row in good] == [(0, "")] * 2
             assert described(await client.ask(asked(AclFilter()), 2)) == {str(GOOD)}
 
     run_in_order(work)
 
 
-@pytest.mark.parametrize("field", ["resource_type", "resource_pattern_type", "operation", "permission_type"])
-@pytest.mark.parametrize("code", [0, -1, 99])
-def test_a_kind_that_nobody_knows_ends_the_connection(field: str, code: int) -> None:
+KINDS = ["resource_type", "resource_pattern_type", "operation", "permission_type"]
+
+
+@pytest.mark.parametrize("field", KINDS)
+def test_a_kind_of_unknown_ends_the_connection(field: str) -> None:
     async def work() -> None:
         async with secured() as (_, client):
             with pytest.raises(BaseExceptionGroup) as refusal:
-                await client.ask(CreateAclsRequest(creations=(creation(GOOD, **{field: code}),)), 3)
-            assert refusal.group_contains(ProtocolError, match=f"{code} is not known")
+                await client.ask(CreateAclsRequest(creations=(creation(GOOD, **{field: 0}),)), 3)
+            assert refusal.group_contains(ProtocolError, match="a kind of UNKNOWN")
+
+    run_in_order(work)
+
+
+@pytest.mark.parametrize(("field", "code"), [*((field, 1) for field in KINDS), ("resource_pattern_type", 2)])
+def test_an_entry_for_any_kind_refuses_all_of_a_request(field: str, code: int) -> None:
+    async def work() -> None:
+        async with secured() as (_, client):
+            rows = (creation(GOOD), creation(GOOD, **{field: code}))
+            answer = await client.ask(CreateAclsRequest(creations=rows), 3)
+            assert [(row.error_code, row.error_message) for row in answer.results] == [(-1, None)] * 2
+            assert described(await client.ask(asked(AclFilter()), 2)) == set()
+
+    run_in_order(work)
+
+
+def test_a_filter_with_a_kind_that_there_is_not_means_nothing() -> None:
+    async def work() -> None:
+        async with secured() as (_, client):
+            await client.ask(creations(LINES[0]), 3)
+            pattern = dataclasses.replace(asked(AclFilter(), DeleteAclsFilter), resource_type_filter=99)
+            entry = dataclasses.replace(asked(AclFilter(), DeleteAclsFilter), operation=99)
+            gone = await client.ask(
+                DeleteAclsRequest(filters=(pattern, entry, asked(AclFilter(), DeleteAclsFilter))), 3
+            )
+            told = [(row.error_code, row.error_message, len(row.matching_acls)) for row in gone.filter_results]
+            assert told == [(42, "Unknown patternFilter.", 0), (42, "Unknown entryFilter.", 0), (0, None, 1)]
+            answer = await client.ask(dataclasses.replace(asked(AclFilter()), operation=99), 3)
+            assert (answer.error_code, answer.error_message, answer.resources) == (0, "", ())
 
     run_in_order(work)
 
