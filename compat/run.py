@@ -59,6 +59,7 @@ SUITES = (
     "apache_kafka.tools",
     "apache_kafka.md5_keys",
     "apache_kafka.acl_decisions",
+    "apache_kafka.acl_requests",
     "apache_kafka.bad_batches",
     "wheel",
     "examples",
