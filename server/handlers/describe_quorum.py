@@ -17,6 +17,7 @@ from ...protocol.messages.describe_quorum import (
     DescribeQuorumResponse,
     Listener,
     Node,
+    PartitionData,
     PartitionQuorum,
     ReplicaState,
     TopicData,
@@ -39,7 +40,13 @@ async def handle(ctx: Context, request: Request) -> DescribeQuorumResponse:
         )
     if not _is_metadata_log(body.topics):
         turn = Turn()
-        return DescribeQuorumResponse(topics=tuple(await turn.map(_unknown, body.topics)))
+        unknown = []
+        for topic in body.topics:
+            if turn.is_over():
+                await turn.next()
+            rows = tuple(await turn.map(_unknown, topic.partitions))
+            unknown.append(TopicQuorum(topic_name=topic.topic_name, partitions=rows))
+        return DescribeQuorumResponse(topics=tuple(unknown))
     nodes = tuple(
         Node(
             node_id=node_id,
@@ -49,8 +56,8 @@ async def handle(ctx: Context, request: Request) -> DescribeQuorumResponse:
         )
         for node_id, listeners in ctx.services.cluster.controllers().items()
     )
-    topic = TopicQuorum(topic_name=METADATA_TOPIC, partitions=(_quorum(ctx),))
-    return DescribeQuorumResponse(topics=(topic,), nodes=nodes)
+    quorum = TopicQuorum(topic_name=METADATA_TOPIC, partitions=(_quorum(ctx),))
+    return DescribeQuorumResponse(topics=(quorum,), nodes=nodes)
 
 
 def _is_metadata_log(topics: tuple[TopicData, ...]) -> bool:
@@ -61,18 +68,11 @@ def _is_metadata_log(topics: tuple[TopicData, ...]) -> bool:
     )
 
 
-def _unknown(topic: TopicData) -> TopicQuorum:
-    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return TopicQuorum(
-        topic_name=topic.topic_name,
-        partitions=tuple(
-            PartitionQuorum(
-                partition_index=each.partition_index,
-                error_code=code,
-                error_message="This server does not host this topic-partition.",
-            )
-            for each in topic.partitions
-        ),
+def _unknown(partition: PartitionData) -> PartitionQuorum:
+    return PartitionQuorum(
+        partition_index=partition.partition_index,
+        error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        error_message="This server does not host this topic-partition.",
     )
 
 

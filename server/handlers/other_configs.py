@@ -30,13 +30,16 @@ def changed_client_metrics(
     ctx: Context, name: str, changes: Sequence[Change], *, replace: bool
 ) -> tuple[Configs, Configs]:
     """What is set of a client metrics subscription, and what is to be. Raises as `changed_group`."""
-    from ..telemetry.subscriptions import subscription_of  # Few brokers ever have one.
+    from ..telemetry.subscriptions import SUBSCRIPTIONS_MAX, subscription_of  # Few brokers ever have one.
 
     if not name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
     config = ctx.services.config
     present = config.client_metrics(name)
     changed = alter_client_metrics(config.current, {} if replace else present, changes)
+    if changed and not present and len(config.client_metrics_names()) >= SUBSCRIPTIONS_MAX:
+        told = f"there are {SUBSCRIPTIONS_MAX} client metrics subscriptions, and no more are allowed"
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, told)
     subscription_of(changed)
     return present, changed
 

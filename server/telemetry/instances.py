@@ -1,10 +1,11 @@
 """Client instances that push metrics (KIP-714): what each is asked for, and whether it may push now.
 
-In memory only, the most recent INSTANCES_MAX: one that is forgotten asks again. Pure, but for the time that comes in.
+In memory only, the most recent INSTANCES_MAX: one that is forgotten asks again.
 """
 
 from __future__ import annotations
 
+import logging
 import math
 import random
 import weakref
@@ -13,10 +14,12 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ...protocol.errors import ErrorCode
+from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.schema import ZERO_UUID
 from ..config.broker_config import Texts
 from .subscriptions import ALL_METRICS, DEFAULT_INTERVAL_MS, Subscription, subscription_of
+
+log = logging.getLogger("ottla.telemetry")
 
 CODECS = range(5)
 """None, gzip, snappy, lz4, zstd."""
@@ -66,7 +69,8 @@ class Instances:
     """Those of one broker. Times are elapsed milliseconds."""
 
     rng: random.Random
-    _subscriptions: dict[str, Subscription] = field(default_factory=dict)
+    _subscriptions: dict[str, tuple[Texts, Subscription]] = field(default_factory=dict)
+    """By name, with the texts that they are made of."""
     _version: int = 0
     _by_id: OrderedDict[bytes, Instance] = field(default_factory=OrderedDict)
     """The one that was silent longest first."""
@@ -75,8 +79,17 @@ class Instances:
         return len(self._by_id)
 
     def subscribe(self, subscriptions: Mapping[str, Texts]) -> None:
-        """These are all subscriptions from now on; who asks again is told at once. They have been checked."""
-        self._subscriptions = {name: subscription_of(texts) for name, texts in subscriptions.items()}
+        """These are all subscriptions from now on; who asks again is told at once. One that means nothing is passed over, with a
+        line in the log: they have been checked, but may have been written by another hand."""
+        before, self._subscriptions = self._subscriptions, {}
+        for name, texts in subscriptions.items():
+            known = before.get(name)
+            try:
+                made = known[1] if known is not None and known[0] == texts else subscription_of(texts)
+            except KafkaError as error:
+                log.warning("stored client metrics subscription %s ignored: %s", name, error.message)
+                continue
+            self._subscriptions[name] = texts, made
         self._version += 1
 
     def ask(
@@ -133,7 +146,7 @@ class Instances:
         return instance
 
     def _made(self, instance_id: bytes, facts: Mapping[str, str | None], connection: object) -> Instance:
-        meant = [each for each in self._subscriptions.values() if each.means(facts)]
+        meant = [each for _, each in self._subscriptions.values() if each.means(facts)]
         metrics = tuple(sorted({name for each in meant for name in each.metrics}))
         if ALL_METRICS in metrics:
             metrics = (ALL_METRICS,)

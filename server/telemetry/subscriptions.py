@@ -15,6 +15,12 @@ INTERVAL_MS_MIN, INTERVAL_MS_MAX = 100, 3_600_000
 DEFAULT_INTERVAL_MS = 300_000
 ALL_METRICS = "*"
 
+PATTERNS_MAX = 20
+"""Of one subscription. Each is matched with every client that comes."""
+
+SUBSCRIPTIONS_MAX = 1_000
+"""All are looked at for every client that comes."""
+
 MATCHED_BY = (
     "client_id",
     "client_instance_id",
@@ -62,6 +68,9 @@ def subscription_of(texts: Texts) -> Subscription:
         )
     metrics, patterns = values.get("metrics", ()), values.get("match", ())
     assert isinstance(metrics, tuple) and isinstance(patterns, tuple)
+    if len(patterns) > PATTERNS_MAX:
+        told = f"Invalid value for match: {len(patterns)} patterns, at most {PATTERNS_MAX} are allowed"
+        raise KafkaError(ErrorCode.INVALID_CONFIG, told)
     return Subscription(interval_ms, tuple(dict.fromkeys(metrics)), dict(_pattern(text) for text in patterns if text))
 
 

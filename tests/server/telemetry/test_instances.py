@@ -148,3 +148,12 @@ def test_silent_clients_are_forgotten_and_those_kept_are_bounded() -> None:
     clients.now_ms += 60_001
     clients.told()
     assert len(clients.instances) == 1
+
+
+def test_a_stored_subscription_that_means_nothing_is_passed_over(caplog: pytest.LogCaptureFixture) -> None:
+    clients = Clients(good={"metrics": "a"}, bad={"interval.ms": "7"}, worse={"zork": "1"})
+    assert clients.told()[1].metrics == ("a",)
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
+        "stored client metrics subscription bad ignored",
+        "stored client metrics subscription worse ignored",
+    ]
