@@ -1,4 +1,5 @@
-"""Every disk that a loss of power may leave in the lives of a compacted partition, and in the recovery after it.
+"""Every disk that a loss of power may leave in the lives of a compacted partition and in moves between data directories, and in
+the recovery after it.
 
 Prints for each life how many different disks there were, and to how many different states they settle. Then takes one
 sync after the other out of the storage floor and counts the disks on which that shows: a search that finds nothing
@@ -16,11 +17,15 @@ from types import FrameType
 from support.disk.crash_search import Counts
 from support.lives.crash_lives import LIVES
 from support.lives.failing_passes import FAILING
+from support.lives.moved_life import MOVES
 
 from ..support.suite import NotRunError, Options, Suite, run_suite
 
 STORAGE = f"{Path(__file__).parents[2] / 'storage'}/"
+ALL = LIVES | MOVES
 RECOVERY_THINNED_TO = {
+    "a move to another data directory": (64, 64),
+    "a move, and every append flushed": (64, 64),
     "a pass while somebody appends": (64, 64),
     "a second pass on top": (8, 16),
     "two passes, as the map is small": (16, 32),
@@ -60,9 +65,9 @@ def site_of_sync() -> str:
 def search(name: str, quick: bool) -> Counts:
     """All disks of one life."""
     if quick:
-        return LIVES[name].search(losses=1, thinned_to=QUICK_THINNED_TO).counts
+        return ALL[name].search(losses=1, thinned_to=QUICK_THINNED_TO).counts
     recover_thinned_to, later_thinned_to = RECOVERY_THINNED_TO[name]
-    return LIVES[name].search(losses=2, recover_thinned_to=recover_thinned_to, later_thinned_to=later_thinned_to).counts
+    return ALL[name].search(losses=2, recover_thinned_to=recover_thinned_to, later_thinned_to=later_thinned_to).counts
 
 
 def search_failures(name: str, ordered: bool, quick: bool) -> tuple[int, int, Counts]:
@@ -79,7 +84,7 @@ def sites_of(name: str) -> set[str]:
         found.add(site_of_sync())
         return False
 
-    LIVES[name].search(losses=1, thinned_to=50, skipped=note)
+    ALL[name].search(losses=1, thinned_to=50, skipped=note)
     return found - {""}  # a life's own
 
 
@@ -90,7 +95,7 @@ def is_of_recovery(site: str) -> bool:
 def without(site: str, name: str) -> Counts:
     """Disks of one life, of which a sync does nothing; recovery loses power too, if it is recovery's."""
     return (
-        LIVES[name]
+        ALL[name]
         .search(
             losses=2 if is_of_recovery(site) else 1,
             thinned_to=SITES_THINNED_TO,
@@ -106,7 +111,7 @@ def body(suite: Suite, options: Options) -> None:
     if options.broker or options.against != "ottla":
         raise NotRunError("no broker: it judges the storage floor itself")
     with ProcessPoolExecutor() as processes:
-        searches = {name: processes.submit(search, name, options.quick) for name in LIVES}
+        searches = {name: processes.submit(search, name, options.quick) for name in ALL}
         total = 0
         for name, running in searches.items():
             counts = running.result()
@@ -126,11 +131,11 @@ def body(suite: Suite, options: Options) -> None:
         suite.note(f"{total} different disks in all")
         if options.quick:
             return
-        found = dict(zip(LIVES, processes.map(sites_of, LIVES), strict=True))
+        found = dict(zip(ALL, processes.map(sites_of, ALL), strict=True))
         mutants = {
             (site, name): processes.submit(without, site, name)
             for site in sorted(set().union(*found.values()))
-            for name in LIVES
+            for name in ALL
             if site in found[name] and (name in SITES_RECOVERED or not is_of_recovery(site))
         }
         for site in sorted({site for site, _ in mutants}):

@@ -3,64 +3,22 @@
 from __future__ import annotations
 
 import errno
-import random
-from collections.abc import Callable
 
 import pytest
 
-from ottla.storage.data_dirs.inspection import look
 from ottla.storage.data_dirs.manager import LogManager
-from ottla.storage.data_dirs.partition_dirs import assign
 from ottla.storage.data_dirs.relocation import Relocation, RelocationError
 from ottla.storage.disk import paths
 from ottla.storage.disk.checkpoints import OffsetCheckpoint
 from ottla.storage.disk.paths import TopicPartition
 from ottla.storage.logs.log import Log
-from ottla.storage.topics.catalog_file import PartitionEntry, TopicEntry
-from ottla.storage.topics.config import LogConfig
 from support.disk.crash_files import CrashFiles
-from support.disk.crash_search import CrashSearch
-from support.logs.make_log import Producer, append, contents
-
-A = TopicPartition("a", 0)
-TOPIC_ID = bytes(range(1, 17))
-DIRS = ("/d", "/e")
-TOPICS = {"a": TopicEntry("a", TOPIC_ID, (PartitionEntry((0,), 0),))}
-CONFIG = LogConfig(file_delete_delay_ms=0, index_interval_bytes=0)
-
-
-def started(files: CrashFiles, notes: list[str] | None = None) -> LogManager:
-    """What a start of the broker does with data directories."""
-    told: list[str] = [] if notes is None else notes
-    manager = LogManager(files, DIRS, rng=random.Random(0), note=told.append)
-    assign(files, look(files, DIRS), TOPICS, told.append).carry_out(files, random.Random(1), told.append)
-    manager.load(0, 0, config_for=lambda each: CONFIG if each == A else None)
-    return manager
-
-
-def made(files: CrashFiles | None = None) -> tuple[LogManager, Log]:
-    """A log in /d: two sealed segments with a transaction that was aborted, and an active one with three batches."""
-    manager = started(files or CrashFiles())
-    (log,) = manager.create([A], topic_id=TOPIC_ID, config=CONFIG, now_ms=0, elapsed_ms=0)
-    producer = Producer(log, 7, transactional=True)
-    producer.write("x", "y")
-    producer.abort()
-    log.roll(0)
-    append(log, ("k1", "v"), ("k2", "v"), roll=True)
-    for number in range(2):
-        append(log, (f"k{number}", "w"))
-    producer.write("z")
-    producer.abort()
-    return manager, log
+from support.lives.moved_life import MOVES, A, caught_up, made, partition_dirs, started
+from support.logs.make_log import append, contents
 
 
 def move_of(manager: LogManager, target: str = "/e") -> Relocation:
     return manager.relocation(A, target, 0)
-
-
-def caught_up(move: Relocation, allowed_bytes: int = 1 << 20) -> None:
-    while move.step(allowed_bytes):
-        pass
 
 
 def moved(manager: LogManager, target: str = "/e", allowed_bytes: int = 1 << 20) -> Relocation:
@@ -89,10 +47,6 @@ def told(log: Log) -> object:
         [segment.first_batch_timestamp_ms for segment in log.segments],
         [(state.producer_id, state.producer_epoch) for state in log.producers],
     )
-
-
-def partition_dirs(files: CrashFiles) -> list[str]:
-    return [f"{each}/{name}" for each in DIRS for name in files.list(each) if files.is_dir(paths.join(each, name))]
 
 
 @pytest.mark.parametrize("allowed_bytes", [1, 100, 1 << 20])
@@ -233,75 +187,20 @@ def test_a_log_that_was_changed_meanwhile_is_not_taken_for_the_copy() -> None:
 # Whatever happens in between
 
 
-def whole_move(
-    manager: LogManager, log: Log, owed: Callable[[int], None] = lambda _: None, *, flushes: bool = False
-) -> None:
-    """A move with appends at every stage; `owed` is told up to where the log was made durable."""
-
-    def append_and_flush(value: str) -> None:
-        append(log, ("m", value))
-        if flushes:
-            log.flush(0)
-            owed(log.log_end_offset)
-
-    move = move_of(manager)
-    move.begin()
-    caught_up(move)
-    append_and_flush("1")
-    caught_up(move)
-    move.prepare()
-    append_and_flush("2")
-    assert move.finish(1 << 20)
-    append_and_flush("3")
-    move.complete()
-    append_and_flush("4")
-
-
-@pytest.mark.parametrize("flushes", [False, True], ids=["unflushed", "flushed"])
+@pytest.mark.parametrize("name", MOVES)
 @pytest.mark.parametrize("ordered", [True, False], ids=["ordered", "unordered"])
-def test_a_power_loss_leaves_one_whole_log(*, ordered: bool, flushes: bool) -> None:
-    start = CrashFiles()
-    manager, log = made(start)
-    log.advance_log_start(2)
-    manager.checkpoint_log_starts()
-    log.flush(0)
-    manager.checkpoint_recovery_points()
-    expected = [*contents(log), *((9 + number, b"m", str(number + 1).encode()) for number in range(4))]
-    manager.release()
-    durable, written = [log.log_end_offset], [log.log_end_offset]
-
-    def scenario(files: CrashFiles) -> None:
-        again = started(files)
-        (running,) = again.logs.values()
-        real = running.append
-
-        def noting(*arguments: object, **options: object) -> object:
-            info = real(*arguments, **options)  # type: ignore[arg-type]
-            written[0] = running.log_end_offset
-            return info
-
-        running.append = noting  # type: ignore[method-assign, assignment]
-        whole_move(again, running, lambda end: durable.__setitem__(0, end), flushes=flushes)
-
-    def check(found: LogManager, facts: int) -> None:
-        (log,) = found.logs.values()
-        assert log.log_end_offset >= facts
-        assert contents(log) == [each for each in expected if each[0] < log.log_end_offset]
-        assert log.log_start_offset == 2
-        assert len([each for each in partition_dirs(log.files) if each.endswith("/a-0")]) == 1  # type: ignore[arg-type]
-
-    search = CrashSearch[LogManager, int](
-        recover=lambda disk: started(disk),
-        key=lambda found: [
-            (log.directory, log.log_end_offset, log.log_start_offset) for log in found.logs.values()
-        ].__repr__(),
-        check=check,
-        ordered=ordered,
-        thinned_to=1 if ordered else 23,
-        recover_thinned_to=29,
-        later_thinned_to=29,
+def test_a_power_loss_leaves_one_whole_log(*, ordered: bool, name: str) -> None:
+    counts = (
+        MOVES[name]
+        .search(
+            losses=2,
+            ordered=ordered,
+            thinned_to=1 if ordered else 23,
+            recover_thinned_to=29,
+            later_thinned_to=29,
+        )
+        .counts
     )
-    counts = search.run(scenario, start, lambda if_killed: written[0] if if_killed else durable[0])
     assert not counts.failures, counts.failures
     assert counts.after_one_loss > 100
 
