@@ -131,7 +131,10 @@ class ListenerKeys:
         if self._secured:
             while True:
                 await trio.sleep(LOOK_EVERY_S)
-                await self.look()
+                try:
+                    await self.look()
+                except Exception:
+                    log.exception("files of keys cannot be looked at; the present keys stay")
 
     async def look(self) -> None:
         """Take over files that have changed."""

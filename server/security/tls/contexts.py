@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from ....storage.topics.options import ConfigError
 from ..principal import ANONYMOUS, USER, Principal
-from .mapping_rules import mapped
+from .mapping_rules import NoRuleError, mapped
 from .names import alternative_names, subject
 from .settings import Store, TlsSettings
 from .stores import Key, Stamp, read_key, read_trusted, stamps_of
@@ -32,7 +32,11 @@ class TlsContext:
         """Who a client with this certificate (DER) is; None: it has shown none. NoRuleError: no mapping rule applies."""
         if certificate is None or not self.settings.names_clients:
             return ANONYMOUS
-        return Principal(USER, mapped(self.settings.rules, subject(certificate)))
+        try:
+            name = subject(certificate)
+        except ValueError as error:  # OpenSSL is less strict than DER
+            raise NoRuleError(f"the subject of its certificate cannot be read: {error}") from None
+        return Principal(USER, mapped(self.settings.rules, name))
 
 
 class ListenerTls:
@@ -74,8 +78,13 @@ def make_context(settings: TlsSettings) -> TlsContext:
         load_trusted(where, settings.trust_store, read_trusted(settings.trust_store))
     elif settings.client_auth is not ssl.CERT_NONE:
         context.load_default_certs(ssl.Purpose.CLIENT_AUTH)
-    own = ssl.PEM_cert_to_DER_cert(key.certificate)
-    return TlsContext(settings, context, stamps, subject(own), alternative_names(own))
+    try:
+        own = ssl.PEM_cert_to_DER_cert(key.certificate)
+        return TlsContext(settings, context, stamps, subject(own), alternative_names(own))
+    except ValueError as error:
+        raise ConfigError(
+            f"{settings.key_store.prefix}: the names in the certificate cannot be read: {error}"
+        ) from None
 
 
 def check_follows(old: TlsContext, new: TlsContext) -> None:

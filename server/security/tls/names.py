@@ -48,26 +48,28 @@ def alternative_names(certificate: bytes) -> frozenset[bytes]:
     for part in _body(certificate)[6:]:
         if part.tag != EXTENSIONS:
             continue
-        for extension in elements(next(elements(part.content)).content):
+        for extension in elements(_first(part.content).content):
             found = list(elements(extension.content))
-            if found[0].tag == OBJECT_ID and object_id(found[0].content) == _SUBJECT_ALT_NAME:
-                names = next(elements(found[-1].content))
+            if found and found[0].tag == OBJECT_ID and object_id(found[0].content) == _SUBJECT_ALT_NAME:
+                names = _first(found[-1].content)
                 return frozenset(name.encoded for name in elements(names.content))
     return frozenset()
 
 
 def _body(certificate: bytes) -> list[Element]:
     """What is signed, without the version, which is optional."""
-    try:
-        whole = next(elements(certificate))
-        body = list(elements(next(elements(whole.content)).content))
-    except StopIteration:
-        raise ValueError("it is empty") from None
+    body = list(elements(_first(_first(certificate).content).content))
     if body and body[0].tag == VERSION:
         del body[0]
     if len(body) < 6 or body[4].tag != SEQUENCE:
         raise ValueError("it is no certificate")
     return body
+
+
+def _first(data: bytes) -> Element:
+    for element in elements(data):
+        return element
+    raise ValueError("it is empty")
 
 
 def _attribute(attribute: Element) -> str:

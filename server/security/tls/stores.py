@@ -6,6 +6,7 @@ All come out as PEM in memory: OpenSSL takes them from there, files are read onc
 from __future__ import annotations
 
 import os
+import stat
 from dataclasses import dataclass, field
 
 from ....storage.topics.options import ConfigError
@@ -95,6 +96,8 @@ def read_trusted(store: Store) -> str:
 def _content(store: Store) -> bytes:
     assert store.location is not None
     try:
+        if stat.S_ISFIFO(os.stat(store.location).st_mode):
+            raise store.refused("location", "is a pipe, which nobody may ever write to")
         with open(store.location, "rb") as file:
             content = file.read(STORE_BYTES_MAX + 1)
     except (OSError, ValueError) as error:

@@ -41,6 +41,7 @@ from support.security.certificates import (
     written,
 )
 
+API_VERSIONS = b"\0\0\0\x0a\0\x12\0\0\0\0\0\1\xff\xff"
 LISTENER = {"listeners": "SSL://127.0.0.1:0"}
 
 
@@ -100,6 +101,22 @@ def test_a_mapping_rule_gives_a_short_name(tmp_path: Path) -> None:
     ):
         create_topic(client, "t")
         assert principals(broker) == [Principal("User", "ALICE")]
+
+
+def test_who_comes_again_with_a_session_is_the_same(tmp_path: Path) -> None:
+    security = client_security(tmp_path, alice())
+    with secured(ssl_client_auth="required") as broker:
+        with connected(broker, security) as client:
+            create_topic(client, "t")
+            assert isinstance(client._socket, ssl.SSLSocket)
+            session = client._socket.session
+        with socket.create_connection(address(broker), timeout=10) as plain:
+            assert security.tls is not None
+            with security.tls.wrap_socket(plain, server_hostname="127.0.0.1", session=session) as again:
+                assert again.session_reused
+                again.sendall(API_VERSIONS)
+                assert again.recv(4)
+                assert Principal("User", "CN=alice,O=Ottla\\, Inc.") in principals(broker)
 
 
 def refused(broker: ottla.Broker, security: Security) -> bool:

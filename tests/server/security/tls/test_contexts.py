@@ -127,7 +127,12 @@ def test_what_is_wrong_with_a_file_is_refused_in_one_line(tmp_path: Path) -> Non
             made(in_file(path, content, kind, **others))
         text = str(refused.value)
         assert told in text and "\n" not in text and "secret" not in text, text
-    for location, told in ((tmp_path / "none", "cannot be read: No such file"), (tmp_path, "Is a directory")):
+    os.mkfifo(tmp_path / "pipe")
+    for location, told in (
+        (tmp_path / "none", "cannot be read: No such file"),
+        (tmp_path, "Is a directory"),
+        (tmp_path / "pipe", "is a pipe"),
+    ):
         with pytest.raises(ConfigError, match=told):
             made({"ssl.keystore.location": str(location), "ssl.keystore.type": "PEM"})
 

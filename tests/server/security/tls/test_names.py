@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import datetime
 import ssl
+from contextlib import suppress
 
 import pytest
 
 from ottla.server.security.tls.names import alternative_names, subject
-from support.security.certificates import alice, authority
+from support.security.certificates import alice, authority, server
 
 x509 = pytest.importorskip("cryptography.x509")
 
@@ -78,3 +79,14 @@ def test_alternative_names_are_told_apart() -> None:
 def test_what_is_no_certificate_is_refused(cut: int) -> None:
     with pytest.raises(ValueError):
         subject(ssl.PEM_cert_to_DER_cert(alice().certificate)[:cut])
+
+
+@pytest.mark.parametrize("at", range(0, 420, 7))
+def test_damaged_bytes_are_a_value_error_or_another_name(at: int) -> None:
+    der = bytearray(ssl.PEM_cert_to_DER_cert(server().certificate))
+    for value in (0, 0x30, 0x80, 0xFF):
+        der[at % len(der)] = value
+        with suppress(ValueError):
+            subject(bytes(der))
+        with suppress(ValueError):
+            alternative_names(bytes(der))
