@@ -79,6 +79,7 @@ class Broker:
     Args:
         nodes: The nodes, which outlive it: their ports are the next one's, too.
         next_producer_id: None below it is handed out.
+        features_epoch: That of its features is not lower.
     """
 
     services: Services
@@ -96,9 +97,10 @@ class Broker:
         rng: random.Random,
         faults: Faults,
         next_producer_id: int = 0,
+        features_epoch: int = 0,
     ) -> None:
         self.config = LiveConfig(static)
-        self.config.features_epoch = clock.now_ms()
+        self.config.features_epoch = max(clock.now_ms(), features_epoch)
         self.clock = clock
         self.files = with_faults(files, unique(self.config.current.data_dirs))
         self.faults = faults

@@ -312,7 +312,7 @@ class Lives:
             if wish.anew_ms is not None:
                 self.clock.begin_anew(wish.anew_ms)
                 self.faults.clear()
-        self.broker = self._born(self.broker.next_producer_id)
+        self.broker = self._born(self.broker.next_producer_id, self.broker.config.features_epoch + 1)
         has_begun = False
 
         def begun() -> None:
@@ -341,7 +341,7 @@ class Lives:
         self._open.discard(wish)
         wish.granted.set()
 
-    def _born(self, next_producer_id: int = 0) -> Broker:
+    def _born(self, next_producer_id: int = 0, features_epoch: int = 0) -> Broker:
         return Broker(
             self.static,
             self.nodes,
@@ -350,6 +350,7 @@ class Lives:
             rng=self.rng,
             faults=self.faults,
             next_producer_id=next_producer_id,
+            features_epoch=features_epoch,
         )
 
     async def _live(self, begun: Callable[[], None], *, is_first: bool = False, begins_emptied: bool = False) -> _Wish:

@@ -159,3 +159,18 @@ def test_a_level_acts_at_once_with_a_higher_epoch_and_outlives_the_broker(tmp_pa
 def test_the_message_of_a_feature_with_a_long_name_is_cut(client: RawClient) -> None:
     answer = update(client, ("f" * 32_000, 1, UPGRADE))
     assert len(answer.error_message) <= 8191
+
+
+def test_the_epoch_goes_on_in_the_next_life_whatever_the_clock_says(tmp_path: Path) -> None:
+    with ottla.Broker(str(tmp_path)) as broker:
+        broker.clock.freeze()
+        epochs = []
+        for level in (1, 2):
+            with RawClient(*address(broker)) as client:
+                kind = SAFE if level == 1 else UPGRADE
+                assert update(client, ("transaction.version", level, kind)).error_code == 0
+                epochs.append(hello(client).finalized_features_epoch)
+            broker.restart()
+            with RawClient(*address(broker)) as client:
+                epochs.append(hello(client).finalized_features_epoch)
+        assert epochs == sorted(set(epochs))
