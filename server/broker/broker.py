@@ -315,6 +315,7 @@ def _logins(config: LiveConfig, clock: Clock, catalog: Catalog, rng: random.Rand
     # Not told to any client, and the same in the next life.
     secret = hashlib.sha256("".join(sorted(catalog.state.directories or ())).encode()).digest()
     logins = Logins(config, clock, secret)
+    logins.open()
     for problem in logins.scram_users.load(catalog.entries(SCRAM_USERS)):
         log.warning("%s", problem)
     if changed := logins.scram_users.missing(config.static.users, rng):

@@ -314,18 +314,8 @@ sasl.oauthbearer.assertion.private.key.passphrase PASSWORD read-only -
 sasl.oauthbearer.assertion.template.file STRING read-only -
 sasl.oauthbearer.client.credentials.client.id STRING read-only -
 sasl.oauthbearer.client.credentials.client.secret PASSWORD read-only -
-sasl.oauthbearer.clock.skew.seconds INT read-only 30
-sasl.oauthbearer.expected.audience LIST read-only ""
-sasl.oauthbearer.expected.issuer STRING read-only -
-sasl.oauthbearer.jwks.endpoint.refresh.ms LONG read-only 3600000
-sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms LONG read-only 10000
-sasl.oauthbearer.jwks.endpoint.retry.backoff.ms LONG read-only 100
-sasl.oauthbearer.jwks.endpoint.url STRING read-only -
 sasl.oauthbearer.jwt.retriever.class CLASS read-only org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever
-sasl.oauthbearer.jwt.validator.class CLASS read-only org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator
 sasl.oauthbearer.scope STRING read-only -
-sasl.oauthbearer.scope.claim.name STRING read-only scope
-sasl.oauthbearer.sub.claim.name STRING read-only sub
 sasl.oauthbearer.token.endpoint.url STRING read-only -
 security.inter.broker.protocol STRING read-only PLAINTEXT PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL
 security.providers STRING read-only -

@@ -13,18 +13,25 @@ from dataclasses import dataclass, field
 from ....protocol.scram import HASHES
 from ....storage.topics.options import ConfigError, Value
 from .jaas import LoginModule, parse_jaas
+from .oauth import HANDLERS, OauthConfig, oauth_of
 
 PLAIN = "PLAIN"
 GSSAPI = "GSSAPI"
+OAUTHBEARER = "OAUTHBEARER"
 
 _PACKAGE = "org.apache.kafka.common.security."
 PLAIN_MODULE = f"{_PACKAGE}plain.PlainLoginModule"
 SCRAM_MODULE = f"{_PACKAGE}scram.ScramLoginModule"
-_MODULES = {PLAIN: PLAIN_MODULE, **dict.fromkeys(HASHES, SCRAM_MODULE)}
+_MODULES = {
+    PLAIN: PLAIN_MODULE,
+    **dict.fromkeys(HASHES, SCRAM_MODULE),
+    OAUTHBEARER: f"{_PACKAGE}oauthbearer.OAuthBearerLoginModule",
+}
 """The mechanisms that are offered, each with its login module."""
 _HANDLERS: dict[str, tuple[str, ...]] = {
     PLAIN: (f"{_PACKAGE}plain.internals.PlainServerCallbackHandler",),
     **dict.fromkeys(HASHES, (f"{_PACKAGE}scram.internals.ScramServerCallbackHandler",)),
+    OAUTHBEARER: HANDLERS,
 }
 """Classes that `sasl.server.callback.handler.class` may name: what they do is done here, too."""
 _USER = "user_"
@@ -45,6 +52,8 @@ class MechanismConfig:
     """How long a session lasts; 0 or less: until its client leaves."""
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Those of its login module."""
+    oauth: OauthConfig | None = None
+    """Of OAUTHBEARER."""
 
     @property
     def users(self) -> dict[str, str]:
@@ -102,7 +111,12 @@ def _mechanism(listener: str, mechanism: str, value: ListenerValue) -> Mechanism
         )
     max_reauth_ms = value(listener, "connections.max.reauth.ms", mechanism)
     assert isinstance(max_reauth_ms, int)
-    return MechanismConfig(mechanism, max_reauth_ms, _jaas_options(listener, mechanism, value))
+    options, oauth = _jaas_options(listener, mechanism, value), None
+    if mechanism == OAUTHBEARER:
+        assert handler is None or isinstance(handler, str)
+        prefix = f"listener.name.{listener.lower()}.{mechanism.lower()}."
+        oauth = oauth_of(prefix, lambda name: value(listener, name, mechanism), options, handler)
+    return MechanismConfig(mechanism, max_reauth_ms, options, oauth)
 
 
 def _jaas_options(listener: str, mechanism: str, value: ListenerValue) -> Mapping[str, str]:
@@ -140,6 +154,4 @@ def _of(listener: str, name: str, mechanism: str = "") -> str:
     return f"listener.name.{listener.lower()}.{infix}{name}"
 
 
-_KNOWN_MODULES = frozenset(_MODULES.values()) | {
-    f"{_PACKAGE}oauthbearer.OAuthBearerLoginModule",
-}
+_KNOWN_MODULES = frozenset(_MODULES.values())

@@ -15,6 +15,7 @@ _INT = OptionType.INT
 _LIST = OptionType.LIST
 _LONG = OptionType.LONG
 _PASSWORD = OptionType.PASSWORD
+_STRING = OptionType.STRING
 
 _FIXED = UpdateMode.READ_ONLY
 _PER_BROKER = UpdateMode.PER_BROKER
@@ -50,6 +51,40 @@ class SaslOptions:
         None,
         "Login modules of JAAS with the users of PLAIN; for one listener and mechanism, or for several of them.",
         update=_PER_BROKER,
+    )
+    sasl_oauthbearer_clock_skew_seconds: int = option(
+        _INT, 30, None, "How far clocks of those who issue tokens may be off.", update=_FIXED
+    )
+    sasl_oauthbearer_expected_audience: tuple[str, ...] = option(
+        _LIST, (), None, "Of which a token must name one as its audience; empty: it does not matter.", update=_FIXED
+    )
+    sasl_oauthbearer_expected_issuer: str | None = option(
+        _STRING, None, None, "Who must have issued a token.", update=_FIXED
+    )
+    sasl_oauthbearer_jwks_endpoint_refresh_ms: int = option(
+        _LONG, 3_600_000, None, "After so long the keys that sign tokens are fetched anew.", update=_FIXED
+    )
+    sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms: int = option(
+        _LONG, 10_000, None, "Longest wait after keys could not be fetched.", update=_FIXED
+    )
+    sasl_oauthbearer_jwks_endpoint_retry_backoff_ms: int = option(
+        _LONG, 100, None, "First wait after keys could not be fetched; it doubles.", update=_FIXED
+    )
+    sasl_oauthbearer_jwks_endpoint_url: str | None = option(
+        _STRING, None, None, "Where the keys are that sign tokens: file:PATH, http:// or https://.", update=_FIXED
+    )
+    sasl_oauthbearer_jwt_validator_class: str = option(
+        _CLASS,
+        "org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator",
+        None,
+        "Who checks tokens; DefaultJwtValidator or BrokerJwtValidator, which are one here.",
+        update=_FIXED,
+    )
+    sasl_oauthbearer_scope_claim_name: str = option(
+        _STRING, "scope", None, "The claim of a token that has its scopes.", update=_FIXED
+    )
+    sasl_oauthbearer_sub_claim_name: str = option(
+        _STRING, "sub", None, "The claim of a token that names the user.", update=_FIXED
     )
     sasl_server_callback_handler_class: str | None = option(
         _CLASS, None, None, "Who checks what clients send, for one listener and mechanism.", update=_FIXED

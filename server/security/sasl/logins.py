@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from ....storage.topics.options import ConfigError
 from ...config.live_config import LiveConfig
 from ...config.sasl.mechanisms import PLAIN, MechanismConfig, SaslConfig
+from ...config.sasl.oauth import OauthConfig
 from ...runtime.clock import Clock
 from .conversation import Conversation
 from .scram_users import ScramUsers
 
 if TYPE_CHECKING:
+    from .jwks import Jwks
     from .scram import Tokens
 
 
@@ -32,12 +35,39 @@ class Logins:
         self._clock = clock
         self._secret = secret
         self._threads = trio.CapacityLimiter(1)
+        self._jwks: dict[OauthConfig, Jwks] = {}
 
     def of(self, listener: str) -> ListenerLogin | None:
         """How clients log in at the listener of this name; None: they do not."""
         return (
             ListenerLogin(self, self._config, self._clock, listener) if listener in self._config.current.sasl else None
         )
+
+    def open(self) -> None:
+        """Read the keys that sign tokens, where they are in files. Blocks.
+
+        Raises:
+            ConfigError: A file cannot be read, or what checks signatures is not installed.
+        """
+        for sasl in self._config.current.sasl.values():
+            for mechanism in sasl.mechanisms.values():
+                if mechanism.oauth is not None and (jwks := self._keys_of(mechanism.oauth)) is not None:
+                    try:
+                        import jwt  # noqa: F401
+                    except ImportError:
+                        raise ConfigError(
+                            "OAUTHBEARER with signed tokens needs PyJWT: pip install 'ottla[oauth]'"
+                        ) from None
+                    jwks.load()
+
+    def _keys_of(self, config: OauthConfig) -> Jwks | None:
+        if config.url is None:
+            return None
+        if config not in self._jwks:
+            from .jwks import Jwks
+
+            self._jwks[config] = Jwks(config, self._clock)
+        return self._jwks[config]
 
     def conversation(self, config: MechanismConfig) -> Conversation:
         """A new one by this mechanism."""
@@ -46,6 +76,10 @@ class Logins:
             from .plain import PlainConversation
 
             return PlainConversation(config.users)
+        if config.oauth is not None:
+            from .oauthbearer import OauthConversation
+
+            return OauthConversation(config.oauth, self._keys_of(config.oauth))
         from .scram import ScramConversation
 
         return ScramConversation(config.name, self.scram_users, self.tokens, self._secret, self._threads)

@@ -337,6 +337,30 @@ def test_nothing_else_is_asked_while_a_client_logs_in_again() -> None:
         assert client.is_closed_by_peer()
 
 
+def test_a_session_ends_with_the_token_that_began_it() -> None:
+    import base64
+    import json
+
+    handler = (
+        "org.apache.kafka.common.security.oauthbearer.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
+    )
+    options = {"sasl_enabled_mechanisms": "OAUTHBEARER", "sasl_server_callback_handler_class": handler}
+    with secured(**options) as broker, connected(broker) as client:
+        broker.clock.freeze()
+        claims = {"sub": "alice", "exp": broker.clock.now_ms / 1000 + 50}
+        parts = (
+            base64.urlsafe_b64encode(json.dumps(each).encode()).decode().rstrip("=")
+            for each in ({"alg": "none"}, claims)
+        )
+        token = f"n,,\x01auth=Bearer {'.'.join(parts)}.\x01\x01".encode()
+        shake_hands(client, "OAUTHBEARER")
+        assert authenticate(client, token).session_lifetime_ms == pytest.approx(50_000, abs=1)
+        assert client.ask(METADATA).brokers
+        broker.clock.advance(seconds=51)
+        client.send(METADATA)
+        assert client.is_closed_by_peer()
+
+
 def test_an_unknown_mechanism_ends_a_session() -> None:
     with reauthenticating() as broker, connected(broker) as client:
         log_in(client)

@@ -11,6 +11,8 @@ PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required "
 SASL = {"listeners": "IN://:1,OUT://:2", "listener.security.protocol.map": "IN:PLAINTEXT,OUT:SASL_PLAINTEXT"}
 JAAS = "listener.name.out.plain.sasl.jaas.config"
 MECHANISMS = "sasl.enabled.mechanisms"
+JAAS_OAUTH = "listener.name.out.oauthbearer.sasl.jaas.config"
+UNSECURED = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required unsecuredValidatorRequiredScope=write;"
 
 
 def config(**texts: str) -> BrokerConfig:
@@ -62,6 +64,30 @@ REFUSED = {
         {"listener.name.out.plain.sasl.server.callback.handler.class": "com.example.Checks"},
         "com.example.Checks for .*: Ottla runs no Java classes; of PLAIN it knows .*PlainServerCallbackHandler",
     ),
+    "tokens without keys": (
+        {MECHANISMS: "OAUTHBEARER"},
+        r"Missing configuration listener.name.out.oauthbearer.sasl.oauthbearer.jwks.endpoint.url: where the keys are",
+    ),
+    "keys by another way": (
+        {MECHANISMS: "OAUTHBEARER", "sasl.oauthbearer.jwks.endpoint.url": "ftp://keys"},
+        "ftp://keys for .*: must be file:PATH, http",
+    ),
+    "keys for tokens without signature": (
+        {MECHANISMS: "OAUTHBEARER", "sasl.oauthbearer.jwks.endpoint.url": "file:/keys", JAAS_OAUTH: UNSECURED},
+        "tokens that are not signed need no keys",
+    ),
+    "an option of tokens that there is not": (
+        {MECHANISMS: "OAUTHBEARER", JAAS_OAUTH: UNSECURED.replace("Required", "Needed")},
+        "there is no option unsecuredValidatorNeededScope",
+    ),
+    "a validator": (
+        {
+            MECHANISMS: "OAUTHBEARER",
+            "sasl.oauthbearer.jwks.endpoint.url": "file:/keys",
+            "sasl.oauthbearer.jwt.validator.class": "com.example.Validator",
+        },
+        "com.example.Validator for .*: Ottla runs no Java classes; it knows",
+    ),
     "a principal builder": ({"principal.builder.class": "com.example.Builder"}, "must be the default"),
 }
 
@@ -79,6 +105,18 @@ def test_without_any_option_it_is_said_what_to_set() -> None:
         BrokerConfig.from_texts(SASL)
     with pytest.raises(ConfigError, match=rf"Missing configuration {JAAS}: PLAIN has no users; set it to .* user_NAME"):
         BrokerConfig.from_texts(SASL | {MECHANISMS: "PLAIN"})
+
+
+def test_tokens_without_signature_are_asked_for_by_class_or_by_their_options() -> None:
+    by_class = {
+        MECHANISMS: "OAUTHBEARER",
+        "sasl.server.callback.handler.class": "org.apache.kafka.common.security.oauthbearer.internals.unsecured"
+        ".OAuthBearerUnsecuredValidatorCallbackHandler",
+    }
+    oauth = config(**by_class).sasl["OUT"].mechanisms["OAUTHBEARER"].oauth
+    assert oauth is not None and oauth.url is None and oauth.scopes == ()
+    oauth = config(**{MECHANISMS: "OAUTHBEARER", JAAS_OAUTH: UNSECURED}).sasl["OUT"].mechanisms["OAUTHBEARER"].oauth
+    assert oauth is not None and oauth.url is None and oauth.scopes == ("write",)
 
 
 def test_a_known_callback_handler_is_taken() -> None:
