@@ -347,7 +347,7 @@ def test_a_session_ends_with_the_token_that_began_it() -> None:
     options = {"sasl_enabled_mechanisms": "OAUTHBEARER", "sasl_server_callback_handler_class": handler}
     with secured(**options) as broker, connected(broker) as client:
         broker.clock.freeze()
-        claims = {"sub": "alice", "exp": broker.clock.now_ms / 1000 + 50}
+        claims = {"sub": "alice", "exp": broker.clock.now_ms() / 1000 + 50}
         parts = (
             base64.urlsafe_b64encode(json.dumps(each).encode()).decode().rstrip("=")
             for each in ({"alg": "none"}, claims)
