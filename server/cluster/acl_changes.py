@@ -41,8 +41,11 @@ class AclChanges:
         self._authorizer = authorizer
         self._chars = sum(map(_chars, authorizer.index.all()))
 
-    async def create(self, acls: Iterable[Acl]) -> list[Acl]:
+    async def create(self, acls: Iterable[Acl], *, at_most: int | None = None) -> list[Acl]:
         """Add these entries, in one write, and have them hold; returns those that were not there.
+
+        Args:
+            at_most: So many that were not there; without it CHANGED_MAX.
 
         Raises:
             KafkaError: POLICY_VIOLATION (too many, together or at once), KAFKA_STORAGE_ERROR; nothing has changed then.
@@ -57,7 +60,7 @@ class AclChanges:
                 if acl not in self._authorizer.index:
                     new.append(acl)
                     chars += _chars(acl)
-            self._check_room(len(new), chars)
+            self._check_room(len(new), chars, CHANGED_MAX if at_most is None else at_most)
             if not new:
                 return []
             facts = await turn.map(lambda acl: (str(acl), acl.facts()), new)
@@ -109,9 +112,9 @@ class AclChanges:
                 found.append(acl)
         return found
 
-    def _check_room(self, count: int, chars: int) -> None:
+    def _check_room(self, count: int, chars: int, at_most: int) -> None:
         there = len(self._authorizer.index)
-        if count > CHANGED_MAX:
+        if count > at_most:
             raise KafkaError(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
         if there + count > ENTRIES_MAX:
             raise KafkaError(

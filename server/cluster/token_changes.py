@@ -28,6 +28,8 @@ RENEWERS_MAX = 1_000
 """Of one token. Whoever has logged in may ask for tokens of his own: without bounds he could fill disk and memory."""
 
 RENEWERS_CHARS_MAX = 16_384
+RENEWERS_TOGETHER_MAX = 100_000
+"""Of all tokens: one answer may have them all."""
 
 _INT64_MAX = 2**63 - 1
 
@@ -64,6 +66,11 @@ class TokenChanges:
             if len(self.tokens) >= TOKENS_MAX:
                 raise KafkaError(
                     ErrorCode.POLICY_VIOLATION, f"there are {TOKENS_MAX} delegation tokens, the most there may be"
+                )
+            together = sum(len(token.renewers) for token in self.tokens.all()) + len(renewers)
+            if together > RENEWERS_TOGETHER_MAX:
+                raise KafkaError(
+                    ErrorCode.POLICY_VIOLATION, f"{together} renewers of all tokens, more than {RENEWERS_TOGETHER_MAX}"
                 )
             token_id = uuid_text(self._rng.randbytes(16))
             token = Token(token_id, owner, requester, tuple(renewers), now_ms, expires_ms, max_ms)

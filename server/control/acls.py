@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from ...protocol.errors import KafkaError
 from ..broker.broker import Broker
-from ..cluster.acl_changes import CHANGED_MAX, AclChanges
+from ..cluster.acl_changes import ENTRIES_MAX, AclChanges
 from ..runtime.turns import Turn
 from ..security.acls.acl import Acl, AclError, kind_of, parse, resource_of
 from ..security.acls.authorizer import Authorizer, Decision
@@ -104,7 +104,7 @@ async def add_acls(broker: Broker, acls: Sequence[str]) -> AclsAdded:
     changes = _changes(broker)
     new = await parsed(acls)
     try:
-        return AclsAdded(tuple(map(str, await changes.create(new))))
+        return AclsAdded(tuple(map(str, await changes.create(new, at_most=ENTRIES_MAX))))
     except KafkaError as error:
         raise refusal(error) from error
 
@@ -160,8 +160,6 @@ async def parsed(lines: Sequence[str]) -> list[Acl]:
         if turn.is_over():
             await turn.next()
         found |= dict.fromkeys(_read(partial(_entries, line), "acls"))
-    if len(found) > CHANGED_MAX:
-        raise ControlError(Kind.INVALID, f"{len(found)} ACLs at once; at most {CHANGED_MAX} are taken")
     return list(found)
 
 

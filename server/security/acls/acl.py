@@ -92,6 +92,10 @@ class Acl:
         texts = (self.name, self.principal, self.host)
         if not all(isinstance(text, str) for text in texts):
             raise AclError("name, principal and host must be texts")
+        try:
+            "".join(texts).encode()
+        except UnicodeEncodeError:
+            raise AclError("name, principal and host must be Unicode") from None
         if not self.name:
             raise AclError("Invalid empty resource name")
         if ":" not in self.principal:
@@ -110,11 +114,11 @@ def check_cluster_name(name: str) -> None:
 def text_of(acl: Acl, operations: str) -> str:
     """An entry as text; `operations` in the place of its own."""
     star = ANYTHING if acl.pattern is PatternType.PREFIXED else ""
-    resource = _quoted(f"{acl.resource_type.name.lower()}:{acl.name}{star}")
+    resource = quoted(f"{acl.resource_type.name.lower()}:{acl.name}{star}")
     literal = acl.pattern is PatternType.LITERAL and acl.name != ANYTHING and acl.name.endswith(ANYTHING)
-    parts = [_quoted(acl.principal), acl.permission.name.lower(), operations, resource]
+    parts = [quoted(acl.principal), acl.permission.name.lower(), operations, resource]
     parts += ["literal"] if literal else []
-    return " ".join(parts + ([] if acl.host == ANYTHING else ["from", _quoted(acl.host)]))
+    return " ".join(parts + ([] if acl.host == ANYTHING else ["from", quoted(acl.host)]))
 
 
 def parse(text: str) -> Iterator[Acl]:
@@ -179,7 +183,8 @@ def kind_of(kinds: type[_Kind], text: str, what: str) -> _Kind:
     raise AclError(f"{text!r} is no {what}; expected one of: {', '.join(kind.name for kind in there)}")
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
+    """A part of a line, in quotes as JSON has them where it has blanks, or what nobody can print."""
     is_plain = re.fullmatch(r'[^\s"]+', text) and text.isprintable()
     return text if is_plain else json.dumps(text)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from ..principal import Principal
-from .acl import ANYTHING, Acl, AclError
+from .acl import ANYTHING, Acl, AclError, quoted
 from .index import ALL_BIT, ALLOWING, DENYING, AclIndex, Pattern, whoever
 from .kinds import Operation, Permission, ResourceType
 
@@ -161,11 +161,10 @@ class Authorizer:
         self, principal: Principal, host: str, operation: Operation, resource_type: ResourceType, name: str
     ) -> bool:
         decision = self.decide(principal, host, operation, resource_type, name)
-        if not decision.is_allowed:
-            rule = decision.acl or decision.reason
-            log.info(
-                "%s may not %s %s:%.100r from %s: %s", principal, operation.name, resource_type.name, name, host, rule
-            )
+        if not decision.is_allowed and log.isEnabledFor(logging.DEBUG):
+            who, resource = quoted(str(principal)[:300]), quoted(f"{resource_type.name.lower()}:{name[:100]}")
+            why = decision.acl or decision.reason
+            log.debug("%s may not %s %s from %s: %.500s", who, operation.name, resource, host, why)
         return decision.is_allowed
 
     def _unlogged(

@@ -38,9 +38,9 @@ class Token:
     def facts(self) -> dict[str, Any]:
         """As the catalog keeps it, by its id."""
         return {
-            "owner": str(self.owner),
-            "requester": str(self.requester),
-            "renewers": [str(each) for each in self.renewers],
+            "owner": _pair(self.owner),
+            "requester": _pair(self.requester),
+            "renewers": [_pair(each) for each in self.renewers],
             "issued_ms": self.issued_ms,
             "expires_ms": self.expires_ms,
             "max_ms": self.max_ms,
@@ -55,12 +55,23 @@ class Token:
                 raise TokenError("its times must be numbers")
             return cls(
                 token_id,
-                Principal.parse(facts["owner"]),
-                Principal.parse(facts["requester"]),
-                tuple(map(Principal.parse, facts["renewers"])),
+                _principal(facts["owner"]),
+                _principal(facts["requester"]),
+                tuple(map(_principal, facts["renewers"])),
                 *times,
             )
         except KeyError as error:
             raise TokenError(f"{error} is missing") from None
         except (TypeError, AttributeError, ValueError) as error:
             raise TokenError(str(error)) from None
+
+
+def _pair(principal: Principal) -> list[str]:
+    return [principal.type, principal.name]  # Clients may name types that are empty, or have colons.
+
+
+def _principal(pair: Any) -> Principal:
+    kind, name = pair
+    if not isinstance(kind, str) or not isinstance(name, str):
+        raise TokenError("a principal must be a type and a name")
+    return Principal(kind, name)

@@ -23,6 +23,7 @@ from ottla.protocol.messages.renew_delegation_token import RenewDelegationTokenR
 from ottla.server.broker.broker import Broker
 from ottla.server.cluster import token_changes
 from ottla.server.config.authorization import STANDARD
+from ottla.server.security.acls.acl import parse
 from ottla.server.security.principal import Principal
 from ottla.server.security.tokens.token import Token
 from ottla.server.security.tokens.tokens import Tokens
@@ -177,11 +178,24 @@ def test_tokens_for_others_ask_for_create_tokens_and_renewers_are_users() -> Non
     run_in_order(work)
 
 
-async def allow(broker: Broker, line: str) -> None:
-    from ottla.server.security.acls.acl import parse
+def test_owners_of_odd_types_survive_a_restart() -> None:
+    async def work() -> None:
+        files = CrashFiles()
+        async with with_tokens(files) as (broker, alice):
+            await allow(broker, "User:alice allow ALL user:*", "User:alice allow ALL delegation-token:*")
+            for kind in ("", "a:b"):
+                made_for = await made(alice, owner_principal_type=kind, owner_principal_name="zed")
+                assert (made_for.error_code, made_for.principal_type) == (0, kind)
+        async with with_tokens(files) as (_, alice):
+            answer = await alice.ask(DescribeDelegationTokenRequest(owners=None), 3)
+            assert sorted(row.principal_type for row in answer.tokens) == ["", "a:b"]
 
+    run_in_order(work)
+
+
+async def allow(broker: Broker, *lines: str) -> None:
     assert broker.services.acl_changes is not None
-    await broker.services.acl_changes.create(parse(line))
+    await broker.services.acl_changes.create(acl for line in lines for acl in parse(line))
 
 
 def test_who_sees_which_tokens() -> None:
@@ -250,8 +264,12 @@ def test_nobody_fills_the_disk_with_tokens(monkeypatch: pytest.MonkeyPatch) -> N
             many = renewers(*map(str, range(token_changes.RENEWERS_MAX + 1)))
             assert (await made(alice, renewers=many)).error_code == ErrorCode.POLICY_VIOLATION
             assert (await made(alice, renewers=renewers("x" * 20_000))).error_code == ErrorCode.POLICY_VIOLATION
-            assert (await made(alice)).error_code == 0
+            assert (await made(alice, renewers=renewers("bob", "eve"))).error_code == 0
             assert (await made(alice)).error_code == ErrorCode.POLICY_VIOLATION
+            monkeypatch.setattr(token_changes, "TOKENS_MAX", 2)
+            monkeypatch.setattr(token_changes, "RENEWERS_TOGETHER_MAX", 2)
+            assert (await made(alice, renewers=renewers("bob"))).error_code == ErrorCode.POLICY_VIOLATION
+            assert (await made(alice)).error_code == 0
 
     run_in_order(work)
 
@@ -261,7 +279,7 @@ def test_stored_tokens_that_this_version_does_not_take_are_told() -> None:
     good = Token("a", alice, alice, (), 1, 2, 3).facts()
     tokens = Tokens("s")
     said = tokens.load(
-        {"a": good, "b": {}, "c": good | {"owner": 5}, "d": good | {"max_ms": "x"}, "e": good | {"owner": "x"}}
+        {"a": good, "b": {}, "c": good | {"owner": 5}, "d": good | {"max_ms": "x"}, "e": good | {"owner": [5, "x"]}}
     )
     assert [line.partition(" ignored: ")[0] for line in said] == [f"stored delegation token {x!r}" for x in "bcde"]
     assert [token.token_id for token in tokens.all()] == ["a"]

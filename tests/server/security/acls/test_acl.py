@@ -52,6 +52,7 @@ REFUSED = {
     "User:alice allow READ topic:t from": "'from' is not understood",
     'User:alice allow READ "topic:t': "quotes are not in order",
     'User:alice allow READ "topic:\\x"': "is no text in quotes as JSON has them",
+    'User:a allow READ "topic:\\ud800"': "must be Unicode",
     "User:a allow READ topic:" + "t" * 70_000: "more than the 65536 that are read",
 }
 

@@ -131,10 +131,15 @@ def test_addresses_are_compared_as_java_writes_them(told: str, compared: str) ->
 
 def test_a_refusal_is_logged_once_with_what_decided(caplog: pytest.LogCaptureFixture) -> None:
     by = authorizer("User:* deny ALL topic:secret*")
-    with caplog.at_level(logging.INFO):
+    mallory = Principal("User", "m\nallory")
+    with caplog.at_level(logging.DEBUG, "ottla.authorizer"):
         for _ in range(2):
             may(by, "READ", "secrets")
-    assert caplog.messages == ["User:alice may not READ TOPIC:'secrets' from 10.0.0.1: User:* deny ALL topic:secret*"]
+        may(by, "READ", "secrets", principal=mallory)
+    assert caplog.messages == [
+        "User:alice may not READ topic:secrets from 10.0.0.1: User:* deny ALL topic:secret*",
+        '"User:m\\nallory" may not READ topic:secrets from 10.0.0.1: User:* deny ALL topic:secret*',
+    ]
 
 
 def test_stored_entries_that_this_version_does_not_take_are_told_and_count_for_nothing() -> None:
