@@ -172,6 +172,35 @@ def test_the_dev_profile_is_served_on_loopback_and_kafkas_everywhere() -> None:
             assert (listener.host, listener.advertised_host) == where
 
 
+def test_the_environment_stands_between_flags_and_the_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("num.partitions=2\nlog.retention.ms=2\nlog.dirs=/file\nmax.connections=2\n")
+    variables = {
+        "KAFKA_NUM_PARTITIONS": "3",
+        "KAFKA_LOG_RETENTION_MS": "3",
+        "KAFKA_LOG_DIRS": "/environment",
+        "KAFKA_NUM_PARTITION": "9",
+        "CLUSTER_ID": "abc",
+    }
+    given = [
+        "serve",
+        "--config",
+        str(file),
+        "--data",
+        "/flag",
+        "--override",
+        "num.partitions=4",
+        "--telemetry",
+        "/reports",
+    ]
+    static = configuration(asked(given).options, variables)
+    config = static.node(static.node_ids[0])
+    assert (config.num_partitions, config.log_defaults.retention_ms, config.data_dirs) == (4, 3, ("/flag",))
+    assert (config.max_connections, static.cluster_id, static.telemetry) == (2, "abc", "/reports")
+    assert "there is no option num.partition, ignored; did you mean KAFKA_NUM_PARTITIONS" in caplog.text
+    assert configuration(asked(given).options).cluster_id is None
+
+
 def test_hello_shows_a_snippet_with_the_address(tmp_path: Path) -> None:
     with ServeProcess("--data", tmp_path, *ANYWHERE, "--hello") as process:
         host, port = process.addresses[0]
