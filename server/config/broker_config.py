@@ -294,6 +294,10 @@ class BrokerConfig(BrokerOptions):
                 f"must not exceed group.max.session.timeout.ms={self.group_max_session_timeout_ms}",
             )
         _ = self.authorization
+        if not self.max_connections_per_ip and not self.max_connections_per_ip_overrides:
+            raise BROKER_OPTIONS["max.connections.per.ip"].error(
+                "0", "must be at least 1 unless max.connections.per.ip.overrides is set"
+            )
         for name, rule in broken_rules(self):
             raise BROKER_OPTIONS[name].error(format_value(self.value(name)), rule)
         if self.log_cleaner_threads < 1:  # Kafka takes 0, and then divides by it.

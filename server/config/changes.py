@@ -16,6 +16,7 @@ from ...storage.topics.config import TOPIC_OPTIONS, ConfigError, LogConfig
 from ...storage.topics.options import Option, OptionType, UpdateMode, format_value
 from .broker_config import BROKER_OPTIONS, BrokerConfig, ConfigSource, Texts, find_option
 from .group_configs import GROUP_OPTIONS, check_group_configs
+from .quota_options import PER_LISTENER as CONNECTION_LIMITS
 
 _LISTENER_ONLY = ("ssl.keystore.", "ssl.truststore.", "ssl.key.")
 """Starts of the names of keys and trust, which Kafka lets change for one listener only (`listener.name.NAME.…`)."""
@@ -119,6 +120,7 @@ def alter_broker(config: BrokerConfig, level: ConfigSource, texts: Texts, change
     try:
         new = with_layer(config, level, changed)
         _check_threads(config.log_cleaner_threads, new.log_cleaner_threads)
+        _check_connections(changed, new)
     except ConfigError as error:
         raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
     return changed
@@ -147,6 +149,13 @@ def _check_dynamic(name: str, level: ConfigSource) -> None:
     else:
         return
     raise KafkaError(ErrorCode.INVALID_REQUEST, f"The config {name} {reason}")
+
+
+def _check_connections(changed: Texts, new: BrokerConfig) -> None:
+    """A start may be told to take no connections; a broker that runs may not: nobody could tell it to take some again."""
+    for name in changed:
+        if name.endswith(tuple(CONNECTION_LIMITS)) and find_option(name) is not None and new.value(name) == 0:
+            raise ConfigError(f"Invalid value 0 for configuration {name}: must be at least 1 while the broker runs")
 
 
 def _check_threads(present: int, wanted: int) -> None:

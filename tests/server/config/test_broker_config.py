@@ -208,6 +208,7 @@ def test_the_migration_policy_says_which_way_groups_may_change(
             {"log.cleaner.min.compaction.lag.ms": "9", "log.cleaner.max.compaction.lag.ms": "8"},
             ["9", "log.cleaner.min.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms=8"],
         ),
+        ({"max.connections.per.ip": "0"}, ["0", "max.connections.per.ip", "max.connections.per.ip.overrides is set"]),
         ({"max.connections.per.ip.overrides": "host"}, ["host", "max.connections.per.ip.overrides", "HOST:NUMBER"]),
         ({"listeners": "9092"}, ["9092", "listeners"]),
         # not acted on, and still of a type

@@ -244,6 +244,16 @@ def test_single_changes_of_a_broker(changes: list[tuple[str, str | None, int]], 
             )
             for limit in ("9" * 5_000, str(2**31))
         ),
+        *(
+            (DYNAMIC, [(name, "0", SET)], ErrorCode.INVALID_REQUEST, ["0", name, "at least 1"])
+            for name in (
+                "max.connections",
+                "max.connection.creation.rate",
+                "max.connections.per.ip",
+                "listener.name.plaintext.max.connections",
+                "listener.name.plaintext.max.connection.creation.rate",
+            )
+        ),
         (DYNAMIC, [("max.connections", "1", SET)] * 2, ErrorCode.INVALID_REQUEST, ["max.connections"]),
     ],
 )
