@@ -10,10 +10,13 @@ import sys
 import tempfile
 import tomllib
 import venv
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from ..support.brokers.any_broker import any_broker
-from ..support.brokers.apache_kafka import cache_dir, fetches
+from ..support.brokers.any_broker import broker_process
+from ..support.brokers.apache_kafka import ApacheKafkaProcess, cache_dir, fetches
+from ..support.brokers.process import BrokerProcess, RunningBroker, free_port
 from ..support.pytest_suite import entries_of, judge, run_pytest
 from ..support.suite import NotRunError, Options, Suite, run_suite
 from ..support.suite_sources import suite_sources
@@ -41,7 +44,16 @@ FILES = (
     "serialization/test_serializers.py",
 )
 QUICK_FILES = ("admin/test_list_offsets.py", "consumer/test_consumer_memberid.py", "producer/test_transactions.py")
-BROKER = {"group.initial.rebalance.delay.ms": "0"}
+BROKER = {
+    "group.initial.rebalance.delay.ms": "0",
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
+    "allow.everyone.if.no.acl.found": "true",
+    "sasl.enabled.mechanisms": "PLAIN",
+    "listener.name.sasl.plain.sasl.jaas.config": (
+        'org.apache.kafka.common.security.plain.PlainLoginModule required user_sasl_user="sasl_user";'
+    ),
+}
 TEST_TOOLS = ("pytest", "pytest-asyncio", "pytest-timeout")
 TEST_LIMIT_S = 120
 
@@ -57,9 +69,10 @@ def body(suite: Suite, options: Options) -> None:
         shutil.copytree(source / "tests", tree / "tests")
         shutil.copytree(HERE / "shim", tree, dirs_exist_ok=True)
         for protocol in ROUNDS:
-            with any_broker(options, BROKER) as broker:
+            with started(options) as (broker, sasl):
                 environment = {
                     "BROKERS": broker.bootstrap,
+                    "SASL_BROKERS": sasl,
                     "PYTHONPATH": str(tree),
                     "TEST_CONSUMER_GROUP_PROTOCOL": protocol,
                 }
@@ -67,6 +80,29 @@ def body(suite: Suite, options: Options) -> None:
                     target = f"tests/integration/{name}"
                     outcomes = run_pytest(tree, target, environment, f"--timeout={TEST_LIMIT_S}", python=python)
                     judge(suite, f"{protocol}/{name}", outcomes, expected)
+
+
+@contextmanager
+def started(options: Options) -> Iterator[tuple[BrokerProcess | RunningBroker, str]]:
+    """A broker, and the address of its listener with SASL; none of one that runs already."""
+    if options.broker:
+        yield RunningBroker(options.broker), ""
+        return
+    broker = broker_process(options)
+    plain, sasl = (f"127.0.0.1:{free_port()}" for _ in range(2))
+    broker.addresses = [plain]
+    at = f"PLAINTEXT://{plain},SASL://{sasl}"
+    broker.overrides |= BROKER | {
+        "listeners": at,
+        "advertised.listeners": at,
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT",
+    }
+    if isinstance(broker, ApacheKafkaProcess):
+        at_controller = f"CONTROLLER://127.0.0.1:{broker.controller_port}"
+        broker.overrides["listeners"] += f",{at_controller}"
+        broker.overrides["listener.security.protocol.map"] += ",CONTROLLER:PLAINTEXT"
+    with broker:
+        yield broker, sasl
 
 
 @fetches("confluent-kafka")

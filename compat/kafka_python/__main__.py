@@ -64,7 +64,7 @@ def started(options: Options) -> BrokerProcess | RunningBroker:
     if options.against == "apache-kafka":
         return broker_process(options, BROKER | AUTHORIZER)
     address = f"127.0.0.1:{free_port()}"
-    broker = broker_process(options, BROKER | {"advertised.listeners": f"PLAINTEXT://{address}"})
+    broker = broker_process(options, BROKER | AUTHORIZER | {"advertised.listeners": f"PLAINTEXT://{address}"})
     broker.addresses = [address]
     return broker
 
