@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ..support.brokers.any_broker import broker_process
-from ..support.brokers.apache_kafka import ApacheKafkaProcess, cache_dir, fetches
-from ..support.brokers.process import BrokerProcess, RunningBroker, free_port
+from ..support.brokers.any_broker import broker_process, second_listener
+from ..support.brokers.apache_kafka import cache_dir, fetches
+from ..support.brokers.process import BrokerProcess, RunningBroker
 from ..support.pytest_suite import entries_of, judge, run_pytest
 from ..support.suite import NotRunError, Options, Suite, run_suite
 from ..support.suite_sources import suite_sources
@@ -50,7 +50,7 @@ BROKER = {
     "super.users": "User:ANONYMOUS",
     "allow.everyone.if.no.acl.found": "true",
     "sasl.enabled.mechanisms": "PLAIN",
-    "listener.name.sasl.plain.sasl.jaas.config": (
+    "listener.name.second.plain.sasl.jaas.config": (
         'org.apache.kafka.common.security.plain.PlainLoginModule required user_sasl_user="sasl_user";'
     ),
 }
@@ -88,19 +88,8 @@ def started(options: Options) -> Iterator[tuple[BrokerProcess | RunningBroker, s
     if options.broker:
         yield RunningBroker(options.broker), ""
         return
-    broker = broker_process(options)
-    plain, sasl = (f"127.0.0.1:{free_port()}" for _ in range(2))
-    broker.addresses = [plain]
-    at = f"PLAINTEXT://{plain},SASL://{sasl}"
-    broker.overrides |= BROKER | {
-        "listeners": at,
-        "advertised.listeners": at,
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT",
-    }
-    if isinstance(broker, ApacheKafkaProcess):
-        at_controller = f"CONTROLLER://127.0.0.1:{broker.controller_port}"
-        broker.overrides["listeners"] += f",{at_controller}"
-        broker.overrides["listener.security.protocol.map"] += ",CONTROLLER:PLAINTEXT"
+    broker = broker_process(options, BROKER)
+    sasl = second_listener(broker, "SASL_PLAINTEXT")
     with broker:
         yield broker, sasl
 

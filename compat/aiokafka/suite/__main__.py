@@ -6,11 +6,17 @@ They are held to `expected_failures.txt`. What is not run, and why, stands in RE
 import shutil
 import sys
 import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import aiokafka
 
-from ...support.brokers.any_broker import any_broker
+from ottla.server.security.tls.throw_away import Authority
+
+from ...support.brokers.any_broker import broker_process, second_listener
+from ...support.brokers.process import BrokerProcess, RunningBroker
 from ...support.pytest_suite import entries_of, judge, run_pytest
 from ...support.suite import Options, Suite, run_suite
 from ...support.suite_sources import suite_sources
@@ -41,11 +47,43 @@ def body(suite: Suite, options: Options) -> None:
     with tempfile.TemporaryDirectory(prefix="compat-aiokafka-") as folder:
         tree = Path(folder)
         lay_out(source, tree)
-        with any_broker(options, BROKER) as broker:
-            environment = {"COMPAT_BROKER": broker.bootstrap, "PYTHONPATH": str(tree)}
+        certificates = tree / "ssl_cert"
+        with started(options, certificates) as (broker, tls):
+            environment = {
+                "COMPAT_BROKER": broker.bootstrap,
+                "COMPAT_TLS": tls,
+                "COMPAT_CERTIFICATES": str(certificates),
+                "PYTHONPATH": str(tree),
+            }
             for name in QUICK_FILES if options.quick else FILES:
                 outcomes = run_pytest(tree, f"tests/{name}", environment, "--docker-image=apache/kafka:2.13_4.3.1")
                 judge(suite, name, outcomes, expected)
+
+
+@contextmanager
+def started(options: Options, certificates: Path) -> Iterator[tuple[BrokerProcess | RunningBroker, str]]:
+    """A broker, and the address of its listener with TLS, for which it fills a new folder; none of one that runs already."""
+    if options.broker:
+        yield RunningBroker(options.broker), ""
+        return
+    authority = Authority(int(time.time() * 1000))
+    server, client = authority.issue("localhost", ["localhost", "127.0.0.1"]), authority.issue("client")
+    certificates.mkdir()
+    (certificates / "ca.crt").write_text(authority.certificate)
+    (certificates / "client.crt").write_text(client.certificate)
+    (certificates / "client.key").write_text(client.key)
+    (certificates / "server.pem").write_text(server.key + server.certificate)
+    keys = {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(certificates / "server.pem"),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(certificates / "ca.crt"),
+        "ssl.client.auth": "required",
+    }
+    broker = broker_process(options, BROKER | keys)
+    tls = second_listener(broker, "SSL")
+    with broker:
+        yield broker, tls
 
 
 def lay_out(source: Path, tree: Path) -> None:

@@ -1,5 +1,6 @@
 # Takes the place of aiokafka's tests/conftest.py, which is beside it under another name: the same fixtures, but a broker
-# that runs already (COMPAT_BROKER) instead of a container, and neither certificates nor Kerberos.
+# that runs already (COMPAT_BROKER, with TLS at COMPAT_TLS) instead of a container, certificates of COMPAT_CERTIFICATES, no
+# Kerberos.
 import os
 import pathlib
 
@@ -17,12 +18,13 @@ def kafka_image(request):
 @pytest.fixture(scope="session")
 def kafka_server():
     host, port = os.environ["COMPAT_BROKER"].rsplit(":", 1)
-    return KafkaServer(host, int(port), 0, 0, 0, None)
+    tls_port = int(os.environ["COMPAT_TLS"].rpartition(":")[2] or 0)
+    return KafkaServer(host, int(port), tls_port, 0, 0, None)
 
 
 @pytest.fixture(scope="session")
 def ssl_folder():
-    return pathlib.Path("no-certificates")
+    return pathlib.Path(os.environ["COMPAT_CERTIFICATES"])
 
 
 @pytest.fixture(scope="class")
