@@ -17,11 +17,16 @@ from .nodes import Node
 Replicas = tuple[int, ...]
 
 
-def spread(nodes: Sequence[Node], count: int, factor: int, start: int) -> tuple[Replicas, ...]:
+def spread(
+    nodes: Sequence[Node], count: int, factor: int, start: int, *, has_room: bool = True
+) -> tuple[Replicas, ...]:
     """`factor` replicas for each of `count` partitions, the leader first; `start` turns the wheel for the first one.
 
+    Args:
+        has_room: Whether there is a data directory that takes new partitions; the nodes share them.
+
     Raises:
-        KafkaError: INVALID_REPLICATION_FACTOR (more than there are nodes, or none of them alive).
+        KafkaError: INVALID_REPLICATION_FACTOR (more than there are nodes, or none of them alive, or without room).
     """
     live = [node for node in nodes if node.is_alive]
     problem = None
@@ -30,8 +35,8 @@ def spread(nodes: Sequence[Node], count: int, factor: int, start: int) -> tuple[
             f"The target replication factor of {factor} cannot be reached because only {len(nodes)} broker(s) are"
             " registered or some brokers have all their log directories cordoned."
         )
-    elif not live:
-        problem = "All brokers are currently fenced."
+    elif not live or not has_room:
+        problem = "All brokers are currently fenced, or have all their log directories cordoned."
     if problem:
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR, f"Unable to replicate the partition {factor} time(s): {problem}"

@@ -103,7 +103,8 @@ class Planner:
         new = count - present
         self._check_count(new)
         if assignments is None:
-            return spread(self._nodes, new, len(topic.partitions[0].replicas), present)
+            factor = len(topic.partitions[0].replicas)
+            return spread(self._nodes, new, factor, present, has_room=self._live_config.current.has_uncordoned_dirs)
         if len(assignments) != new:
             raise KafkaError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
@@ -139,7 +140,8 @@ class Planner:
             )
         self._check_count(count)
         nodes = self._nodes
-        return spread(nodes, count, factor, self._rng.randrange(len(nodes)))
+        start = self._rng.randrange(len(nodes))
+        return spread(nodes, count, factor, start, has_room=config.has_uncordoned_dirs)
 
     def _assigned(
         self, assignments: Mapping[int, Replicas], num_partitions: int, replication_factor: int

@@ -224,6 +224,13 @@ class BrokerConfig(BrokerOptions):
         return frozenset(data_dirs) if "*" in named else frozenset(named.intersection(data_dirs))
 
     @property
+    def has_uncordoned_dirs(self) -> bool:
+        """Whether there is a data directory that gets new partitions."""
+        return not self.cordoned_log_dirs or len(self.cordoned_dirs) < len(
+            {each.rstrip("/") for each in self.data_dirs}
+        )
+
+    @property
     def log_flush_scheduler_interval_ms(self) -> int:
         interval_ms = self.value("log.flush.scheduler.interval.ms")
         assert isinstance(interval_ms, int)

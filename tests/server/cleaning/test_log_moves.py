@@ -22,7 +22,7 @@ from ottla.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from support.broker.admin import create, delete, delete_records, wanted
+from support.broker.admin import create, delete, delete_records, grow, growth, wanted
 from support.broker.compacting import alter
 from support.broker.conversation import address, create_topic, fetch, produce, records_of
 from support.broker.raw_client import RawClient
@@ -326,3 +326,17 @@ def test_cordoned_directories_get_no_new_partitions(broker: ottla.Broker, client
     limit_text(client, "cordoned.log.dirs", None)
     create_topic(client, "u", partitions=6)
     assert set(where(client, "u").values()) == {a, b, c} - {b}
+
+
+@pytest.mark.parametrize("all_of_them", ["*", "each"])
+def test_without_a_directory_that_is_not_cordoned_nothing_is_made(
+    broker: ottla.Broker, client: RawClient, tmp_path: Path, all_of_them: str
+) -> None:
+    create_topic(client, "before")
+    limit_text(client, "cordoned.log.dirs", "*" if all_of_them == "*" else ",".join(dirs(tmp_path)))
+    (row,) = create(client, wanted("t", 1, 1))
+    assert row.error_code == ErrorCode.INVALID_REPLICATION_FACTOR
+    assert "all their log directories cordoned" in row.error_message
+    (row,) = grow(client, growth("before", 2))
+    assert row.error_code == ErrorCode.INVALID_REPLICATION_FACTOR
+    assert produce(client, "before", ("k", "v")).error_code == ErrorCode.NONE

@@ -81,6 +81,17 @@ def test_profiles_are_valid_and_of_options_that_count(profile: str) -> None:
     assert static_config(profile=profile).warnings == ()
 
 
+def test_cordoned_directories_are_some_of_log_dirs() -> None:
+    texts = {"log.dirs": "/a,/b/"}
+    assert not BrokerConfig.from_texts(texts).cordoned_dirs
+    assert BrokerConfig.from_texts(texts | {"cordoned.log.dirs": "/b"}).cordoned_dirs == {"/b"}
+    assert BrokerConfig.from_texts(texts | {"cordoned.log.dirs": "*"}).cordoned_dirs == {"/a", "/b"}
+    with pytest.raises(
+        ConfigError, match=r"^Invalid value /c for configuration cordoned.log.dirs: each must be one of"
+    ):
+        BrokerConfig.from_texts(texts | {"cordoned.log.dirs": "/c"})
+
+
 # What topics inherit
 
 
