@@ -6,6 +6,7 @@ names a producer, a member or an offset that is none, and the error that says so
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
@@ -486,6 +487,24 @@ def _(version: int, ids: Ids) -> Values:
 @_question("DescribeDelegationToken", "of its owner")
 def _(version: int, ids: Ids) -> Values:
     return {"owners": [{"principal_type": "User", "principal_name": OWNER}]}
+
+
+_INSTANCES = itertools.count(1)
+
+
+def _new_instance() -> bytes:
+    """The id of a client that has not been heard of: one that comes again soon is throttled."""
+    return next(_INSTANCES).to_bytes(16, "big")
+
+
+@_question("GetTelemetrySubscriptions")
+def _(version: int, ids: Ids) -> Values:
+    return {"client_instance_id": _new_instance()}
+
+
+@_question("PushTelemetry")
+def _(version: int, ids: Ids) -> Values:
+    return {"client_instance_id": _new_instance(), "subscription_id": 99, "metrics": b""}
 
 
 @_question("SaslHandshake", "after the login")
