@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ....storage.topics.options import ConfigError, Value, format_value
+from ...config.security_options import PER_LISTENER
 from .ciphers import Ciphers, ciphers_of
 from .mapping_rules import Rule, parse_rules
 
@@ -28,7 +29,7 @@ class Store:
     """Where keys or certificates come from: a file, or texts in PEM."""
 
     prefix: str
-    """`ssl.keystore` or `ssl.truststore`, with `listener.name.NAME.` before it."""
+    """`ssl.keystore` or `ssl.truststore`, with `listener.name.NAME.` before it where options are set for that listener."""
     type: str
     location: str | None = None
     password: str | None = field(default=None, repr=False)
@@ -84,7 +85,10 @@ def tls_settings(config: BrokerConfig, listener: str, *, is_over_sasl: bool = Fa
         return None if found is None or found == "" else format_value(found)
 
     def refused(name: str, bound: str) -> ConfigError:
-        return ConfigError(f"Invalid value {format_value(value(name))} for configuration {prefix}{name}: {bound}")
+        own = prefix if config.is_set(prefix + name) else ""
+        return ConfigError(
+            f"Invalid value {format_value(value(name))} for configuration {own}{name}: {bound} (listener {listener})"
+        )
 
     warnings: list[str] = []
     enabled = value("ssl.enabled.protocols")
@@ -121,8 +125,10 @@ def tls_settings(config: BrokerConfig, listener: str, *, is_over_sasl: bool = Fa
         parsed = parse_rules(rules)
     except ValueError as error:
         raise refused("ssl.principal.mapping.rules", str(error)) from None
+    # Errors name options as somebody has set them.
+    shown = prefix if any(config.is_set(prefix + name) for name in PER_LISTENER) else ""
     key_store = Store(
-        f"{prefix}ssl.keystore",
+        f"{shown}ssl.keystore",
         (text("ssl.keystore.type") or JKS).upper(),
         text("ssl.keystore.location"),
         text("ssl.keystore.password"),
@@ -132,7 +138,7 @@ def tls_settings(config: BrokerConfig, listener: str, *, is_over_sasl: bool = Fa
     )
     check_key_store(key_store)
     trust_store = Store(
-        f"{prefix}ssl.truststore",
+        f"{shown}ssl.truststore",
         (text("ssl.truststore.type") or JKS).upper(),
         text("ssl.truststore.location"),
         text("ssl.truststore.password"),

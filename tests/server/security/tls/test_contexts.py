@@ -199,3 +199,14 @@ def test_who_logs_in_is_not_named_by_a_certificate() -> None:
     found = make_context(tls_settings(own, "SECURE", is_over_sasl=True))
     assert found.settings.client_auth is ssl.CERT_REQUIRED and not found.settings.warnings
     assert found.principal(ssl.PEM_cert_to_DER_cert(alice().certificate)) == ANONYMOUS
+
+
+def test_an_error_names_an_option_as_it_was_set() -> None:
+    with pytest.raises(ConfigError, match=r"configuration ssl\.keystore\.location: cannot be read"):
+        made({"ssl.keystore.location": "/none", "ssl.keystore.type": "PEM"})
+    with pytest.raises(
+        ConfigError, match=r"configuration listener\.name\.secure\.ssl\.keystore\.location: cannot be read"
+    ):
+        made({"listener.name.secure.ssl.keystore.location": "/none", "ssl.keystore.type": "PEM"})
+    with pytest.raises(ConfigError, match=r"configuration ssl\.protocol: .* \(listener SECURE\)$"):
+        made(inline(server(), ssl_protocol="SSL"))
