@@ -188,7 +188,7 @@ HANDED_ON = {
     "cluster/reassignments.py _advance": "tests of reassignments, whose clock stands still",
     "cluster/reassignments.py _look": "likewise",
     "cluster/opening.py _topic": "as `_create_logs`",
-    "cluster/opening.py open_store": "as `_create_logs`; what an earlier run left to delete is due at once",
+    "cluster/opening.py _open_store": "as `_create_logs`; what an earlier run left to delete is due at once",
     "network/login.py get": "as `_begin`",
     "transactions/coordinator.py open_transactions": "shown: test_explaining",
     "transactions/endings.py _abort_all": "as `watch`",
