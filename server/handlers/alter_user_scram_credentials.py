@@ -4,6 +4,7 @@ Behaviour
 - A user may be named once in a request, for deletion or for one credential, else DUPLICATE_RESOURCE. Those that are in order are
   written together, the others have their errors, in Apache Kafka's order of checks: UNACCEPTABLE_CREDENTIAL (no name, fewer than
   4 096 or more than 16 384 iterations), UNSUPPORTED_SASL_MECHANISM, RESOURCE_NOT_FOUND.
+- Names and salts have bounds, which differs from Apache Kafka.
 - The password comes salted (the client has done the work); what is kept of it is made here.
 """
 
@@ -28,11 +29,18 @@ from .permissions import request_refusal
 _Error = tuple[ErrorCode, str]
 _Wish = ScramCredentialDeletion | ScramCredentialUpsertion
 
+NAME_CHARS_MAX, SALT_BYTES_MAX = 1_024, 256
+"""What is stored has to have an end."""
+
 _TWICE: _Error = (ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request")
 _NAMELESS: _Error = (ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
 _UNKNOWN: _Error = (ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
 _TOO_FEW: _Error = (ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations")
 _TOO_MANY: _Error = (ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
+_TOO_LONG: _Error = (
+    ErrorCode.UNACCEPTABLE_CREDENTIAL,
+    f"A name has {NAME_CHARS_MAX} characters at most, and a salt {SALT_BYTES_MAX} bytes",
+)
 _MISSING: _Error = (ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist")
 
 
@@ -82,6 +90,8 @@ def _error_of(wanted: _Wish) -> _Error | None:
     if wanted.mechanism not in CODES:
         return _UNKNOWN
     if isinstance(wanted, ScramCredentialUpsertion):
+        if len(wanted.name) > NAME_CHARS_MAX or len(wanted.salt) > SALT_BYTES_MAX:
+            return _TOO_LONG
         if wanted.iterations < ITERATIONS_MIN:
             return _TOO_FEW
         if wanted.iterations > ITERATIONS_MAX:

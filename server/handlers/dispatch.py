@@ -25,7 +25,7 @@ class ListenerDesk:
         self._node = node
         self._listener = listener
         self._outlives_node = listener.controller_id not in (None, node.node_id)
-        self.login = services.logins.of(listener.name)
+        self.login = services.logins.of(node.node_id, listener.name, listener.security_protocol)
 
     @property
     def node_id(self) -> int:

@@ -12,7 +12,7 @@ from ..cluster.cluster import Cluster
 from ..runtime.turns import Turn
 from ..security.sasl.scram_users import SCRAM_USERS, Credentials, ScramUsers, facts_of
 
-USERS_MAX = 50_000
+USERS_MAX = 10_000
 """The catalog is written whole at each change."""
 
 

@@ -56,8 +56,8 @@ def user_of(option: str, name: str, password: str, mechanism: str | None = None)
         raise ConfigError(
             f"Invalid value {name!r} for {option}: SCRAM takes names in ASCII; name the mechanism {PLAIN}"
         )
-    if "\0" in name + password:
-        raise ConfigError(f"Invalid value for {option}: must have no zero byte")
+    if any(each == "\0" or "\ud800" <= each <= "\udfff" for each in name + password):
+        raise ConfigError(f"Invalid value for {option}: must be Unicode without zero bytes")
     return found
 
 

@@ -81,7 +81,7 @@ async def _signed(text: str, jwks: Jwks) -> dict[str, Any]:
             algorithms=[header["alg"]],
             options={f"verify_{what}": False for what in ("exp", "nbf", "iat", "aud", "iss", "sub", "jti")},
         )
-    except (jwt.PyJWTError, ValueError, TypeError) as error:
+    except (jwt.PyJWTError, ValueError, TypeError, RecursionError) as error:
         raise TokenError(f"it is no token that is signed by a known key ({type(error).__name__})") from None
     return found
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import trio
 
 from ....storage.topics.options import ConfigError
+from ...config.broker_config import BrokerConfig
+from ...config.listeners import OVER_SASL
 from ...config.live_config import LiveConfig
 from ...config.sasl.mechanisms import PLAIN, MechanismConfig, SaslConfig
 from ...config.sasl.oauth import OauthConfig
@@ -37,11 +39,16 @@ class Logins:
         self._threads = trio.CapacityLimiter(1)
         self._jwks: dict[OauthConfig, Jwks] = {}
 
-    def of(self, listener: str) -> ListenerLogin | None:
-        """How clients log in at the listener of this name; None: they do not."""
-        return (
-            ListenerLogin(self, self._config, self._clock, listener) if listener in self._config.current.sasl else None
-        )
+    def of(self, node_id: int, listener: str, security_protocol: str) -> ListenerLogin | None:
+        """How clients log in at a node's listener of this name; None: they do not.
+
+        KeyError: They should, and no options say how.
+        """
+        if security_protocol not in OVER_SASL:
+            return None
+        login = ListenerLogin(self, self._config, self._clock, node_id, listener)
+        _ = login.mechanisms
+        return login
 
     def open(self) -> None:
         """Read the keys that sign tokens, where they are in files. Blocks.
@@ -49,7 +56,8 @@ class Logins:
         Raises:
             ConfigError: A file cannot be read, or what checks signatures is not installed.
         """
-        for sasl in self._config.current.sasl.values():
+        configs = [self._config.of(node_id).sasl for node_id in self._config.static.node_ids]
+        for sasl in (each for config in configs for each in config.values()):
             for mechanism in sasl.mechanisms.values():
                 if mechanism.oauth is not None and (jwks := self._keys_of(mechanism.oauth)) is not None:
                     try:
@@ -88,15 +96,21 @@ class Logins:
 class ListenerLogin:
     """What a connection asks while its client logs in. Options that change count from the next client on."""
 
-    def __init__(self, logins: Logins, config: LiveConfig, clock: Clock, listener: str) -> None:
+    def __init__(self, logins: Logins, config: LiveConfig, clock: Clock, node_id: int, listener: str) -> None:
         self.clock = clock
+        self._node_id = node_id
+        self._of: tuple[BrokerConfig, SaslConfig] | None = None
+        """What the present configuration says, nodes of which may have listeners of their own."""
         self._logins = logins
         self._config = config
         self._listener = listener
 
     @property
     def _sasl(self) -> SaslConfig:
-        return self._config.current.sasl[self._listener]
+        current = self._config.current
+        if self._of is None or self._of[0] is not current:
+            self._of = current, self._config.of(self._node_id).sasl[self._listener]
+        return self._of[1]
 
     @property
     def mechanisms(self) -> Sequence[str]:

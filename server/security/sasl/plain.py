@@ -32,7 +32,8 @@ class PlainConversation:
         if not password:
             raise SaslError("Authentication failed: password not specified")
         expected = self._passwords.get(name)
-        is_equal = compare_digest(password.encode(), _NOBODYS if expected is None else expected.encode())
+        known = _NOBODYS if expected is None else expected.encode(errors="surrogatepass")
+        is_equal = compare_digest(password.encode(), known)
         if expected is None or not is_equal:
             raise SaslError("Authentication failed: Invalid username or password")
         if authorization_id and authorization_id != name:

@@ -150,6 +150,12 @@ def test_each_user_has_its_own_answer(client: RawClient) -> None:
     assert described(client) == {"most": {1: 16384}}
 
 
+def test_names_and_salts_have_an_end(client: RawClient) -> None:
+    long_salt = ScramCredentialUpsertion(name="salty", mechanism=1, iterations=4096, salt=bytes(257))
+    told = alter(client, upsertion("x" * 1025), long_salt, upsertion("y" * 1024))
+    assert [code for code, _ in told.values()] == [ErrorCode.UNACCEPTABLE_CREDENTIAL] * 2 + [ErrorCode.NONE]
+
+
 def test_a_user_that_is_altered_twice_is_left_as_it_was(client: RawClient) -> None:
     alter(client, upsertion())
     told = alter(client, deletion(), upsertion(mechanism=SHA_512), upsertion(iterations=1))

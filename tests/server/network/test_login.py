@@ -6,6 +6,7 @@ import logging
 import socket
 import struct
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,6 +21,9 @@ from ottla.protocol.messages.delete_groups import DeleteGroupsRequest
 from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest
+from ottla.server.broker.life import run_broker
+from ottla.server.config.broker_config import static_config
+from ottla.server.config.properties import parse_server_properties
 from ottla.server.handlers import Handlers
 from ottla.server.network.desk import HangUpError
 from ottla.server.network.frames import FrameReader
@@ -28,10 +32,12 @@ from ottla.server.network.login import log_in as log_in_to
 from ottla.server.network.request_memory import RequestMemory
 from ottla.server.network.transport import PlainTransport
 from support.broker.contexts import Staying
+from support.broker.conversation import address
 from support.broker.housekeeping import eventually
 from support.broker.raw_client import RawClient
 from support.security.logging_in import (
     ALICES,
+    PLAIN_LINE,
     SECURED,
     authenticate,
     connected,
@@ -378,3 +384,29 @@ def test_sessions_of_one_listener_may_be_longer_or_without_end() -> None:
         assert log_in(client).session_lifetime_ms == 0
         broker.clock.advance(hours=1)
         assert client.ask(METADATA).brokers
+
+
+# Nodes
+
+
+async def test_a_listener_that_another_node_alone_has_takes_logins_too(tmp_path: Path) -> None:
+    text = (
+        "listeners=PLAINTEXT://127.0.0.1:0\n# nodes=2\n# node.1.listeners=INSIDE://127.0.0.1:0\n"
+        "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,INSIDE:PLAINTEXT\n"
+        "# node.1.listener.security.protocol.map=INSIDE:SASL_PLAINTEXT\n"
+        f"sasl.enabled.mechanisms=PLAIN\nsasl.jaas.config={PLAIN_LINE}\n"
+    )
+    static = static_config(profile="dev", file=parse_server_properties(text), flags={"log.dirs": str(tmp_path)})
+    async with run_broker(static) as broker:
+
+        def ask() -> None:
+            with RawClient(*address(broker, 1)) as client:
+                assert log_in(client).error_code == ErrorCode.NONE
+                assert client.ask(METADATA, 9).brokers
+            with RawClient(*address(broker, 1)) as client:
+                client.send(METADATA, 9)
+                assert client.is_closed_by_peer()
+            with RawClient(*address(broker, 0)) as client:
+                assert client.ask(METADATA, 9).brokers
+
+        await trio.to_thread.run_sync(ask)
