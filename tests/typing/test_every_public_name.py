@@ -179,3 +179,12 @@ async def test_in_trio() -> None:
 
 def test_names(kafka_group_id: str, kafka_topic: str) -> None:
     assert kafka_group_id != kafka_topic
+
+
+def test_who_logs_in() -> None:
+    with ottla.Broker(users={"alice": "secret"}, mechanism="SCRAM-SHA-256") as broker:
+        arguments: dict[str, Any] = broker.sasl("alice").kafka_python()
+        assert arguments["sasl_mechanism"] == "SCRAM-SHA-256"
+        assert broker.security.login is not None and broker.security.tls is None
+        with pytest.raises(RuntimeError):
+            _ = broker.tls
