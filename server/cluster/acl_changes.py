@@ -24,6 +24,9 @@ SECTION = "acls"
 CHANGED_MAX = 10_000
 """Entries that one request may add, or take away, as in Apache Kafka."""
 
+MEANT_MAX = 10 * CHANGED_MAX
+"""Entries in the answer to one request that takes some away, as often as filters mean them."""
+
 ENTRIES_MAX = 200_000
 CHARS_MAX = 16 << 20
 """Of all entries together: the catalog, which says each character twice, is written whole at each change."""
@@ -81,12 +84,14 @@ class AclChanges:
         """
         turn, gone = Turn(), dict[Acl, None]()
         async with self._cluster.change_lock:
-            found = []
+            found, meant = [], 0
             for each in filters:
                 acls = await self.matching(each, turn)
                 found.append(acls)
+                meant += len(acls)
                 gone |= dict.fromkeys(acls)
-                if len(gone) > CHANGED_MAX:
+                # Filters that mean the same entries are answered with them each.
+                if len(gone) > CHANGED_MAX or meant > MEANT_MAX:
                     raise KafkaError(
                         ErrorCode.POLICY_VIOLATION,
                         f"Cannot remove more than {CHANGED_MAX} acls in a single delete operation.",

@@ -91,8 +91,10 @@ async def list_acls(broker: Broker, *, principal: str | None = None, resource: s
     if resource is not None:
         kind, name = _read(lambda: resource_of(resource), "resource")
         wanted = AclFilter(kind, name, PatternType.MATCH, principal)
-    found = await turn.map(_state, await changes.matching(wanted, turn))
-    return AclList(tuple(sorted(found, key=lambda each: each.acl)))
+    found = {
+        state.acl: state for state in await turn.map(_state, await changes.matching(wanted, turn))
+    }  # no two entries have the same line
+    return AclList(tuple(await turn.map(found.__getitem__, await turn.sorted(found))))
 
 
 async def add_acls(broker: Broker, acls: Sequence[str]) -> AclsAdded:

@@ -6,8 +6,10 @@ have no quota of their own.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 
 from ...protocol.errors import KafkaError
 from ..broker.broker import Broker
@@ -82,7 +84,13 @@ async def list_quotas(broker: Broker) -> QuotaList:
     states = await turn.map(
         lambda each: QuotaState(str(each[0]), dict(each[1])), list(broker.services.quotas.quotas.items())
     )
-    return QuotaList(tuple(sorted(states, key=lambda state: state.entity)))
+    by_text: defaultdict[str, list[QuotaState]] = defaultdict(list)  # names may be such that two texts are alike
+    for state in states:
+        if turn.is_over():
+            await turn.next()
+        by_text[state.entity].append(state)
+    in_order = await turn.map(by_text.__getitem__, await turn.sorted(by_text))
+    return QuotaList(tuple(chain.from_iterable(in_order)))
 
 
 async def set_quotas(broker: Broker, entity: str, quotas: Mapping[str, float | None]) -> QuotaState:

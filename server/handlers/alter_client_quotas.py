@@ -33,7 +33,9 @@ async def handle(ctx: Context, request: Request) -> AlterClientQuotasResponse:
     try:
         if not ctx.may(Operation.ALTER_CONFIGS, ResourceType.CLUSTER):
             raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
-        if sum(len(entry.ops) for entry in body.entries) > CHANGES_MAX:
+        # One that changes nothing of its entity is work, too.
+        counts = await turn.map(lambda entry: len(entry.ops), body.entries[: CHANGES_MAX + 1])
+        if len(counts) > CHANGES_MAX or sum(counts) > CHANGES_MAX:
             raise KafkaError(ErrorCode.POLICY_VIOLATION, f"More than {CHANGES_MAX} changes in one request.")
         alterations = await turn.map(_alteration, body.entries)
         outcomes = await ctx.services.quota_changes.alter(alterations, validate_only=body.validate_only)

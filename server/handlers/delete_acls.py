@@ -4,7 +4,8 @@ Behaviour
 - All entries that filters mean go in one write; each filter is answered with those that it meant. Without an authorizer
   SECURITY_DISABLED.
 - As in Apache Kafka a kind of UNKNOWN ends the connection, and a filter with one that there is not is INVALID_REQUEST.
-- More than 10 000 entries at once are refused (POLICY_VIOLATION), and all of them stay.
+- More than 10 000 entries at once, or more than 100 000 rows where filters mean the same ones, are refused (POLICY_VIOLATION), and
+  all of them stay.
 """
 
 from __future__ import annotations

@@ -119,8 +119,8 @@ def _endpoints(ctx: Context, leaders: set[int]) -> tuple[NodeEndpoint, ...]:
 async def _unwritten(ctx: Context, body: ProduceRequest, *, by_id: bool) -> set[str | bytes]:
     """The topics that the client may not write to, as the request calls them."""
     found: set[str | bytes] = set()
-    for topic in body.topic_data:
-        if found and ctx.turn.is_over():
+    for at, topic in enumerate(body.topic_data):
+        if at and ctx.turn.is_over():
             await ctx.turn.next()
         if not by_id:
             if not ctx.may(Operation.WRITE, ResourceType.TOPIC, topic.name):

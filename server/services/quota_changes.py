@@ -12,6 +12,7 @@ from ..cluster.cluster import Cluster
 from ..quotas.entities import IP, Entity
 from ..quotas.table import SECTION, Holding, QuotaTable, entries_of
 from ..quotas.validation import Alteration, alter, is_literal_address
+from ..runtime.turns import Turn
 
 RESOLVED_AT_ONCE = 4
 """One that its resolver never answers keeps its thread."""
@@ -60,8 +61,12 @@ class QuotaChanges:
     async def _addresses(self, names: Iterable[str | None]) -> dict[str, str]:
         """Of those that are no addresses themselves, and that are found in time."""
         found: dict[str, str] = {}
+        turn = Turn()
+        distinct = await turn.once(names)
         with trio.move_on_after(RESOLVED_WITHIN_S):
-            for name in dict.fromkeys(names):
+            for name in distinct:
+                if turn.is_over():
+                    await turn.next()
                 if name and not is_literal_address(name):
                     address = await trio.to_thread.run_sync(
                         partial(resolve, name), limiter=self._resolving, abandon_on_cancel=True

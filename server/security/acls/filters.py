@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain
 
 from .acl import ANYTHING, Acl
 from .index import AclIndex
@@ -45,11 +46,11 @@ class AclFilter:
         return "entryFilter" if Operation.UNKNOWN is self.operation or Permission.UNKNOWN is self.permission else None
 
     def candidates(self, index: AclIndex) -> Iterable[Acl]:
-        """Entries among which all are that it means, as they are now: few where it says a name."""
+        """Entries among which all are that it means, as they are now: mostly few where it says a name."""
         if self.name is None:
             return index.all()
         kinds = list(ResourceType)[2:] if self.resource_type is ResourceType.ANY else [self.resource_type]
-        return [acl for kind in kinds for acl in index.about(kind, self.name)]
+        return chain.from_iterable([index.about(kind, self.name) for kind in kinds])
 
     def _matches_name(self, acl: Acl) -> bool:
         assert self.name is not None

@@ -102,16 +102,16 @@ class AclIndex:
                 yield pattern, rules
 
     def about(self, resource_type: ResourceType, name: str) -> Iterator[Acl]:
-        """The entries whose pattern matches the resource `name`, or is of this very name."""
+        """The entries whose pattern matches the resource `name`, or is of this very name, as they are at the call. Each is made
+        when it is asked for: a hundred thousand may speak of one name."""
         patterns = dict(self.rules_for(resource_type, name))
         own = PatternType.PREFIXED, name
         patterns.setdefault(own, self._rules.get((resource_type, own), {}))
-        for (kind, each), rules in patterns.items():
-            for (principal, host), bits in rules.items():
-                for permission, of in zip((Permission.DENY, Permission.ALLOW), bits, strict=True):
-                    for operation in Operation:
-                        if of >> operation & 1:
-                            yield Acl(resource_type, each, kind, principal, host, operation, permission)
+        present = [
+            (pattern, [(who, denied, allowed) for who, (denied, allowed) in rules.items()])
+            for pattern, rules in patterns.items()
+        ]
+        return _entries(resource_type, present)
 
     def names(
         self, resource_type: ResourceType, who: Collection[Who], operation: Operation, permission: Permission
@@ -129,6 +129,17 @@ class AclIndex:
 def whoever(principal: str, host: str) -> tuple[Who, ...]:
     """As whom the entries may speak of this principal at this address."""
     return tuple({(one, where): None for one in (principal, EVERYBODY) for where in (host, ANYTHING)})
+
+
+def _entries(resource_type: ResourceType, present: list[tuple[Pattern, list[tuple[Who, int, int]]]]) -> Iterator[Acl]:
+    for (kind, name), rules in present:
+        for (principal, host), denied, allowed in rules:
+            for permission, bits in (Permission.DENY, denied), (Permission.ALLOW, allowed):
+                while bits:
+                    lowest = bits & -bits
+                    operation = Operation(lowest.bit_length() - 1)
+                    yield Acl(resource_type, name, kind, principal, host, operation, permission)
+                    bits ^= lowest
 
 
 def _names_key(acl: Acl) -> tuple[ResourceType, Who, Operation, Permission]:

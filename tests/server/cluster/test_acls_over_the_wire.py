@@ -254,6 +254,10 @@ def test_too_many_entries_are_refused_whole(monkeypatch: pytest.MonkeyPatch) -> 
             await client.ask(creations(*LINES[2:4]), 3)
             gone = await client.ask(DeleteAclsRequest(filters=(asked(AclFilter(), DeleteAclsFilter),)), 3)
             assert gone.filter_results[0].error_code == ErrorCode.POLICY_VIOLATION
+            everything_of_one = asked(AclFilter(name=entries(LINES[0])[0].name), DeleteAclsFilter)
+            monkeypatch.setattr(acl_changes, "MEANT_MAX", 2)
+            gone = await client.ask(DeleteAclsRequest(filters=(everything_of_one,) * 3), 3)
+            assert [row.error_code for row in gone.filter_results] == [ErrorCode.POLICY_VIOLATION] * 3
             for bound in ("ENTRIES_MAX", "CHARS_MAX"):
                 monkeypatch.setattr(acl_changes, bound, 4)
                 refused = (await client.ask(creations(LINES[4]), 3)).results[0]

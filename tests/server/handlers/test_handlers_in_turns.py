@@ -24,6 +24,7 @@ import trio
 from ottla.protocol.apis import APIS
 from ottla.protocol.connection import Request
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData
 from ottla.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResource
 from ottla.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -38,6 +39,7 @@ from ottla.protocol.messages.delete_records import (
     DeleteRecordsTopic,
 )
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.protocol.messages.describe_acls import DescribeAclsRequest
 from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from ottla.protocol.messages.describe_producers import DescribeProducersRequest
@@ -61,9 +63,11 @@ from ottla.server.broker.broker import Broker
 from ottla.server.broker.life import run_broker
 from ottla.server.cluster.leadership import Leadership
 from ottla.server.cluster.placement import Placement, write_placements
+from ottla.server.config.authorization import STANDARD
 from ottla.server.config.broker_config import StaticConfig, static_config
 from ottla.server.partitions.topics import Partition
 from ottla.server.runtime import turns
+from ottla.server.security.acls.acl import parse
 from ottla.storage.cleaning import dirtiness
 from ottla.storage.disk.os_files import OsFiles
 from support.broker.contexts import context_of
@@ -464,6 +468,19 @@ CASES = [
         "without partitions",
     ),
     Case(
+        "AlterClientQuotas",
+        1,
+        lambda count: AlterClientQuotasRequest(
+            entries=tuple(
+                EntryData(entity=(EntityData(entity_type="ip", entity_name=f"10.0.{index}.1"),), ops=())
+                for index in range(count)
+            ),
+            validate_only=True,
+        ),
+        lambda answer: answer.entries,
+        "of addresses",
+    ),
+    Case(
         "FindCoordinator",
         4,
         lambda count: FindCoordinatorRequest(key_type=0, coordinator_keys=tuple(names(count))),
@@ -507,11 +524,15 @@ def of_nodes(count: int, data_dir: Path) -> StaticConfig:
     return static_config(profile="dev", flags=flags, nodes=count)
 
 
+WITH_RIGHTS = {"authorizer_class_name": STANDARD, "super_users": "User:ANONYMOUS"}
+
+
+@pytest.mark.parametrize("options", [{}, WITH_RIGHTS], ids=["", "where rights are asked for"])
 def test_the_longest_stretch_of_a_handler_does_not_grow_with_its_request(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, str]
 ) -> None:
     async def main() -> None:
-        async with serving(tmp_path, OsFiles(), log_cleaner_enable="false") as served:
+        async with serving(tmp_path, OsFiles(), log_cleaner_enable="false", **options) as served:
             broker = served.broker
             await create(broker, "t", MANY)
             await broker.services.topic_admin.ensure_internal("__consumer_offsets")
@@ -526,6 +547,33 @@ def test_the_longest_stretch_of_a_handler_does_not_grow_with_its_request(
                     wrong.append(f"{case}: {few.most_calls} calls, then {many.most_calls}; {many.gave_way} times")
                 assert rows in (MANY, 1), case
             assert not wrong, "\n".join(wrong)
+
+    trio.run(main)
+
+
+def test_nor_does_it_grow_with_the_access_control_entries_of_one_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        async with serving(tmp_path, OsFiles(), log_cleaner_enable="false", **WITH_RIGHTS) as served:
+            changes = served.broker.services.acl_changes
+            assert changes is not None
+            request = DescribeAclsRequest(
+                resource_type_filter=1,
+                resource_name_filter="orders",
+                pattern_type_filter=1,
+                principal_filter=None,
+                host_filter=None,
+                operation=1,
+                permission_type=1,
+            )
+            most = []
+            for count in FEW, MANY:
+                await changes.create(acl for at in range(count) for acl in parse(f"User:{at} allow READ topic:orders"))
+                looks, answer = await looks_of(monkeypatch, lambda: ask(served.broker, "DescribeAcls", 3, request))
+                assert len(answer.resources[0].acls) == count
+                most.append(looks.most_calls)
+            assert most[1] <= most[0] + MANY // 4
 
     trio.run(main)
 
