@@ -161,7 +161,7 @@ class LogMoves:
 
         Raises:
             KafkaError: INVALID_TOPIC_EXCEPTION (its name leaves no room), LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR (one of the
-                two directories is offline), INVALID_REPLICA_ASSIGNMENT (it is cordoned), REPLICA_NOT_AVAILABLE (there is no
+                two directories is offline, or an earlier move could not be ended), INVALID_REPLICA_ASSIGNMENT (it is cordoned), REPLICA_NOT_AVAILABLE (there is no
                 such log).
         """
         self._check(where, data_dir)
@@ -177,6 +177,11 @@ class LogMoves:
         if found.failure is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{where} is offline: {found.failure}")
         if found.data_dir != data_dir and where not in self._moves:
+            if self._logs.is_in_two_dirs(where):
+                raise KafkaError(
+                    ErrorCode.KAFKA_STORAGE_ERROR,
+                    f"the last move of {where} could not be ended, which the next start of the broker does",
+                )
             self._start(found, data_dir, node_id)
 
     def _check(self, where: TopicPartition, data_dir: str) -> None:

@@ -110,7 +110,9 @@ def _open_store(start: Start, failed: Mapping[str, str]) -> OpenStore:
         logs.load(
             now_ms,
             start.clock.elapsed_ms(),
-            config_for=lambda each: log_configs[each.topic] if _is_known(state, each) else None,
+            config_for=lambda each: (
+                log_configs[each.topic] if _is_known(state, each) and each not in survey.assigned.undecided else None
+            ),
         )
 
         def write_catalog(directories: Mapping[str, str]) -> None:
@@ -177,7 +179,8 @@ def _survey(start: Start, data_dirs: Sequence[str], failed: Mapping[str, str], *
     try:
         check(files, found, start.config.node_id, failed)
         state = home.catalog.state if home.catalog is not None else _first_state(start, found, note)
-        return _Survey(home.path, home.catalog, state, assign(files, found, state.topics, note, only_doubles=is_glance))
+        assigned = assign(files, found, state.topics, note, failed=failed, only_doubles=is_glance)
+        return _Survey(home.path, home.catalog, state, assigned)
     except OSError as error:
         raise DataDirectoryError(f"data directories {', '.join(data_dirs)}: {error}") from error
 

@@ -83,6 +83,8 @@ class PartitionLogs:
         await self._moves.give_up(partitions)
         for partition in partitions:
             await self._cleaning.pause(partition)
+        while any(partition in self._moves.under_way for partition in partitions):  # asked for meanwhile
+            await self._moves.give_up(partitions)
         departure = self._logs.begin_delete(partitions)
         try:
             # A sync that is under way writes files by their names, which others may be given next.

@@ -192,7 +192,8 @@ class DataDir:
             }
             if name == paths.LOG_START_CHECKPOINT:
                 for topic_partition, guest in tuple(self.guests.items()):
-                    if (offset := offset_of(guest)) is not None:
+                    # One whose move has not come to its end may be deleted, and its name be another log's.
+                    if logs.get(topic_partition) is guest and (offset := offset_of(guest)) is not None:
                         offsets[topic_partition] = offset
             if self._written.get(name) != offsets:
                 self._written.pop(name, None)

@@ -164,9 +164,10 @@ class LogManager:
             if found is None or not self._files.is_dir(directory):
                 continue
             if isinstance(found, MovingDir):
-                if found.role == "future" and config_for(found.topic_partition) is not None:
+                is_known = config_for(found.topic_partition) is not None
+                if found.role == "future" and is_known:
                     self.interrupted_moves[found.topic_partition] = data_dir.path
-                if found.role == "delete" or found.topic_partition in self.interrupted_moves:
+                if found.role == "delete" or (found.role == "future" and is_known):
                     self.delete_later(directory, elapsed_ms)
                 else:
                     self._note(f"{directory} holds no log of this broker ({found.role}) and is left alone")
@@ -372,6 +373,11 @@ class LogManager:
         self._pending_dir_deletions += [
             (elapsed_ms + log.config.file_delete_delay_ms, aside) for log, aside in departure.put_aside
         ]
+
+    def is_in_two_dirs(self, topic_partition: TopicPartition) -> bool:
+        """Whether the last move of a partition has not come to its end, so that only a start can tell which one counts."""
+        log = self.logs.get(topic_partition)
+        return log is not None and any(each.guests.get(topic_partition) is log for each in self._dirs)
 
     def relocation(self, topic_partition: TopicPartition, data_dir: str, now_ms: int) -> Relocation:
         """A move of a partition to another data directory, not begun yet. KeyError: there is no such log."""

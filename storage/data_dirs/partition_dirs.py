@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -26,7 +26,7 @@ from ..disk.paths import TopicPartition
 from ..topics.catalog_file import TopicEntry
 from .data_dir import DataDirectoryError
 from .inspection import FoundDirectory, holds_log
-from .relocation import chosen
+from .relocation import chosen, may_have_gone_to
 
 ABSENT_PER_PRESENT_MAX = 100
 """A topic made of its directories alone gets at most so many empty partitions for each that is there.
@@ -44,9 +44,17 @@ class Assigned:
     strays: list[tuple[TopicPartition, str]] = field(default_factory=list)
     copies: list[tuple[TopicPartition, str]] = field(default_factory=list)
     """Directories that a move between data directories has left."""
+    undecided: dict[TopicPartition, str] = field(default_factory=dict)
+    """Partitions that may have gone on in a data directory that has failed, which is named: they are not to be served."""
+    stayed: list[str] = field(default_factory=list)
+    """Directories that were about to be left."""
 
     def carry_out(self, files: Files, rng: random.Random, note: Callable[[str], None]) -> None:
         """Rename and write; all of it is on disk on return."""
+        for topic_partition, data_dir in self.undecided.items():
+            note(f"{topic_partition} was moving to {data_dir}, whose disk has failed, and may be there: it is offline")
+        for directory in self.stayed:
+            files.remove(paths.join(directory, paths.MOVING_FILE))
         for topic_partition, directory in self.strays:
             aside = put_aside(files, topic_partition, directory, rng)
             note(f"{directory} belongs to no topic of the catalog; it is kept as {aside}")
@@ -67,11 +75,13 @@ def assign(
     topics: Mapping[str, TopicEntry],
     note: Callable[[str], None],
     *,
+    failed: Collection[str] = (),
     only_doubles: bool = False,
 ) -> Assigned:
     """Look at each partition directory. Nothing is changed.
 
     Args:
+        failed: Data directories that cannot be read.
         only_doubles: Read no more than tells whether this raises.
 
     Raises:
@@ -101,6 +111,11 @@ def assign(
             if candidate is not kept:
                 which = assigned.copies if candidate is of_a_move else assigned.strays
                 which.append((topic_partition, candidate[0]))
+        if not only_doubles and (target := may_have_gone_to(files, kept[0])) is not None:
+            if len(candidates) == 1 and target in failed:
+                assigned.undecided[topic_partition] = target
+            else:
+                assigned.stayed.append(kept[0])
         if kept[1] is None:
             assigned.without_id.append((kept[0], topics[topic_partition.topic].topic_id))
     return assigned

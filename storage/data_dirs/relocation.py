@@ -15,6 +15,9 @@ not all that `finish` has copied. The file `ottla-moved` in it tells a start:
                   if all that was copied is; segments below 4711 are whole in both
     complete      the newer one is the log
 
+The file `ottla-moving` in the older one names the data directory of the newer one. Should a start find that one's disk failed,
+nobody knows whether the log went on there: it is offline until the disk is back.
+
 Apache Kafka refuses to start with both of them, and has the operator delete one.
 """
 
@@ -80,6 +83,8 @@ class Relocation:
         self._active: tuple[LogSegment, LogSegment] | None = None
         self._safe = 0
         self._marked_from = -1
+        self._announcement = paths.join(self._old_directory, paths.MOVING_FILE)
+        self._is_announced = False
         self._epochs: LeaderEpochs
         self._running = self._steps()
         next(self._running)
@@ -112,6 +117,10 @@ class Relocation:
             epochs = LeaderEpochs(self._files, paths.join(self._future, paths.LEADER_EPOCH_CHECKPOINT))
             epochs.take_over(self.log.leader_epochs)
             epochs.write()
+            if not self._is_announced:
+                with self._on(self._source):
+                    write_atomically(self._files, self._announcement, f"{self.target_dir}\n")
+                self._is_announced = True
             if self._marked_from != old.base_offset:
                 write_atomically(self._files, paths.join(self._future, paths.MOVED_FILE), f"from {old.base_offset}\n")
                 self._marked_from = old.base_offset
@@ -189,12 +198,18 @@ class Relocation:
     def discard(self) -> str:
         """Give the copy up, before it is decided; returns its directory by its new name, which is the caller's to remove."""
         self.release()
-        with self._on(self._target):
-            if self._target.guests.pop(self.log.topic_partition, None) is not None:
-                self._target.checkpoint_log_starts(self._logs)
-            if self._files.exists(self._future):
-                self._files.rename(self._future, self._discarded)
-                self._files.sync_dir(self.target_dir)
+        try:
+            with self._on(self._source):
+                if self._files.exists(self._announcement):
+                    self._files.remove(self._announcement)
+                    self._files.sync_dir(self._old_directory)
+        finally:
+            with self._on(self._target):
+                if self._target.guests.pop(self.log.topic_partition, None) is not None:
+                    self._target.checkpoint_log_starts(self._logs)
+                if self._files.exists(self._future):
+                    self._files.rename(self._future, self._discarded)
+                    self._files.sync_dir(self.target_dir)
         return self._discarded
 
     def release(self) -> None:
@@ -355,6 +370,11 @@ def chosen(files: Files, first: str, second: str) -> str | None:
     found = _FROM.fullmatch(text)
     from_offset = int(found[1]) if found else 0
     return newer if valid_end(files, newer, from_offset) >= valid_end(files, older, from_offset) else older
+
+
+def may_have_gone_to(files: Files, directory: str) -> str | None:
+    """The data directory in which the log of this directory may have gone on; None if it did not leave."""
+    return read_text(files, paths.join(directory, paths.MOVING_FILE)).strip() or None
 
 
 def valid_end(files: Files, directory: str, from_offset: int) -> int:

@@ -66,6 +66,9 @@ CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
 MOVED_FILE: Final = "ottla-moved"
 """In a partition directory that came from another data directory; see `data_dirs.relocation`."""
 
+MOVING_FILE: Final = "ottla-moving"
+"""In a partition directory whose log may go on in another data directory, which it names; likewise."""
+
 TEMPORARY: Final = ".tmp"
 """Suffix of a file that is being written and will be renamed into place."""
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
+import trio.lowlevel
 
 import ottla
 from ottla.protocol.errors import ErrorCode
@@ -22,10 +25,14 @@ from ottla.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from ottla.storage.disk import paths
+from ottla.storage.disk.os_files import OsFiles
 from support.broker.admin import create, delete, delete_records, grow, growth, wanted
 from support.broker.compacting import alter
 from support.broker.conversation import address, create_topic, fetch, produce, records_of
 from support.broker.raw_client import RawClient
+from support.broker.served import serving
+from support.disk.troubled_files import TroubledFiles, full, trouble
 
 RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 
@@ -273,6 +280,33 @@ def test_a_disk_that_fails_under_the_copy_leaves_the_log_where_it_is(
     with RawClient(*address(broker)) as again:
         until(lambda: where(again) == {0: target})  # what was interrupted is gone on with
         assert values(again) == list(range(21))
+
+
+async def test_a_move_that_cannot_be_ended_is_ended_by_the_next_start_that_has_both_disks(tmp_path: Path) -> None:
+    here, target, third = dirs(tmp_path)
+    all_dirs = f"{here},{target},{third}"
+    files = TroubledFiles()
+    # The copy is still called t-0.<id>-future when it gets that file for the first time.
+    files.trouble = full(at=f"{target}/t-0/{paths.MOVED_FILE}")
+    async with serving(tmp_path, files, None, log_dirs=all_dirs) as served:
+        services = served.broker.services
+        await served.ask(filled)
+        (log,) = services.logs.logs.values()
+        assert log.data_dir == here
+        assert await served.ask(move, target) == {0: 0}
+        while log.data_dir == here:
+            await trio.lowlevel.checkpoint()
+        assert (await served.ask(produce, "t", ("k", "after"))).error_code == ErrorCode.NONE
+        assert await served.ask(move, third) == {0: ErrorCode.KAFKA_STORAGE_ERROR}
+        assert log.data_dir == target
+    files = TroubledFiles()
+    files.trouble = trouble(OSError(errno.EIO, "Input/output error"), "open", "list", "create", at=target)
+    async with serving(tmp_path, files, None, log_dirs=all_dirs) as served:
+        answer = await served.ask(produce, "t", ("k", "lost later"))
+        assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    async with serving(tmp_path, OsFiles(), None, log_dirs=all_dirs) as served:
+        assert await served.ask(values) == list(range(21))
+        assert await served.ask(where) == {0: target}
 
 
 async def _moves(broker: Any) -> int:

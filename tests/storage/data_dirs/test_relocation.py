@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import errno
+import random
 
 import pytest
 
+from ottla.storage.data_dirs.inspection import look
 from ottla.storage.data_dirs.manager import LogManager
+from ottla.storage.data_dirs.partition_dirs import assign
 from ottla.storage.data_dirs.relocation import Relocation, RelocationError
 from ottla.storage.disk import paths
 from ottla.storage.disk.checkpoints import OffsetCheckpoint
 from ottla.storage.disk.paths import TopicPartition
 from ottla.storage.logs.log import Log
 from support.disk.crash_files import CrashFiles
-from support.lives.moved_life import MOVES, A, caught_up, made, partition_dirs, started
+from support.lives.moved_life import CONFIG, DIRS, MOVES, TOPIC_ID, TOPICS, A, caught_up, made, partition_dirs, started
 from support.logs.make_log import append, contents
 
 
@@ -182,6 +185,113 @@ def test_a_log_that_was_changed_meanwhile_is_not_taken_for_the_copy() -> None:
             caught_up(move)
             move.prepare()
     assert log.data_dir == "/d"
+
+
+def refusing(files: CrashFiles, start: str) -> None:
+    """From now on the disk is full below `start`."""
+
+    def refuse(operation: str, path: str, added_bytes: int) -> None:
+        if path.startswith(start):
+            raise OSError(errno.ENOSPC, "refused", path)
+
+    files.refuse = refuse
+
+
+def half_moved() -> tuple[LogManager, Log, CrashFiles]:
+    """The log has gone on in /e, whose disk is full since."""
+    manager, log = made()
+    files = log.files
+    assert isinstance(files, CrashFiles)
+    log.advance_log_start(6)
+    move = move_of(manager)
+    move.begin()
+    caught_up(move)
+    move.prepare()
+    assert move.finish(0)
+    refusing(files, "/e")
+    with pytest.raises(RelocationError):
+        move.complete()
+    move.release()
+    files.refuse = None
+    return manager, log, files
+
+
+def test_what_was_put_aside_outlives_an_interrupted_move() -> None:
+    manager, log = made()
+    files = log.files
+    assert isinstance(files, CrashFiles)
+    stray = f"/e/{paths.stray_dir_name(*A, 'f' * 32)}"
+    files.make_dir(stray)
+    move = move_of(manager)
+    move.begin()
+    move.step(1)
+    again = started(files.copy())
+    for remove in again.due_deletions("/e", 0):
+        remove()
+    left = again.logs[A].files
+    assert isinstance(left, CrashFiles)
+    assert partition_dirs(left) == ["/d/a-0", stray]
+
+
+def test_a_deleted_log_whose_move_did_not_end_tells_nothing_of_the_next_of_its_name() -> None:
+    manager, _, files = half_moved()
+    manager.delete_all([A], 0)
+    (log,) = manager.create([A], topic_id=TOPIC_ID, config=CONFIG, now_ms=0, elapsed_ms=0)
+    append(log, ("k", "new"))
+    log.flush(0)
+    manager.checkpoint_log_starts()
+    manager.checkpoint_recovery_points()
+    assert log.log_start_offset == 0
+    expected = contents(log)
+    manager.release()
+    again = LogManager(files, DIRS)
+    again.load(0, 0, config_for=lambda each: CONFIG if each == A else None)
+    assert contents(again.logs[A]) == expected
+
+
+def test_a_log_whose_move_did_not_end_is_known_to_be_in_two_directories() -> None:
+    manager, log, files = half_moved()
+    assert manager.is_in_two_dirs(A)
+    append(log, ("k", "after"))
+    expected = contents(log)
+    manager.release()
+    again = started(files)
+    assert not again.is_in_two_dirs(A)
+    assert contents(again.logs[A]) == expected
+
+
+def test_without_the_disk_that_a_log_may_have_gone_to_it_is_not_served() -> None:
+    manager, log, files = half_moved()
+    append(log, ("k", "after"))
+    expected = contents(log)
+    manager.release()
+
+    notes: list[str] = []
+    assigned = assign(files, look(files, ["/d"]), TOPICS, notes.append, failed=["/e"])
+    assert assigned.undecided == {A: "/e"}
+    assigned.carry_out(files, random.Random(0), notes.append)
+    assert notes == ["a-0 was moving to /e, whose disk has failed, and may be there: it is offline"]
+    assert contents(started(files).logs[A]) == expected  # the disk is back
+
+
+@pytest.mark.parametrize("ends", ["given up", "killed"])
+def test_a_log_that_stayed_is_served_without_the_disk_that_it_was_about_to_go_to(ends: str) -> None:
+    manager, log = made()
+    files = log.files
+    assert isinstance(files, CrashFiles)
+    move = move_of(manager)
+    move.begin()
+    caught_up(move)
+    move.prepare()
+    assert files.exists(f"/d/a-0/{paths.MOVING_FILE}")
+    if ends == "given up":
+        move.discard()
+    else:
+        files = files.copy()
+        started(files).release()
+    assigned = assign(files, look(files, ["/d"]), TOPICS, print, failed=["/e"])
+    assert not assigned.undecided
+    assert not files.exists(f"/d/a-0/{paths.MOVING_FILE}")
 
 
 # Whatever happens in between
