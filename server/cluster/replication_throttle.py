@@ -20,6 +20,9 @@ from ..config.live_config import LiveConfig
 from ..partitions.topics import NO_LEADER, Partition
 from .nodes import Node
 
+LISTS_MAX = 100
+"""So many are kept for the next question."""
+
 
 class NewReplica(NamedTuple):
     """One that has yet to catch up."""
@@ -36,6 +39,8 @@ class ReplicationThrottle:
         self._live_config = live_config
         self._rates: dict[int, tuple[float, float]] = {}
         """By node: as a leader, as a follower. Reading the options of a node anew takes a millisecond."""
+        self._listed: dict[int, tuple[tuple[str, ...], frozenset[str]]] = {}
+        """By the identity of a topic's list: the list, and its entries. The tool names each replica of a topic, and each asks."""
         live_config.watchers.append(self._rates.clear)
 
     def rates(self, replicas: Iterable[NewReplica]) -> dict[NewReplica, float]:
@@ -72,9 +77,18 @@ class ReplicationThrottle:
             (config.leader_replication_throttled_replicas, partition.leader, False),
             (config.follower_replication_throttled_replicas, replica.node_id, True),
         ):
-            is_listed = listed == ("*",) or f"{partition.index}:{node_id}" in listed
-            if is_listed and self._rate(node_id, is_follower) < math.inf:
+            if not listed or self._rate(node_id, is_follower) == math.inf:
+                continue
+            if listed == ("*",) or f"{partition.index}:{node_id}" in self._entries(listed):
                 yield node_id, is_follower
+
+    def _entries(self, listed: tuple[str, ...]) -> frozenset[str]:
+        known = self._listed.get(id(listed))
+        if known is None:
+            if len(self._listed) >= LISTS_MAX:
+                self._listed.clear()
+            known = self._listed[id(listed)] = listed, frozenset(listed)
+        return known[1]
 
     def _rate(self, node_id: int, is_follower: bool) -> float:
         if node_id not in self._rates:

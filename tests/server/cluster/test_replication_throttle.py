@@ -80,3 +80,28 @@ def test_those_that_catch_up_at_the_same_time_share() -> None:
 def test_who_cannot_be_reached_takes_no_share() -> None:
     lively, stopped = new_replica(1), new_replica(4)
     assert throttle({0: (90, 0)}, stopped=(4,)).rates([lively, stopped]) == {lively: 90, stopped: 0}
+
+
+def test_a_list_that_names_every_replica_of_a_topic_is_gone_through_once() -> None:
+    compared = [0]
+
+    class Entry(str):
+        __slots__ = ()
+        __hash__ = str.__hash__
+
+        def __eq__(self, other: object) -> bool:
+            compared[0] += 1
+            return str.__eq__(self, other)
+
+    count = 300
+    config = replace(
+        LogConfig(),
+        leader_replication_throttled_replicas=tuple(Entry(f"{index}:0") for index in range(count)),
+        follower_replication_throttled_replicas=tuple(Entry(f"{index}:1") for index in range(count)),
+    )
+    partitions: list[Any] = [
+        _Partition(index=index, leader=0, log=SimpleNamespace(config=config)) for index in range(count)
+    ]
+    rates = throttle({0: (count, 7), 1: (7, count)}).rates(NewReplica(each, 1) for each in partitions)
+    assert set(rates.values()) == {1.0}
+    assert compared[0] < 10 * count
