@@ -74,6 +74,10 @@ class LiveConfig:
             else:
                 self.groups.pop(group_id, None)
 
+    def group_texts(self, group_id: str) -> Texts:
+        """What is stored of a group, also where the start did not take it: it is to be seen by whoever changes it."""
+        return {key: str(text) for key, text in self._catalog.entries(GROUP_CONFIGS).get(group_id, {}).items()}
+
     def client_metrics(self, name: str) -> Texts:
         """What is set of the client metrics subscription of this name; nothing if there is none."""
         return {key: str(text) for key, text in self._catalog.entries(CLIENT_METRICS).get(name, {}).items()}

@@ -199,11 +199,13 @@ async def _alter_one(
         case ResourceType.BROKER:
             await _alter_broker(ctx, wish, turn, validate_only=validate_only, replace=replace)
         case ResourceType.GROUP:
-            present, configs = changed_group(ctx, wish.name, wish.changes, replace=replace)
+            present, configs = changed_group(ctx, wish.name, wish.changes, changed.groups, replace=replace)
             if not validate_only and configs != present:
                 changed.groups[wish.name] = configs
         case ResourceType.CLIENT_METRICS:
-            present, configs = changed_client_metrics(ctx, wish.name, wish.changes, replace=replace)
+            present, configs = changed_client_metrics(
+                ctx, wish.name, wish.changes, changed.client_metrics, replace=replace
+            )
             if not validate_only and configs != present:
                 changed.client_metrics[wish.name] = configs
         case ResourceType.BROKER_LOGGER if not replace:

@@ -24,7 +24,8 @@ ACCEPTED_CODECS = (4, 3, 1, 2)
 async def handle(ctx: Context, request: Request) -> GetTelemetrySubscriptionsResponse:
     body: GetTelemetrySubscriptionsRequest = request.body
     services, client = ctx.services, ctx.client
-    instance_id, instance = services.telemetry.instances.ask(
+    instances = await services.telemetry.instances()
+    instance_id, instance = await instances.ask(
         body.client_instance_id,
         known_of(ctx, request, body.client_instance_id),
         client,

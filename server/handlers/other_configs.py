@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ..config.changes import Change, Operation, alter_client_metrics, alter_group
@@ -12,24 +12,38 @@ from ..services.context import Context
 Configs = Mapping[str, str]
 
 
-def changed_group(ctx: Context, name: str, changes: Sequence[Change], *, replace: bool) -> tuple[Configs, Configs]:
-    """What is set of a group, and what is to be.
+GROUPS_MAX = 10_000
+GROUP_ID_CHARS_MAX = 4 << 20
+"""Of groups that have configs, and of all their ids together: the catalog is written whole at each change."""
+
+
+def changed_group(
+    ctx: Context, name: str, changes: Sequence[Change], others: Collection[str], *, replace: bool
+) -> tuple[Configs, Configs]:
+    """What is set of a group, and what is to be; `others` are being set with it.
 
     Raises:
-        KafkaError: INVALID_REQUEST, INVALID_CONFIG.
+        KafkaError: INVALID_REQUEST, INVALID_CONFIG, POLICY_VIOLATION.
     """
     if not name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
     config = ctx.services.config
-    own = config.groups.get(name)
-    present = {} if own is None else own.texts
-    return present, alter_group(config.current, {} if replace else present, changes)
+    present = config.group_texts(name)
+    changed = alter_group(config.current, {} if replace else present, changes)
+    if changed and not present:
+        if len(config.groups) + len(others) >= GROUPS_MAX:
+            told = f"there are {GROUPS_MAX} groups with configs, and no more are allowed"
+            raise KafkaError(ErrorCode.POLICY_VIOLATION, told)
+        if (chars := len(name) + sum(map(len, config.groups)) + sum(map(len, others))) > GROUP_ID_CHARS_MAX:
+            told = f"ids of groups with configs have {chars} characters, more than the {GROUP_ID_CHARS_MAX} they may have together"
+            raise KafkaError(ErrorCode.POLICY_VIOLATION, told)
+    return present, changed
 
 
 def changed_client_metrics(
-    ctx: Context, name: str, changes: Sequence[Change], *, replace: bool
+    ctx: Context, name: str, changes: Sequence[Change], others: Collection[str], *, replace: bool
 ) -> tuple[Configs, Configs]:
-    """What is set of a client metrics subscription, and what is to be. Raises as `changed_group`."""
+    """What is set of a client metrics subscription, and what is to be; `others` are being set with it. Raises as `changed_group`."""
     from ..telemetry.subscriptions import SUBSCRIPTIONS_MAX, subscription_of  # Few brokers ever have one.
 
     if not name:
@@ -37,7 +51,7 @@ def changed_client_metrics(
     config = ctx.services.config
     present = config.client_metrics(name)
     changed = alter_client_metrics(config.current, {} if replace else present, changes)
-    if changed and not present and len(config.client_metrics_names()) >= SUBSCRIPTIONS_MAX:
+    if changed and not present and len({*config.client_metrics_names(), *others}) >= SUBSCRIPTIONS_MAX:
         told = f"there are {SUBSCRIPTIONS_MAX} client metrics subscriptions, and no more are allowed"
         raise KafkaError(ErrorCode.POLICY_VIOLATION, told)
     subscription_of(changed)

@@ -19,7 +19,8 @@ async def handle(ctx: Context, request: Request) -> PushTelemetryResponse:
     body: PushTelemetryRequest = request.body
     services = ctx.services
     known = known_of(ctx, request, body.client_instance_id)
-    code = services.telemetry.instances.push(
+    instances = await services.telemetry.instances()
+    code = await instances.push(
         body.client_instance_id,
         known,
         ctx.client,

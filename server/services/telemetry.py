@@ -26,7 +26,11 @@ class Telemetry:
         self._config = config
         self._rng = rng
         self._one_at_a_time = trio.CapacityLimiter(1)
-        self._is_loaded = False
+        self._instances: Instances | None = None
+        self._reading = trio.Lock()
+        self._changes = 1
+        self._taken = 0
+        """Of the changes of subscriptions those that `_instances` know."""
 
     def open(self) -> None:
         """Make ready who receives. Blocks. Raises OSError if that is a directory that cannot be made."""
@@ -36,20 +40,22 @@ class Telemetry:
     def has_receiver(self) -> bool:
         return self._config.static.telemetry is not None
 
-    @cached_property
-    def instances(self) -> Instances:
-        """The clients that push."""
-        from ..telemetry.instances import Instances
+    async def instances(self) -> Instances:
+        """The clients that push; they know the subscriptions of now."""
+        if self._instances is None:
+            from ..telemetry.instances import Instances
 
-        made = Instances(self._rng)
-        self._is_loaded = True
-        made.subscribe(self._subscriptions())
-        return made
+            self._instances = Instances(self._rng)
+        while self._taken != self._changes:
+            async with self._reading:
+                if (changes := self._changes) != self._taken:
+                    await self._instances.subscribe(self._subscriptions())
+                    self._taken = changes
+        return self._instances
 
     def subscriptions_changed(self) -> None:
         """The subscriptions in the catalog are others now."""
-        if self._is_loaded:
-            self.instances.subscribe(self._subscriptions())
+        self._changes += 1
 
     async def receive(self, codec: int, data: bytes, facts: dict[str, Any]) -> ErrorCode:
         """Give the receiver what a client pushed; INVALID_RECORD if that cannot be unpacked, or the receiver raises."""

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.schema import ZERO_UUID
 from ..config.broker_config import Texts
+from ..runtime.turns import Turn
 from .subscriptions import ALL_METRICS, DEFAULT_INTERVAL_MS, Subscription, subscription_of
 
 log = logging.getLogger("ottla.telemetry")
@@ -66,7 +67,7 @@ class Instance:
 
 @dataclass(slots=True)
 class Instances:
-    """Those of one broker. Times are elapsed milliseconds."""
+    """Those of one broker. Times are elapsed milliseconds. What looks at all subscriptions does so in turns."""
 
     rng: random.Random
     _subscriptions: dict[str, tuple[Texts, Subscription]] = field(default_factory=dict)
@@ -74,34 +75,40 @@ class Instances:
     _version: int = 0
     _by_id: OrderedDict[bytes, Instance] = field(default_factory=OrderedDict)
     """The one that was silent longest first."""
+    _metrics: dict[tuple[str, ...], tuple[str, ...]] = field(default_factory=dict)
+    """Those that instances are asked for, each once: thousands are asked for the same."""
 
     def __len__(self) -> int:
         return len(self._by_id)
 
-    def subscribe(self, subscriptions: Mapping[str, Texts]) -> None:
+    async def subscribe(self, subscriptions: Mapping[str, Texts]) -> None:
         """These are all subscriptions from now on; who asks again is told at once. One that means nothing is passed over, with a
         line in the log: they have been checked, but may have been written by another hand."""
-        before, self._subscriptions = self._subscriptions, {}
+        turn, held = Turn(), dict[str, tuple[Texts, Subscription]]()
         for name, texts in subscriptions.items():
-            known = before.get(name)
+            if turn.is_over():
+                await turn.next()
+            known = self._subscriptions.get(name)
             try:
                 made = known[1] if known is not None and known[0] == texts else subscription_of(texts)
             except KafkaError as error:
                 log.warning("stored client metrics subscription %s ignored: %s", name, error.message)
                 continue
-            self._subscriptions[name] = texts, made
+            held[name] = texts, made
+        self._subscriptions = held
+        self._metrics.clear()
         self._version += 1
 
-    def ask(
+    async def ask(
         self, instance_id: bytes, facts: Mapping[str, str | None], connection: object, elapsed_ms: float
     ) -> tuple[bytes, Instance | ErrorCode]:
         """The instance that asks what to send, and its id, a new one for ZERO_UUID; THROTTLING_QUOTA_EXCEEDED too soon."""
         if instance_id == ZERO_UUID:
             instance_id = self._new_id()
-        instance = self._instance(instance_id, facts, connection, elapsed_ms)
+        instance = await self._instance(instance_id, facts, connection, elapsed_ms)
         return instance_id, instance if instance.may_ask(elapsed_ms) else ErrorCode.THROTTLING_QUOTA_EXCEEDED
 
-    def push(
+    async def push(
         self,
         instance_id: bytes,
         facts: Mapping[str, str | None],
@@ -117,7 +124,7 @@ class Instances:
         """Whether what an instance pushes is taken; NONE if so."""
         if instance_id in RESERVED:
             return ErrorCode.INVALID_REQUEST
-        instance = self._instance(instance_id, facts, connection, elapsed_ms)
+        instance = await self._instance(instance_id, facts, connection, elapsed_ms)
         was_terminating, instance.is_terminating = instance.is_terminating, is_terminating
         if was_terminating:
             return ErrorCode.INVALID_REQUEST
@@ -134,26 +141,34 @@ class Instances:
             pass
         return found
 
-    def _instance(
+    async def _instance(
         self, instance_id: bytes, facts: Mapping[str, str | None], connection: object, elapsed_ms: float
     ) -> Instance:
         self._forget(elapsed_ms)
-        instance = self._by_id.pop(instance_id, None)
-        if instance is None or instance.version != self._version or instance.connection() is not connection:
-            instance = self._made(instance_id, facts, connection)
+        instance = self._by_id.get(instance_id)
+        while instance is None or instance.version != self._version or instance.connection() is not connection:
+            instance = await self._made(instance_id, facts, connection)
+            self._forget(elapsed_ms)
         instance.seen_ms = elapsed_ms
+        self._by_id.pop(instance_id, None)
         self._by_id[instance_id] = instance
         return instance
 
-    def _made(self, instance_id: bytes, facts: Mapping[str, str | None], connection: object) -> Instance:
-        meant = [each for _, each in self._subscriptions.values() if each.means(facts)]
+    async def _made(self, instance_id: bytes, facts: Mapping[str, str | None], connection: object) -> Instance:
+        turn, version, meant = Turn(), self._version, list[Subscription]()
+        for _, each in self._subscriptions.values():  # another dict, should they change meanwhile
+            if turn.is_over():
+                await turn.next()
+            if each.means(facts):
+                meant.append(each)
         metrics = tuple(sorted({name for each in meant for name in each.metrics}))
         if ALL_METRICS in metrics:
             metrics = (ALL_METRICS,)
+        metrics = self._metrics.setdefault(metrics, metrics)
         interval_ms = min((each.interval_ms for each in meant), default=DEFAULT_INTERVAL_MS)
         interval_ms = min(interval_ms, DEFAULT_INTERVAL_MS)
         number = zlib.crc32(f"{metrics}{interval_ms}".encode("utf-8", "surrogatepass") + instance_id)
-        return Instance(number - (1 << 31), interval_ms, metrics, self._version, weakref.ref(connection))
+        return Instance(number - (1 << 31), interval_ms, metrics, version, weakref.ref(connection))
 
     def _forget(self, elapsed_ms: float) -> None:
         while self._by_id:

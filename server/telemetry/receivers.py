@@ -15,6 +15,9 @@ from ...protocol.compression import decompress
 FILES_MAX = 10_000
 """Reports in a directory; the oldest that this broker wrote go."""
 
+FILES_BYTES_MAX = 1 << 30
+"""Of them together: whoever may connect may push."""
+
 UNPACKED_BYTES_MAX = 16 << 20
 """Of one report."""
 
@@ -59,7 +62,9 @@ class Directory:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._written: deque[str] = deque()
+        self._written: deque[tuple[str, int]] = deque()
+        """Names and sizes."""
+        self._written_bytes = 0
         self._count = 0
 
     def __call__(self, metrics: ClientMetrics) -> None:
@@ -67,13 +72,20 @@ class Directory:
         name = f"{metrics.received_ms}-{metrics.client_instance_id}-{self._count}"
         facts = asdict(metrics)
         otlp = facts.pop("otlp")
-        self._put(f"{name}.json", json.dumps(facts, indent=1).encode("utf-8", "backslashreplace"))
+        about = json.dumps(facts, indent=1).encode("utf-8", "backslashreplace")
+        size_bytes = len(about) + len(otlp)
+        self._written.append((name, size_bytes))  # first: of one that fails there may be a part
+        self._written_bytes += size_bytes
+        while len(self._written) > FILES_MAX or self._written_bytes > FILES_BYTES_MAX:
+            self._remove_oldest()
+        self._put(f"{name}.json", about)
         self._put(f"{name}.otlp", otlp)
-        self._written.append(name)
-        if len(self._written) > FILES_MAX:
-            oldest = self._written.popleft()
-            for suffix in (".otlp", ".json"):
-                (self._path / f"{oldest}{suffix}").unlink(missing_ok=True)
+
+    def _remove_oldest(self) -> None:
+        name, size_bytes = self._written.popleft()
+        self._written_bytes -= size_bytes
+        for file in (f"{name}.otlp", f"{name}.json", f".{name}.otlp", f".{name}.json"):
+            (self._path / file).unlink(missing_ok=True)
 
     def _put(self, name: str, data: bytes) -> None:
         beside = self._path / f".{name}"

@@ -18,7 +18,10 @@ ALL_METRICS = "*"
 PATTERNS_MAX = 20
 """Of one subscription. Each is matched with every client that comes."""
 
-SUBSCRIPTIONS_MAX = 1_000
+METRICS_MAX = 100
+"""Of one subscription. A client is asked for those of all that mean it, in one answer."""
+
+SUBSCRIPTIONS_MAX = 100
 """All are looked at for every client that comes."""
 
 MATCHED_BY = (
@@ -70,6 +73,9 @@ def subscription_of(texts: Texts) -> Subscription:
     assert isinstance(metrics, tuple) and isinstance(patterns, tuple)
     if len(patterns) > PATTERNS_MAX:
         told = f"Invalid value for match: {len(patterns)} patterns, at most {PATTERNS_MAX} are allowed"
+        raise KafkaError(ErrorCode.INVALID_CONFIG, told)
+    if len(metrics) > METRICS_MAX:
+        told = f"Invalid value for metrics: {len(metrics)} names, at most {METRICS_MAX} are allowed"
         raise KafkaError(ErrorCode.INVALID_CONFIG, told)
     return Subscription(interval_ms, tuple(dict.fromkeys(metrics)), dict(_pattern(text) for text in patterns if text))
 

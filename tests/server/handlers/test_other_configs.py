@@ -207,6 +207,8 @@ def test_configs_of_groups_and_subscriptions_outlive_the_broker_but_what_a_start
         assert values(client, GROUP, "h", HEARTBEAT) == {HEARTBEAT: ("7000", 8)}
         assert values(client, METRICS, "m", "interval.ms") == {"interval.ms": ("100", 7)}
         assert values(client, GROUP, "g", SESSION) == {SESSION: ("45000", 5)}
+        assert change(client, GROUP, "g", (SESSION, DELETE, None)).error_code == 0
+    assert "50000" not in (tmp_path / CATALOG_FILE).read_text()
     (line,) = (record.getMessage() for record in caplog.records if "group g" in record.getMessage())
     assert line.startswith(
         "stored configs of group g ignored: consumer.session.timeout.ms must be less than or equal to"
@@ -230,6 +232,43 @@ def test_many_groups_in_one_request_are_one_write(tmp_path: Path) -> None:
         assert broker.inner.services.cluster.changes == before + 1
         assert len(listed(client, GROUP)) == 200
     assert (tmp_path / CATALOG_FILE).read_text().count("consumer.session.timeout.ms") == 200
+
+
+@pytest.mark.parametrize(
+    ("kind", "config", "bound"),
+    [
+        (GROUP, (SESSION, "50000"), "server.handlers.other_configs.GROUPS_MAX"),
+        (METRICS, ("interval.ms", "1000"), "server.telemetry.subscriptions.SUBSCRIPTIONS_MAX"),
+    ],
+)
+def test_what_one_request_sets_is_bounded_with_what_was_there(
+    client: RawClient, monkeypatch: pytest.MonkeyPatch, kind: int, config: tuple[str, str], bound: str
+) -> None:
+    monkeypatch.setattr(f"ottla.{bound}", 3)
+    configs = (AlterableConfig(name=config[0], config_operation=SET, value=config[1]),)
+    resources = tuple(
+        AlterConfigsResource(resource_type=kind, resource_name=f"r{number}", configs=configs) for number in range(5)
+    )
+    rows = client.ask(IncrementalAlterConfigsRequest(resources=resources)).responses
+    assert [row.error_code for row in rows] == [0, 0, 0, *[ErrorCode.POLICY_VIOLATION] * 2]
+    assert len(listed(client, kind)) == 3
+
+
+def test_ids_of_groups_with_configs_are_bounded_together(client: RawClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ottla.server.handlers.other_configs.GROUP_ID_CHARS_MAX", 10)
+    assert change(client, GROUP, "g" * 9, (SESSION, SET, "50000")).error_code == 0
+    assert change(client, GROUP, "hh", (SESSION, SET, "50000")).error_code == ErrorCode.POLICY_VIOLATION
+    assert change(client, GROUP, "h", (SESSION, SET, "50000")).error_code == 0
+
+
+def test_a_subscription_has_so_many_metrics(client: RawClient) -> None:
+    names = [f"m{number}" for number in range(101)]
+    assert change(client, METRICS, "m", ("metrics", SET, ",".join(names[:100]))).error_code == 0
+    row = change(client, METRICS, "m", ("metrics", SET, ",".join(names)))
+    assert (row.error_code, row.error_message) == (
+        CONFIG,
+        "Invalid value for metrics: 101 names, at most 100 are allowed",
+    )
 
 
 def test_a_level_acts_at_once_is_inherited_and_lasts_as_long_as_the_broker(

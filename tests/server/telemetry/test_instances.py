@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 
 import pytest
+import trio
 
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.schema import ZERO_UUID
@@ -24,12 +26,15 @@ class Clients:
 
     def __init__(self, **subscriptions: dict[str, str]) -> None:
         self.instances = Instances(random.Random(1))
-        self.instances.subscribe(subscriptions)
+        self.subscribe(subscriptions)
         self.connection = Connection()
         self.now_ms = 1_000.0
 
+    def subscribe(self, subscriptions: dict[str, dict[str, str]]) -> None:
+        trio.run(self.instances.subscribe, subscriptions)
+
     def ask(self, instance_id: bytes = ZERO_UUID, **facts: str | None) -> tuple[bytes, Instance | ErrorCode]:
-        return self.instances.ask(instance_id, FACTS | facts, self.connection, self.now_ms)
+        return trio.run(self.instances.ask, instance_id, FACTS | facts, self.connection, self.now_ms)
 
     def told(self, instance_id: bytes = ZERO_UUID, **facts: str | None) -> tuple[bytes, Instance]:
         found, instance = self.ask(instance_id, **facts)
@@ -39,7 +44,8 @@ class Clients:
     def push(
         self, instance_id: bytes, subscription_id: int, *, codec: int = 4, size: int = 9, ends: bool = False
     ) -> ErrorCode:
-        return self.instances.push(
+        pushed = partial(
+            self.instances.push,
             instance_id,
             FACTS,
             self.connection,
@@ -50,6 +56,7 @@ class Clients:
             size_bytes=size,
             size_bytes_max=100,
         )
+        return trio.run(pushed)
 
 
 def test_a_client_is_asked_for_what_all_subscriptions_want_of_it_at_the_shortest_interval() -> None:
@@ -84,7 +91,7 @@ def test_who_asks_again_too_soon_is_throttled_unless_subscriptions_or_the_connec
     clients = Clients()
     instance_id, before = clients.told()
     assert clients.ask(instance_id)[1] is THROTTLED
-    clients.instances.subscribe({"a": {"metrics": "b"}})
+    clients.subscribe({"a": {"metrics": "b"}})
     _, after = clients.told(instance_id)
     assert before.subscription_id != after.subscription_id
     assert clients.ask(instance_id)[1] is THROTTLED
@@ -136,7 +143,7 @@ def test_codecs_and_sizes_are_bounded(more: dict[str, int], code: ErrorCode) -> 
 def test_a_push_for_an_older_subscription_is_told_so() -> None:
     clients = Clients()
     instance_id, instance = clients.told()
-    clients.instances.subscribe({"a": {"metrics": "b"}})
+    clients.subscribe({"a": {"metrics": "b"}})
     assert clients.push(instance_id, instance.subscription_id) is ErrorCode.UNKNOWN_SUBSCRIPTION_ID
 
 
@@ -157,3 +164,35 @@ def test_a_stored_subscription_that_means_nothing_is_passed_over(caplog: pytest.
         "stored client metrics subscription bad ignored",
         "stored client metrics subscription worse ignored",
     ]
+
+
+def test_others_go_on_while_many_subscriptions_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ottla.server.runtime.turns.TURN_S", 0.0)
+    clients = Clients()
+    wanted = {f"s{number}": {"metrics": f"m{number}", "match": "client_id=.*"} for number in range(50)}
+    passes = 0
+
+    async def count() -> None:
+        nonlocal passes
+        while True:
+            await trio.lowlevel.checkpoint()
+            passes += 1
+
+    async def ask() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(count)
+            for work in (
+                partial(clients.instances.subscribe, wanted),
+                partial(clients.instances.ask, ZERO_UUID, FACTS, clients.connection, clients.now_ms),
+            ):
+                before = passes
+                await work()
+                assert passes - before >= len(wanted) - 5
+            nursery.cancel_scope.cancel()
+
+    trio.run(ask)
+
+
+def test_who_is_asked_for_the_same_shares_it() -> None:
+    clients = Clients(a={"metrics": "b,a"})
+    assert clients.told()[1].metrics is clients.told()[1].metrics

@@ -129,6 +129,14 @@ def test_the_oldest_reports_of_a_full_directory_go(tmp_path: Path, monkeypatch: 
     assert len(list(tmp_path.iterdir())) == 4
 
 
+def test_reports_of_a_directory_have_a_size_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ottla.server.telemetry.receivers.FILES_BYTES_MAX", 2_500)
+    receive = Directory(tmp_path)
+    for number in range(4):
+        receive(ClientMetrics("i", None, None, None, "h", number, False, b"m" * 1_000))
+    assert sorted(path.name for path in tmp_path.glob("*.otlp")) == ["2-i-3.otlp", "3-i-4.otlp"]
+
+
 @pytest.mark.parametrize(("given", "told"), [(7, "telemetry"), (b"x", "telemetry")])
 def test_any_other_receiver_is_refused(given: Any, told: str) -> None:
     with pytest.raises(TypeError, match=told):
