@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 import random
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
+from secrets import token_bytes
 from typing import TYPE_CHECKING
 
 from ...storage.data_dirs.inspection import unique
@@ -312,11 +314,12 @@ def _node(config: BrokerConfig, controllers: tuple[ListenerConfig, ...]) -> Node
 
 
 def _logins(config: LiveConfig, clock: Clock, catalog: Catalog, rng: random.Random) -> Logins:
-    # Not told to any client, and the same in the next life.
-    secret = hashlib.sha256("".join(sorted(catalog.state.directories or ())).encode()).digest()
+    # Of what no client is told, and the same in the next life unless users change; ids of directories are told by DescribeQuorum.
+    stored = catalog.entries(SCRAM_USERS)
+    secret = hashlib.sha256(json.dumps(stored, sort_keys=True).encode()).digest() if stored else token_bytes(32)
     logins = Logins(config, clock, secret)
     logins.open()
-    for problem in logins.scram_users.load(catalog.entries(SCRAM_USERS)):
+    for problem in logins.scram_users.load(stored):
         log.warning("%s", problem)
     if changed := logins.scram_users.missing(config.static.users, rng):
         catalog.put_entries(SCRAM_USERS, {user: facts_of(credentials) for user, credentials in changed.items()})

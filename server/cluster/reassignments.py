@@ -57,7 +57,7 @@ class Reassignments(Watcher):
         for key, facts in self._cluster.catalog.entries(SECTION).items():
             try:
                 partition, reassigning = self._taken(key, facts)
-            except (ValueError, TypeError, KeyError, AttributeError, KafkaError) as error:
+            except (ValueError, OverflowError, TypeError, KeyError, AttributeError, KafkaError) as error:
                 problems.append(f"stored reassignment of {key} ignored: {error}")
                 continue
             partition.reassigning = reassigning
@@ -74,6 +74,8 @@ class Reassignments(Watcher):
             raise ValueError("it is of a topic that was deleted")
         adding, removing = (_node_ids(facts[which]) for which in ("adding", "removing"))
         copied_bytes = {int(node_id): float(count) for node_id, count in facts["copied_bytes"].items()}
+        if not all(0 <= count < math.inf for count in copied_bytes.values()):
+            raise ValueError(f"copied_bytes must be numbers of bytes, found {[*copied_bytes.values()]}")
         if missing := {*adding, *removing} - {*partition.replicas}:
             raise ValueError(f"node {min(missing)} is not among the replicas {list(partition.replicas)}")
         if not copied_bytes.keys() <= set(adding) or partition.leader in copied_bytes:

@@ -108,7 +108,7 @@ def read_entries(entries: Mapping[str, Facts]) -> tuple[Holding, list[str]]:
             problem = problem_of(entity, values, partial(_is_known, address))
             if problem is not None or len(quotas) >= ENTITIES_MAX:
                 raise ValueError(problem or f"there are more than {ENTITIES_MAX}")
-        except ValueError as error:
+        except (ValueError, OverflowError) as error:
             problems.append(f"stored quotas ignored: {key[:255]}: {error}")
             continue
         quotas[entity] = values

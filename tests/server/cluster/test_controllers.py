@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import trio
 
+import ottla
 from ottla.protocol.apis import APIS
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.add_raft_voter import AddRaftVoterRequest
@@ -36,6 +37,7 @@ from ottla.server.config.broker_config import static_config
 from ottla.server.config.properties import parse_server_properties
 from ottla.storage.disk.checkpoints import uuid_text
 from ottla.storage.disk.os_files import OsFiles
+from support.broker.conversation import address
 from support.broker.raw_client import RawClient
 
 ALONE = "# nodes=2\n# controllers=3000@127.0.0.1:0\n# controller.listener=QUORUM\nlisteners=PLAINTEXT://127.0.0.1:0\n"
@@ -218,6 +220,17 @@ async def test_a_node_that_is_stopped_may_be_unregistered_until_it_starts(tmp_pa
         )
         await broker.start_node(1)
         assert [each.broker_id for each in (await known()).brokers] == [0, 1]
+
+
+def test_a_node_that_was_unregistered_is_known_again_in_the_next_life() -> None:
+    everybody = DescribeClusterRequest(include_fenced_brokers=True)
+    with ottla.Broker(nodes=2) as broker:
+        broker.stop_node(1)
+        with RawClient(*address(broker)) as client:
+            assert client.ask(UnregisterBrokerRequest(broker_id=1)).error_code == 0
+        broker.restart()
+        with RawClient(*address(broker)) as client:
+            assert [each.broker_id for each in client.ask(everybody, 2).brokers] == [0, 1]
 
 
 VOTER = AddRaftVoterRequest(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
@@ -28,6 +29,7 @@ from ottla.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsTopics,
 )
 from ottla.server.client.connection import Client
+from ottla.storage.disk.paths import CATALOG_FILE
 from support.broker.admin import create, delete, metadata, wanted
 from support.broker.conversation import address, fetch, produce, records_of
 from support.broker.raw_client import RawClient
@@ -326,6 +328,22 @@ def test_a_topic_made_anew_is_not_on_its_way(moving: ottla.Broker, nodes: list[R
     moving.restart()
     with RawClient(*address(moving)) as client:
         assert placed(client) == ([0], 0, [0], 0)
+
+
+@pytest.mark.parametrize("count", ["NaN", "Infinity", "-1", "1" + "0" * 400, '"x"', "{}"])
+def test_a_damaged_entry_is_passed_over_by_a_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, count: str
+) -> None:
+    with ottla.Broker(tmp_path, nodes=2) as broker, RawClient(*address(broker)) as client:
+        topic(client, 0, 1)
+    catalog = tmp_path / CATALOG_FILE
+    text = catalog.read_text()
+    topic_id = json.loads(text)["topics"]["t"]["id"]
+    entry = f'{{"adding": [1], "copied_bytes": {{"1": {count}}}, "removing": [], "topic_id": "{topic_id}"}}'
+    catalog.write_text(text.replace('"topics": {', f'"reassignments": {{"t-0": {entry}}},\n"topics": {{'))
+    with ottla.Broker(tmp_path, nodes=2) as broker, RawClient(*address(broker)) as client:
+        assert under_way(client) == {}
+    assert any("stored reassignment of t-0 ignored: " in record.getMessage() for record in caplog.records)
 
 
 def test_those_that_are_asked_for_are_listed(moving: ottla.Broker, nodes: list[RawClient]) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+from base64 import b64decode
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +12,16 @@ import pytest
 
 import ottla
 from ottla.protocol.messages.metadata import MetadataRequest
+from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest
+from ottla.protocol.scram import mac
 from ottla.server.client.connection import Client
 from ottla.server.client.sasl import Credentials, LoginError
 from ottla.server.client.security import Security
 from ottla.server.config.sasl.jaas import parse_jaas
 from ottla.storage.topics.config import ConfigError
 from support.broker.conversation import address
+from support.broker.raw_client import RawClient
 
 ALL = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 ODD = 'it\'s "odd"\\, =:; with spaces and ünicode'
@@ -36,6 +43,25 @@ def test_users_log_in_by_every_mechanism(password: str) -> None:
         broker.create_topic("t")
         broker.produce("t", "a value")
         assert len(broker.records("t")) == 1
+
+
+def salt_of(broker: ottla.Broker, user: str) -> bytes:
+    with RawClient(*address(broker)) as client:
+        assert client.ask(SaslHandshakeRequest(mechanism="SCRAM-SHA-256"), 1).error_code == 0
+        answer = client.ask(SaslAuthenticateRequest(auth_bytes=f"n,,n={user},r=abc".encode()), 2)
+        _, salt, _ = answer.auth_bytes.split(b",")
+        return b64decode(salt.removeprefix(b"s="))
+
+
+def test_salts_of_users_that_are_not_there_follow_from_nothing_that_clients_are_told(tmp_path: Path) -> None:
+    with ottla.Broker(tmp_path, users={"alice": "secret"}) as broker:
+        directories = json.loads((tmp_path / "ottla.json").read_text())["directories"]  # DescribeQuorum tells their ids
+        told = hashlib.sha256("".join(sorted(directories)).encode()).digest()
+        assert salt_of(broker, "nobody") != mac("SCRAM-SHA-256", told, b"nobody")
+        broker.restart()
+        before = salt_of(broker, "nobody")
+        broker.restart()
+        assert salt_of(broker, "nobody") == before
 
 
 def test_users_may_have_one_mechanism() -> None:

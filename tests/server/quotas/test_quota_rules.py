@@ -181,6 +181,7 @@ def test_entries_of_the_catalog_are_read_back() -> None:
         {"entity": {"user": 5}, "quotas": {}},
         {"entity": {"user": "alice"}, "quotas": {"producer_byte_rate": "many"}},
         {"entity": {"user": "alice"}, "quotas": {"zork": 5}},
+        {"entity": {"user": "alice"}, "quotas": {"producer_byte_rate": 10**400}},
         {"entity": {"ip": "nowhere"}, "quotas": {"connection_creation_rate": 5}},
     ],
 )
