@@ -63,6 +63,8 @@ class DataDir:
         """Shared by the logs in it."""
         self.guests: dict[TopicPartition, Log] = {}
         """Partitions on their way here or from here: this directory, too, has to tell where they start (`relocation`)."""
+        self.not_served: dict[TopicPartition, int] = {}
+        """Log start offsets of partitions here that are not served until the next start, which is to know them."""
         self._files = files
         self._written: dict[str, dict[TopicPartition, int]] = {}
         self._may_name: dict[str, AbstractSet[TopicPartition]] = {}
@@ -138,6 +140,7 @@ class DataDir:
         Raises:
             OSError: The disk refused.
         """
+        self.not_served.pop(topic_partition, None)
         for name, write in (
             (paths.RECOVERY_POINT_CHECKPOINT, self.checkpoint_recovery_points),
             (paths.LOG_START_CHECKPOINT, self.checkpoint_log_starts),
@@ -191,6 +194,7 @@ class DataDir:
                 if log.data_dir == self.path and (offset := offset_of(log)) is not None
             }
             if name == paths.LOG_START_CHECKPOINT:
+                offsets = self.not_served | offsets
                 for topic_partition, guest in tuple(self.guests.items()):
                     # One whose move has not come to its end may be deleted, and its name be another log's.
                     if logs.get(topic_partition) is guest and (offset := offset_of(guest)) is not None:

@@ -178,6 +178,8 @@ class LogManager:
                 raise DataDirectoryError(f"{found} is in {self.data_dir_of(found)} as well as in {data_dir.path}")
             config = config_for(found)
             if config is None:
+                if found in log_starts:
+                    data_dir.not_served[found] = log_starts[found]
                 self._note(f"{directory} holds no log of a topic and is left alone")
                 continue
             log = self._open(

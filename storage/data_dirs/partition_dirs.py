@@ -26,7 +26,7 @@ from ..disk.paths import TopicPartition
 from ..topics.catalog_file import TopicEntry
 from .data_dir import DataDirectoryError
 from .inspection import FoundDirectory, holds_log
-from .relocation import chosen, may_have_gone_to
+from .relocation import chosen, marks, other_place
 
 ABSENT_PER_PRESENT_MAX = 100
 """A topic made of its directories alone gets at most so many empty partitions for each that is there.
@@ -45,16 +45,17 @@ class Assigned:
     copies: list[tuple[TopicPartition, str]] = field(default_factory=list)
     """Directories that a move between data directories has left."""
     undecided: dict[TopicPartition, str] = field(default_factory=dict)
-    """Partitions that may have gone on in a data directory that has failed, which is named: they are not to be served."""
-    stayed: list[str] = field(default_factory=list)
-    """Directories that were about to be left."""
+    """Partitions of which there may be more in a data directory that has failed, which is named: they are not to be served."""
+    marks: list[str] = field(default_factory=list)
+    """Files of moves of which nothing is left."""
 
     def carry_out(self, files: Files, rng: random.Random, note: Callable[[str], None]) -> None:
         """Rename and write; all of it is on disk on return."""
         for topic_partition, data_dir in self.undecided.items():
-            note(f"{topic_partition} was moving to {data_dir}, whose disk has failed, and may be there: it is offline")
-        for directory in self.stayed:
-            files.remove(paths.join(directory, paths.MOVING_FILE))
+            note(
+                f"{topic_partition} was moving to or from {data_dir}, whose disk has failed, and may be newer there: it is"
+                " offline"
+            )
         for topic_partition, directory in self.strays:
             aside = put_aside(files, topic_partition, directory, rng)
             note(f"{directory} belongs to no topic of the catalog; it is kept as {aside}")
@@ -65,6 +66,8 @@ class Assigned:
             note(
                 f"{directory} is what a move to or from another data directory has left of {topic_partition}; it is removed"
             )
+        for mark in self.marks:  # now that the other directories are out of the way
+            files.remove(mark)
         for directory, topic_id in self.without_id:
             write_partition_metadata(files, directory, topic_id)
 
@@ -111,11 +114,12 @@ def assign(
             if candidate is not kept:
                 which = assigned.copies if candidate is of_a_move else assigned.strays
                 which.append((topic_partition, candidate[0]))
-        if not only_doubles and (target := may_have_gone_to(files, kept[0])) is not None:
-            if len(candidates) == 1 and target in failed:
-                assigned.undecided[topic_partition] = target
-            else:
-                assigned.stayed.append(kept[0])
+        if not only_doubles and (marked := marks(files, kept[0])):
+            other = other_place(files, kept[0])
+            if len(candidates) == 1 and other is not None and other in failed:
+                assigned.undecided[topic_partition] = other
+            elif not failed:
+                assigned.marks += marked
         if kept[1] is None:
             assigned.without_id.append((kept[0], topics[topic_partition.topic].topic_id))
     return assigned

@@ -11,12 +11,12 @@ is little, and nothing can come in between. The caller keeps the cleaner and ret
 Nothing there waits for the disk, so a loss of power may leave both directories, with the name of a log, and of the newer one
 not all that `finish` has copied. The file `ottla-moved` in it tells a start:
 
-    from 4711     the one that reaches further is the log: whatever was made durable after `finish` is in the newer one only
+    from 4711 /d  the one that reaches further is the log: whatever was made durable after `finish` is in the newer one only
                   if all that was copied is; segments below 4711 are whole in both
     complete      the newer one is the log
 
-The file `ottla-moving` in the older one names the data directory of the newer one. Should a start find that one's disk failed,
-nobody knows whether the log went on there: it is offline until the disk is back.
+The file `ottla-moving` in the older one names the data directory of the newer one. Should a start find the disk of the other one
+failed, nobody knows whether there is more: the log is offline until the disk is back, but for a newer one that is complete.
 
 Apache Kafka refuses to start with both of them, and has the operator delete one.
 """
@@ -42,7 +42,7 @@ from .log_table import LogTable
 
 CHUNK_BYTES = 1 << 20
 _COMPLETE = "complete"
-_FROM = re.compile(r"from ([0-9]{1,19})")
+_FROM = re.compile(r"from ([0-9]{1,19}) (.+)")
 
 
 class RelocationError(Exception):
@@ -122,7 +122,11 @@ class Relocation:
                     write_atomically(self._files, self._announcement, f"{self.target_dir}\n")
                 self._is_announced = True
             if self._marked_from != old.base_offset:
-                write_atomically(self._files, paths.join(self._future, paths.MOVED_FILE), f"from {old.base_offset}\n")
+                write_atomically(
+                    self._files,
+                    paths.join(self._future, paths.MOVED_FILE),
+                    f"from {old.base_offset} {self._source.path}\n",
+                )
                 self._marked_from = old.base_offset
                 if self._files.exists(self._final):
                     raise RelocationError(f"{self._final} is in the way: move it away")
@@ -372,9 +376,18 @@ def chosen(files: Files, first: str, second: str) -> str | None:
     return newer if valid_end(files, newer, from_offset) >= valid_end(files, older, from_offset) else older
 
 
-def may_have_gone_to(files: Files, directory: str) -> str | None:
-    """The data directory in which the log of this directory may have gone on; None if it did not leave."""
-    return read_text(files, paths.join(directory, paths.MOVING_FILE)).strip() or None
+def marks(files: Files, directory: str) -> list[str]:
+    """The files with which a move has marked a directory of a partition."""
+    named = [paths.join(directory, name) for name in (paths.MOVING_FILE, paths.MOVED_FILE)]
+    return [path for path in named if files.exists(path)]
+
+
+def other_place(files: Files, directory: str) -> str | None:
+    """The data directory in which there may be more of a log than in this directory; None if this is all of it."""
+    if target := read_text(files, paths.join(directory, paths.MOVING_FILE)).strip():
+        return target
+    found = _FROM.fullmatch(read_text(files, paths.join(directory, paths.MOVED_FILE)).strip())
+    return found[2] if found else None
 
 
 def valid_end(files: Files, directory: str, from_offset: int) -> int:

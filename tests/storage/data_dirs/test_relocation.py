@@ -264,14 +264,32 @@ def test_without_the_disk_that_a_log_may_have_gone_to_it_is_not_served() -> None
     manager, log, files = half_moved()
     append(log, ("k", "after"))
     expected = contents(log)
+    manager.checkpoint_log_starts()
     manager.release()
 
     notes: list[str] = []
     assigned = assign(files, look(files, ["/d"]), TOPICS, notes.append, failed=["/e"])
     assert assigned.undecided == {A: "/e"}
     assigned.carry_out(files, random.Random(0), notes.append)
-    assert notes == ["a-0 was moving to /e, whose disk has failed, and may be there: it is offline"]
+    assert notes == ["a-0 was moving to or from /e, whose disk has failed, and may be newer there: it is offline"]
+    alone = LogManager(files, DIRS, failed={"/e": "it has failed"})
+    alone.load(0, 0, config_for=lambda _: None)
+    alone.checkpoint_log_starts()
+    alone.close(0)
+    assert OffsetCheckpoint(files, f"/d/{paths.LOG_START_CHECKPOINT}").read() == {A: 6}
     assert contents(started(files).logs[A]) == expected  # the disk is back
+
+
+def test_without_the_disk_that_a_log_came_from_it_is_not_served_before_all_of_it_is_on_the_other() -> None:
+    manager, log, files = half_moved()
+    expected = contents(log)
+    manager.release()
+    assert assign(files, look(files, ["/e"]), TOPICS, print, failed=["/d"]).undecided == {A: "/d"}
+    again = started(files)  # with both: decided, and the marks are gone
+    assert contents(again.logs[A]) == expected
+    again.release()
+    assert not files.exists(f"/e/a-0/{paths.MOVED_FILE}")
+    assert not assign(files, look(files, ["/e"]), TOPICS, print, failed=["/d"]).undecided
 
 
 @pytest.mark.parametrize("ends", ["given up", "killed"])
