@@ -39,13 +39,20 @@ async def handle(ctx: Context, request: Request) -> CreateAclsResponse:
         found = await turn.map(_read, body.creations)
     except KafkaError as error:
         return _all(body, error.code, None)
+    acls = []
+    for each in found:
+        if turn.is_over():
+            await turn.next()
+        if isinstance(each, Acl):
+            acls.append(each)
     code, message = ErrorCode.NONE, ""
     try:
-        await changes.create(acl for acl in found if isinstance(acl, Acl))
+        await changes.create(acls)
     except KafkaError as error:
         code, message = error.code, error.message
     done = AclCreationResult(error_code=code, error_message=message)
-    return CreateAclsResponse(results=tuple(done if isinstance(each, Acl) else each for each in found))
+    rows = await turn.map(lambda each: done if isinstance(each, Acl) else each, found)
+    return CreateAclsResponse(results=tuple(rows))
 
 
 def _read(wanted: AclCreation) -> Acl | AclCreationResult:

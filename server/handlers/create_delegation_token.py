@@ -12,7 +12,11 @@ from __future__ import annotations
 
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
+from ...protocol.messages.create_delegation_token import (
+    CreatableRenewers,
+    CreateDelegationTokenRequest,
+    CreateDelegationTokenResponse,
+)
 from ..runtime.turns import Turn
 from ..security.acls.kinds import Operation, ResourceType
 from ..security.principal import USER, Principal
@@ -32,9 +36,7 @@ async def handle(ctx: Context, request: Request) -> CreateDelegationTokenRespons
         check_channel(ctx)
         if owner != requester and not ctx.may(Operation.CREATE_TOKENS, ResourceType.USER, str(owner)):
             raise KafkaError(ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED)
-        renewers = await Turn().map(lambda row: Principal(row.principal_type, row.principal_name), body.renewers)
-        if any(each.type != USER for each in renewers):
-            raise KafkaError(ErrorCode.INVALID_PRINCIPAL_TYPE)
+        renewers = await Turn().map(_renewer, body.renewers)
         time_ms = 0  # As Apache Kafka's controllers, behind its brokers, leave it.
         changes = changes_of(ctx)
         now_ms = ctx.services.clock.now_ms()
@@ -44,6 +46,12 @@ async def handle(ctx: Context, request: Request) -> CreateDelegationTokenRespons
     hmac = changes.tokens.hmac_of(token.token_id)
     times_ms = token.issued_ms, token.expires_ms, token.max_ms
     return _answer(owner, requester, ErrorCode.NONE, *times_ms, token.token_id, hmac)
+
+
+def _renewer(row: CreatableRenewers) -> Principal:
+    if row.principal_type != USER:
+        raise KafkaError(ErrorCode.INVALID_PRINCIPAL_TYPE)
+    return Principal(USER, row.principal_name)
 
 
 def _answer(

@@ -31,6 +31,7 @@ from ottla.protocol.messages.alter_partition_reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
+from ottla.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from ottla.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.delete_records import (
@@ -479,6 +480,26 @@ CASES = [
         ),
         lambda answer: answer.entries,
         "of addresses",
+    ),
+    Case(
+        "CreateAcls",
+        3,
+        lambda count: CreateAclsRequest(
+            creations=tuple(
+                AclCreation(
+                    resource_type=2,
+                    resource_name="",
+                    resource_pattern_type=3,
+                    principal="User:a",
+                    host="*",
+                    operation=3,
+                    permission_type=3,
+                )
+                for _ in range(count)
+            )
+        ),
+        lambda answer: answer.results,
+        "without names",
     ),
     Case(
         "FindCoordinator",
