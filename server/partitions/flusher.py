@@ -103,7 +103,7 @@ class Flusher:
             log.end_flush(flush, self._clock.elapsed_ms())
             self._moved(log)
         except OSError as error:
-            failure = log.fail(error)
+            failure = log.fail(error, flush.health)
             logger.error("%s", failure.message)
             raise failure from error
         except KafkaError:

@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from ..disk.files import Files
+from ..disk.health import Health
 from ..segment.leader_epochs import LeaderEpochs
 from ..segment.segment import LogSegment
 
@@ -27,6 +28,8 @@ class Flush:
     leader_epochs: LeaderEpochs
     """Recovery will not learn them from what it does not look at."""
     files: Files
+    health: Health
+    """Of the directory that is synced: the log may be in another one when that ends."""
     new_names_in: str | None
     """The log's directory, if it has files whose names may not be on disk yet."""
     new_directory_in: str | None = None

@@ -105,13 +105,16 @@ class LogReader:
                 segment.learn_age()
         self.is_surveyed = True
 
-    def fail(self, error: OSError) -> KafkaError:
+    def fail(self, error: OSError, health: Health | None = None) -> KafkaError:
         """The system refused something: the error to raise.
+
+        Args:
+            health: Of the directory that the error came from, where that may be another one by now.
 
         If the disk has failed (see `health`), the log and all others of its data directory are offline now. Otherwise this
         call alone is refused.
         """
-        self._health.note(error)
+        (health or self._health).note(error)
         if self._health.failure is not None:
             return self._offline()
         return KafkaError(self._health.code, f"{self.topic_partition}: {error}")

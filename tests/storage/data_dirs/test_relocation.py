@@ -160,6 +160,18 @@ def test_a_move_that_is_given_up_leaves_the_log_as_it_was() -> None:
         assert partition_dirs(log.files) == ["/d/a-0"]  # type: ignore[arg-type]
 
 
+def test_a_flush_that_the_old_disk_refuses_after_the_move_does_not_take_the_new_one_offline() -> None:
+    manager, log = made()
+    append(log, ("k", "last"))
+    flush = log.begin_flush()
+    assert flush is not None
+    moved(manager)
+    log.fail(OSError(errno.EIO, "Input/output error"), flush.health)
+    assert (manager.is_offline("/d"), manager.is_offline("/e"), log.failure) == (True, False, None)
+    log.flush(0)
+    assert log.recovery_point == log.log_end_offset
+
+
 def test_an_interrupted_move_is_known_at_the_start() -> None:
     manager, log = made()
     move = move_of(manager)
