@@ -70,10 +70,12 @@ class AclChanges:
             with trio.CancelScope(shield=True):
                 await self._put(dict(facts))
                 self._chars += chars
-                for acl in sorted(new, key=_denials_first):
-                    if turn.is_over():
-                        await turn.next()
-                    self._authorizer.add(acl)
+                for permission in Permission.DENY, Permission.ALLOW:
+                    for acl in new:
+                        if turn.is_over():
+                            await turn.next()
+                        if acl.permission is permission:
+                            self._authorizer.add(acl)
         return new
 
     async def delete(self, filters: Sequence[AclFilter]) -> list[list[Acl]]:
@@ -100,11 +102,13 @@ class AclChanges:
                 keys = await turn.map(lambda acl: (str(acl), None), gone)
                 with trio.CancelScope(shield=True):
                     await self._put(dict(keys))
-                    for acl in sorted(gone, key=_denials_first, reverse=True):
-                        if turn.is_over():
-                            await turn.next()
-                        self._authorizer.remove(acl)
-                        self._chars -= _chars(acl)
+                    for permission in Permission.ALLOW, Permission.DENY:
+                        for acl in gone:
+                            if turn.is_over():
+                                await turn.next()
+                            if acl.permission is permission:
+                                self._authorizer.remove(acl)
+                                self._chars -= _chars(acl)
         return found
 
     async def matching(self, wanted: AclFilter, turn: Turn) -> list[Acl]:
@@ -137,7 +141,3 @@ class AclChanges:
 
 def _chars(acl: Acl) -> int:
     return len(acl.name) + len(acl.principal) + len(acl.host)
-
-
-def _denials_first(acl: Acl) -> bool:
-    return acl.permission is Permission.ALLOW

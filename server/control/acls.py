@@ -104,11 +104,11 @@ async def add_acls(broker: Broker, acls: Sequence[str]) -> AclsAdded:
         ControlError: CONFLICT: there is no authorizer; INVALID: a line that is none, or too many; FAILED: the disk refused.
     """
     changes = _changes(broker)
-    new = await parsed(acls)
     try:
-        return AclsAdded(tuple(map(str, await changes.create(new, at_most=ENTRIES_MAX))))
+        new = await changes.create(await parsed(acls), at_most=ENTRIES_MAX)
     except KafkaError as error:
         raise refusal(error) from error
+    return AclsAdded(tuple(await Turn().map(str, new)))
 
 
 async def remove_acls(broker: Broker, acls: Sequence[str]) -> AclsRemoved:
@@ -127,10 +127,10 @@ async def remove_acls(broker: Broker, acls: Sequence[str]) -> AclsRemoved:
             near = did_you_mean(str(acl), (str(each) for each in index.about(acl.resource_type, acl.name)))
             raise ControlError(Kind.NOT_FOUND, f"there is no ACL {str(acl)[:200]!r}{near}")
     try:
-        await changes.delete([_exactly(acl) for acl in gone])
+        await changes.delete(await turn.map(_exactly, gone))
     except KafkaError as error:
         raise refusal(error) from error
-    return AclsRemoved(tuple(map(str, gone)))
+    return AclsRemoved(tuple(await turn.map(str, gone)))
 
 
 async def why_allowed(

@@ -66,6 +66,7 @@ from ottla.server.cluster.leadership import Leadership
 from ottla.server.cluster.placement import Placement, write_placements
 from ottla.server.config.authorization import STANDARD
 from ottla.server.config.broker_config import StaticConfig, static_config
+from ottla.server.control.acls import add_acls, remove_acls
 from ottla.server.partitions.topics import Partition
 from ottla.server.runtime import turns
 from ottla.server.security.acls.acl import parse
@@ -595,6 +596,23 @@ def test_nor_does_it_grow_with_the_access_control_entries_of_one_name(
                 assert len(answer.resources[0].acls) == count
                 most.append(looks.most_calls)
             assert most[1] <= most[0] + MANY // 4
+
+    trio.run(main)
+
+
+def test_nor_does_that_of_lines_that_say_who_may_what_grow_with_their_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        async with serving(tmp_path, OsFiles(), log_cleaner_enable="false", **WITH_RIGHTS) as served:
+            most = []
+            for count in 1, FEW, MANY:
+                lines = [f"User:{at} allow READ topic:of-{count}" for at in range(count)]
+                for work in add_acls, remove_acls:
+                    looks, _ = await looks_of(monkeypatch, lambda: work(served.broker, lines))  # noqa: B023
+                    most.append(looks.most_calls)
+            assert most[4] <= most[2] + MANY // 4
+            assert most[5] <= most[3] + MANY // 4
 
     trio.run(main)
 
