@@ -50,7 +50,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         write_marker: WriteMarker,
         when_flushed: WhenFlushed = at_once,
         take_producer_id: Callable[[], int],
-        transaction_version: int,
+        transaction_version: Callable[[], int],
         elapsed_ms: Callable[[], int],
         on_earlier: Callable[[], None] = lambda: None,
     ) -> None:
@@ -253,7 +253,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         return shard, metadata
 
     def _persist(self, shard: TransactionShard, metadata: TransactionMetadata, now_ms: int) -> None:
-        value = transaction_value(metadata, self._transaction_version)
+        value = transaction_value(metadata, self._transaction_version())
         self._store.append(shard.partition, [(transaction_key(metadata.transactional_id), value)], now_ms)
         shard.put(metadata)
 

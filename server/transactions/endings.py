@@ -69,7 +69,7 @@ class Endings:
         shards: All shards there are at present.
         when_flushed: Lets the next step wait for a flush.
         take_producer_id: A producer id never given before. Raises KafkaError if none is at hand; may be asked again.
-        transaction_version: The finalized level of the feature.
+        transaction_version: The finalized level of the feature at the moment.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Endings:
         write_marker: WriteMarker,
         when_flushed: WhenFlushed,
         take_producer_id: Callable[[], int],
-        transaction_version: int,
+        transaction_version: Callable[[], int],
     ) -> None:
         self._settings = settings
         self._deadlines = deadlines
@@ -124,8 +124,9 @@ class Endings:
         Raises:
             KafkaError: Nothing was decided.
         """
-        if bumps_epoch(self._transaction_version):
-            self.end(shard, metadata, TransactionState.PREPARE_ABORT, self._transaction_version, now_ms)
+        version = self._transaction_version()
+        if bumps_epoch(version):
+            self.end(shard, metadata, TransactionState.PREPARE_ABORT, version, now_ms)
         else:
             self.end(shard, metadata.fenced(), TransactionState.PREPARE_ABORT, 0, now_ms)
 

@@ -7,6 +7,7 @@ The only file of this package, with `markers`, that knows more of the broker tha
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...storage.disk.paths import TopicPartition
@@ -30,7 +31,6 @@ class TransactionService(CoordinatorService[TransactionCoordinator]):
     def __init__(self, ground: Ground, producer_ids: ProducerIds, markers: Markers) -> None:
         config = ground.config
         settings = TransactionSettings.of(config.current)
-        self.transaction_version = config.feature_level(FEATURE)
         super().__init__(
             ground,
             lambda store, on_earlier: TransactionCoordinator(
@@ -39,7 +39,7 @@ class TransactionService(CoordinatorService[TransactionCoordinator]):
                 write_marker=markers.write_own,
                 when_flushed=ground.appends.when_flushed,
                 take_producer_id=producer_ids.take_now,
-                transaction_version=self.transaction_version,
+                transaction_version=partial(config.feature_level, FEATURE),
                 elapsed_ms=ground.clock.elapsed_ms,
                 on_earlier=on_earlier,
             ),

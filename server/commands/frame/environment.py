@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ...config.authorization import HANDED_ON
 from ...config.broker_config import BROKER_OPTIONS, find_option
 
 PREFIX = "KAFKA_"
@@ -55,7 +56,7 @@ def read_environment(variables: Mapping[str, str]) -> Environment:
         if not variable.startswith(PREFIX) or variable in FOR_THE_JVM:
             continue
         name = option_name(variable)
-        if find_option(name) is None:
+        if find_option(name) is None and name not in HANDED_ON:
             close = difflib.get_close_matches(name[:_CHARS_LIKE], BROKER_OPTIONS, n=1)
             hint = f"; did you mean {variable_name(close[0])} ({close[0]})?" if close else ""
             warnings.append(f"environment variable {variable}: there is no option {name}, ignored{hint}")

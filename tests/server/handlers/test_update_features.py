@@ -12,6 +12,9 @@ import ottla
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from ottla.protocol.messages.delete_topics import DeleteTopicsRequest
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from support.broker.conversation import address
 from support.broker.raw_client import RawClient
@@ -70,6 +73,12 @@ ANSWERS = {
     ("foo", 1, UPGRADE): "Invalid update version 1 for feature foo. Local controller 0 does not support this feature.",
     ("foo", 0, UNSAFE): "Invalid update version 0 for feature foo. Feature foo not found.",
 }
+
+
+def begin(client: RawClient, transactional_id: str) -> None:
+    assert client.ask(FindCoordinatorRequest(key=transactional_id, key_type=1), 3).error_code == 0
+    request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=1_000)
+    assert client.ask(request).error_code == 0
 
 
 @pytest.fixture(scope="module")
@@ -154,6 +163,19 @@ def test_a_level_acts_at_once_with_a_higher_epoch_and_outlives_the_broker(tmp_pa
         assert ("group.version" in told, told["transaction.version"]) == (False, 1)
         assert update(client, ("group.version", 1, UPGRADE)).error_code == 0
         assert client.ask(beat).error_code == 0
+
+
+def test_transactions_go_by_the_level_of_the_moment(tmp_path: Path) -> None:
+    with ottla.Broker(str(tmp_path)) as broker, RawClient(*address(broker)) as client:
+        written = []
+        for level, kind in ((0, SAFE), (2, UPGRADE)):
+            begin(client, f"before {level}")
+            assert update(client, ("transaction.version", level, kind)).error_code == 0
+            begin(client, f"after {level}")
+            values = [record.value for record in broker.records("__transaction_state")]
+            written.append({int.from_bytes(value[:2]) for value in values if value is not None})
+            assert client.ask(DeleteTopicsRequest(topic_names=("__transaction_state",)), 5).responses[0].error_code == 0
+        assert written == [{0, 1}, {0, 1}]
 
 
 def test_the_message_of_a_feature_with_a_long_name_is_cut(client: RawClient) -> None:

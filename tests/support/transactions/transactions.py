@@ -175,7 +175,7 @@ class Transactions:
             write_marker=self.markers,
             when_flushed=self.flushes,
             take_producer_id=lambda: next(self.producer_ids),
-            transaction_version=version,
+            transaction_version=lambda: version,
             elapsed_ms=lambda: self.elapsed_ms,
         )
         if loads:

@@ -49,6 +49,14 @@ def test_options_are_taken_and_others_told_of_with_the_nearest_name() -> None:
     assert zork.startswith("environment variable KAFKA_ZORK_ZORK_ZORK: there is no option zork.zork.zork, ignored")
 
 
+def test_what_is_handed_on_to_the_authorizer_is_taken() -> None:
+    found = read_environment({"KAFKA_SUPER_USERS": "User:a", "KAFKA_ALLOW_EVERYONE_IF_NO_ACL_FOUND": "true"})
+    assert (found.options, found.warnings) == (
+        {"super.users": "User:a", "allow.everyone.if.no.acl.found": "true"},
+        (),
+    )
+
+
 def test_what_is_for_the_jvm_passes() -> None:
     assert read_environment(dict.fromkeys(FOR_THE_JVM, "x")) == read_environment({})
 
