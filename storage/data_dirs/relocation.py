@@ -371,6 +371,8 @@ def chosen(files: Files, first: str, second: str) -> str | None:
     text = read_text(files, paths.join(newer, paths.MOVED_FILE)).strip()
     if text == _COMPLETE:
         return newer
+    if not files.exists(paths.join(older, paths.MOVING_FILE)):
+        return older  # the move was given up, though the disk did what it said that it refused
     found = _FROM.fullmatch(text)
     from_offset = int(found[1]) if found else 0
     return newer if valid_end(files, newer, from_offset) >= valid_end(files, older, from_offset) else older

@@ -172,6 +172,31 @@ def test_a_flush_that_the_old_disk_refuses_after_the_move_does_not_take_the_new_
     assert log.recovery_point == log.log_end_offset
 
 
+def test_a_copy_that_was_given_up_is_not_taken_for_the_log_whatever_became_of_that() -> None:
+    manager, log = made()
+    files = log.files
+    assert isinstance(files, CrashFiles)
+    move = move_of(manager)
+    move.begin()
+    caught_up(move)
+    move.prepare()
+    copied_from = log.segments.active.base_offset
+    copy = next(each for each in partition_dirs(files) if each.endswith("-future"))
+    files.rename(copy, "/e/a-0")  # the disk did it, and said that it did not
+    move.discard()
+    append(log, ("k", "new"), roll=True)
+    append(log, ("k", "newer"))
+    log.flush(0)
+    log.advance_log_start(log.log_end_offset - 1)
+    expected = contents(log)[-1:]
+    manager.checkpoint_log_starts()
+    manager.release()
+    for name in list(files.list("/d/a-0")):
+        if (found := paths.parse_segment_name(name)) and found.base_offset <= copied_from:
+            files.remove(f"/d/a-0/{name}")  # as retention does
+    assert contents(started(files).logs[A]) == expected
+
+
 def test_an_interrupted_move_is_known_at_the_start() -> None:
     manager, log = made()
     move = move_of(manager)
