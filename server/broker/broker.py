@@ -131,6 +131,9 @@ class Broker:
             OSError, DirectoryLockedError, CatalogError, DataDirectoryError, ConfigError: One clear line each.
         """
         clock, config, files, rng, waits = self.clock, self.config, self.files, self.rng, self.waits
+        if not any(map(files.exists, config.current.data_dirs)):
+            # Nobody can have set others: what is wrong with keys is told before anything is written.
+            ListenerKeys(self.nodes, config).check()
         self._store = open_store(Start(config.static, config.current, files, clock, rng, self._next_producer_id))
         logs, catalog, topics = self._store
         # What clients have set before holds for all that follows.

@@ -79,7 +79,9 @@ def open_store(start: Start) -> OpenStore:
         except (DataDirectoryError, CatalogError) as error:
             path = error.failed_path if isinstance(error, DataDirectoryError) else None
             if path is None or len(failed) + 1 == len(unique(start.config.data_dirs)):
-                raise first or error from None
+                if first is None:
+                    raise
+                raise first  # noqa: B904 -- it has its own cause, which callers look at
             assert isinstance(error, DataDirectoryError)
             first = first or error
             failed[path] = str(error)

@@ -55,6 +55,16 @@ class ListenerKeys:
         self._refused: dict[TlsSettings, dict[str, Stamp]] = {}
         """What files looked like that could not be used."""
 
+    def check(self) -> None:
+        """Make them as the start was told, and keep none: for a start before which nobody can have set others. Blocks.
+
+        Raises:
+            ConfigError: As `open`.
+        """
+        make = _Making()
+        for node_id, listener in self._secured:
+            make(self._live_config.static.node(node_id), listener)
+
     def open(self) -> None:
         """Make them all. Blocks.
 

@@ -434,7 +434,8 @@ def test_a_port_in_use_is_told_and_nothing_is_written(tmp_path: Path) -> None:
         ({"profile": "fast"}, "Invalid value fast for --profile: must be one of: kafka, dev"),
         ({"nodes": 0}, "Invalid value 0 for --nodes: must be between 1 and 1000"),
         ({"listener": "localhost"}, "Invalid value PLAINTEXT://:localhost for configuration listeners"),
-        ({"overrides": {"listeners": "SSL://localhost:0"}}, "its security protocol is SSL, Ottla offers PLAINTEXT"),
+        ({"overrides": {"listeners": "SSL://localhost:0"}}, "ssl.keystore.location is not given"),
+        ({"overrides": {"listeners": "SASL_PLAINTEXT://localhost:0"}}, "sasl.enabled.mechanisms"),
     ],
 )
 def test_a_bad_option_is_told_and_nothing_is_written(tmp_path: Path, options: dict[str, Any], says: str) -> None:
