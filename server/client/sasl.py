@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from ...protocol.errors import ErrorCode
 from ...protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from ...protocol.messages.sasl_handshake import SaslHandshakeRequest
-from ...protocol.scram import HASHES, ITERATIONS_MAX, credential_of, mac, salted, xor
+from ...protocol.scram import HASHES, ITERATIONS_MAX, ITERATIONS_MIN, credential_of, mac, salted, xor
 
 PLAIN, OAUTHBEARER = "PLAIN", "OAUTHBEARER"
 MECHANISMS = (PLAIN, *HASHES, OAUTHBEARER)
@@ -109,9 +109,14 @@ def _scram(it: Credentials) -> Tokens:
     if first is None or not first["nonce"].startswith(nonce):
         raise LoginError("the broker's first message of SCRAM makes no sense")
     iterations = int(first["iterations"])
-    if not 1 <= iterations <= 100 * ITERATIONS_MAX:
+    # Fewer would give the password away to somebody who only says that he is the broker: he could guess at the proof.
+    if not ITERATIONS_MIN <= iterations <= 100 * ITERATIONS_MAX:
         raise LoginError(f"the broker asks for {iterations} iterations of SCRAM")
-    password = salted(mechanism, it.password, b64decode(first["salt"]), iterations)
+    try:
+        salt = b64decode(first["salt"])
+    except ValueError:
+        raise LoginError("the broker's first message of SCRAM makes no sense") from None
+    password = salted(mechanism, it.password, salt, iterations)
     credential = credential_of(mechanism, password, b"", iterations)
     final = f"c=biws,r={first['nonce']}"
     text = f"{bare},{said},{final}".encode()

@@ -76,7 +76,9 @@ class Login:
         return SaslHandshakeResponse(mechanisms=mechanisms)
 
     async def authenticate(self, request: Request) -> SaslAuthenticateResponse:
-        """Take a token, and answer."""
+        """Take a token, and answer. Raises HangUpError: it is larger than a login may be, which frames bound the first time only."""
+        if (size_bytes := len(request.body.auth_bytes)) > (most_bytes := self._rules.max_receive_bytes):
+            raise HangUpError(f"a token of {size_bytes} bytes, more than {most_bytes} (sasl.server.max.receive.size)")
         try:
             answer = await self.respond(bytes(request.body.auth_bytes))
         except SaslError as error:

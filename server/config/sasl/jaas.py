@@ -3,7 +3,8 @@
     org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="secret" user_bob="it's \\"quoted\\"";
 
 Read as Apache Kafka reads them, which has Java's StreamTokenizer do it: words, quoted texts with the escapes of C, and
-comments (`//…`, `/…` and `/* … */`). What is refused is told without the values: they are secrets.
+comments (`//…`, `/…` and `/* … */`). What is refused is told without the values: they are secrets. So may be what looks like
+a name behind a value that is not quoted as it should be: only what stands before all values is named, the rest is counted.
 """
 
 from __future__ import annotations
@@ -46,37 +47,36 @@ def parse_jaas(text: str) -> tuple[LoginModule, ...]:
     tokens = _tokens(text)
     found = []
     while (token := next(tokens, None)) is not None:
-        found.append(_entry(token, tokens))
+        found.append(_entry(token, tokens, len(found) + 1))
     if not found:
         raise ValueError("must name a login module")
     return tuple(found)
 
 
-def _entry(first: tuple[str, str], tokens: Iterator[tuple[str, str]]) -> LoginModule:
+def _entry(first: tuple[str, str], tokens: Iterator[tuple[str, str]], number: int) -> LoginModule:
     kind, module = first
+    shown = module if number == 1 else f"the class of entry {number}"
     if kind != "text":
         raise ValueError("must begin with the class of a login module")
     kind, flag = next(tokens, ("end", ""))
     if kind != "text" or flag.upper() not in CONTROL_FLAGS:
-        raise ValueError(f"must have one of {', '.join(map(str.lower, CONTROL_FLAGS))} behind {module}")
+        raise ValueError(f"must have one of {', '.join(map(str.lower, CONTROL_FLAGS))} behind {shown}")
     options: dict[str, str] = {}
+    count = 1
     while (token := next(tokens, ("end", "")))[1:] != (";",) or token[0] != "sign":
         kind, key = token
         if kind == "end":
-            raise ValueError(f"must end the options of {module} with a semicolon")
+            raise ValueError(f"must end the options of {shown} with a semicolon")
         if kind != "text":
-            raise ValueError(f"must have options NAME=VALUE behind {module}{_behind(options)}")
+            raise ValueError(f"must have options NAME=VALUE behind {shown}, also as option {count}")
         if next(tokens, None) != ("sign", "="):
-            raise ValueError(f"must have = behind {key} of {module}")
+            raise ValueError(f"must have = behind the name of option {count} of {shown}")
         kind, value = next(tokens, ("end", ""))
         if kind != "text":
-            raise ValueError(f"must have a value for {key} of {module}, in quotes unless it is a word")
+            raise ValueError(f"must have a value for option {count} of {shown}, in quotes unless it is a word")
         options[key] = value
+        count += 1
     return LoginModule(module, options)
-
-
-def _behind(options: Mapping[str, str]) -> str:
-    return f", also behind {list(options)[-1]}" if options else ""
 
 
 def _tokens(text: str) -> Iterator[tuple[str, str]]:

@@ -132,10 +132,12 @@ def _jaas_options(listener: str, mechanism: str, value: ListenerValue) -> Mappin
         modules = parse_jaas(str(text))
     except ValueError as error:
         raise ConfigError(f"Invalid value [hidden] for configuration {shown}: {error}") from None
-    for module in modules:
+    for number, module in enumerate(modules, 1):
         if module.name not in _KNOWN_MODULES:
+            # Behind a password without quotes it may be the rest of that.
+            told = module.name if number == 1 else f"the class of entry {number}"
             raise ConfigError(
-                f"Invalid value [hidden] for configuration {shown}: {module.name} is no login module that Ottla knows,"
+                f"Invalid value [hidden] for configuration {shown}: {told} is no login module that Ottla knows,"
                 f" as {wanted} is"
             )
     found = _of_mechanism(wanted, modules)

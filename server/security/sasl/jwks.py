@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+import time
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -17,7 +18,7 @@ from ...runtime.clock import Clock
 log = logging.getLogger("ottla.sasl")
 
 FETCH_S = 8.0
-"""A client that logs in is waited for a little longer."""
+"""However slowly they come. A client that logs in is waited for a little longer."""
 FETCH_BYTES_MAX = 1 << 20
 _PUBLIC = ("RSA", "EC", "OKP")
 UNKNOWN_KEY_MS = 10_000
@@ -106,13 +107,29 @@ def _fetched(url: str) -> dict[str, Any]:
         with open(unquote(urlsplit(url).path), "rb") as file:
             data = file.read(FETCH_BYTES_MAX + 1)
     else:
-        from urllib.request import urlopen
-
-        with urlopen(url, timeout=FETCH_S) as answer:
-            data = answer.read(FETCH_BYTES_MAX + 1)
+        data = _answered(url)
     if len(data) > FETCH_BYTES_MAX:
         raise ValueError(f"it is larger than {FETCH_BYTES_MAX} bytes")
-    found = json.loads(data)
+    try:
+        found = json.loads(data)
+    except RecursionError:
+        raise ValueError("its JSON is nested too deep") from None
     if not isinstance(found, dict):
         raise ValueError("it is no set of keys in JSON")  # noqa: TRY004 -- of what was fetched
     return found
+
+
+def _answered(url: str) -> bytes:
+    from http.client import HTTPException
+    from urllib.request import urlopen
+
+    due_s, data = time.monotonic() + FETCH_S, bytearray()
+    try:
+        with urlopen(url, timeout=FETCH_S) as answer:
+            while len(data) <= FETCH_BYTES_MAX and (piece := answer.read1(FETCH_BYTES_MAX)):
+                data += piece
+                if time.monotonic() >= due_s:  # the limit of a socket is for each byte of it
+                    raise ValueError(f"it has not come whole in {FETCH_S:g} s")
+    except HTTPException as error:
+        raise ValueError(f"its answer is no HTTP ({type(error).__name__})") from None
+    return bytes(data)

@@ -22,7 +22,7 @@ import trio
 from ....protocol.scram import ITERATIONS_MIN, ScramCredential, credential_of, digest, mac, salted, xor
 from ..principal import USER, Principal
 from .conversation import InvalidCredentialsError, SaslError
-from .scram_users import ScramUsers
+from .scram_users import ScramUsers, salt_from
 
 _NAME = r"(?:[\x01-+\x2d-<>-\x7f]|=2C|=3D)+"
 _VALUE = r"[\x01-+\x2d-\x7f]+"
@@ -147,8 +147,7 @@ class ScramConversation:
         return mac(self._mechanism, self._secret, name.encode())
 
     def _salt_of(self, name: str) -> bytes:
-        # As tools make them: 26 characters.
-        return b64encode(self._made_of(name)).translate(None, b"+/=").lower()[:26]
+        return salt_from(self._made_of(name))
 
     def _end(self, text: str, credential: ScramCredential) -> str:
         final = _FINAL.fullmatch(text)

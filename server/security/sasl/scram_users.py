@@ -11,7 +11,7 @@ from ....protocol.scram import HASHES, ITERATIONS_MAX, ITERATIONS_MIN, ScramCred
 from ...config.sasl.users import User
 
 SCRAM_USERS = "scram_users"
-SALT_BYTES = 18
+_RANDOM_BYTES = 32
 
 Credentials = Mapping[str, ScramCredential]
 """Of one user, by mechanism."""
@@ -70,8 +70,13 @@ def _renewed(present: Credentials, user: User, rng: random.Random) -> Credential
         old = present.get(mechanism)
         if old is not None and old == _made(mechanism, user.password, old.salt, old.iterations):
             continue
-        found[mechanism] = _made(mechanism, user.password, rng.randbytes(SALT_BYTES), ITERATIONS_MIN)
+        found[mechanism] = _made(mechanism, user.password, salt_from(rng.randbytes(_RANDOM_BYTES)), ITERATIONS_MIN)
     return found
+
+
+def salt_from(random_bytes: bytes) -> bytes:
+    """A salt as tools make them, 26 characters. Users that are not there have such ones, too: theirs must not look otherwise."""
+    return b64encode(random_bytes).translate(None, b"+/=").lower()[:26]
 
 
 def _made(mechanism: str, password: str, salt: bytes, iterations: int) -> ScramCredential:

@@ -335,6 +335,14 @@ def test_who_logs_in_again_with_a_wrong_password_is_sent_away() -> None:
         assert client.is_closed_by_peer()
 
 
+def test_who_logs_in_again_does_not_send_more_than_the_first_time() -> None:
+    with reauthenticating() as broker, connected(broker) as client:
+        log_in(client)
+        shake_hands(client)
+        client.send(SaslAuthenticateRequest(auth_bytes=b"\0" * (17 << 10)))
+        assert client.is_closed_by_peer()
+
+
 def test_nothing_else_is_asked_while_a_client_logs_in_again() -> None:
     with reauthenticating() as broker, connected(broker) as client:
         log_in(client)

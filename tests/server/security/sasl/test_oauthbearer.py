@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import json
-from collections.abc import Callable
+import socket
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -177,6 +181,7 @@ async def test_keys_that_cannot_be_had_leave_those_there_are(tmp_path: Path, clo
         '{"keys": [{"kty": "oct"}, {"kty": "RSA", "n": 1}, 5]}',
         '{"keys": 5}',
         "x" * (1 << 20) + "x",
+        '{"keys":' + "[" * 100_000,
     ],
 )
 def test_a_start_says_which_keys_cannot_be_read(content: str | None, tmp_path: Path, clock: Clock) -> None:
@@ -184,6 +189,61 @@ def test_a_start_says_which_keys_cannot_be_read(content: str | None, tmp_path: P
         (tmp_path / "keys.json").write_text(content)
     with pytest.raises(ConfigError, match=r"keys\.json for configuration sasl\.oauthbearer\.jwks\.endpoint\.url"):
         Jwks(OauthConfig((tmp_path / "keys.json").as_uri()), clock).load()
+
+
+@contextmanager
+def answering(pieces: Iterable[bytes]) -> Iterator[str]:
+    """The address of a server that says this to the first who connects, whatever is asked."""
+    over = threading.Event()
+
+    def answer() -> None:
+        with suppress(OSError), listening.accept()[0] as client:
+            client.recv(4096)
+            for piece in pieces:
+                client.sendall(piece)
+                if len(piece) == 1:
+                    over.wait(0.01)
+                if over.is_set():
+                    return
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=answer)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}/keys"
+        finally:
+            over.set()
+            thread.join()
+
+
+FINE = b"HTTP/1.1 200 OK\r\n\r\n"
+NO_KEYS: dict[str, tuple[Iterable[bytes], str]] = {
+    "no HTTP": ([b"what?\r\n\r\n"], "its answer is no HTTP (BadStatusLine)"),
+    "cut short": ([FINE[:-2] + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n"], "its answer is no HTTP (IncompleteRead)"),
+    "nested": ([FINE + b"[" * 100_000], "its JSON is nested too deep"),
+    "slow": (itertools.chain([FINE], itertools.repeat(b" ")), "it has not come whole in 0.2 s"),
+}
+
+
+@pytest.mark.parametrize(("pieces", "told"), NO_KEYS.values(), ids=NO_KEYS.keys())
+async def test_a_server_that_has_no_keys_to_give_is_told_of_in_a_line_and_left_alone_for_a_while(
+    pieces: Iterable[bytes],
+    told: str,
+    clock: Clock,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("ottla.server.security.sasl.jwks.FETCH_S", 0.2)
+    with answering(pieces) as url:
+        jwks = Jwks(OauthConfig(url), clock)
+        assert await jwks.key("k1") is None
+        assert await jwks.key("k1") is None
+    assert [record.getMessage() for record in caplog.records] == [f"keys of {url} cannot be had: {told}"]
+
+
+async def test_a_server_that_has_keys_is_asked_for_them(clock: Clock) -> None:
+    with answering([FINE + jwks_text("k1").encode()]) as url:
+        assert await Jwks(OauthConfig(url), clock).key("k1") is not None
 
 
 async def test_a_token_that_nobody_signed_counts_where_that_is_asked_for() -> None:

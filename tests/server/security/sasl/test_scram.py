@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import re
 from base64 import b64decode, b64encode
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +13,7 @@ import trio
 
 from ottla.protocol.scram import ITERATIONS_MIN, ScramCredential, credential_of, mac, salted, xor
 from ottla.server.client.sasl import Credentials, LoginError
+from ottla.server.config.sasl.users import User
 from ottla.server.security.principal import Principal
 from ottla.server.security.sasl.conversation import InvalidCredentialsError, SaslError
 from ottla.server.security.sasl.scram import ScramConversation
@@ -81,6 +84,18 @@ async def test_a_user_that_is_not_there_has_a_salt_of_its_own_and_always_the_sam
     assert firsts[0] == firsts[2] != firsts[1]
     assert firsts[0].endswith(",i=4096")
     assert len(b64decode(firsts[0].split(",s=")[1].split(",")[0])) == 26
+
+
+@pytest.mark.parametrize("mechanism", [SHA_256, SHA_512])
+async def test_no_salt_tells_whether_its_user_is_there(mechanism: str) -> None:
+    there = ScramUsers()
+    there.put(there.missing([User("user", "pencil")], random.Random(1)))
+    salts = []
+    for name in ("user", "ghost"):
+        broker = ScramConversation(mechanism, there, None, b"secret", trio.CapacityLimiter(1), lambda: MORE)
+        said = (await broker.respond(f"n,,n={name},r=x".encode(), 0)).decode()
+        salts.append(b64decode(said.split(",s=")[1].split(",")[0]))
+    assert all(re.fullmatch(rb"[a-z0-9]{26}", salt) for salt in salts)
 
 
 async def test_nobody_proves_the_keys_of_a_user_that_is_not_there() -> None:
@@ -163,6 +178,14 @@ def test_our_client_does_not_work_for_ever() -> None:
     nonce = next(tokens).decode().split("r=")[1]
     with pytest.raises(LoginError, match="999999999 iterations"):
         tokens.send(f"r={nonce}x,s=AAAA,i=999999999".encode())
+
+
+@pytest.mark.parametrize(("asked", "why"), [("s=AAAA,i=4095", "4095 iterations"), ("s=A,i=4096", "makes no sense")])
+def test_our_client_proves_nothing_by_what_is_too_weak_or_no_salt(asked: str, why: str) -> None:
+    tokens = Credentials(SHA_256, "user", "pencil").tokens()
+    nonce = next(tokens).decode().split("r=")[1]
+    with pytest.raises(LoginError, match=why):
+        tokens.send(f"r={nonce}x,{asked}".encode())
 
 
 class OneToken:
