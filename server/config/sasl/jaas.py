@@ -45,7 +45,7 @@ def parse_jaas(text: str) -> tuple[LoginModule, ...]:
         ValueError: What is wrong, to be put behind the option's name. Names no value.
     """
     tokens = _tokens(text)
-    found = []
+    found: list[LoginModule] = []
     while (token := next(tokens, None)) is not None:
         found.append(_entry(token, tokens, len(found) + 1))
     if not found:
