@@ -7,19 +7,23 @@ whole process, at once, until the broker ends.
 from __future__ import annotations
 
 import logging
+import threading
 
 ROOT = "root"
 _OURS = "ottla"
 
 LEVELS = {"TRACE": 5, "DEBUG": 10, "INFO": 20, "WARN": 30, "ERROR": 40, "FATAL": 50}
 
+_CHANGING = threading.Lock()
+_BEFORE: dict[str, tuple[int, int]] = {}
+"""What the brokers of this process have changed: the level as it was, and how many of them have."""
+
 
 class Loggers:
     """Those of one broker."""
 
     def __init__(self) -> None:
-        self._before: dict[str, int] = {}
-        """What was changed, as it was."""
+        self._changed: set[str] = set()
 
     def names(self) -> list[str]:
         """All that are there by now, in order; more come with what is first used later."""
@@ -42,14 +46,23 @@ class Loggers:
     def set(self, name: str, level: str | None) -> None:
         """Give a logger a level of LEVELS, or (None) let it inherit."""
         logger = _logger(name)
-        self._before.setdefault(name, logger.level)
-        logger.setLevel(logging.NOTSET if level is None else LEVELS[level])
+        with _CHANGING:
+            if name not in self._changed:
+                self._changed.add(name)
+                before, brokers = _BEFORE.get(name, (logger.level, 0))
+                _BEFORE[name] = before, brokers + 1
+            logger.setLevel(logging.NOTSET if level is None else LEVELS[level])
 
     def restore(self) -> None:
-        """Let all be as before."""
-        while self._before:
-            name, level = self._before.popitem()
-            _logger(name).setLevel(level)
+        """Let all be as before, but for what other brokers have changed, too: the last of them does."""
+        with _CHANGING:
+            while self._changed:
+                name = self._changed.pop()
+                level, brokers = _BEFORE.pop(name)
+                if brokers > 1:
+                    _BEFORE[name] = level, brokers - 1
+                else:
+                    _logger(name).setLevel(level)
 
 
 def _logger(name: str) -> logging.Logger:
