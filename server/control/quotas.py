@@ -1,15 +1,13 @@
 """Quotas of clients and addresses: listed, set, removed; and who is throttled at the moment, and why.
 
 Entities are texts: `user=alice`, `client-id=app`, `user=alice,client-id=app`, `ip=10.0.0.1`; `<default>` for a name stands for all that
-have no quota of their own.
+have no quota of their own. Names that would be taken for something else are in quotes: `user="<default>"`.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import chain
 
 from ...protocol.errors import KafkaError
 from ..broker.broker import Broker
@@ -84,13 +82,12 @@ async def list_quotas(broker: Broker) -> QuotaList:
     states = await turn.map(
         lambda each: QuotaState(str(each[0]), dict(each[1])), list(broker.services.quotas.quotas.items())
     )
-    by_text: defaultdict[str, list[QuotaState]] = defaultdict(list)  # names may be such that two texts are alike
+    by_text = {}
     for state in states:
         if turn.is_over():
             await turn.next()
-        by_text[state.entity].append(state)
-    in_order = await turn.map(by_text.__getitem__, await turn.sorted(by_text))
-    return QuotaList(tuple(chain.from_iterable(in_order)))
+        by_text[state.entity] = state
+    return QuotaList(tuple(await turn.map(by_text.__getitem__, await turn.sorted(by_text))))
 
 
 async def set_quotas(broker: Broker, entity: str, quotas: Mapping[str, float | None]) -> QuotaState:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +15,10 @@ DEFAULT = "<default>"
 """How people write the default entity of a type, in Kafka's tools, too."""
 
 _ORDER = {kind: at for at, kind in enumerate(TYPES)}
-_PART = re.compile(rf"({'|'.join(TYPES)})=(.+?)(?:,(?=(?:{'|'.join(TYPES)})=)|$)", re.DOTALL)
+_TYPE = "|".join(TYPES)
+_PART = re.compile(rf'({_TYPE})=(?:("(?:[^"\\]|\\.)*")|(.+?))(?:,(?=(?:{_TYPE})=)|$)', re.DOTALL)
+_AMBIGUOUS = re.compile(rf'{DEFAULT}$|"|.*,(?:{_TYPE})=', re.DOTALL)
+"""Names that are written in quotes, as JSON has them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +38,7 @@ class Entity:
     def __str__(self) -> str:
         """`user=alice,client-id=<default>`, as `parse` reads it."""
         in_order = sorted(self.parts, key=lambda part: _ORDER.get(part[0], len(_ORDER)))
-        return ",".join(f"{kind}={DEFAULT if name is None else name}" for kind, name in in_order)
+        return ",".join(f"{kind}={DEFAULT if name is None else _written(name)}" for kind, name in in_order)
 
     @property
     def key(self) -> str:
@@ -42,8 +46,13 @@ class Entity:
         return "&".join(f"{kind}={'' if name is None else quote(name, safe='')}" for kind, name in self.parts)
 
 
+def _written(name: str) -> str:
+    return json.dumps(name) if _AMBIGUOUS.match(name) else name
+
+
 def parse(text: str) -> Entity:
-    """The entity that people write as `user=alice`, `user=alice,client-id=app`, `client-id=<default>` or `ip=10.0.0.1`.
+    """The entity that people write as `user=alice`, `user=alice,client-id=app`, `client-id=<default>` or `ip=10.0.0.1`; a name that
+    would be taken for something else is in quotes, as JSON has them: `user="<default>"`.
 
     Raises:
         ValueError: It is none; one line.
@@ -51,7 +60,10 @@ def parse(text: str) -> Entity:
     parts: dict[str, str | None] = {}
     at = 0
     while at < len(text) and (found := _PART.match(text, at)) is not None and found[1] not in parts:
-        parts[found[1]] = None if found[2] == DEFAULT else found[2]
+        try:
+            parts[found[1]] = json.loads(found[2]) if found[2] else None if found[3] == DEFAULT else found[3]
+        except ValueError:
+            break
         at = found.end()
     if at < len(text) or not parts:
         raise ValueError(

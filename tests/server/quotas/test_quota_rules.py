@@ -209,3 +209,21 @@ def test_an_entity_is_read_as_it_is_written(entity: Entity) -> None:
 def test_what_is_no_entity_is_refused_in_a_line(text: str) -> None:
     with pytest.raises(ValueError, match="expected user=NAME"):
         parse(text)
+
+
+ODD_NAMES: list[dict[str, str | None]] = [
+    {"user": "<default>"},
+    {"user": None},
+    {"user": "a,client-id=b"},
+    {"user": "a", "client-id": "b"},
+    {"user": '"x"'},
+    {"user": "x", "client-id": '"<default>"'},
+    {"user": 'CN=a"b,OU=c'},
+    {"user": "a\n,ip=x"},
+]
+
+
+def test_no_two_entities_have_one_text_and_each_text_is_read_as_its_entity() -> None:
+    entities = [Entity.of(names) for names in ODD_NAMES]
+    assert [parse(str(entity)) for entity in entities] == entities
+    assert len({str(entity) for entity in entities}) == len(entities)
