@@ -19,7 +19,7 @@ from ...protocol.connection import Request, parse_request
 from ...protocol.errors import ProtocolError
 from ..security.principal import ANONYMOUS, Principal
 from .answer_places import AnswerPlace
-from .desk import Desk, HangUpError, LoggingIn
+from .desk import Desk, HangUpError, LoggingIn, one_line
 from .frames import FrameReader
 from .large_requests import READ_ELEMENTS_AT_ONCE, LargeRequest, read_now, write_now
 from .listener import Listener
@@ -122,11 +122,11 @@ class Connection:
     def _log(self, error: Exception) -> None:
         match error:
             case ProtocolError():
-                log.warning("closing %s: %s", self.peer, error)
+                log.warning("closing %s: %s", self.peer, one_line(error))
             case PeerGoneError():
                 log.debug("%s is gone: %s", self.peer, error)
             case HangUpError():
-                log.info("closing %s: %s", self.peer, error)
+                log.info("closing %s: %s", self.peer, one_line(error))
             case trio.ClosedResourceError():
                 log.debug("%s was closed by us", self.peer)
             case ImportError():

@@ -17,8 +17,16 @@ Handler: TypeAlias = Callable[[Any, Request], Awaitable[Any]]
 """Called with what `Desk.context_for` has made, and a request; returns the answer's body, None where none is sent."""
 
 
+_LINE_CHARS_MAX = 500
+
+
 class HangUpError(Exception):
     """A handler's word that the connection is to be closed, without an answer."""
+
+
+def one_line(text: object) -> str:
+    """As it may stand in a log: names of clients may have line ends, and what moves the cursor of a terminal."""
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in str(text)[:_LINE_CHARS_MAX])
 
 
 class Lookup(Protocol):

@@ -23,7 +23,7 @@ from ...protocol.messages.sasl_authenticate import SaslAuthenticateResponse
 from ...protocol.messages.sasl_handshake import SaslHandshakeResponse
 from ..security.principal import Principal
 from ..security.sasl.conversation import Conversation, InvalidCredentialsError, SaslError
-from .desk import Client, Desk, Handler, HangUpError
+from .desk import Client, Desk, Handler, HangUpError, one_line
 from .frames import FrameReader
 from .transport import Part, PeerGoneError
 
@@ -309,7 +309,7 @@ class Session:
             client.logging_in = None
         if again.is_refused(answer):
             self._has_failed = True
-            log.info("closing %s (%s): %s", client.peer, self.principal, again.failure)
+            log.info("closing %s (%s): %s", client.peer, one_line(self.principal), one_line(again.failure))
             await _let_wait(client, self._rules)
         elif again.principal is not None:
             self._begin(again)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import logging
 import socket
 import struct
@@ -218,6 +219,30 @@ def test_a_secret_reaches_no_log(caplog: pytest.LogCaptureFixture) -> None:
     said = caplog.text
     assert "Invalid username or password" in said
     assert ALICES not in said and "wrong-guess" not in said
+
+
+def test_no_client_writes_lines_of_its_own_into_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    line = (
+        "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
+        ' unsecuredValidatorPrincipalClaimName="sub";'
+    )
+    options = {
+        "sasl.enabled.mechanisms": "OAUTHBEARER",
+        "listener.name.sasl_plaintext.oauthbearer.sasl.jaas.config": line,
+    }
+    parts = (b'{"alg":"none"}', b'{"sub":"alice","exp":9000000000}')
+    token = b".".join((*(base64.urlsafe_b64encode(part).rstrip(b"=") for part in parts), b""))
+    with (
+        caplog.at_level(logging.INFO),
+        ottla.Broker(overrides=SECURED | options) as broker,
+        connected(broker) as client,
+    ):
+        shake_hands(client, "OAUTHBEARER")
+        answer = authenticate(client, b"n,a=x\nINFO: \x1b[2Jforged,\x01auth=Bearer " + token + b"\x01\x01")
+        assert "authorization id" in str(answer.error_message)
+        assert client.is_closed_by_peer()
+        assert eventually(broker, lambda: "forged" in caplog.text)
+    assert all("\n" not in each.getMessage() and "\x1b" not in each.getMessage() for each in caplog.records)
 
 
 # Faults
