@@ -196,7 +196,13 @@ def decode(data: bytes, path: str) -> CatalogState:
         top = json.loads(data.decode())
     except (ValueError, RecursionError) as error:
         raise CatalogError(f"{path}: not a readable catalog: {error}") from error
-    return _Reader(path).state(top)
+    state = _Reader(path).state(top)
+    if b"\\u" in data:  # else there is no half of a surrogate pair, with which no later write would succeed
+        try:
+            json.dumps(top, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            raise CatalogError(f"{path}: has a text that is no Unicode: {error.reason}") from error
+    return state
 
 
 def _is_unicode(text: str) -> bool:

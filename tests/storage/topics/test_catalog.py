@@ -306,6 +306,8 @@ def damaged(keys: list[Any], value: Any) -> bytes:
         (damaged(["topics", "a", "partitions", 0, "leader"], -1), "leader"),
         (damaged(["topics", "a", "configs"], {"x": 1}), "configs['x']"),
         (damaged(["topics", "a", "configs"], {"x": "\ud800"}), "configs['x']"),
+        (damaged(["acls"], {"\ud800": {}}), "has a text that is no Unicode"),
+        (damaged(["topics", "a", "configs"], {"\udfff": "x"}), "has a text that is no Unicode"),
         (damaged(["next_producer_id"], 1.5), "next_producer_id"),
         (damaged(["next_producer_id"], 2**63), "next_producer_id"),
         (damaged(["features"], {"x": -1}), "features['x']"),
