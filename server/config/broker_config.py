@@ -142,6 +142,11 @@ class BrokerConfig(BrokerOptions):
             own_connection_limits=config._own_connection_limits(),
         )
 
+    def sasl_at(self, listener: str) -> SaslConfig:
+        """How clients log in at a listener, which may be that of a controller that is no node. ConfigError as `sasl_of`."""
+        found = self.sasl.get(listener)
+        return sasl_of(listener, self.listener_value, self._is_set_for) if found is None else found
+
     def value(self, name: str) -> Value:
         """The value of any broker option. KeyError for a name that Kafka does not have."""
         option = find_option(name)
@@ -494,6 +499,9 @@ def static_config(
     )
     for node_id in node_ids:
         static.node(node_id)
+    for controller in static.controllers:
+        if controller.security_protocol in OVER_SASL:
+            static.node(first).sasl_at(controller.name)
     return static
 
 

@@ -40,10 +40,7 @@ class Logins:
         self._jwks: dict[OauthConfig, Jwks] = {}
 
     def of(self, node_id: int, listener: str, security_protocol: str) -> ListenerLogin | None:
-        """How clients log in at a node's listener of this name; None: they do not.
-
-        KeyError: They should, and no options say how.
-        """
+        """How clients log in at a node's listener of this name, or a controller's; None: they do not."""
         if security_protocol not in OVER_SASL:
             return None
         login = ListenerLogin(self, self._config, self._clock, node_id, listener)
@@ -109,7 +106,7 @@ class ListenerLogin:
     def _sasl(self) -> SaslConfig:
         current = self._config.current
         if self._of is None or self._of[0] is not current:
-            self._of = current, self._config.of(self._node_id).sasl[self._listener]
+            self._of = current, self._config.of(self._node_id).sasl_at(self._listener)
         return self._of[1]
 
     @property

@@ -32,6 +32,7 @@ from ottla.server.network.login import LOGIN_S
 from ottla.server.network.login import log_in as log_in_to
 from ottla.server.network.request_memory import RequestMemory
 from ottla.server.network.transport import PlainTransport
+from ottla.storage.topics.options import ConfigError
 from support.broker.contexts import Staying
 from support.broker.conversation import address
 from support.broker.housekeeping import eventually
@@ -420,6 +421,31 @@ def test_sessions_of_one_listener_may_be_longer_or_without_end() -> None:
 
 
 # Nodes
+
+
+CONTROLLERS = (
+    "# controllers=3000@127.0.0.1:0\nlistener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:SASL_PLAINTEXT\n"
+)
+
+
+async def test_a_controller_that_is_no_node_takes_logins_too(tmp_path: Path) -> None:
+    lines = f"listeners=PLAINTEXT://127.0.0.1:0\nsasl.enabled.mechanisms=PLAIN\nsasl.jaas.config={PLAIN_LINE}\n"
+    file = parse_server_properties(CONTROLLERS + lines + f"log.dirs={tmp_path}\n")
+    async with run_broker(static_config(profile="dev", file=file)) as broker:
+        (port,) = (each.port for each in broker.nodes[0].listeners if each.controller_id == 3000)
+
+        def ask() -> None:
+            with RawClient("127.0.0.1", port) as client:
+                assert log_in(client).error_code == ErrorCode.NONE
+
+        await trio.to_thread.run_sync(ask)
+
+
+def test_a_controller_that_cannot_take_logins_ends_the_start_with_a_line() -> None:
+    with pytest.raises(
+        ConfigError, match=r"Missing configuration listener\.name\.controller\.plain\.sasl\.jaas\.config"
+    ):
+        static_config(file=parse_server_properties(CONTROLLERS + "sasl.enabled.mechanisms=PLAIN\n"))
 
 
 async def test_a_listener_that_another_node_alone_has_takes_logins_too(tmp_path: Path) -> None:
