@@ -21,16 +21,15 @@ from ottla.protocol.messages.describe_delegation_token import (
 from ottla.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
 from ottla.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
 from ottla.server.client.connection import Client
-from support.authorization.rights import USERS
 
 from ...support.brokers.apache_kafka import ApacheKafkaProcess
 from ...support.brokers.ottla_process import OttlaProcess
 from ...support.brokers.process import BrokerProcess
 from ...support.suite import NotRunError, Options, Suite, run_suite
-from ..authorization.__main__ import broker
+from ..authorization.__main__ import NAMES, broker
 from ..authorization.asking import LoggedIn
 
-OWNER, RENEWER, OTHER = list(USERS)[:3]
+OWNER, RENEWER, OTHER = NAMES[:3]
 HOUR_MS = 3_600_000
 MIN, MAX = -(2**63), 2**63 - 1
 HOLDS_S = 2.0

@@ -37,6 +37,7 @@ GRANTED_S = 2.0
 """Until every right that was given holds, with time to spare."""
 CLOSED = "closed"
 DIFFERENCES_SHOWN = 40
+NAMES = tuple(USERS)
 
 
 def body(suite: Suite, options_: Options) -> None:
