@@ -8,8 +8,7 @@ drawn in `records`.
 import struct
 from collections.abc import Iterable
 
-from crc32c import crc32c
-
+from .checksum import crc32c
 from .compression import Codec, compress
 from .records import (
     ATTRIBUTES_POSITION,

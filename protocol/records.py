@@ -26,8 +26,7 @@ import sys
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from crc32c import crc32c
-
+from .checksum import crc32c
 from .compression import MAX_DECOMPRESSED_BATCH_BYTES, decompress
 from .errors import CorruptRecordError
 from .varints import BytesLike, read_varint, read_varlong

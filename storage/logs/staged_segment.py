@@ -15,8 +15,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from crc32c import crc32c
-
+from ...protocol.checksum import crc32c
 from ..disk import paths
 from ..disk.files import Files
 from ..produce import producer_snapshots

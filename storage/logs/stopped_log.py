@@ -13,8 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from crc32c import crc32c
-
+from ...protocol.checksum import crc32c
 from ..disk import paths
 from ..disk.files import Files
 

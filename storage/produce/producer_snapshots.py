@@ -15,8 +15,7 @@ import struct
 from collections.abc import Container, Iterable
 from contextlib import suppress
 
-from crc32c import crc32c
-
+from ...protocol.checksum import crc32c
 from ..disk import paths
 from ..disk.files import Files
 from .producer_state import ENTRY, BatchMetadata, ProducerState

@@ -15,8 +15,7 @@ import struct
 import zlib
 from collections.abc import Iterator
 
-from crc32c import crc32c
-
+from ...protocol.checksum import crc32c
 from ...protocol.errors import CorruptRecordError
 from ...protocol.records import (
     ATTRIBUTES_POSITION,
