@@ -36,7 +36,8 @@ log = logging.getLogger("ottla.moves")
 AT_ONCE_BYTES = 64 << 10
 """So much may be copied in the turn in which a log goes on in its new directory; twice as much after each that had more."""
 DOUBLED_MAX = 6
-RETRY_MS = 1_000
+RETRY_MS, RETRY_MS_MAX = 1_000, 60_000
+"""After how long the last step of a move is tried again that a disk has refused; twice as long each time."""
 
 
 @dataclass(eq=False, slots=True)
@@ -50,8 +51,14 @@ class LogMove:
     relocation: Relocation | None = None
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
     ended: trio.Event = field(default_factory=trio.Event)
+    settled: trio.Event = field(default_factory=trio.Event)
+    """Set when it has ended, or its last step was refused."""
     is_given_up: bool = False
     """Not to be gone on with at the next start."""
+    problem: str | None = None
+    """Why its last step, which is tried again, could not be done so far."""
+    refusals: int = 0
+    """How often."""
 
     @property
     def copied_bytes(self) -> int:
@@ -164,13 +171,20 @@ class LogMoves:
                 two directories is offline, or an earlier move could not be ended), INVALID_REPLICA_ASSIGNMENT (it is cordoned), REPLICA_NOT_AVAILABLE (there is no
                 such log).
         """
-        self._check(where, data_dir)
+        self.check(where, data_dir)
         present = self._moves.get(where)
         if present is not None:
             if present.target_dir == data_dir and not present.is_given_up:
                 return
+            if present.relocation is not None and present.relocation.is_decided:
+                # A start tells by how far they reach which of two logs counts: without its last step nothing may be cleaned.
+                await present.settled.wait()
+                if (problem := present.problem) is not None and self._moves.get(where) is present:
+                    raise KafkaError(
+                        ErrorCode.KAFKA_STORAGE_ERROR, f"the last move of {where} cannot be ended: {problem}"
+                    )
             await self.give_up([where])
-            self._check(where, data_dir)  # what was so before need not be so any more
+            self.check(where, data_dir)  # what was so before need not be so any more
         found = self._logs.logs.get(where)
         if found is None:
             raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, f"{where} was deleted meanwhile")
@@ -184,7 +198,8 @@ class LogMoves:
                 )
             self._start(found, data_dir, node_id)
 
-    def _check(self, where: TopicPartition, data_dir: str) -> None:
+    def check(self, where: TopicPartition, data_dir: str) -> None:
+        """Whether any partition may move there; raises as `move`, which asks for the partition only then."""
         if len(paths.future_dir_name(*where, "0" * 32)) > paths.FILE_NAME_CHARACTERS_MAX:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic name is too long.")
         if data_dir not in self._logs.data_dirs:
@@ -228,6 +243,7 @@ class LogMoves:
                 await self._let_go(move)
             del self._moves[where]
             move.ended.set()
+            move.settled.set()
 
     async def _carry_out(self, move: LogMove) -> None:
         moving, target_dir, old_dir = move.log, move.target_dir, move.log.data_dir
@@ -247,10 +263,12 @@ class LogMoves:
                 pace.spend(copied_bytes)
                 continue
             await in_thread(Work.MOVE, target_dir, relocation.prepare)
+            await trio.lowlevel.checkpoint_if_cancelled()  # from here on it cannot be taken back
             if relocation.finish(at_once_bytes):
                 break
             at_once_bytes = min(2 * at_once_bytes, AT_ONCE_BYTES << DOUBLED_MAX)
         self._waits.replaced(moving)
+        retry_ms = RETRY_MS
         while True:
             try:
                 with trio.CancelScope(shield=True):
@@ -258,11 +276,20 @@ class LogMoves:
                     self._logs.delete_later(old, self._clock.elapsed_ms() + moving.config.file_delete_delay_ms)
                     await in_thread(Work.MOVE, target_dir, manager.moved, moving, old_dir, clean_up_to)
                 break
-            except RelocationError as error:
-                log.error("%s", error)
-                if self._logs.is_offline(target_dir) or self._logs.is_offline(old_dir):
-                    break  # the next start sees to it
-                await self._clock.sleep(RETRY_MS)
+            except Exception as error:
+                # No thread, say: while a start may take either log, whatever it is is tried again, and nothing cleaned.
+                if not isinstance(error, RelocationError) and moving.is_place_on_disk:
+                    raise
+                if self._logs.is_offline(target_dir) or (self._logs.is_offline(old_dir) and moving.is_place_on_disk):
+                    log.error("%s; the next start ends the move", error)
+                    return
+                if str(error) != move.problem:
+                    log.error("%s; it is tried again until the disk takes it", error)
+                move.problem = str(error)
+                move.refusals += 1
+                move.settled.set()
+                await self._clock.sleep(retry_ms)
+                retry_ms = min(2 * retry_ms, RETRY_MS_MAX)
         log.info("%s has moved from %s to %s", where, old_dir, target_dir)
 
     async def _let_go(self, move: LogMove) -> None:

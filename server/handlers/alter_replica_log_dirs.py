@@ -22,6 +22,7 @@ from ...protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopicResult,
 )
+from ...protocol.wire import as_array
 from ...storage.disk.paths import TopicPartition
 from ..runtime.turns import Turn
 from ..services.context import Context
@@ -35,6 +36,7 @@ async def handle(ctx: Context, request: Request) -> AlterReplicaLogDirsResponse:
         if turn.is_over():
             await turn.next()
         try:
+            ctx.services.moves.check(where, path)
             partition = ctx.services.topics.partition(*where)
             if ctx.node.node_id not in partition.replicas:
                 raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE)
@@ -54,7 +56,11 @@ async def refused(_: Context, request: Request, error: KafkaError) -> AlterRepli
 async def _wanted(body: AlterReplicaLogDirsRequest, turn: Turn) -> dict[TopicPartition, str]:
     wanted: dict[TopicPartition, str] = {}
     for row in body.dirs:
+        if turn.is_over():
+            await turn.next()
         for topic in row.topics:
+            if turn.is_over():
+                await turn.next()
             for index in topic.partitions:
                 if turn.is_over():
                     await turn.next()
@@ -68,8 +74,9 @@ async def _answer(codes: dict[TopicPartition, ErrorCode], turn: Turn) -> AlterRe
         if turn.is_over():
             await turn.next()
         rows[name].append(AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code))
-    return AlterReplicaLogDirsResponse(
-        results=tuple(
-            AlterReplicaLogDirTopicResult(topic_name=name, partitions=tuple(found)) for name, found in rows.items()
-        )
-    )
+    return AlterReplicaLogDirsResponse(results=as_array(await turn.map(_result, rows.items())))
+
+
+def _result(of: tuple[str, list[AlterReplicaLogDirPartitionResult]]) -> AlterReplicaLogDirTopicResult:
+    name, partitions = of
+    return AlterReplicaLogDirTopicResult(topic_name=name, partitions=as_array(partitions))

@@ -2,7 +2,8 @@
 
 Behaviour
 - One row per data directory with the partitions that this node has a replica of, their sizes on disk
-  (closed and active segments' logs), and the file system's room (KIP-827). The lag is 0: nothing is replicated.
+  (closed and active segments' logs), and the file system's room (KIP-827). The lag is 0, as nothing is replicated, but for new
+  replicas of a reassignment: they have the size that their throttle has let through, and the offsets that are missing.
 - A partition on its way to another directory is in both: in that one as a future one, with what is copied, and how many
   offsets it is behind.
 - To a request with Ottla's own tag partitions come with what the cleaner says of them.
@@ -24,6 +25,7 @@ from ...protocol.messages.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 from ...storage.cleaning.cleaner_checkpoints import data_dir_of
+from ...storage.logs.log import Log
 from ..partitions.topics import Partition, Topic
 from ..runtime.disk import Work, on_disk
 from ..runtime.turns import Turn
@@ -59,7 +61,7 @@ async def handle(ctx: Context, request: Request) -> DescribeLogDirsResponse:
         turn.begin()
         found = await _partitions_in(directory, ctx, wanted, turn)
         topics = await _rows(directory, ctx, found, turn, with_status=body.ottla_cleaner_status)
-        topics += _on_their_way(directory, ctx, wanted)
+        topics += _on_their_way(directory, ctx, wanted, with_status=body.ottla_cleaner_status)
         results.append(
             DescribeLogDirsResult(
                 error_code=ErrorCode.NONE,
@@ -119,12 +121,16 @@ async def _rows(
             log, status = partition.log, None
             if explaining is not None:
                 status = json.dumps(as_json(await explaining.next()))
+            # A log may have tens of thousands of segments.
+            size_bytes, lag = sum(await turn.map(_size_bytes, log.segments)), 0
+            copied_bytes = ctx.services.cluster.copied_bytes(partition, ctx.node.node_id)
+            if copied_bytes is not None and copied_bytes < size_bytes:
+                size_bytes, lag = copied_bytes, _lag(log, copied_bytes / size_bytes)
             rows.append(
                 DescribeLogDirsPartition(
                     partition_index=partition.index,
-                    # A log may have tens of thousands of segments.
-                    partition_size=sum(await turn.map(_size_bytes, log.segments)),
-                    offset_lag=0,
+                    partition_size=size_bytes,
+                    offset_lag=lag,
                     is_future_key=False,
                     ottla_cleaner_status=status,
                 )
@@ -134,7 +140,14 @@ async def _rows(
     return topics
 
 
-def _on_their_way(directory: str, ctx: Context, wanted: set[tuple[str, int]] | None) -> list[DescribeLogDirsTopic]:
+def _lag(log: Log, copied_part: float) -> int:
+    """How many offsets a new replica has yet to get that has this part of the log's bytes; one at least."""
+    return max(1, round((log.log_end_offset - log.log_start_offset) * (1 - copied_part)))
+
+
+def _on_their_way(
+    directory: str, ctx: Context, wanted: set[tuple[str, int]] | None, *, with_status: bool
+) -> list[DescribeLogDirsTopic]:
     """The copies in the making of what moves to the directory: few, as each takes a disk's time."""
     return [
         DescribeLogDirsTopic(
@@ -145,6 +158,7 @@ def _on_their_way(directory: str, ctx: Context, wanted: set[tuple[str, int]] | N
                     partition_size=move.copied_bytes,
                     offset_lag=move.offset_lag,
                     is_future_key=True,
+                    ottla_cleaner_status=json.dumps({"problem": move.problem}) if with_status else None,
                 ),
             ),
         )

@@ -108,7 +108,7 @@ def due_at_in_pieces(log: Measurable, dirty_from: int, now_ms: int) -> Steps[int
         moments.update(segment.largest_timestamp_ms + config.min_compaction_lag_ms for segment in piece)
     if (oldest_ms := (yield from oldest_dirty_ms_in_pieces(log, dirty_from))) is not None:
         moments.add(oldest_ms + config.max_compaction_lag_ms + 1)
-    ahead = [now_ms, *sorted(moment for moment in moments if now_ms < moment <= MAX_LONG)]
+    ahead = [now_ms, *[moment for moment in sorted(moments) if now_ms < moment <= MAX_LONG]]
     low, high = 0, len(ahead)
     while low < high:
         middle = (low + high) // 2

@@ -1,6 +1,6 @@
 """The data directories of the broker: whose they are, what lies in them, and all logs opened, made, deleted and closed.
 
 Read in this order: `inspection` (before anything changes), `partition_dirs` (which directory is which partition), `claims`
-(whose they are is written down), `data_dir` (one of them), `manager` and `log_table` (all logs), `departures` (deleted
-ones), `clean_stop`.
+(whose they are is written down), `data_dir` (one of them), `manager` and `log_table` (all logs), with `loading` at a start,
+`making` for new ones, `opener` below both, `departures` (deleted ones) and `closing` at a stop, which `clean_stop` marks.
 """

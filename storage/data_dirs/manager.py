@@ -17,34 +17,30 @@ from __future__ import annotations
 
 import errno
 import random
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from types import MappingProxyType
-from typing import TypeAlias
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ..disk import paths
-from ..disk.checkpoints import write_partition_metadata
 from ..disk.files import Files
 from ..disk.health import Health
-from ..disk.paths import MovingDir, TopicPartition
+from ..disk.paths import TopicPartition
 from ..logs.log import Log
-from ..logs.log_parts import LastStop, LogPlace
-from ..logs.recovery import load_log, offline_log
+from ..logs.log_parts import LogPlace
+from ..logs.recovery import offline_log
 from ..produce.producers import PRODUCER_ID_EXPIRATION_MS_DEFAULT
 from ..topics.config import LogConfig
 from .claims import claim, cluster_of
+from .closing import OfEach, close_dir
 from .data_dir import DataDir, DataDirectoryError
 from .departures import Departure, Removal, collected
 from .inspection import check_owners, unique
+from .loading import ConfigFor, Loading
 from .log_table import LogTable
-from .partition_dirs import put_aside, topic_id_in
+from .making import Fill, Making
+from .opener import LogOpener
 from .relocation import Relocation
-
-OfEach: TypeAlias = Callable[[Callable[[Log], bool], Sequence[Log]], Iterable[bool]]
-Fill: TypeAlias = Callable[[LogPlace, LogConfig], int]
-"""Writes the segments of a new partition into its directory, before its log is opened; returns where the log is to start."""
 
 
 class LogManager:
@@ -84,9 +80,9 @@ class LogManager:
         """Data directories that get no new partitions (KIP-1066)."""
         self._files = files
         self._node_id = node_id
-        self._producer_expiration_ms = producer_expiration_ms
         self._rng = rng or random.Random()
         self._note = note
+        self._opener = LogOpener(files, self._rng, note, producer_expiration_ms)
         self._is_loaded = False
         self._pending_dir_deletions: list[tuple[int, str]] = []
         self._dirs: list[DataDir] = []
@@ -108,6 +104,16 @@ class LogManager:
         """The cluster that the directories belong to; None if all are new."""
         return cluster_of(self._dirs)
 
+    @property
+    def failures(self) -> dict[str, str]:
+        """The data directories that are out of use until the next start, and why."""
+        return {each.path: each.health.failure for each in self._dirs if each.health.failure is not None}
+
+    def watch(self, on_failure: Callable[[], None]) -> None:
+        """Have `on_failure` called when a data directory fails: in the thread that met it, perhaps more than once."""
+        for each in self._dirs:
+            each.health.on_failure = on_failure
+
     def is_offline(self, data_dir: str) -> bool:
         """Whether a disk error has taken this directory, and all logs in it, out of use until the next start."""
         return self._dir(data_dir).health.failure is not None
@@ -121,7 +127,7 @@ class LogManager:
 
     # Start
 
-    def load(self, now_ms: int, elapsed_ms: int, *, config_for: Callable[[TopicPartition], LogConfig | None]) -> None:
+    def load(self, now_ms: int, elapsed_ms: int, *, config_for: ConfigFor) -> None:
         """Open every log of the data directories, recovering those that were not closed.
 
         Args:
@@ -130,15 +136,18 @@ class LogManager:
         Raises:
             DataDirectoryError: A partition in two of them, or one that cannot be read.
         """
-        self.was_clean = True
+        loading = Loading(self._opener, self.logs, config_for, now_ms, elapsed_ms)
         for each in self._working_dirs():
             try:
-                self._load_dir(each, now_ms, elapsed_ms, config_for)
+                loading.load(each)
             except (OSError, KafkaError) as error:
                 refused = DataDirectoryError.of(each.path, error)
                 if each.health.failure is not None:
                     refused.failed_path = each.path
                 raise refused from error
+        self.was_clean, self.interrupted_moves = loading.was_clean, loading.interrupted_moves()
+        for directory in loading.removable:
+            self.delete_later(directory, elapsed_ms)
         self._is_loaded = True
 
     def claim(self, home: str, cluster_id: str, write_catalog: Callable[[Mapping[str, str]], None]) -> None:
@@ -148,87 +157,7 @@ class LogManager:
     def take_offline(self, reason: str) -> None:
         """No log can be used any more until the next start. For any thread."""
         for each in self._working_dirs():
-            each.health.failure = reason
-
-    def _load_dir(
-        self, data_dir: DataDir, now_ms: int, elapsed_ms: int, config_for: Callable[[TopicPartition], LogConfig | None]
-    ) -> None:
-        stop = data_dir.take_clean_stop()
-        self.was_clean = self.was_clean and bool(stop)
-        recovery_points = data_dir.read_offsets(paths.RECOVERY_POINT_CHECKPOINT, self._note)
-        log_starts = data_dir.read_offsets(paths.LOG_START_CHECKPOINT, self._note)
-        loaded = []
-        for name in self._files.list(data_dir.path):
-            directory = paths.join(data_dir.path, name)
-            found = paths.parse_partition_dir(name)
-            if found is None or not self._files.is_dir(directory):
-                continue
-            if isinstance(found, MovingDir):
-                is_known = config_for(found.topic_partition) is not None
-                if found.role == "future" and is_known:
-                    self.interrupted_moves[found.topic_partition] = data_dir.path
-                if found.role == "delete" or (found.role == "future" and is_known):
-                    self.delete_later(directory, elapsed_ms)
-                else:
-                    self._note(f"{directory} holds no log of this broker ({found.role}) and is left alone")
-                continue
-            if found.topic == paths.CLUSTER_METADATA_TOPIC:
-                continue
-            if found in self.logs:
-                raise DataDirectoryError(f"{found} is in {self.data_dir_of(found)} as well as in {data_dir.path}")
-            config = config_for(found)
-            if config is None:
-                if found in log_starts:
-                    data_dir.not_served[found] = log_starts[found]
-                self._note(f"{directory} holds no log of a topic and is left alone")
-                continue
-            log = self._open(
-                data_dir,
-                found,
-                config,
-                now_ms,
-                elapsed_ms,
-                LastStop(bool(stop), recovery_points.get(found, 0), log_starts.get(found, 0), stop.log(name)),
-                topic_id=topic_id_in(self._files, directory, self._note),
-            )
-            if log.needs_flush:
-                # What a process wrote that died before its sync is about to be read, and to be built upon.
-                log.flush(elapsed_ms)
-            loaded.append(log)
-        self.logs.add(loaded)
-        if not stop or not all(
-            recovery_points.get(log.topic_partition) == log.recovery_checkpoint
-            and log_starts.get(log.topic_partition, log.segments.first.base_offset) == log.log_start_offset
-            for log in loaded
-        ):
-            # Where recovery has cut something off, the old checkpoint vouches for more than there is. Left like that, it
-            # would do so for what is appended next.
-            data_dir.checkpoint_recovery_points(self.logs)
-            data_dir.checkpoint_log_starts(self.logs)
-
-    def _open(
-        self,
-        data_dir: DataDir,
-        topic_partition: TopicPartition,
-        config: LogConfig,
-        now_ms: int,
-        elapsed_ms: int,
-        last_stop: LastStop,
-        *,
-        topic_id: bytes | None,
-    ) -> Log:
-        directory = paths.join(data_dir.path, paths.partition_dir_name(*topic_partition))
-        log = load_log(
-            LogPlace(self._files, directory, topic_partition, topic_id, data_dir.health),
-            config,
-            last_stop,
-            now_ms=now_ms,
-            producer_expiration_ms=self._producer_expiration_ms,
-            rng=self._rng,
-            note=self._note,
-        )
-        log.last_flush_ms = elapsed_ms
-        return log
+            each.health.fail(reason)
 
     # Partitions that come and go
 
@@ -252,40 +181,8 @@ class LogManager:
             KafkaError: KAFKA_STORAGE_ERROR: no data directory works, or takes new partitions.
             Whatever `fill` raises; nothing is left likewise.
         """
-        if taken := [each for each in topic_partitions if each in self.logs]:
-            raise FileExistsError(f"partition {taken[0]} has a log")
-        working = self._working_dirs()
-        if not working:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no data directory works")
-        open_ones = [each for each in working if each.path not in self.cordoned]
-        if not open_ones:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "every data directory that works is cordoned")
-        counts = Counter(log.data_dir for log in self.logs.values())
-        made: list[Log] = []
-        used: set[DataDir] = set()
-        try:
-            for each in topic_partitions:
-                data_dir = min(open_ones, key=lambda one: counts[one.path])
-                counts[data_dir.path] += 1
-                used.add(data_dir)
-                self._free_name(each, working)
-                data_dir.forget(each, self.logs)
-                made.append(self._make(data_dir, each, topic_id, config, now_ms, elapsed_ms, fill))
-            for data_dir in used:
-                self._files.sync_dir(data_dir.path)
-        except BaseException:
-            self._discard(made)
-            raise
-        self.logs.add(made)
-        if any(log.log_start_offset > log.segments.first.base_offset for log in made):
-            try:
-                for data_dir in used:
-                    data_dir.checkpoint_log_starts(self.logs)
-            except BaseException:
-                self.logs.remove(topic_partitions)
-                self._discard(made)
-                raise
-        return made
+        making = Making(self._opener, topic_id, config, now_ms, elapsed_ms, fill)
+        return making.make(topic_partitions, self._working_dirs(), self.cordoned, self.logs)
 
     def add_offline(self, topic_partitions: Sequence[TopicPartition], *, topic_id: bytes, config: LogConfig) -> None:
         """Partitions that can only be in a data directory that has failed before the start: each has a log that is offline."""
@@ -300,46 +197,6 @@ class LogManager:
     def has_failed_dirs(self) -> bool:
         """Whether there is a data directory that does not work."""
         return len(self._working_dirs()) < len(self._dirs)
-
-    def _discard(self, made: Iterable[Log]) -> None:
-        for log in made:
-            with suppress(OSError):
-                log.release_files()
-                self._files.remove_dir(log.directory)
-
-    def _free_name(self, topic_partition: TopicPartition, working: Iterable[DataDir]) -> None:
-        for each in working:
-            present = paths.join(each.path, paths.partition_dir_name(*topic_partition))
-            if self._files.exists(present):
-                aside = put_aside(self._files, topic_partition, present, self._rng)
-                self._note(f"{present} is in the way of a new partition; it is kept as {aside}")
-
-    def _make(
-        self,
-        data_dir: DataDir,
-        topic_partition: TopicPartition,
-        topic_id: bytes,
-        config: LogConfig,
-        now_ms: int,
-        elapsed_ms: int,
-        fill: Fill | None,
-    ) -> Log:
-        directory = paths.join(data_dir.path, paths.partition_dir_name(*topic_partition))
-        try:
-            self._files.make_dir(directory)
-            write_partition_metadata(self._files, directory, topic_id)
-            stop = LastStop(is_clean=True)
-            if fill is not None:
-                place = LogPlace(self._files, directory, topic_partition, topic_id, data_dir.health)
-                # Read as after a crash, so that indexes and producers are those of the batches, whoever wrote them.
-                stop = LastStop(log_start_offset=fill(place, config))
-            log = self._open(data_dir, topic_partition, config, now_ms, elapsed_ms, stop, topic_id=topic_id)
-            if fill is not None:
-                log.flush(elapsed_ms)
-            return log
-        except BaseException:
-            self._files.remove_dir(directory)
-            raise
 
     def delete_all(self, topic_partitions: Iterable[TopicPartition], elapsed_ms: int) -> None:
         """Give up these partitions: their names are free on return, their files go after `file.delete.delay.ms`.
@@ -421,7 +278,7 @@ class LogManager:
 
     def set_producer_expiration(self, expiration_ms: int) -> None:
         """Change `producer.id.expiration.ms`; holds from the next `expire_producers` on."""
-        self._producer_expiration_ms = expiration_ms
+        self._opener.producer_expiration_ms = expiration_ms
         for log in self.logs.values():
             log.producers.expiration_ms = expiration_ms
 
@@ -493,34 +350,9 @@ class LogManager:
         """
         try:
             for data_dir in self._working_dirs() if self._is_loaded else ():
-                self._close_dir(data_dir, now_ms, of_each)
+                close_dir(data_dir, self.logs, now_ms, of_each, self._note)
         finally:
             self.release()
-
-    def _close_dir(self, data_dir: DataDir, now_ms: int, of_each: OfEach) -> None:
-        """Close what can be closed: a log that cannot must cost the others no more than the mark of a clean stop."""
-
-        def close(log: Log) -> bool:
-            if data_dir.health.failure is not None:
-                return False
-            try:
-                log.close(now_ms)
-            except Exception as error:  # noqa: BLE001 - whatever it is, it is this log's
-                self._note(f"{log.topic_partition} could not be closed: {_text(error)}")
-                return False
-            return True
-
-        is_clean = all(list(of_each(close, self.logs_in(data_dir.path))))
-        if data_dir.health.failure is not None:
-            return
-        try:
-            data_dir.checkpoint_recovery_points(self.logs)
-            data_dir.checkpoint_log_starts(self.logs)
-            data_dir.checkpoint_high_watermarks(self.logs)
-            if is_clean:
-                data_dir.mark_clean(self.logs)
-        except Exception as error:  # noqa: BLE001 - the other directories are to be closed, and all to be given back
-            self._note(f"data directory {data_dir.path} could not be closed: {_text(error)}")
 
     def release(self) -> None:
         """Give files and locks back and nothing more: for a start that failed. The next start recovers."""
@@ -530,7 +362,3 @@ class LogManager:
         for data_dir in self._dirs:
             with suppress(OSError):
                 data_dir.release()
-
-
-def _text(error: Exception) -> str:
-    return error.message if isinstance(error, KafkaError) else str(error) or type(error).__name__

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -88,8 +89,8 @@ def assign(
         only_doubles: Read no more than tells whether this raises.
 
     Raises:
-        DataDirectoryError: Two logs of one partition.
-        OSError: The disk refused.
+        DataDirectoryError: Two logs of one partition. Or a disk refused: which one, and whether it has failed.
+        OSError: One of two disks refused.
     """
     assigned = Assigned()
     logs: dict[TopicPartition, list[tuple[str, bytes | None]]] = defaultdict(list)
@@ -99,11 +100,12 @@ def assign(
             if only_doubles and counts[topic_partition] == 1:
                 continue
             entry = topics.get(topic_partition.topic)
-            if entry is None or topic_partition.partition >= len(entry.partitions):
-                if holds_log(files, directory):
-                    assigned.strays.append((topic_partition, directory))
-                continue
-            topic_id = topic_id_in(files, directory, note)
+            with _reading(each.path):
+                if entry is None or topic_partition.partition >= len(entry.partitions):
+                    if holds_log(files, directory):
+                        assigned.strays.append((topic_partition, directory))
+                    continue
+                topic_id = topic_id_in(files, directory, note)
             if topic_id in (None, entry.topic_id):
                 logs[topic_partition].append((directory, topic_id))
             else:
@@ -114,8 +116,10 @@ def assign(
             if candidate is not kept:
                 which = assigned.copies if candidate is of_a_move else assigned.strays
                 which.append((topic_partition, candidate[0]))
-        if not only_doubles and (marked := marks(files, kept[0])):
-            other = other_place(files, kept[0])
+        with _reading(paths.parent(kept[0])):
+            marked = [] if only_doubles else marks(files, kept[0])
+            other = other_place(files, kept[0]) if marked else None
+        if marked:
             if len(candidates) == 1 and other is not None and other in failed:
                 assigned.undecided[topic_partition] = other
             elif not failed:
@@ -123,6 +127,31 @@ def assign(
         if kept[1] is None:
             assigned.without_id.append((kept[0], topics[topic_partition.topic].topic_id))
     return assigned
+
+
+def served_directory(
+    files: Files, topic_partition: TopicPartition, directories: Sequence[str], topic_id: bytes | None
+) -> str:
+    """Of the directories of one partition the one that a start would serve, as `assign` decides. Nothing is changed.
+
+    Args:
+        topic_id: Of its topic, as the catalog has it; None if nobody knows.
+
+    Raises:
+        DataDirectoryError: Two logs of it.
+        OSError: The disk refused.
+    """
+    candidates = [(each, topic_id_in(files, each, lambda _: None)) for each in directories]
+    of_topic = [each for each in candidates if topic_id is None or each[1] in (None, topic_id)]
+    return _only(files, topic_partition, of_topic or candidates)[0][0]
+
+
+@contextmanager
+def _reading(data_dir: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise DataDirectoryError.of(data_dir, error) from error
 
 
 Candidate: TypeAlias = tuple[str, bytes | None]

@@ -15,8 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from crc32c import crc32c
-
+from ...protocol.checksum import crc32c
 from ..disk import paths
 from ..disk.checkpoints import CorruptCheckpointError, read_meta_properties, read_text, write_atomically
 from ..disk.files import Files

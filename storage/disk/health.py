@@ -15,6 +15,7 @@ acknowledged that was refused.
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 
 from ...protocol.errors import ErrorCode
 from .files import SyncError
@@ -52,14 +53,23 @@ def is_disk_failure(error: OSError) -> bool:
 class Health:
     """Whether logs can be used. One object for all logs of a data directory: the disk that fails one fails them all."""
 
-    __slots__ = ("code", "failure")
+    __slots__ = ("code", "failure", "on_failure")
 
     def __init__(self, failure: str | None = None, code: ErrorCode = ErrorCode.KAFKA_STORAGE_ERROR) -> None:
         self.failure = failure
         """What is wrong; None while all is well. Set once, until the next start."""
         self.code = code
+        self.on_failure: Callable[[], None] | None = None
+        """Called when it fails, in the thread that met the failure; more than once if several do at the same time."""
+
+    def fail(self, reason: str) -> None:
+        """The directory is out of use from now on. Any thread."""
+        if self.failure is None:
+            self.failure = reason
+            if self.on_failure is not None:
+                self.on_failure()
 
     def note(self, error: OSError) -> None:
         """Whatever uses the directory has met `error`. Any thread."""
         if self.failure is None and is_disk_failure(error):
-            self.failure = str(error)
+            self.fail(str(error))

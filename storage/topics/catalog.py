@@ -21,8 +21,9 @@ from contextlib import suppress
 from types import MappingProxyType
 from typing import Any
 
-from ..disk.checkpoints import put_in_place, write_beside
+from ..disk.checkpoints import write_beside
 from ..disk.files import Files
+from ..disk.health import is_disk_failure
 from ..disk.paths import CATALOG_FILE, join, parent
 from .catalog_file import (
     CatalogError,
@@ -161,19 +162,19 @@ class Catalog:
 
         self._change(changed)
 
-    def set_broker_configs(self, node: str, configs: Configs) -> None:
-        """Replace all dynamic configs of a node, or of CLUSTER_DEFAULT; none leave no trace."""
+    def set_broker_configs(self, configs: Mapping[str, Configs]) -> None:
+        """Replace all dynamic configs of these nodes, or of CLUSTER_DEFAULT, in one write; none leave no trace."""
+        self._change(lambda state: {"broker_configs": _with_configs(state, configs)})
+
+    def set_features(self, levels: Mapping[str, int], configs: Mapping[str, Configs]) -> None:
+        """Set the levels of these features, and what `set_broker_configs` sets, in one write; 0 is kept, as a level that
+        somebody chose."""
         self._change(
             lambda state: {
-                "broker_configs": {
-                    key: value for key, value in {**state.broker_configs, node: dict(configs)}.items() if value
-                }
+                "features": {**state.features, **levels},
+                "broker_configs": _with_configs(state, configs),
             }
         )
-
-    def set_features(self, levels: Mapping[str, int]) -> None:
-        """Set the levels of these features, in one write; 0 is kept, as a level that somebody chose."""
-        self._change(lambda state: {"features": {**state.features, **levels}})
 
     def entries(self, section: str) -> Mapping[str, Facts]:
         """What a section of the file holds, by key; section is one of `catalog_file.SECTIONS`."""
@@ -234,6 +235,8 @@ class Catalog:
             return state
 
     def _put_back(self, refusal: BaseException) -> None:
+        if self._is_on_disk:
+            return
         with suppress(Exception):  # whatever it is, the doubt is to be told
             self._save(self._state)
         if not self._is_on_disk:
@@ -251,9 +254,20 @@ class Catalog:
         return write_beside(self._files, self._path, *pieces)
 
     def _put_in_place(self, temporary: str) -> None:
-        self._is_on_disk = False  # Until the directory is synced nobody can tell which of the two a restart finds.
-        put_in_place(self._files, temporary, self._path)
+        was_on_disk, self._is_on_disk = self._is_on_disk, False
+        try:
+            self._files.rename(temporary, self._path)
+        except OSError as error:
+            # No room, no rights: the file is what it was. Of a disk that has failed nobody knows.
+            self._is_on_disk = was_on_disk and not is_disk_failure(error)
+            raise
+        self._files.sync_dir(parent(self._path))  # Before that nobody can tell which of the two a restart finds.
         self._is_on_disk = True
+
+
+def _with_configs(state: CatalogState, configs: Mapping[str, Configs]) -> dict[str, Configs]:
+    merged = {**state.broker_configs, **configs}
+    return {node: dict(of) for node, of in merged.items() if of}
 
 
 def _with_entries(state: CatalogState, section: str, entries: Mapping[str, Facts | None]) -> Sections:

@@ -9,8 +9,8 @@ import pytest
 
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.server.config.broker_config import BrokerConfig, ConfigSource
-from ottla.server.config.broker_options import ACTED_ON
 from ottla.server.config.changes import Change, alter_broker
+from ottla.server.config.options.broker_options import ACTED_ON
 from ottla.storage.topics.config import TOPIC_OPTIONS, ConfigError
 from ottla.storage.topics.options import UpdateMode
 

@@ -25,14 +25,17 @@ from ottla.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from ottla.server.control.why.explain import explain
+from ottla.server.runtime.clock import Clock
 from ottla.storage.disk import paths
 from ottla.storage.disk.os_files import OsFiles
+from ottla.storage.disk.paths import TopicPartition
 from support.broker.admin import create, delete, delete_records, grow, growth, wanted
 from support.broker.compacting import alter
 from support.broker.conversation import address, create_topic, fetch, produce, records_of
 from support.broker.raw_client import RawClient
 from support.broker.served import serving
-from support.disk.troubled_files import TroubledFiles, full, trouble
+from support.disk.troubled_files import TroubledFiles, full, nothing, trouble
 
 RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 
@@ -307,6 +310,82 @@ async def test_a_move_that_cannot_be_ended_is_ended_by_the_next_start_that_has_b
     async with serving(tmp_path, OsFiles(), None, log_dirs=all_dirs) as served:
         assert await served.ask(values) == list(range(21))
         assert await served.ask(where) == {0: target}
+
+
+async def test_a_last_step_that_the_disk_refuses_is_told_once_and_tried_ever_more_rarely(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    here, target, _ = dirs(tmp_path)
+    files, clock = TroubledFiles(), Clock(monotonic=lambda: 0)
+    tries: list[int] = []
+
+    def refuse(operation: str, path: str) -> None:
+        if operation == "create" and f"{target}/t-0/{paths.MOVED_FILE}" in path:
+            tries.append(clock.elapsed_ms())
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    files.trouble = refuse
+    async with serving(tmp_path, files, clock, log_dirs=f"{here},{target}") as served:
+        with trio.fail_after(30):
+            await served.ask(filled)
+            assert await served.ask(move, target) == {0: 0}
+            (present,) = served.broker.services.moves.under_way.values()
+            for count, wait_ms in enumerate((1_000, 2_000, 4_000), 1):
+                while present.refusals < count:  # when it is counted, it waits
+                    await trio.sleep(0.001)
+                clock.advance(wait_ms)
+            while present.refusals < 4:
+                await trio.sleep(0.001)
+            assert tries == [0, 1_000, 3_000, 7_000]
+            lines = [each.getMessage() for each in caplog.records if each.name == "ottla.moves"]
+            assert len(lines) == 1 and lines[0].endswith("it is tried again until the disk takes it")
+            (explained,) = (await explain(served.broker, "t")).partitions
+            assert explained.sentence.startswith(f"the partition is moving to {target}: ")
+            assert "its last step was refused 4 times, and is tried again: t-0 cannot be moved" in explained.sentence
+            files.trouble = nothing
+            clock.advance(60_000)
+            while served.broker.services.moves.under_way:
+                await trio.sleep(0.001)
+            assert await served.ask(where) == {0: target}
+
+
+@pytest.mark.parametrize(
+    "refused", [OSError(errno.ENOSPC, "No space left on device"), RuntimeError("can't start new thread")]
+)
+async def test_a_move_whose_last_step_is_refused_takes_no_other_and_keeps_the_cleaner_off(
+    tmp_path: Path, refused: Exception
+) -> None:
+    """A start takes the one of the two logs that reaches further without a gap: a pass before would make gaps."""
+    here, target, third = dirs(tmp_path)
+    files, clock = TroubledFiles(), Clock(monotonic=lambda: 0)
+    async with serving(tmp_path, files, clock, log_dirs=f"{here},{target},{third}") as served:
+        with trio.fail_after(30):
+            await served.ask(filled)
+            present_dir = (await served.ask(where))[0]
+            other, elsewhere = (each for each in (here, target, third) if each != present_dir)
+            files.trouble = trouble(refused, "create", at=f"{other}/t-0/{paths.MOVED_FILE}")
+            assert await served.ask(move, other) == {0: 0}
+            (present,) = served.broker.services.moves.under_way.values()
+            while not present.refusals:
+                await trio.sleep(0.001)
+            assert await served.ask(move, elsewhere) == {0: ErrorCode.KAFKA_STORAGE_ERROR}
+            assert await served.ask(move, present_dir) == {0: ErrorCode.KAFKA_STORAGE_ERROR}
+            assert [*served.broker.services.moves.under_way.values()] == [present]
+            assert served.broker.services.cleaning.manager.is_held(TopicPartition("t", 0))
+            files.trouble = nothing
+            clock.advance(60_000)
+            await present.ended.wait()
+            assert await served.ask(where) == {0: other}
+            assert await served.ask(move, elsewhere) == {0: 0}
+
+
+def test_a_declared_fault_answers_and_nothing_moves(broker: ottla.Broker, client: RawClient, tmp_path: Path) -> None:
+    filled(client)
+    here = where(client)
+    with broker.fault("AlterReplicaLogDirs", error="KAFKA_STORAGE_ERROR"):
+        assert move(client, other_than(tmp_path, here[0])) == {0: ErrorCode.KAFKA_STORAGE_ERROR}
+    assert not broker.run(_moves, broker.inner)
+    assert where(client) == here
 
 
 async def _moves(broker: Any) -> int:

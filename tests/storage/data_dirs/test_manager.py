@@ -10,7 +10,8 @@ import pytest
 
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.storage.data_dirs.data_dir import DataDir, DataDirectoryError
-from ottla.storage.data_dirs.manager import Fill, LogManager
+from ottla.storage.data_dirs.making import Fill
+from ottla.storage.data_dirs.manager import LogManager
 from ottla.storage.disk import paths
 from ottla.storage.disk.checkpoints import (
     MetaProperties,
@@ -660,11 +661,14 @@ def test_a_disk_error_takes_all_logs_of_that_directory_offline_and_no_others() -
     files = CrashFiles()
     manager = opened(files, "/d", "/e")
     in_d, in_e, also_in_d = create(manager, A, B, C)
+    told: list[dict[str, str]] = []
+    manager.watch(lambda: told.append(manager.failures))
     refuse(files, "append", "/d/a-0")
     with pytest.raises(KafkaError):
         append(in_d, ("k", "v"))
     files.refuse = None
     assert manager.is_offline("/d") and not manager.is_offline("/e")
+    assert told == [manager.failures] and list(manager.failures) == ["/d"]
     with pytest.raises(KafkaError) as raised:
         append(also_in_d, ("k", "v"))
     assert raised.value.code == ErrorCode.KAFKA_STORAGE_ERROR

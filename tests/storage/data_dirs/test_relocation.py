@@ -12,7 +12,7 @@ from ottla.storage.data_dirs.manager import LogManager
 from ottla.storage.data_dirs.partition_dirs import assign
 from ottla.storage.data_dirs.relocation import Relocation, RelocationError
 from ottla.storage.disk import paths
-from ottla.storage.disk.checkpoints import OffsetCheckpoint
+from ottla.storage.disk.checkpoints import OffsetCheckpoint, write_partition_metadata
 from ottla.storage.disk.paths import TopicPartition
 from ottla.storage.logs.log import Log
 from support.disk.crash_files import CrashFiles
@@ -207,6 +207,21 @@ def test_an_interrupted_move_is_known_at_the_start() -> None:
     for remove in again.due_deletions("/e", 0):
         remove()
     assert again.logs[A].data_dir == "/d"
+
+
+def test_the_copy_of_a_topic_that_was_deleted_says_nothing_about_one_made_anew() -> None:
+    manager, log = made()
+    move = move_of(manager)
+    move.begin()
+    move.step(1)
+    files = log.files.copy()  # type: ignore[attr-defined]
+    copy = next(each for each in partition_dirs(files) if each.endswith("-future"))
+    write_partition_metadata(files, copy, TOPIC_ID[::-1])
+    again = started(files)
+    assert again.interrupted_moves == {}
+    for remove in again.due_deletions("/e", 0):
+        remove()
+    assert copy not in partition_dirs(files)
 
 
 def test_a_log_that_was_changed_meanwhile_is_not_taken_for_the_copy() -> None:

@@ -312,3 +312,13 @@ def test_an_append_that_cannot_be_taken_back_is_the_last_one() -> None:
     files.refuse = None
     with pytest.raises(KafkaError, match="stay in the file"):
         append(log, ("b", "1"), timestamp=3_000)
+
+
+def test_a_failure_is_told_once_to_who_listens() -> None:
+    health, told = Health(), list[str | None]()
+    health.on_failure = lambda: told.append(health.failure)
+    health.note(OSError(errno.ENOSPC, "No space left on device"))
+    assert told == []
+    health.note(OSError(errno.EIO, "Input/output error"))
+    health.fail("something else")
+    assert told == [health.failure] == ["[Errno 5] Input/output error"]

@@ -3,6 +3,7 @@
 import dataclasses
 import errno
 import json
+import os
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -128,8 +129,9 @@ def test_every_change_is_on_disk_when_the_call_returns() -> None:
     catalog.put_topics([new])
     catalog.add_partitions("new", [PartitionEntry((1,), 1)])
     catalog.set_topic_configs({"new": {"retention.ms": "5"}})
-    catalog.set_broker_configs("2", {"max.connections": "7"})
-    catalog.set_broker_configs("1", {})
+    catalog.set_broker_configs({"2": {"max.connections": "7"}, "1": {}})
+    catalog.set_broker_configs({"4": {"max.connections": "9"}})
+    catalog.set_features({"group.version": 0}, {"4": {}, "3": {"max.connections": "8"}})
     catalog.remove_topics(["orders", "never there"])
     state = reloaded(files)
     assert state == catalog.state
@@ -137,7 +139,12 @@ def test_every_change_is_on_disk_when_the_call_returns() -> None:
         "new", new.topic_id, (PartitionEntry((0,), 0), PartitionEntry((1,), 1)), {"retention.ms": "5"}
     )
     assert set(state.topics) == {"a", "new"}
-    assert state.broker_configs == {"": {"log.retention.ms": "1000"}, "2": {"max.connections": "7"}}
+    assert state.broker_configs == {
+        "": {"log.retention.ms": "1000"},
+        "2": {"max.connections": "7"},
+        "3": {"max.connections": "8"},
+    }
+    assert state.features["group.version"] == 0
 
 
 def test_producer_ids_are_never_given_twice_even_after_a_restart() -> None:
@@ -198,6 +205,27 @@ def test_a_change_that_cannot_be_taken_back_for_whatever_reason_is_told() -> Non
         catalog.remove_topics(["a"])
     assert "may hold a change that was refused" in told[0]
     assert catalog.state == EXAMPLE
+
+
+@pytest.mark.parametrize(
+    ("number", "is_doubtful"), [(errno.ENOSPC, False), (errno.EDQUOT, False), (errno.EACCES, False), (errno.EIO, True)]
+)
+def test_a_rename_that_is_refused_is_told_only_of_a_disk_that_has_failed(number: int, is_doubtful: bool) -> None:
+    files, catalog = made()
+    told: list[str] = []
+    catalog.on_doubt = told.append
+
+    def refuse(operation: str, path: str, _: int) -> None:
+        if operation == "rename":
+            raise OSError(number, os.strerror(number))
+
+    files.refuse = refuse
+    with pytest.raises(OSError, match=os.strerror(number)):
+        catalog.remove_topics(["a"])
+    assert bool(told) == is_doubtful
+    assert catalog.state == EXAMPLE
+    files.refuse = None
+    assert reloaded(files) == EXAMPLE
 
 
 @pytest.mark.parametrize(
@@ -352,7 +380,7 @@ def test_a_catalog_that_no_start_would_read_is_not_written(monkeypatch: pytest.M
     with pytest.raises(OSError, match=f"no start reads more than {size_bytes + 100}") as refused:
         catalog.put_topics([long])
     assert refused.value.errno == errno.EFBIG
-    catalog.set_broker_configs("", {})
+    catalog.set_broker_configs({"": {}})
     found = Catalog.load(files, "/data")
     assert found is not None
     assert found.topics.keys() == catalog.topics.keys() == EXAMPLE.topics.keys()

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import errno
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 from support.broker.in_process_broker import run_in_order
 from support.disk.crash_files import CrashFiles
 from support.disk.crash_search import Counts, CrashSearch
-from support.lives.server_life import Found, Ledger, Owed, check, live, restart_and_look
+from support.lives import moving_life, server_life
+from support.lives.server_life import Ledger, Owed
 
 FLUSHED = {"log_flush_interval_messages": "1"}
 """Every append is on disk before it is answered."""
@@ -24,8 +26,27 @@ LOST_AT_MOST = 2
 """Of many unsynced directory operations."""
 
 
+@dataclass(frozen=True)
+class Script:
+    """A life, and what is to be found after it."""
+
+    live: Callable[[CrashFiles, Ledger], Awaitable[None]]
+    restart_and_look: Callable[[CrashFiles], Any]
+    check: Callable[[Any, Owed], None]
+
+
+DAYS = Script(
+    lambda files, ledger: server_life.live(files, ledger, **FLUSHED),
+    lambda files: server_life.restart_and_look(files, **FLUSHED),
+    server_life.check,
+)
+"""Two days of everything, in one data directory."""
+MOVES = Script(moving_life.live, moving_life.restart_and_look, moving_life.check)
+"""Two days of moves between two data directories, and of a reassignment."""
+
+
 @dataclass
-class _Search(CrashSearch[Found, tuple[int, bool]]):
+class _Search(CrashSearch[Any, tuple[int, bool]]):
     """Loses power before one operation in `moments_thinned_to`."""
 
     moments_thinned_to: int = 1
@@ -38,6 +59,7 @@ class _Search(CrashSearch[Found, tuple[int, bool]]):
 
 
 def power_losses(
+    script: Script = DAYS,
     *,
     thinned_to: int = 1,
     moments_thinned_to: int = 1,
@@ -66,11 +88,11 @@ def power_losses(
         looks += if_killed
         return len(versions) - 1, if_killed and looks % killed_thinned_to == 0
 
-    def check_version(found: Found, known: tuple[int, bool]) -> None:
-        check(found, versions[known[0]])
+    def check_version(found: Any, known: tuple[int, bool]) -> None:
+        script.check(found, versions[known[0]])
 
     search = _Search(
-        recover=lambda files: restart_and_look(files, **FLUSHED),
+        recover=script.restart_and_look,
         key=lambda found: repr(found),
         check=check_version,
         losses=losses,
@@ -81,10 +103,7 @@ def power_losses(
     )
 
     def life(files: CrashFiles) -> None:
-        async def work() -> None:
-            await live(files, ledger, **FLUSHED)
-
-        run_in_order(work)
+        run_in_order(partial(script.live, files, ledger))
 
     return search.run(life, start, owed)
 
@@ -102,7 +121,9 @@ class Refusals:
         return f"{self.lives} lives, {self.disks} disks after them, {len(self.failures)} kinds of failure"
 
 
-def refusals(code: int, *, first: int = 0, step: int = 1, for_good: bool = False, thinned_to: int = 1) -> Refusals:
+def refusals(
+    code: int, script: Script = DAYS, *, first: int = 0, step: int = 1, for_good: bool = False, thinned_to: int = 1
+) -> Refusals:
     """Refuse one operation of the life after the other, and go on.
 
     Afterwards the life is stopped as ever, killed, or the power goes; each time the restart must find what was answered.
@@ -114,7 +135,7 @@ def refusals(code: int, *, first: int = 0, step: int = 1, for_good: bool = False
         thinned_to: Of the disks that a power loss may leave, one in so many is started on.
     """
     refused = Refusals()
-    count = len(_life_with(CrashFiles(), Ledger()).operations)
+    count = len(_life_with(script, CrashFiles(), Ledger()).operations)
     for number in range(first, count, step):
         refused.lives += 1
         files, ledger = CrashFiles(), Ledger()
@@ -127,23 +148,23 @@ def refusals(code: int, *, first: int = 0, step: int = 1, for_good: bool = False
                 raise OSError(code, f"{operation} refused", path)
 
         files.refuse = refuse
-        _life_with(files, ledger)
+        _life_with(script, files, ledger)
         files.refuse = None
         refused.answered[ledger.told] += 1
         for disk in _disks(files, thinned_to):
             refused.disks += 1
             try:
-                check(restart_and_look(disk, **FLUSHED), ledger.owed)
+                script.check(script.restart_and_look(disk), ledger.owed)
             except Exception as error:  # noqa: BLE001 -- whatever goes wrong is what is looked for
                 told = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
                 refused.failures.setdefault(told, number)
     return refused
 
 
-def _life_with(files: CrashFiles, ledger: Ledger) -> CrashFiles:
+def _life_with(script: Script, files: CrashFiles, ledger: Ledger) -> CrashFiles:
     """A life, whose starts the disk may make impossible."""
     try:
-        run_in_order(partial(live, files, ledger, **FLUSHED))
+        run_in_order(partial(script.live, files, ledger))
     except Exception as error:
         if not files.refuse:
             raise

@@ -1,0 +1,113 @@
+"""The logs of a data directory at a start: opened, recovered where they were not closed, checkpointed where that cut something."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from ..disk import paths
+from ..disk.paths import MovingDir, TopicPartition
+from ..logs.log_parts import LastStop
+from ..topics.config import LogConfig
+from .data_dir import DataDir, DataDirectoryError
+from .log_table import LogTable
+from .opener import LogOpener
+from .partition_dirs import topic_id_in
+
+ConfigFor: TypeAlias = Callable[[TopicPartition], LogConfig | None]
+"""The configuration of a partition; None where its directory is to be left alone."""
+
+
+@dataclass(slots=True)
+class Loading:
+    """One start, directory after directory."""
+
+    opener: LogOpener
+    logs: LogTable
+    """Those that were opened are entered here."""
+    config_for: ConfigFor
+    now_ms: int
+    elapsed_ms: int
+    was_clean: bool = True
+    """Whether the last stop of all directories so far was."""
+    _copies: dict[TopicPartition, tuple[str, bytes | None]] = field(default_factory=dict)
+    """Of moves that were interrupted: in which data directory, and the topic id they carry."""
+    removable: list[str] = field(default_factory=list)
+    """Directories of what was deleted, or was the copy of a move that was interrupted."""
+
+    def load(self, data_dir: DataDir) -> None:
+        """Open every log of a directory.
+
+        Raises:
+            DataDirectoryError: One of its partitions is in another directory, too.
+            OSError, KafkaError: One cannot be read.
+        """
+        files, note, logs = self.opener.files, self.opener.note, self.logs
+        stop = data_dir.take_clean_stop()
+        self.was_clean = self.was_clean and bool(stop)
+        recovery_points = data_dir.read_offsets(paths.RECOVERY_POINT_CHECKPOINT, note)
+        log_starts = data_dir.read_offsets(paths.LOG_START_CHECKPOINT, note)
+        loaded = []
+        for name in files.list(data_dir.path):
+            directory = paths.join(data_dir.path, name)
+            found = paths.parse_partition_dir(name)
+            if found is None or not files.is_dir(directory):
+                continue
+            if isinstance(found, MovingDir):
+                self._pass_over(data_dir, directory, found)
+                continue
+            if found.topic == paths.CLUSTER_METADATA_TOPIC:
+                continue
+            if found in logs:
+                raise DataDirectoryError(f"{found} is in {logs[found].data_dir} as well as in {data_dir.path}")
+            config = self.config_for(found)
+            if config is None:
+                if found in log_starts:
+                    data_dir.not_served[found] = log_starts[found]
+                note(f"{directory} holds no log of a topic and is left alone")
+                continue
+            log = self.opener.open(
+                data_dir,
+                found,
+                config,
+                self.now_ms,
+                self.elapsed_ms,
+                LastStop(bool(stop), recovery_points.get(found, 0), log_starts.get(found, 0), stop.log(name)),
+                topic_id=topic_id_in(files, directory, note),
+            )
+            if log.needs_flush:
+                # What a process wrote that died before its sync is about to be read, and to be built upon.
+                log.flush(self.elapsed_ms)
+            loaded.append(log)
+        logs.add(loaded)
+        if not stop or not all(
+            recovery_points.get(log.topic_partition) == log.recovery_checkpoint
+            and log_starts.get(log.topic_partition, log.segments.first.base_offset) == log.log_start_offset
+            for log in loaded
+        ):
+            # Where recovery has cut something off, the old checkpoint vouches for more than there is. Left like that, it
+            # would do so for what is appended next.
+            data_dir.checkpoint_recovery_points(logs)
+            data_dir.checkpoint_log_starts(logs)
+
+    def _pass_over(self, data_dir: DataDir, directory: str, found: MovingDir) -> None:
+        is_known = self.config_for(found.topic_partition) is not None
+        if found.role == "future" and is_known:
+            topic_id = topic_id_in(self.opener.files, directory, self.opener.note)
+            self._copies[found.topic_partition] = data_dir.path, topic_id
+        if found.role == "delete" or (found.role == "future" and is_known):
+            self.removable.append(directory)
+        else:
+            self.opener.note(f"{directory} holds no log of this broker ({found.role}) and is left alone")
+
+    def interrupted_moves(self) -> dict[TopicPartition, str]:
+        """Partitions that were on their way to another data directory, and where. After all directories.
+
+        The copy of a topic that was deleted meanwhile, and made anew, says nothing about the new one.
+        """
+        return {
+            where: data_dir
+            for where, (data_dir, topic_id) in self._copies.items()
+            if (log := self.logs.get(where)) is None or topic_id is None or log.topic_id in {None, topic_id}
+        }

@@ -1,0 +1,54 @@
+"""How a log of a data directory is opened: at a start, and when its partition is made."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from ..disk import paths
+from ..disk.files import Files
+from ..disk.paths import TopicPartition
+from ..logs.log import Log
+from ..logs.log_parts import LastStop, LogPlace
+from ..logs.recovery import load_log
+from ..topics.config import LogConfig
+from .data_dir import DataDir
+
+
+class LogOpener:
+    """What all logs of a broker are opened with."""
+
+    def __init__(
+        self, files: Files, rng: random.Random, note: Callable[[str], None], producer_expiration_ms: int
+    ) -> None:
+        self.files = files
+        self.rng = rng
+        self.note = note
+        """Is told, one line each, what was found broken and what was done about it."""
+        self.producer_expiration_ms = producer_expiration_ms
+        """`producer.id.expiration.ms`, for logs that are opened from now on."""
+
+    def open(
+        self,
+        data_dir: DataDir,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        now_ms: int,
+        elapsed_ms: int,
+        last_stop: LastStop,
+        *,
+        topic_id: bytes | None,
+    ) -> Log:
+        """The log of a partition's directory, which is there. Errors as of `load_log`."""
+        directory = paths.join(data_dir.path, paths.partition_dir_name(*topic_partition))
+        log = load_log(
+            LogPlace(self.files, directory, topic_partition, topic_id, data_dir.health),
+            config,
+            last_stop,
+            now_ms=now_ms,
+            producer_expiration_ms=self.producer_expiration_ms,
+            rng=self.rng,
+            note=self.note,
+        )
+        log.last_flush_ms = elapsed_ms
+        return log
