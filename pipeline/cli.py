@@ -139,7 +139,7 @@ def _verify(commands: Commands) -> None:
     parser = _command(commands, "verify", "check that a log holds what compaction promises")
     _log_options(parser, needs_topic=False)
     sides = parser.add_mutually_exclusive_group()
-    sides.add_argument("--against", metavar="DIR", help="a copy of the data directory from before")
+    sides.add_argument("--against", metavar="DIR", help="a copy of the data directory from before, or of all: A,B")
     sides.add_argument("--plan", metavar="ID", help="what this plan has made, staged or installed, and its originals")
     parser.add_argument(
         "--drop-originals",
@@ -193,7 +193,7 @@ def _status(commands: Commands) -> None:
 
 def _command(commands: Commands, name: str, text: str) -> Parser:
     parser = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
-    parser.add_argument("data_dir", metavar="DATA_DIR", help="of Ottla or Apache Kafka")
+    parser.add_argument("data_dir", metavar="DATA_DIR", help="of Ottla or Apache Kafka; several as in log.dirs: A,B")
     return parser
 
 

@@ -83,6 +83,7 @@ def install(
     keep_originals: bool = True,
     overrides: Mapping[str, str] | None = None,
     on_group: OnGroup = lambda _: None,
+    store: Store | None = None,
 ) -> InstallResult:
     """Put the staged groups of a plan into the log of a server that is stopped. Calling again goes on.
 
@@ -90,6 +91,7 @@ def install(
         max_groups: Put in so many and leave the rest; None is all. Later groups need not be staged then.
         keep_originals: Keep the replaced files until the plan is forgotten.
         overrides: Topic configs that the store does not know of.
+        store: The data directory of the plan, if it is open.
 
     Raises:
         StoreLockedError: A server holds the data directory.
@@ -103,7 +105,7 @@ def install(
         if is_plan_installed(plan, files):
             return InstallResult((), ())
         pending = pending_groups(plan, files)
-        _check_is_compacted(plan, files, overrides)
+        _check_is_compacted(plan, store or Store(plan.data_dir, files), overrides)
         _recover(plan, files, now_ms)
         chosen = choose(pending, max_groups, plan, files)
         check_age(plan, to_swap(chosen), now_ms)
@@ -150,8 +152,7 @@ def locked(files: Files, data_dir: str) -> Iterator[None]:
         lock.release()
 
 
-def _check_is_compacted(plan: CompactionPlan, files: Files, overrides: Mapping[str, str] | None) -> None:
-    store = Store(plan.data_dir, files)
+def _check_is_compacted(plan: CompactionPlan, store: Store, overrides: Mapping[str, str] | None) -> None:
     is_known = store.catalog is not None or store.catalog_is_elsewhere
     if is_known and not (config := store.config_of(plan.topic, overrides)).is_compact:
         policy = ",".join(config.cleanup_policy)

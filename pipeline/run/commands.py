@@ -9,16 +9,15 @@ from ...storage.disk.os_files import OsFiles
 from ...storage.disk.paths import TopicPartition
 from ..compaction.plan import CompactionPlan
 from ..compaction.rewrite import GroupResult, check_finished_group
-from ..compaction.staging import pending_plans
 from ..errors import CorruptSourceError, UsageError
 from ..install.install import install, locked
 from ..install.install_online import install_online
 from ..install.install_steps import is_begun, is_plan_installed
 from ..snapshot.snapshot import SnapshotResult
-from ..stores.store import Store
+from ..stores.stores import opened_store
 from ..verify.audit_scope import scope_against, scope_alone, scope_of_plan
 from ..verify.findings import VerifyReport
-from .job_plans import Job, find_plan, forget, plan_partition, save
+from .job_plans import Job, find_plan, forget, pending, plan_partition, save
 from .job_results import PartitionResult, group_line, result_of
 
 
@@ -54,8 +53,9 @@ def compact(
         PipelineError: As planning, the stages, `verify` and `install` do. Partitions before are done.
     """
     if installs and job.admin is None:  # before hours of work
-        with locked(OsFiles(), job.store().data_dir):
-            pass
+        for store in job.store().stores:
+            with locked(OsFiles(), store.data_dir):
+                pass
     found = []
     for tp in job.partitions():
         try:
@@ -114,8 +114,8 @@ def install_plans(job: Job, *, plan_id: str | None = None, max_groups: int | Non
         UsageError: There is no such plan, or nothing is staged.
         PipelineError: As `install`.
     """
-    files, store = OsFiles(), job.store()
-    plans = [each for each in pending_plans(files, store.data_dir) if not is_plan_installed(each, files)]
+    files = OsFiles()
+    plans = [each for each in pending(job) if not is_plan_installed(each, files)]
     chosen = [
         each
         for each in plans
@@ -124,8 +124,13 @@ def install_plans(job: Job, *, plan_id: str | None = None, max_groups: int | Non
         and job.partition in (None, each.partition)
     ]
     if not chosen:
-        raise UsageError(f"{store.data_dir}: expected a staged plan{f' {plan_id}' if plan_id else ''}, found none")
-    newest = {each.topic_partition: each for each in chosen}  # of two, the older one was passed over
+        raise UsageError(
+            f"{job.store().data_dir}: expected a staged plan{f' {plan_id}' if plan_id else ''}, found none"
+        )
+    store = job.store()
+    # Of two, the older one was passed over; so was one beside a directory that the log has left since.
+    chosen.sort(key=lambda each: each.data_dir == store.of(each.topic_partition).data_dir)
+    newest = {each.topic_partition: each for each in chosen}
     found = []
     for each in newest.values():
         results = [check_finished_group(each, group, files) for group in range(len(each.groups))]
@@ -147,11 +152,11 @@ def verify(job: Job, *, against: str | None = None, plan_id: str | None = None) 
         raise UsageError("verify: expected --topic or --plan")
     store, now_ms = job.store(), job.now_ms()
     if against is None:
-        scopes = [scope_alone(store, tp, now_ms, job.configs) for tp in job.partitions()]
+        scopes = [scope_alone(store.of(tp), tp, now_ms, job.configs) for tp in job.partitions()]
         return job.engine.verify(scopes, "alone")
-    originals = Store(against)
+    originals = opened_store(against)
     found = originals.topic_partitions(job.topic, job.partition)
-    scopes = [scope_against(store, originals, tp, now_ms, job.configs) for tp in found]
+    scopes = [scope_against(store.of(tp), originals.of(tp), tp, now_ms, job.configs) for tp in found]
     return job.engine.verify(scopes, f"against {originals.data_dir}")
 
 
@@ -159,7 +164,7 @@ def snapshot(job: Job, out: str, *, overwrite: bool = False) -> SnapshotResult:
     """Write the latest value of each key to Parquet. Errors as of `pipeline.snapshot`."""
     if job.topic is None:
         raise UsageError("snapshot: expected --topic")
-    return job.engine.snapshot(job.store().data_dir, job.topic, out, partition=job.partition, overwrite=overwrite)
+    return job.engine.snapshot(job.data_dir, job.topic, out, partition=job.partition, overwrite=overwrite)
 
 
 def _install_one(job: Job, plan: CompactionPlan, max_groups: int | None, results: list[GroupResult]) -> PartitionResult:
@@ -170,7 +175,11 @@ def _install_one(job: Job, plan: CompactionPlan, max_groups: int | None, results
 
     files, now_ms = OsFiles(), job.now_ms()
     if job.admin is None:
-        done = install(plan, files, now_ms=now_ms, max_groups=max_groups, overrides=job.configs, on_group=on_group)
+        store = job.store().of(plan.topic_partition)
+        store.check_settled(plan.topic_partition)
+        done = install(
+            plan, files, now_ms=now_ms, max_groups=max_groups, overrides=job.configs, on_group=on_group, store=store
+        )
     else:
         done = install_online(plan, job.admin, files, now_ms=now_ms, max_groups=max_groups, on_group=on_group)
     return result_of(plan, "installed" if done.is_complete else "partly installed", results)

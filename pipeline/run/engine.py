@@ -22,7 +22,7 @@ from ..compaction.survey import Survey, survey_segments
 from ..errors import SparkFailedError
 from ..snapshot.snapshot import SnapshotResult, snapshot_locally
 from ..stores.reading_files import ReadingFiles
-from ..stores.store import Store
+from ..stores.stores import opened_store
 from ..verify.audit_scope import Scope
 from ..verify.findings import VerifyReport
 from ..verify.verify import verify
@@ -124,7 +124,7 @@ class Engine:
         self, data_dir: str, topic: str, out: str, *, partition: int | None, overwrite: bool
     ) -> SnapshotResult:
         if self.is_in_process:
-            return snapshot_locally(Store(data_dir), topic, out, partition=partition, overwrite=overwrite)
+            return snapshot_locally(opened_store(data_dir), topic, out, partition=partition, overwrite=overwrite)
         from ..snapshot.snapshot_job import snapshot
 
         return snapshot(self._spark, data_dir, topic, out, partition=partition, overwrite=overwrite)

@@ -30,6 +30,7 @@ from ..install.install_steps import (
 from ..install.roll import roll
 from ..stores.store import Store
 from ..stores.stored_log import open_log
+from ..stores.stores import Stores, opened_store
 from .engine import Engine
 
 Say = Callable[[str], None]
@@ -40,6 +41,7 @@ class Job:
     """What the options of a command say."""
 
     data_dir: str
+    """Or several, with commas between them."""
     topic: str | None
     partition: int | None
     configs: Mapping[str, str]
@@ -53,8 +55,8 @@ class Job:
     includes_active: bool = False
     """Whether the active segment is rolled first; for a directory in which no server works."""
 
-    def store(self) -> Store:
-        return Store(self.data_dir)
+    def store(self) -> Store | Stores:
+        return opened_store(self.data_dir)
 
     def partitions(self) -> list[TopicPartition]:
         return self.store().topic_partitions(self.topic, self.partition)
@@ -71,33 +73,35 @@ def plan_partition(job: Job, tp: TopicPartition, *, resume: bool = False, discar
         discards: False leaves what is passed over where it is.
 
     Raises:
-        UsageError, CorruptSourceError, SourceChangedError: As `make_plan` and `open_log`.
+        UsageError, CorruptSourceError, SourceChangedError: As `make_plan` and `open_log`. UsageError also while a move of the
+            log between data directories has not come to its end.
     """
-    store, files = job.store(), OsFiles()
+    store, files = job.store().of(tp), OsFiles()
+    store.check_settled(tp)
     config = store.config_of(tp.topic, job.configs)
     closed_up_to = roll(files, store, tp, job.now_ms()) if job.includes_active and config.is_compact else 0
-    for pending in reversed(pending_plans(files, store.data_dir, tp)):
-        if is_plan_installed(pending, files):
+    for earlier in reversed(pending_plans(files, store.data_dir, tp)):
+        if is_plan_installed(earlier, files):
             continue
         if resume:
-            return pending
-        if is_begun(pending, files):
-            has_rest = bool(pending_groups(pending, files))
-            if not is_overtaken(pending, files) and not (has_rest and is_stale(pending, job.now_ms())):
-                return pending
+            return earlier
+        if is_begun(earlier, files):
+            has_rest = bool(pending_groups(earlier, files))
+            if not is_overtaken(earlier, files) and not (has_rest and is_stale(earlier, job.now_ms())):
+                return earlier
             job.say(
-                f"{tp}: plan {pending.plan_id} is partly installed, and the rest has changed or is stale: planned anew"
+                f"{tp}: plan {earlier.plan_id} is partly installed, and the rest has changed or is stale: planned anew"
             )
             continue
-        is_same = pending.key_hash == KEY_HASH and all(
-            pending.config[name] == getattr(config, name) for name in CONFIGS
+        is_same = earlier.key_hash == KEY_HASH and all(
+            earlier.config[name] == getattr(config, name) for name in CONFIGS
         )
-        if is_same and pending.upper_offset >= closed_up_to and not is_stale(pending, job.now_ms()):
+        if is_same and earlier.upper_offset >= closed_up_to and not is_stale(earlier, job.now_ms()):
             with suppress(SourceChangedError):
-                check_sources(files, pending)
-                return pending
+                check_sources(files, earlier)
+                return earlier
         if discards:
-            forget(pending)
+            forget(earlier)
     now_ms, expiration_ms = job.now_ms(), store.producer_expiration_ms(job.configs)
     try:
         with open_log(store, tp, now_ms=now_ms, config=config, producer_expiration_ms=expiration_ms) as log:
@@ -125,12 +129,17 @@ def save(plan: CompactionPlan) -> bool:
     return True
 
 
+def pending(job: Job) -> list[CompactionPlan]:
+    """The plans beside each of the data directories."""
+    return [plan for store in job.store().stores for plan in pending_plans(OsFiles(), store.data_dir)]
+
+
 def find_plan(job: Job, plan_id: str) -> CompactionPlan:
     """
     Raises:
         UsageError: There is no such plan.
     """
-    for each in pending_plans(OsFiles(), job.store().data_dir):
+    for each in pending(job):
         if each.plan_id == plan_id:
             return each
     raise UsageError(f"{job.store().data_dir}: expected a plan {plan_id} beside it, found none")
@@ -145,9 +154,9 @@ def forget(plan: CompactionPlan) -> None:
 
 def status(job: Job) -> list[dict[str, Any]]:
     """The plans that lie beside the data directory, and how far they are."""
-    files, store = OsFiles(), job.store()
+    files = OsFiles()
     found = []
-    for each in pending_plans(files, store.data_dir):
+    for each in pending(job):
         if job.topic not in (None, each.topic) or job.partition not in (None, each.partition):
             continue
         originals = originals_directory(each)

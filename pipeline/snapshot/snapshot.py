@@ -32,6 +32,7 @@ from ..records.key_hashes import HASH, by_key, hashed
 from ..source.reading import Task
 from ..source.split_reader import Wanted, read_split
 from ..stores.store import Store
+from ..stores.stores import Stores
 from .snapshot_folder import FINISHED, UNFINISHED, replacing, sync_file
 from .snapshot_rounds import Round, Written, rows_of_file, run_rounds
 
@@ -221,7 +222,7 @@ def _row_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 def snapshot_locally(
-    store: Store, topic: str, out: str, *, partition: int | None = None, overwrite: bool = False
+    store: Store | Stores, topic: str, out: str, *, partition: int | None = None, overwrite: bool = False
 ) -> SnapshotResult:
     """Write a snapshot in this process: no Spark, no JVM. Memory: about 130 bytes for each key of each part.
 

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from ..records.key_hashes import by_bucket
 from ..spark.blobs import BlobRows
 from ..spark.tasks import Batches, attempt_of, collected, mapped, numbers, row, work
-from ..stores.store import Store
+from ..stores.stores import opened_store
 from .snapshot import (
     NEWEST,
     SnapshotResult,
@@ -40,6 +40,7 @@ def snapshot(
     """Write the latest value of each key of a topic to Parquet; see `pipeline.snapshot`.
 
     Args:
+        data_dir: Or several, with commas between them.
         out: A folder that all workers share.
         buckets: How many parts the keys are chosen in; unless given, as many as the cluster runs tasks at once, and
             enough that none has more than `snapshot.ROWS_A_BUCKET` rows.
@@ -81,4 +82,4 @@ def snapshot(
         return [Written(*each) for each in collected(mapped(picked, write, _WRITTEN))]
 
     with replacing(out, overwrite=overwrite) as directory:
-        return finished(out, directory, *run_rounds(Store(data_dir), topic, directory, run, partition=partition))
+        return finished(out, directory, *run_rounds(opened_store(data_dir), topic, directory, run, partition=partition))

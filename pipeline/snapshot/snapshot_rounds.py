@@ -31,6 +31,7 @@ from ..source.read_options import MAX_PARTITION_BYTES_DEFAULT
 from ..source.reading import OpenLog, Task, opened
 from ..stores.segment_files import pause_between_looks
 from ..stores.store import Store
+from ..stores.stores import Stores
 from .snapshot_folder import FINISHED
 
 MAX_PART_BYTES = MAX_PARTITION_BYTES_DEFAULT
@@ -109,7 +110,7 @@ RunRound = Callable[[Round, str], Iterable[Written]]
 """Finds, chooses and writes: a round, and the folder to write into -> each part that has chosen records, once."""
 
 
-def first_round(store: Store, topic: str, partition: int | None = None) -> Round:
+def first_round(store: Store | Stores, topic: str, partition: int | None = None) -> Round:
     """All committed data of a topic, in parts.
 
     Raises:
@@ -120,7 +121,7 @@ def first_round(store: Store, topic: str, partition: int | None = None) -> Round
     return _round(store, store.topic_partitions(topic, partition), None, ())
 
 
-def next_round(store: Store, before: Round, directory: str) -> Round:
+def next_round(store: Store | Stores, before: Round, directory: str) -> Round:
     """What has come since a round began, beside the files that are in the folder now.
 
     Raises:
@@ -130,7 +131,9 @@ def next_round(store: Store, before: Round, directory: str) -> Round:
     return _round(store, before.ends, before, written)
 
 
-def _round(store: Store, partitions: Iterable[TopicPartition], before: Round | None, written: Sequence[str]) -> Round:
+def _round(
+    store: Store | Stores, partitions: Iterable[TopicPartition], before: Round | None, written: Sequence[str]
+) -> Round:
     tasks: list[Task] = []
     seals: list[Seal] = []
     ends: dict[TopicPartition, End] = {}
@@ -173,7 +176,7 @@ def _sees_all(log: OpenLog) -> bool:
 
 
 def run_rounds(
-    store: Store,
+    store: Store | Stores,
     topic: str,
     directory: str,
     run: RunRound,

@@ -20,6 +20,7 @@ from ...storage.segment.index import AbortedTxn
 from ..errors import UsageError
 from ..stores.log_files import PartitionLog, Split
 from ..stores.store import Store
+from ..stores.stores import Stores, opened_store
 from .read_options import EARLIEST, LATEST, Offsets, ReadOptions
 
 
@@ -49,18 +50,19 @@ class OpenLog(NamedTuple):
             yield Task(split, tuple(txn for txn in own if txn.last_offset >= split.from_offset))
 
 
-def partitions_of(options: ReadOptions) -> tuple[Store, list[TopicPartition]]:
+def partitions_of(options: ReadOptions) -> tuple[Store | Stores, list[TopicPartition]]:
     """The partitions that were asked for, in order, and the store that has them.
 
     Raises:
         UsageError: There is no such directory, it has no partitions, or not all that were named.
     """
     path = os.path.abspath(options.path)
+    store: Store | Stores
     own = paths.parse_partition_dir(os.path.basename(path))
     if isinstance(own, TopicPartition) and os.path.isdir(path):
         store, found = Store(os.path.dirname(path)), [own]
     else:
-        store = Store(path)
+        store = opened_store(options.path)
         found = store.topic_partitions()
     if not found:
         raise UsageError(f"{path} has no partition directories: it is no data directory")
@@ -86,8 +88,9 @@ def partitions_of(options: ReadOptions) -> tuple[Store, list[TopicPartition]]:
 
 
 @contextmanager
-def opened(store: Store, tp: TopicPartition, *, committed: bool) -> Iterator[OpenLog]:
-    """Open one partition. Errors are those of `PartitionLog`."""
+def opened(store: Store | Stores, tp: TopicPartition, *, committed: bool) -> Iterator[OpenLog]:
+    """Open one partition. Errors are those of `PartitionLog`, and of `Stores.of`."""
+    store = store.of(tp)
     high_watermark = None
     if _has_high_watermarks(store):
         high_watermark = store.checkpoint(paths.REPLICATION_CHECKPOINT).get(tp, 0)

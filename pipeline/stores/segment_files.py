@@ -76,7 +76,14 @@ def open_segments(
                 raise UsageError(f"{directory} has no segments")
             raise SourceChangedError(f"{directory} was changed each of {LOOKS_MAX} times that it was opened")
     except FileNotFoundError as error:
-        raise SourceChangedError(f"{directory} went away while it was opened: its topic was deleted") from error
+        raise gone(directory) from error
+
+
+def gone(directory: str) -> SourceChangedError:
+    """The refusal of a log that is not there any more."""
+    return SourceChangedError(
+        f"{directory} went away while it was opened: it was moved to another data directory, or its topic was deleted"
+    )
 
 
 Held = dict[int, tuple[SegmentNames, LogSegment]]

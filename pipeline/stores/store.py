@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from functools import cached_property
 
+from ...storage.data_dirs.relocation import other_place
 from ...storage.disk import paths
 from ...storage.disk.checkpoints import CorruptCheckpointError, MetaProperties, OffsetCheckpoint, read_meta_properties
 from ...storage.disk.files import Files
@@ -26,6 +28,7 @@ from ...storage.topics.cluster_metadata import read_cluster_metadata
 from ...storage.topics.config import TOPIC_OPTIONS, ConfigError, LogConfig
 from ..errors import CorruptSourceError, UsageError
 from .reading_files import ReadingFiles
+from .segment_files import gone
 
 PRODUCER_EXPIRATION = "producer.id.expiration.ms"
 _POLICY = "cleanup.policy"
@@ -42,6 +45,8 @@ class Store:
         """
         self.data_dir = os.path.realpath(data_dir)  # what lies beside a link may be on another disk
         self.files: Files = ReadingFiles() if files is None else files
+        self.home: Store = self
+        """The data directory with the catalog, where it is known (`stores`)."""
         if not self.files.is_dir(self.data_dir):
             raise UsageError(f"{data_dir} is not a directory")
 
@@ -65,6 +70,45 @@ class Store:
             raise UsageError(f"{self.data_dir} has no log of {which}")
         return sorted(found)
 
+    def of(self, tp: TopicPartition) -> Store:
+        """This one: as `Stores.of`, which has its error, too."""
+        self.check_moved(tp, frozenset({self.data_dir}))
+        return self
+
+    def check_moved(self, tp: TopicPartition, named: AbstractSet[str]) -> None:
+        """Refuse a log that was on its way to or from a data directory that is not among those `named`. UsageError."""
+        directory = self.directory_of(tp)
+        other = self._other_place(directory)
+        if other is not None and os.path.realpath(other) not in named:
+            raise UsageError(
+                f"{directory} was on its way to or from {other}, and may be newer there: name all data directories, with commas"
+                " between them"
+            )
+
+    def check_settled(self, tp: TopicPartition) -> None:
+        """Refuse to change a log of which there is another one, by a move that has not come to its end. UsageError.
+
+        The next start takes the one that reaches further without a gap, and a pass leaves gaps.
+        """
+        directory = self.directory_of(tp)
+        other = self._other_place(directory)
+        if other is not None and self.files.is_dir(paths.join(other, paths.partition_dir_name(*tp))):
+            raise UsageError(
+                f"{tp} is in {self.data_dir} as well as in {other}, as its move has not come to its end: start the server once,"
+                " which ends it"
+            )
+
+    def _other_place(self, directory: str) -> str | None:
+        try:
+            return other_place(self.files, directory) if self.files.is_dir(directory) else None
+        except FileNotFoundError as error:
+            raise gone(directory) from error
+
+    @property
+    def stores(self) -> list[Store]:
+        """This one."""
+        return [self]
+
     def directory_of(self, tp: TopicPartition) -> str:
         return paths.join(self.data_dir, paths.partition_dir_name(*tp))
 
@@ -76,28 +120,38 @@ class Store:
     @cached_property
     def is_ottlas(self) -> bool:
         """Whether a server of ours was here last: what is whole in its logs is committed."""
-        return self.files.exists(paths.join(self.data_dir, paths.CATALOG_FILE)) or self.catalog_is_elsewhere
+        has_one = self.files.exists(paths.join(self.data_dir, paths.CATALOG_FILE))
+        return has_one or (self.identity is not None and self.identity.catalog_id is not None)
 
-    @cached_property
+    @property
+    def has_catalog(self) -> bool:
+        """Whether the catalog, or Apache Kafka's, lies here."""
+        return self.home is self and self.catalog is not None
+
+    @property
     def catalog_is_elsewhere(self) -> bool:
-        """Whether this is one of several data directories of a server of ours, and not the one with the catalog."""
+        """Whether this is one of several data directories of a server of ours, and nobody has named the one with the catalog."""
         has_none = not self.files.exists(paths.join(self.data_dir, paths.CATALOG_FILE))
-        return has_none and self._identity is not None and self._identity.catalog_id is not None
+        return self.home is self and has_none and self.is_ottlas
 
     @cached_property
-    def _identity(self) -> MetaProperties | None:
+    def identity(self) -> MetaProperties | None:
         try:
             return read_meta_properties(self.files, self.data_dir)
         except CorruptCheckpointError as error:
             raise CorruptSourceError(str(error)) from error
 
-    @cached_property
+    @property
     def catalog(self) -> CatalogState | None:
         """Topics and their configs, from `ottla.json`, else from Apache Kafka's metadata log; None if there is neither.
 
         Raises:
             CorruptSourceError: It is damaged, or of a newer version.
         """
+        return self.home._own_catalog
+
+    @cached_property
+    def _own_catalog(self) -> CatalogState | None:
         try:
             found = Catalog.load(self.files, self.data_dir)
             return read_cluster_metadata(self.files, self.data_dir, cluster_id="") if found is None else found.state
@@ -150,7 +204,7 @@ class Store:
         """What was set while the broker ran, for all nodes and for the first one, whose config logs go by."""
         if self.catalog is None:
             return {}
-        own = {} if self._identity is None else self.catalog.broker_configs.get(str(self._identity.node_id), {})
+        own = {} if self.identity is None else self.catalog.broker_configs.get(str(self.identity.node_id), {})
         return {**self.catalog.broker_configs.get(CLUSTER_DEFAULT, {}), **own}
 
     def checkpoint(self, name: str) -> dict[TopicPartition, int]:
