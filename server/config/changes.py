@@ -14,9 +14,10 @@ from ...protocol.codegen import MAX_STRING_BYTES
 from ...protocol.errors import ErrorCode, KafkaError
 from ...storage.topics.config import TOPIC_OPTIONS, ConfigError, LogConfig
 from ...storage.topics.options import Option, OptionType, UpdateMode, format_value
-from .broker_config import BROKER_OPTIONS, BrokerConfig, ConfigSource, Texts, find_option
+from .broker_config import BrokerConfig, ConfigSource, Texts
 from .group_configs import GROUP_OPTIONS, check_group_configs
-from .quota_options import PER_LISTENER as CONNECTION_LIMITS
+from .options.by_name import BROKER_OPTIONS, find_option
+from .options.quota_options import PER_LISTENER as CONNECTION_LIMITS
 
 _LISTENER_ONLY = ("ssl.keystore.", "ssl.truststore.", "ssl.key.")
 """Starts of the names of keys and trust, which Kafka lets change for one listener only (`listener.name.NAME.…`)."""

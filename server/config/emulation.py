@@ -182,18 +182,26 @@ _CHANGES: dict[str, dict[str, Range]] = {
 }
 """By release: each API that it has anew, or in other versions than the one before."""
 
-_FEATURES: dict[str, Mapping[str, int]] = {
-    "4.0": {"group.version": 1, "transaction.version": 2},
-    "4.3": {
-        "eligible.leader.replicas.version": 1,
-        "kraft.version": 1,
-        "metadata.version": 30,
-        "share.version": 1,
-        "streams.version": 1,
+_FEATURES: dict[str, dict[str, Range]] = {
+    "3.3": {"metadata.version": (1, 7)},
+    "3.4": {"metadata.version": (1, 8)},
+    "3.5": {"metadata.version": (1, 11)},
+    "3.6": {"metadata.version": (1, 14)},
+    "3.7": {"metadata.version": (1, 19)},
+    "3.8": {"metadata.version": (1, 20)},
+    "3.9": {"kraft.version": (0, 1), "metadata.version": (1, 21)},
+    "4.0": {
+        "eligible.leader.replicas.version": (0, 1),
+        "group.version": (0, 1),
+        "metadata.version": (7, 25),
+        "transaction.version": (0, 2),
     },
+    "4.1": {"metadata.version": (7, 27), "share.version": (0, 1)},
+    "4.2": {"metadata.version": (7, 29), "streams.version": (0, 1)},
+    "4.3": {"metadata.version": (7, 30)},
 }
-"""By release, the highest level of features: of those that Ottla acts on by the release that brought them, of the others for
-the newest."""
+"""By release, the levels of each feature that it has anew, or with others than the one before; without unstable ones. Brokers
+that knew nothing but ZooKeeper had none."""
 
 RELEASES = tuple(_CHANGES)
 """Those that can be emulated, the oldest first."""
@@ -207,8 +215,8 @@ class Release:
     """MAJOR.MINOR."""
     of_kafka: Mapping[int, Range]
     """What its own ApiVersions says of the APIs that Ottla knows: API key -> lowest and highest version, both inclusive."""
-    features: Mapping[str, int]
-    """The highest level of each feature; none where the release does not have it."""
+    features: Mapping[str, Range]
+    """The levels of each feature that the release has."""
 
     def advertised(self, key: int) -> Range | None:
         """What ApiVersions says of an API: the versions that the release has and Ottla, too. None if it does not name it."""
@@ -242,7 +250,7 @@ def release_of(text: str) -> Release:
 @cache
 def _release(name: str) -> Release:
     ranges = dict(_FIRST)
-    features: dict[str, int] = {}
+    features: dict[str, Range] = {}
     for each in RELEASES[: RELEASES.index(name) + 1]:
         ranges.update(_CHANGES[each])
         features.update(_FEATURES.get(each, {}))

@@ -3,7 +3,8 @@
 At a start a level comes from a comment line of the configuration file (`# feature.NAME=LEVEL`), else from the catalog (of a
 directory taken over from Apache Kafka, or after an UpdateFeatures), else it is that of a new cluster. Clients read it with
 ApiVersions: a producer speaks KIP-890's transactions from `transaction.version` 2 on, a consumer KIP-848's protocol from
-`group.version` 1 on. The others are finalized as Apache Kafka's, for clients and tools that look, and do nothing here.
+`group.version` 1 on, and `eligible.leader.replicas.version` 1 makes `min.insync.replicas` a dynamic option of all nodes
+(`eligible_replicas`). The others are finalized as Apache Kafka's, for clients and tools that look, and do nothing here.
 """
 
 from __future__ import annotations
@@ -52,10 +53,11 @@ _SINCE = {
 }
 """From which metadata.version on a new cluster has which level; 0 before."""
 
-ACTING = frozenset({"group.version", "transaction.version"})
+ACTING = frozenset({"eligible.leader.replicas.version", "group.version", "transaction.version"})
 """Those whose level changes what Ottla does."""
 
-_METADATA_VERSION = "metadata.version"
+METADATA_VERSION = "metadata.version"
+_NO_LEVELS = (0, 0)
 _METADATA_CHANGED = (8, 11, 13, 14, 15, 17, 23, 30)
 """Levels of metadata.version that brought other metadata: what lies below one cannot be gone back to."""
 
@@ -98,7 +100,7 @@ def refusal(features: Mapping[str, Feature], controller_id: int, name: str, leve
         reason = "Can't downgrade the version of this feature."
     if reason is not None:
         return f"Invalid update version {level} for feature {name}. {reason}"
-    if name == _METADATA_VERSION and any(level < changed <= feature.level for changed in _METADATA_CHANGED):
+    if name == METADATA_VERSION and any(level < changed <= feature.level for changed in _METADATA_CHANGED):
         return f"Unsupported metadata.version downgrade from {feature.level} to {level}. " + (
             "Refusing to perform the requested downgrade because it might delete metadata information."
             if kind == UpgradeType.SAFE_DOWNGRADE
@@ -129,7 +131,7 @@ def feature_warnings(levels: Mapping[str, int]) -> Iterator[str]:
 def check_levels(levels: Mapping[str, int], release: Release) -> None:
     """Raise ConfigError if one of these levels is beyond what the release to emulate has."""
     for name, level in levels.items():
-        most = release.features.get(name, 0)
+        _, most = release.features.get(name, _NO_LEVELS)
         if name in ACTING and level > most:
             raise ConfigError(
                 f"Invalid value {level} for feature {name}: Apache Kafka {release.name}, which is emulated, has"
@@ -144,7 +146,7 @@ def levels_of(metadata_version: str) -> dict[str, int]:
         ConfigError: There is no such metadata.version.
     """
     names = METADATA_VERSIONS
-    least = SUPPORTED[_METADATA_VERSION].min_level
+    least = SUPPORTED[METADATA_VERSION].min_level
     levels = {name: level for level, name in enumerate(names, least)} | {
         str(n): n for n in range(least, least + len(names))
     }
@@ -153,7 +155,7 @@ def levels_of(metadata_version: str) -> dict[str, int]:
         raise ConfigError(
             f"Invalid value {metadata_version} for comment line # metadata.version: must be one of {', '.join(names)}"
         )
-    return {_METADATA_VERSION: level} | {
+    return {METADATA_VERSION: level} | {
         name: most if levels[since] <= level else 0 for name, (since, most) in _SINCE.items()
     }
 
@@ -161,18 +163,23 @@ def levels_of(metadata_version: str) -> dict[str, int]:
 def finalized(
     given: Mapping[str, int], stored: Mapping[str, int], release: Release | None = None, *, unstable: bool = False
 ) -> dict[str, Feature]:
-    """The supported features at the levels `given` with this start, else `stored` before, else the newest.
+    """The supported features at the levels `given` with this start, else `stored` before, else those of a new cluster.
 
     A level beyond those we know, or those of the `release` that is emulated, counts as the newest there is, one below them as
-    the oldest; one that the release does not have at all keeps its row, with 0 for its highest level. `unstable` lets
+    the oldest; a feature that the release does not have at all keeps its row, with 0 for its highest level. `unstable` lets
     metadata.version go one level further.
     """
     found = {}
-    for name, newest in SUPPORTED.items():
-        most = newest.max_level if release is None else min(newest.max_level, release.features.get(name, 0))
-        if unstable and release is None and name == _METADATA_VERSION:
+    supported = SUPPORTED if release is None else _supported_by(release)
+    for name, (least, most, new) in supported.items():
+        if unstable and release is None and name == METADATA_VERSION:
             most += 1
-        least = min(newest.min_level, most)
-        level = given.get(name, stored.get(name, newest.level))
+        level = given.get(name, stored.get(name, new))
         found[name] = Feature(least, most, max(least, min(level, most)))
     return found
+
+
+def _supported_by(release: Release) -> dict[str, Feature]:
+    _, newest = release.features.get(METADATA_VERSION, _NO_LEVELS)
+    new = levels_of(str(newest)) if newest else {}
+    return {name: Feature(*release.features.get(name, _NO_LEVELS), new.get(name, 0)) for name in SUPPORTED}

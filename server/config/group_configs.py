@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...storage.topics.options import ConfigError, Option, OptionType
-from .broker_config import BROKER_OPTIONS, BrokerConfig, Texts
+from .broker_config import BrokerConfig, Texts
+from .options.by_name import BROKER_OPTIONS
 
 _OF_THE_BROKER = (
     "consumer.assignment.interval.ms",

@@ -6,11 +6,15 @@ from collections.abc import Callable, Mapping
 
 from ...protocol.errors import KafkaError
 from ...storage.topics.catalog import Catalog
-from ...storage.topics.config import LogConfig
-from .broker_config import BrokerConfig, StaticConfig, Texts, resolve
+from ...storage.topics.catalog_file import CLUSTER_DEFAULT
+from ...storage.topics.config import ConfigError, LogConfig
+from .broker_config import NO_TEXTS, BrokerConfig, Texts
+from .eligible_replicas import ELIGIBLE_REPLICAS, MIN_INSYNC_REPLICAS, settled
 from .emulation import Release, release_of
 from .features import Feature, finalized
 from .group_configs import GroupConfig, check_group_configs
+from .options.by_name import find_option
+from .static_config import StaticConfig
 
 GROUP_CONFIGS, CLIENT_METRICS = "group_configs", "client_metrics"
 """Sections of the catalog: texts by option, by group id and by name of subscription."""
@@ -56,6 +60,46 @@ class LiveConfig:
             except KafkaError as error:
                 problems.append(f"stored configs of group {group_id} ignored: {error.message}")
         return list(dict.fromkeys(problems))
+
+    def settle(self) -> list[str]:
+        """Bring the stored options in line with the finalized features; returns a line on each that does not count, of those
+        that are stored or the start's. Blocks; for the start.
+
+        Raises:
+            OSError: The disk refused; nothing has changed.
+        """
+        if not self.keeps_min_insync_replicas:
+            return []
+        start, before = self._first_static(), self._catalog.state.broker_configs
+        changed = settled(before, start.min_insync_replicas)
+        if changed:
+            self._catalog.set_broker_configs(changed)
+            self.read_anew()
+        told, kept = start.min_insync_replicas, self.current.min_insync_replicas
+        lost = [
+            f"stored {MIN_INSYNC_REPLICAS}={before[node][MIN_INSYNC_REPLICAS]} of node {node} is taken away"
+            for node in changed
+            if node != CLUSTER_DEFAULT
+        ]
+        if told != kept and start.is_set(MIN_INSYNC_REPLICAS):
+            lost.append(f"{MIN_INSYNC_REPLICAS}={told} of the start does not count")
+        why = (
+            f"{ELIGIBLE_REPLICAS} is on, which keeps it among the dynamic options of all nodes, where it is {kept}; change it"
+            " there (kafka-configs --broker-defaults)"
+        )
+        return [f"{line}: {why}" for line in lost]
+
+    @property
+    def keeps_min_insync_replicas(self) -> bool:
+        """Whether `min.insync.replicas` is a dynamic option of all nodes together."""
+        return self.feature_level(ELIGIBLE_REPLICAS) > 0
+
+    def unsettled(self) -> dict[str, dict[str, str]]:
+        """The dynamic options that must be others where `keeps_min_insync_replicas`; see `eligible_replicas.settled`."""
+        return settled(self._catalog.state.broker_configs, self._first_static().min_insync_replicas)
+
+    def _first_static(self) -> BrokerConfig:
+        return self.static.node(self.static.node_ids[0])
 
     def of(self, node_id: int) -> BrokerConfig:
         """What the node with this id runs with; see `resolve`."""
@@ -105,3 +149,36 @@ class LiveConfig:
 
     def _resolve(self, node_id: int) -> tuple[BrokerConfig, list[str]]:
         return resolve(self.static, self._catalog.state.broker_configs, node_id)
+
+
+def usable(texts: Texts) -> tuple[dict[str, str], list[str]]:
+    """Those dynamic configs from disk that this version takes, and a line on each whose value it refuses."""
+    taken = {}
+    problems = []
+    for name, text in texts.items():
+        option = find_option(name)
+        try:
+            if option is not None:
+                option.parse(text)
+            taken[name] = text
+        except ConfigError as error:
+            problems.append(f"stored broker config ignored: {error}")
+    return taken, problems
+
+
+def resolve(static: StaticConfig, dynamic: Mapping[str, Texts], node_id: int) -> tuple[BrokerConfig, list[str]]:
+    """What a node runs with under the dynamic configs from disk, and a line on each of them that does not count.
+
+    Where they are at odds with each other or with the static ones, which may be others than when the dynamic ones were set,
+    none of them counts.
+
+    Args:
+        dynamic: By node id as a decimal, and those of all nodes under CLUSTER_DEFAULT.
+    """
+    cluster, problems = usable(dynamic.get(CLUSTER_DEFAULT, NO_TEXTS))
+    own, own_problems = usable(dynamic.get(str(node_id), NO_TEXTS))
+    problems = problems + own_problems
+    try:
+        return static.node(node_id, cluster_dynamic=cluster, node_dynamic=own), problems
+    except ConfigError as error:
+        return static.node(node_id), [*problems, f"stored broker configs of node {node_id} ignored: {error}"]

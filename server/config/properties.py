@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from ...storage.topics.options import ConfigError
 
 _SPACE = " \t\f"
+_CHARS_SHOWN = 100
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _LINE_END = re.compile(r"\r\n|\n|\r")
 _HINT = re.compile(
@@ -124,10 +125,12 @@ def _pair(line: str) -> tuple[str, str]:
     value = line[end:].lstrip(_SPACE)
     if value[:1] in ("=", ":"):
         value = value[1:].lstrip(_SPACE)
-    return _unescape(line[:end]), _unescape(value)
+    key = _unescape(line[:end], "a key")
+    return key, _unescape(value, f"the value of {key[:_CHARS_SHOWN]!r}")
 
 
-def _unescape(text: str) -> str:
+def _unescape(text: str, what: str) -> str:
+    """`what` it is stands in the error; the text itself may be a password."""
     if "\\" not in text:
         return text
     parts = []
@@ -143,7 +146,7 @@ def _unescape(text: str) -> str:
         if character == "u":
             digits = text[at : at + 4]
             if not re.fullmatch("[0-9a-fA-F]{4}", digits):
-                raise ConfigError(f"malformed \\u escape in the line {text!r}: four hexadecimal digits must follow")
+                raise ConfigError(f"malformed \\u escape in {what}: four hexadecimal digits must follow")
             parts.append(chr(int(digits, 16)))
             at += 4
         else:

@@ -1,6 +1,6 @@
 """What DescribeConfigs shows of topics, brokers and other resources: values, where they come from, their synonyms.
 
-Functions of a BrokerConfig and of the texts that are set. What may be set is in `config_changes.py`.
+Functions of a BrokerConfig and of the texts that are set. What may be set is in `changes`.
 """
 
 from collections.abc import Collection, Iterator
@@ -9,8 +9,10 @@ from enum import IntEnum
 
 from ...storage.topics.config import TOPIC_OPTIONS, ConfigError
 from ...storage.topics.options import Option, OptionType, UpdateMode, format_value
-from .broker_config import BROKER_OPTIONS, NO_TEXTS, BrokerConfig, ConfigSource, Texts, find_option
+from .broker_config import NO_TEXTS, BrokerConfig, ConfigSource, Texts
 from .group_configs import GROUP_OPTIONS
+from .options.by_name import BROKER_OPTIONS, find_option
+from .options.replication_options import DYNAMIC_ONLY
 
 
 class ResourceType(IntEnum):
@@ -183,15 +185,15 @@ def _broker_synonyms(config: BrokerConfig, option: Option) -> Iterator[Synonym]:
     ]
     for name in group:
         default = BROKER_OPTIONS[name].default if name in BROKER_OPTIONS else None
-        if default is not None and name not in _REQUIRED_BY_KAFKA:
+        if default is not None and name not in _WITHOUT_A_DEFAULT:
             found.append(Synonym(name, None if option.is_sensitive else format_value(default), ConfigSource.DEFAULT))
     while found and found[0].name != option.name:
         del found[0]
     yield from found
 
 
-_REQUIRED_BY_KAFKA = ("controller.listener.names", "node.id", "process.roles")
-"""Options that Kafka has no default for."""
+_WITHOUT_A_DEFAULT = DYNAMIC_ONLY | {"controller.listener.names", "node.id", "process.roles"}
+"""Options that Kafka shows no default of: the others must be set."""
 
 _SAME_THING = {
     synonym.name: tuple(other.name for other in topic.synonyms)

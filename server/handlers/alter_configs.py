@@ -15,7 +15,7 @@ Differs from Apache Kafka
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -28,10 +28,14 @@ from ...protocol.messages.alter_configs import (
     AlterConfigsResponse,
 )
 from ..cluster.topic_plans import check_name
-from ..config.broker_config import BrokerConfig, ConfigSource, Texts, warnings_of
+from ..config.broker_config import BrokerConfig, ConfigSource, Texts
 from ..config.changes import Change, alter_broker, alter_topic, with_layer
+from ..config.eligible_replicas import check_change
 from ..config.resources import ResourceType
+from ..config.without_effect import shared_warnings, warnings_of
+from ..network.connection_limits import OVERRIDES
 from ..partitions.topics import Topic, unknown_topic
+from ..runtime.floods import Floods
 from ..runtime.turns import Turn
 from ..security.acls.kinds import CLUSTER_NAME, Operation
 from ..security.acls.kinds import ResourceType as Protected
@@ -44,7 +48,7 @@ from .permissions import check_without_words
 if TYPE_CHECKING:
     from ...protocol.messages.incremental_alter_configs import AlterConfigsResource as AlterableResource
 
-log = logging.getLogger("ottla.configs")
+_WITHOUT_EFFECT = Floods(logging.getLogger("ottla.configs"))
 
 
 class Wish(NamedTuple):
@@ -123,7 +127,7 @@ async def alter(
     for first in range(0, len(resources), RESOURCES_AT_A_TIME):
         some = resources[first : first + RESOURCES_AT_A_TIME]
         refused: dict[tuple[int, str], Refusal] = {}
-        changed = Changed()
+        changed = Changed(addresses=await _addresses(ctx, some, wish_of) if changes_left >= 0 else {})
         async with ctx.services.cluster.change_lock:  # from reading the present configs to writing the new ones
             for resource in some:
                 if turn.is_over():
@@ -162,6 +166,24 @@ class Changed:
     topics: dict[Topic, Configs] = field(default_factory=dict)
     groups: dict[str, Configs] = field(default_factory=dict)
     client_metrics: dict[str, Configs] = field(default_factory=dict)
+    addresses: Mapping[str, str | None] = field(default_factory=dict)
+    """Of hosts that OVERRIDES is to name."""
+
+
+async def _addresses(
+    ctx: Context, resources: Sequence[Sought], wish_of: Callable[[Sought], Wish]
+) -> Mapping[str, str | None]:
+    """Of the hosts that wishes for OVERRIDES name, before anybody has to wait for it; of no names for who may not wish."""
+    brokers = [resource for resource in resources if resource.resource_type == ResourceType.BROKER]
+    texts = [
+        change.value
+        for resource in brokers
+        for change in wish_of(resource).changes
+        if change.name == OVERRIDES and change.value
+    ]
+    if not texts or not ctx.may(Operation.ALTER_CONFIGS, Protected.CLUSTER, is_attempt=False):
+        return {}
+    return await ctx.services.connection_limits.look_ahead(texts)
 
 
 async def _write(ctx: Context, changed: Changed) -> dict[tuple[int, str], Refusal]:
@@ -197,7 +219,7 @@ async def _alter_one(
             if not validate_only and configs != present:
                 changed.topics[topic] = configs
         case ResourceType.BROKER:
-            await _alter_broker(ctx, wish, turn, validate_only=validate_only, replace=replace)
+            await _alter_broker(ctx, wish, turn, changed.addresses, validate_only=validate_only, replace=replace)
         case ResourceType.GROUP:
             present, configs = changed_group(ctx, wish.name, wish.changes, changed.groups, replace=replace)
             if not validate_only and configs != present:
@@ -228,7 +250,7 @@ def _changed_topic(ctx: Context, wish: Wish, *, replace: bool) -> tuple[Topic, M
 
 
 def _node_id(ctx: Context, name: str) -> int:
-    """The node that `name` means: the one that was asked. A controller may be asked for any.
+    """The node that `name` means: the one that was asked. A controller may be asked for any, and for controllers.
 
     Raises:
         KafkaError: INVALID_REQUEST.
@@ -236,13 +258,23 @@ def _node_id(ctx: Context, name: str) -> int:
     if ctx.listener.controller_id is None:
         check_is_this_node(ctx, name)
         return ctx.node.node_id
-    found = next((node.node_id for node in ctx.services.cluster.nodes if str(node.node_id) == name), None)
+    node_ids = [*ctx.services.config.static.node_ids, *_controllers(ctx)]
+    found = next((node_id for node_id in node_ids if str(node_id) == name), None)
     if found is None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"There is no node with the id {name}")
     return found
 
 
-async def _alter_broker(ctx: Context, wish: Wish, turn: Turn, *, validate_only: bool, replace: bool) -> None:
+def _controllers(ctx: Context) -> Iterator[int]:
+    """Those that are no nodes: what is set of them is kept and shown, and nothing here goes by it."""
+    for listener in ctx.services.config.static.controllers:
+        if listener.controller_id is not None:
+            yield listener.controller_id
+
+
+async def _alter_broker(
+    ctx: Context, wish: Wish, turn: Turn, addresses: Mapping[str, str | None], *, validate_only: bool, replace: bool
+) -> None:
     services = ctx.services
     level, node_ids = ConfigSource.DYNAMIC_DEFAULT_BROKER, [node.node_id for node in services.cluster.nodes]
     if wish.name:
@@ -251,6 +283,7 @@ async def _alter_broker(ctx: Context, wish: Wish, turn: Turn, *, validate_only: 
     configs: dict[str, str] = {}
     names = [change.name for change in wish.changes]
     changed_nodes: dict[int, BrokerConfig] = {}
+    limited_nodes: list[BrokerConfig] = []
     for node_id in node_ids:  # what holds for all nodes must suit each node's own values
         # Nobody else changes configs meanwhile; to read long ones takes some milliseconds, each time.
         if turn.is_over():
@@ -260,8 +293,17 @@ async def _alter_broker(ctx: Context, wish: Wish, turn: Turn, *, validate_only: 
             await turn.next()
         present = config.texts_of(level)
         configs = alter_broker(config, level, {} if replace else present, wish.changes)
+        if services.config.keeps_min_insync_replicas:
+            check_change(level, names, configs)
         if services.listener_keys.concerns((*names, *present)):
+            if node_id in _controllers(ctx):
+                told = f"Keys and trust of controller {node_id} are those of node {ctx.node.node_id}: change them there"
+                raise KafkaError(ErrorCode.INVALID_REQUEST, told)
             changed_nodes[node_id] = with_layer(config, level, configs)
+        if OVERRIDES in names or configs.get(OVERRIDES) != present.get(OVERRIDES):
+            limited_nodes.append(with_layer(config, level, configs))
+    if limited_nodes:
+        await services.connection_limits.look_up(limited_nodes, addresses)
     keys: Prepared = ()
     if changed_nodes:
         is_asked_for = services.listener_keys.concerns(names)
@@ -269,7 +311,16 @@ async def _alter_broker(ctx: Context, wish: Wish, turn: Turn, *, validate_only: 
     if validate_only:
         return
     if configs != present:
-        for line in warnings_of({name: text for name, text in configs.items() if present.get(name) != text}):
-            log.warning("%s", line)
+        changed = {name: text for name, text in configs.items() if present.get(name) != text}
+        for line in warnings_of(changed):
+            _WITHOUT_EFFECT.tell(logging.WARNING, "%s", line)
+        is_of_controller = any(node_id in _controllers(ctx) for node_id in node_ids)
+        if level is ConfigSource.DYNAMIC_BROKER and not is_of_controller:
+            for line in shared_warnings(changed, node_ids[0], services.config.static.node_ids[0]):
+                _WITHOUT_EFFECT.tell(logging.WARNING, "%s", line)
+        if is_of_controller:
+            _WITHOUT_EFFECT.tell(
+                logging.WARNING, "options of controller %s are kept and shown; nothing here goes by them", wish.name
+            )
         await services.config_changes.alter_broker(wish.name, configs)
     services.listener_keys.take(keys)

@@ -82,8 +82,8 @@ class _Page:
         self._config: BrokerConfig | None = None
 
     def read_config(self) -> None:
-        """Make ready what the node that was asked runs with; a controller runs with the same."""
-        self._config = self._ctx.services.config.of(self._ctx.node.node_id)
+        """Make ready what the node, or controller, that was asked runs with."""
+        self._config = self._ctx.services.config.of(self._ctx.server_id)
 
     def result(self, resource: DescribeConfigsResource, keys: Collection[str]) -> DescribeConfigsResult:
         code, message = ErrorCode.NONE, None

@@ -15,17 +15,16 @@ from dataclasses import dataclass, field
 
 CONTROL_FLAGS = ("REQUIRED", "REQUISITE", "SUFFICIENT", "OPTIONAL")
 
-_TOKEN = re.compile(
-    r"""
+_TOKEN = r"""
       (?P<nothing> [\x00-\x20]+ | /\*.*?(?:\*/|\Z) | /(?!\*)[^\r\n]* )
     | (?P<quoted>  "(?:\\[^\r\n]|[^"\\\r\n])*" | '(?:\\[^\r\n]|[^'\\\r\n])*' )
     | (?P<open>    ["'] )
     | (?P<number>  [-.]?[0-9.]+(?![A-Za-z0-9_$\-\x80-\U0010ffff]) )
     | (?P<word>    [A-Za-z_$\-\xa0-\U0010ffff][A-Za-z0-9._$\-\xa0-\U0010ffff]* )
     | (?P<sign>    . )
-    """,
-    re.VERBOSE | re.DOTALL,
-)
+    """
+"""Verbose. Made into a pattern when there is a line to read, which takes a hundredth of a second: most brokers have none."""
+
 _ESCAPED = re.compile(r"\\([0-3]?[0-7]{1,2}|.)", re.DOTALL)
 _ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 
@@ -81,7 +80,7 @@ def _entry(first: tuple[str, str], tokens: Iterator[tuple[str, str]], number: in
 
 def _tokens(text: str) -> Iterator[tuple[str, str]]:
     """("text", it) for words and quoted texts, ("sign", it) for what else stands there, ("number", it)."""
-    for match in _TOKEN.finditer(text):
+    for match in re.finditer(_TOKEN, text, re.VERBOSE | re.DOTALL):
         match match.lastgroup:
             case "nothing":
                 continue

@@ -22,10 +22,11 @@ OAUTHBEARER = "OAUTHBEARER"
 _PACKAGE = "org.apache.kafka.common.security."
 PLAIN_MODULE = f"{_PACKAGE}plain.PlainLoginModule"
 SCRAM_MODULE = f"{_PACKAGE}scram.ScramLoginModule"
+OAUTH_MODULE = f"{_PACKAGE}oauthbearer.OAuthBearerLoginModule"
 _MODULES = {
     PLAIN: PLAIN_MODULE,
     **dict.fromkeys(HASHES, SCRAM_MODULE),
-    OAUTHBEARER: f"{_PACKAGE}oauthbearer.OAuthBearerLoginModule",
+    OAUTHBEARER: OAUTH_MODULE,
 }
 """The mechanisms that are offered, each with its login module."""
 _HANDLERS: dict[str, tuple[str, ...]] = {
@@ -67,6 +68,8 @@ class SaslConfig:
 
     mechanisms: Mapping[str, MechanismConfig]
     max_receive_bytes: int
+    is_limited_in_all: bool
+    """Whether all requests of a login together may have no more, for the option does not say otherwise."""
 
 
 def sasl_of(listener: str, value: ListenerValue, is_set: Callable[[str, str], bool]) -> SaslConfig:
@@ -86,9 +89,11 @@ def sasl_of(listener: str, value: ListenerValue, is_set: Callable[[str, str], bo
     size = "sasl.server.max.receive.size"
     receive_bytes = value(listener, size, "")
     assert isinstance(receive_bytes, int)
+    is_told = is_set(listener, size)
     return SaslConfig(
         {mechanism: _mechanism(listener, mechanism, value) for mechanism in enabled},
-        receive_bytes if is_set(listener, size) else BEFORE_LOGIN_BYTES,
+        receive_bytes if is_told else BEFORE_LOGIN_BYTES,
+        is_limited_in_all=not is_told,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -18,7 +18,8 @@ HANDLERS = (
 )
 VALIDATORS = (f"{_PACKAGE}DefaultJwtValidator", f"{_PACKAGE}BrokerJwtValidator")
 _UNSECURED = "unsecuredValidator"
-URL = "sasl.oauthbearer.jwks.endpoint.url"
+_JWKS = "sasl.oauthbearer.jwks.endpoint"
+URL = f"{_JWKS}.url"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,8 @@ class OauthConfig:
     """After so long keys are fetched anew."""
     backoff_ms: int = 100
     backoff_max_ms: int = 10_000
+    tls: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    """What an https: server is asked with: `ssl.*` as clients of Kafka have it, names and values."""
 
 
 def oauth_of(shown: str, value: Callable[[str], Any], jaas: Mapping[str, str], handler: str | None) -> OauthConfig:
@@ -66,7 +69,10 @@ def oauth_of(shown: str, value: Callable[[str], Any], jaas: Mapping[str, str], h
             f"Missing configuration {shown}{URL}: where the keys are that sign tokens, file:PATH or https://…; for tokens that"
             f" nobody signs set sasl.server.callback.handler.class to {UNSECURED_HANDLER}"
         )
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # as of http://[
+        parts = urlsplit("")
     if parts.scheme not in ("file", "http", "https") or not (parts.path if parts.scheme == "file" else parts.hostname):
         raise ConfigError(
             f"Invalid value {url} for configuration {shown}{URL}: must be file:PATH, http://… or https://…"
@@ -77,6 +83,10 @@ def oauth_of(shown: str, value: Callable[[str], Any], jaas: Mapping[str, str], h
             f"Invalid value {validator} for configuration {shown}{name}: Ottla runs no Java classes; it knows"
             f" {', '.join(VALIDATORS)}"
         )
+    refresh_ms, backoff_ms, backoff_max_ms = (
+        _at_least(shown, f"{_JWKS}.{name}", value, minimum)
+        for name, minimum in (("refresh.ms", 1), ("retry.backoff.ms", 0), ("retry.backoff.max.ms", 0))
+    )
     return OauthConfig(
         url,
         value("sasl.oauthbearer.expected.audience"),
@@ -84,10 +94,20 @@ def oauth_of(shown: str, value: Callable[[str], Any], jaas: Mapping[str, str], h
         1000 * value("sasl.oauthbearer.clock.skew.seconds"),
         value("sasl.oauthbearer.sub.claim.name"),
         value("sasl.oauthbearer.scope.claim.name"),
-        refresh_ms=value("sasl.oauthbearer.jwks.endpoint.refresh.ms"),
-        backoff_ms=value("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms"),
-        backoff_max_ms=value("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms"),
+        refresh_ms=refresh_ms,
+        backoff_ms=backoff_ms,
+        backoff_max_ms=backoff_max_ms,
+        tls=tuple(sorted(each for each in jaas.items() if each[0].startswith("ssl.")))
+        if parts.scheme == "https"
+        else (),
     )
+
+
+def _at_least(shown: str, name: str, value: Callable[[str], Any], minimum: int) -> int:
+    found: int = value(name)
+    if found < minimum:
+        raise ConfigError(f"Invalid value {found} for configuration {shown}{name}: must be at least {minimum}")
+    return found
 
 
 def _unsecured(shown: str, jaas: Mapping[str, str]) -> OauthConfig:

@@ -1,6 +1,6 @@
 """The broker options of listeners whose clients log in: `sasl.*`, and what comes with it.
 
-As in `config.security_options`, which stands on this. `sasl.kerberos.*`, `sasl.login.*` and what else is for GSSAPI, or for
+As in `config.options.security_options`, which stands on this. `sasl.kerberos.*`, `sasl.login.*` and what else is for GSSAPI, or for
 connections from one broker to another, is among the known ones.
 """
 
@@ -23,7 +23,7 @@ _PER_BROKER = UpdateMode.PER_BROKER
 DEFAULT_PRINCIPAL_BUILDER = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, init=False, repr=False, eq=False)
 class SaslOptions:
     """Typed values of those options, as they are for listeners without values of their own."""
 

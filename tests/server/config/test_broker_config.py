@@ -5,19 +5,15 @@ import re
 import pytest
 
 from ottla.server.config.authorization import STANDARD, Authorization
-from ottla.server.config.broker_config import (
-    BROKER_OPTIONS,
-    PROFILES,
-    BrokerConfig,
-    ConfigSource,
-    find_option,
-    static_config,
-    usable,
-)
-from ottla.server.config.broker_options import ACTED_ON
-from ottla.server.config.known_options import known_options, reason_of
+from ottla.server.config.broker_config import BrokerConfig, ConfigSource
 from ottla.server.config.listeners import ListenerConfig
+from ottla.server.config.live_config import usable
+from ottla.server.config.options.broker_options import ACTED_ON
+from ottla.server.config.options.by_name import BROKER_OPTIONS, find_option
+from ottla.server.config.options.known_options import known_options, reason_of
 from ottla.server.config.properties import Properties, parse_server_properties
+from ottla.server.config.static_config import PROFILES, static_config
+from ottla.server.config.without_effect import warnings_of
 from ottla.server.groups.settings import GroupSettings
 from ottla.storage.topics.config import TOPIC_OPTIONS, ConfigError, LogConfig
 
@@ -455,3 +451,8 @@ def test_what_means_nothing_for_one_listener_says_so(name: str) -> None:
 def test_no_repr_shows_a_secret() -> None:
     texts = {"ssl.key.password": "hunter2", "listener.name.a.ssl.keystore.password": "hunter2"}
     assert "hunter2" not in repr(BrokerConfig.from_texts(texts)) + repr(static_config(overrides=texts))
+
+
+def test_the_name_of_an_unknown_option_is_told_of_by_its_beginning() -> None:
+    (line,) = warnings_of({"n" * 30_000: "x"})
+    assert line == "n" * 249 + ": unknown option, ignored"

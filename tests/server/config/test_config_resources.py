@@ -194,6 +194,12 @@ def test_hidden_options_show_where_they_are_set() -> None:
     assert only(describe_broker(config({name: "5"}), [name])).value == "5"
 
 
+def test_what_exists_only_as_a_dynamic_option_shows_no_default() -> None:
+    name = "leader.replication.throttled.rate"
+    entry = only(describe_broker(config(node={name: "5"}), [name]))
+    assert story(entry) == [(name, "5", ConfigSource.DYNAMIC_BROKER)]
+
+
 def test_the_cluster_default_shows_only_what_is_set_there() -> None:
     broker = config({"num.partitions": "3"}, {"log.retention.ms": " 76400000"}, {"max.connections": "4"})
     entry = only(describe_cluster_default(broker))

@@ -21,9 +21,10 @@ from ottla.protocol.messages.fetch import FetchRequest
 from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.server.broker.broker import Broker
 from ottla.server.broker.life import run_broker
-from ottla.server.config.broker_config import static_config
 from ottla.server.config.emulation import RELEASES, release_of
+from ottla.server.config.features import finalized
 from ottla.server.config.properties import parse_server_properties
+from ottla.server.config.static_config import static_config
 from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.topics.config import ConfigError
 from support.broker.conversation import address
@@ -104,12 +105,45 @@ def test_a_feature_that_the_release_lacks_is_refused() -> None:
     assert static_config(file=file, emulate="4.0").emulate == "4.0"
 
 
-async def test_clients_are_told_the_features_of_the_release(tmp_path: Path) -> None:
-    for name, levels in {"3.9": {}, "4.0": {"group.version": 1, "transaction.version": 2}}.items():
-        async with run_broker(static(tmp_path, name), files=OsFiles()) as broker:
-            answer = await in_thread(broker, partial(RawClient.ask, message=HELLO, version=4))
-            assert {row.name: row.max_version_level for row in answer.finalized_features} == levels
-            assert {row.name: row.max_version for row in answer.supported_features} == levels
+# Release -> the levels that a client of it is told, and those of a new cluster; 0 is none.
+FEATURES: dict[str, dict[str, tuple[int, int, int]]] = {
+    "3.2": {},
+    "3.3": {"metadata.version": (1, 7, 7)},
+    "3.9": {"kraft.version": (0, 1, 0), "metadata.version": (1, 21, 21)},
+    "4.0": {
+        "eligible.leader.replicas.version": (0, 1, 0),
+        "group.version": (0, 1, 1),
+        "kraft.version": (0, 1, 0),
+        "metadata.version": (7, 25, 25),
+        "transaction.version": (0, 2, 2),
+    },
+    "4.1": {
+        "eligible.leader.replicas.version": (0, 1, 1),
+        "group.version": (0, 1, 1),
+        "kraft.version": (0, 1, 0),
+        "metadata.version": (7, 27, 27),
+        "share.version": (0, 1, 0),
+        "transaction.version": (0, 2, 2),
+    },
+}
+
+
+@pytest.mark.parametrize("name", FEATURES)
+async def test_clients_are_told_the_features_of_the_release(tmp_path: Path, name: str) -> None:
+    features = FEATURES[name]
+    async with run_broker(static(tmp_path, name), files=OsFiles()) as broker:
+        version = release_of(name).of_kafka[18][1]
+        answer = await in_thread(broker, partial(RawClient.ask, message=HELLO, version=version))
+        assert {row.name: row.max_version_level for row in answer.finalized_features} == {
+            feature: level for feature, (_, _, level) in features.items() if level
+        }
+        assert {row.name: (row.min_version, row.max_version) for row in answer.supported_features} == {
+            feature: (least, most) for feature, (least, most, _) in features.items() if version >= 4 or least
+        }
+
+
+def test_the_newest_release_has_the_features_that_ottla_has_without_being_asked() -> None:
+    assert finalized({}, {}, release_of(RELEASES[-1])) == finalized({}, {})
 
 
 async def test_an_old_broker_does_not_know_new_questions(tmp_path: Path) -> None:

@@ -12,18 +12,17 @@ import trio
 import ottla
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.server.broker.life import run_broker
-from ottla.server.config.broker_config import static_config
 from ottla.server.config.features import finalized
 from ottla.server.config.properties import parse_server_properties
+from ottla.server.config.static_config import static_config
 from ottla.server.runtime.clock import Clock
 from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.topics.config import ConfigError
 from support.broker.conversation import address
 from support.broker.raw_client import RawClient
 
-ACTING = {"group.version": 1, "transaction.version": 2}
+ACTING = {"eligible.leader.replicas.version": 1, "group.version": 1, "transaction.version": 2}
 NEWEST = ACTING | {
-    "eligible.leader.replicas.version": 1,
     "kraft.version": 0,
     "metadata.version": 30,
     "share.version": 1,
@@ -61,7 +60,7 @@ ANSWERS: dict[str, tuple[str, int, Mapping[str, tuple[int, int]], Mapping[str, i
     "version 3": ("", 3, METADATA, FINALIZED),
     "version 4": ("", 4, RANGES, FINALIZED),
     "older transactions": ("# feature.transaction.version=1\n", 4, RANGES, FINALIZED | {"transaction.version": 1}),
-    "nothing acting": ("# feature.transaction.version=0\n# feature.group.version=0\n", 4, RANGES, OTHERS),
+    "nothing acting": ("".join(f"# feature.{name}=0\n" for name in ACTING), 4, RANGES, OTHERS),
     "older metadata": ("# feature.metadata.version=29\n", 4, RANGES, FINALIZED | {"metadata.version": 29}),
 }
 

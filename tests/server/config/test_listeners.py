@@ -2,7 +2,6 @@
 
 import pytest
 
-from ottla.server.config.broker_config import static_config
 from ottla.server.config.listeners import (
     Endpoint,
     ListenerConfig,
@@ -11,6 +10,7 @@ from ottla.server.config.listeners import (
     resolve_listeners,
 )
 from ottla.server.config.properties import parse_server_properties
+from ottla.server.config.static_config import static_config
 from ottla.storage.topics.options import ConfigError
 
 

@@ -15,8 +15,8 @@ from ottla.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from ottla.server.config.broker_config import static_config
 from ottla.server.config.resources import ResourceType
+from ottla.server.config.static_config import static_config
 from ottla.storage.topics.config import TOPIC_OPTIONS, ConfigError
 from ottla.storage.topics.options import OptionType
 from support.broker.admin import create, topic_names, wanted

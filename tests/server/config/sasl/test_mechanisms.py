@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.server.config.broker_config import BrokerConfig, static_config
+from ottla.server.config.broker_config import BrokerConfig
+from ottla.server.config.static_config import static_config
 from ottla.storage.topics.config import ConfigError
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required "

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...storage.topics.options import OptionType, UpdateMode, at_least, one_of, option, options_of
-from .sasl.options import SaslOptions
+from ....storage.topics.options import OptionType, UpdateMode, at_least, one_of, option, options_of
+from ..sasl.options import SaslOptions
 
 _BOOLEAN = OptionType.BOOLEAN
 _CLASS = OptionType.CLASS
@@ -24,7 +24,7 @@ _FIXED = UpdateMode.READ_ONLY
 _PER_BROKER = UpdateMode.PER_BROKER
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, init=False, repr=False, eq=False)
 class SecurityOptions(SaslOptions):
     """Typed values of those options, as they are for listeners without values of their own."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ...storage.topics.options import MAX_INT, Check, OptionType, UpdateMode, at_least, option
+from ....storage.topics.options import MAX_INT, Check, OptionType, UpdateMode, at_least, one_of, option
 from .replication_options import ReplicationOptions
 
 _INT = OptionType.INT
@@ -32,7 +32,7 @@ def _per_ip_overrides(text: object) -> bool:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, init=False, repr=False, eq=False)
 class QuotaOptions(ReplicationOptions):  # a class with slots has one base
     """Typed values of these."""
 
@@ -74,4 +74,11 @@ class QuotaOptions(ReplicationOptions):  # a class with slots has one base
     )
     quota_window_size_seconds: int = option(
         _INT, 1, at_least(1), "How long each sample of quota.window.num is.", update=_FIXED
+    )
+    security_inter_broker_protocol: str = option(
+        _STRING,
+        "PLAINTEXT",
+        one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
+        "Names the listener that inter.broker.listener.name is about where that is not set.",
+        update=_FIXED,
     )

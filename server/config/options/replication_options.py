@@ -5,14 +5,14 @@ A part of `BrokerOptions`; names, defaults and bounds are Apache Kafka 4.3.1's.
 
 from dataclasses import dataclass
 
-from ...storage.topics.options import MAX_LONG, OptionType, UpdateMode, at_least, option
+from ....storage.topics.options import MAX_LONG, OptionType, UpdateMode, at_least, option
 from .security_options import SecurityOptions
 
 _LIST = OptionType.LIST
 _LONG = OptionType.LONG
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, init=False, repr=False, eq=False)
 class ReplicationOptions(SecurityOptions):  # a class with slots has one base
     """Typed values of these."""
 
@@ -46,3 +46,13 @@ class ReplicationOptions(SecurityOptions):  # a class with slots has one base
         "Bytes a second that partitions on their way to another data directory are copied at, all of them together.",
         hidden=True,
     )
+
+
+DYNAMIC_ONLY = frozenset(
+    {
+        "follower.replication.throttled.rate",
+        "leader.replication.throttled.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+    }
+)
+"""Options that Apache Kafka has as dynamic ones only: what it shows of them has no default."""

@@ -9,8 +9,8 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ...storage.topics.config import TOPIC_OPTIONS
-from ...storage.topics.options import (
+from ....storage.topics.config import TOPIC_OPTIONS
+from ....storage.topics.options import (
     MAX_INT,
     Check,
     Option,
@@ -49,7 +49,7 @@ def _is_migration_policy(text: str) -> bool:
     return text.lower() in ("bidirectional", "upgrade", "downgrade", "disabled")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, init=False, repr=False, eq=False)
 class BrokerOptions(QuotaOptions):
     """Typed values of the options that Ottla acts on."""
 
@@ -229,6 +229,13 @@ class BrokerOptions(QuotaOptions):
     log_cleaner_threads: int = option(_INT, 1, at_least(0), "Number of threads that clean logs.")
     log_dir: tuple[str, ...] = option(
         _LIST, ("/tmp/kafka-logs",), None, "Data directories where log.dirs is not given.", update=_FIXED
+    )
+    log_dir_failure_timeout_ms: int = option(
+        _LONG,
+        30_000,
+        at_least(1),
+        "How long the broker goes on without the data directory of its catalog, once that has failed.",
+        update=_FIXED,
     )
     log_dirs: tuple[str, ...] | None = option(_LIST, None, None, "Data directories.", update=_FIXED)
     log_flush_offset_checkpoint_interval_ms: int = option(

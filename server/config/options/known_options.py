@@ -8,7 +8,7 @@ where UPDATE is read-only, per-broker or cluster-wide (`,hidden` where listings 
 and `""` for the empty text, and BOUND is `LOW..`, `LOW..HIGH`, `A|B` or, for each item of a list, `items:A|B`.
 """
 
-from ...storage.topics.options import Check, Option, OptionType, UpdateMode, at_least, between, items_of, one_of
+from ....storage.topics.options import Check, Option, OptionType, UpdateMode, at_least, between, items_of, one_of
 
 REASONS = (
     (("group.share.", "share."), "share groups are not offered"),
@@ -87,14 +87,13 @@ REASONS = (
     (("sasl.oauthbearer.scope",), "it is for clients that ask for a token"),
     (("sasl.oauthbearer.",), "OAUTHBEARER is not offered"),
     (
-        ("inter.broker.", "request.timeout.", "sasl.mechanism.", "security.inter.", "socket.connection."),
+        ("inter.broker.", "request.timeout.", "sasl.mechanism.", "socket.connection."),
         "nodes of one process open no connections to each other",
     ),
     (("socket.receive.", "socket.send."), "the system chooses the buffers of sockets"),
     (("offsets.commit.timeout.",), "a commit is written when it is answered"),
     (("offsets.topic.compression.",), "offsets are written uncompressed, as by its default"),
     (("transaction.two.phase.",), "two-phase commit is not offered"),
-    (("log.dir.failure.",), "a directory that fails is known of at once"),
     (("cordoned.",), "no directory is kept from new partitions"),
     (("unstable.",), "what is unstable in Apache Kafka is not offered"),
 )
@@ -217,7 +216,6 @@ internal.metadata.max.batch.size.in.bytes INT read-only,hidden 8388608
 kafka.metrics.polling.interval.secs INT read-only 10 1..
 kafka.metrics.reporters LIST read-only ""
 leader.imbalance.check.interval.seconds LONG read-only 300 1..
-log.dir.failure.timeout.ms LONG read-only 30000 1..
 metadata.log.dir STRING read-only -
 metadata.log.max.record.bytes.between.snapshots LONG read-only 20971520 1..
 metadata.log.max.snapshot.interval.ms LONG read-only 3600000 0..
@@ -317,7 +315,6 @@ sasl.oauthbearer.client.credentials.client.secret PASSWORD read-only -
 sasl.oauthbearer.jwt.retriever.class CLASS read-only org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever
 sasl.oauthbearer.scope STRING read-only -
 sasl.oauthbearer.token.endpoint.url STRING read-only -
-security.inter.broker.protocol STRING read-only PLAINTEXT PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL
 security.providers STRING read-only -
 server.max.startup.time.ms LONG read-only,hidden 9223372036854775807 0..
 share.coordinator.append.linger.ms INT read-only -1 -1..

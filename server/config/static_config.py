@@ -1,0 +1,211 @@
+"""What a start is told, by all its sources and for all its nodes: override beats flag beats file beats profile beats default."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ...storage.topics.config import ConfigError
+from .broker_config import NO_TEXTS, BrokerConfig, Texts
+from .emulation import release_of
+from .features import check_levels, feature_warnings, levels_of
+from .listeners import OVER_SASL, ListenerConfig, controller_listener, parse_endpoint, parse_protocol_map
+from .options.by_name import BROKER_OPTIONS
+from .properties import Properties
+from .without_effect import warnings_of
+
+if TYPE_CHECKING:
+    from .sasl.users import User
+
+PER_NODE = frozenset({"advertised.listeners", "broker.rack", "listener.security.protocol.map", "listeners"})
+"""Options that nodes of one process may have different values of; everything else is shared with the first node."""
+
+_ADDRESSES = ("listeners", "advertised.listeners")
+
+PROFILES: dict[str, dict[str, str]] = {
+    "kafka": {},
+    "dev": {
+        # Nobody else's business: on loopback, and that is what clients are told.
+        "listeners": "PLAINTEXT://127.0.0.1:9092",
+        # A compacted topic is clean a moment after its segment closed, not 15 s later.
+        "log.cleaner.backoff.ms": "100",
+        # Deleted topics and segments give their disk space back while one still looks.
+        "log.segment.delete.delay.ms": "1000",
+        # Retention shows its effect within a second.
+        "log.retention.check.interval.ms": "1000",
+        "log.initial.task.delay.ms": "100",
+        # A first consumer gets its partitions at once.
+        "group.initial.rebalance.delay.ms": "0",
+        # Tests may give a crashed member up quickly.
+        "group.min.session.timeout.ms": "100",
+        "group.consumer.min.session.timeout.ms": "100",
+        # Members of consumer groups learn of changes by their heartbeats.
+        "group.consumer.min.heartbeat.interval.ms": "10",
+        "group.consumer.heartbeat.interval.ms": "500",
+        # 50 directories for the offsets of a few groups slow down the first start.
+        "offsets.topic.num.partitions": "5",
+    },
+}
+"""Values under the file's and the flags'. `kafka` is Apache Kafka's defaults, `dev` is for development and tests."""
+
+
+@dataclass(frozen=True, slots=True)
+class StaticConfig:
+    """What a start is told, before any dynamic config."""
+
+    node_ids: tuple[int, ...]
+    texts: Mapping[int, Texts] = field(repr=False)
+    """The static values of each node."""
+    cluster_id: str | None
+    features: Mapping[str, int]
+    warnings: tuple[str, ...]
+    """One line for each option that was set and means nothing here."""
+    emulate: str | None = None
+    """The release of Apache Kafka that the broker plays (`emulation.RELEASES`); None: the newest that Ottla has."""
+    profile: str = "kafka"
+    controllers: tuple[ListenerConfig, ...] = ()
+    """Listeners of controllers that are no nodes; the first node has them."""
+    telemetry: str | Callable[[Any], object] | None = None
+    """Who gets the metrics that clients push: a directory for reports, or a function (`telemetry.receivers`); None: nobody."""
+    users: tuple[User, ...] = ()
+    """Those that the start was told of in short; `config.sasl.users` has the options that they need."""
+
+    def with_users(self, users: Iterable[User]) -> StaticConfig:
+        """The same with users. ConfigError where no listener takes logins: nobody could be one of them."""
+        told = tuple(users)
+        if told and not any(self.node(node_id).sasl for node_id in self.node_ids):
+            raise ConfigError("users are given, but no listener takes logins: use one of SASL_PLAINTEXT or SASL_SSL")
+        return dataclasses.replace(self, users=told)
+
+    def node(self, node_id: int, *, cluster_dynamic: Texts = NO_TEXTS, node_dynamic: Texts = NO_TEXTS) -> BrokerConfig:
+        """The configuration of one node, or of a controller that is none: it has the first node's values.
+
+        ConfigError as for `BrokerConfig.from_texts`.
+        """
+        texts = self.texts.get(node_id)
+        if texts is None:
+            texts = {**self.texts[self.node_ids[0]], "node.id": str(node_id), "broker.id": str(node_id)}
+        return BrokerConfig.from_texts(texts, cluster_dynamic=cluster_dynamic, node_dynamic=node_dynamic)
+
+
+def static_config(
+    *,
+    profile: str = "kafka",
+    file: Properties | None = None,
+    flags: Texts = NO_TEXTS,
+    overrides: Texts = NO_TEXTS,
+    nodes: int | None = None,
+    emulate: str | None = None,
+) -> StaticConfig:
+    """Put the sources of a start together.
+
+    Args:
+        profile: A name from PROFILES.
+        file: What a server.properties file says.
+        flags: Options that command-line flags stand for.
+        overrides: Options given by name, the strongest.
+        nodes: Number of nodes; without it the file's, else 1.
+        emulate: A release of Apache Kafka to play, as `2.8`; see `emulation`.
+
+    Raises:
+        ConfigError: Any value is refused for any node.
+    """
+    if profile not in PROFILES:
+        raise ConfigError(f"Invalid value {profile} for --profile: must be one of: {', '.join(PROFILES)}")
+    file = file or Properties()
+    count = nodes if nodes is not None else file.nodes if file.nodes is not None else 1
+    if not 1 <= count <= 1000:
+        raise ConfigError(f"Invalid value {count} for --nodes: must be between 1 and 1000")
+    base = PROFILES[profile] | file.values
+    strongest = dict(flags) | dict(overrides)
+    first = BrokerConfig.from_texts(_own_id(base | strongest)).node_id
+    node_ids = tuple(range(first, first + count))
+    controllers = file.controllers.keys() - set(node_ids)
+    # What Apache Kafka's controllers decide by (num.partitions, topic defaults) holds where the file sets nothing else.
+    decided = [file.node_values.get(each, {}) for each in sorted(controllers)]
+    base = (
+        PROFILES[profile]
+        | {name: t for own in decided for name, t in own.items() if name not in PER_NODE}
+        | file.values
+    )
+    shared = base | file.node_values.get(first, {}) | strongest
+    texts = {}
+    for node_id in node_ids:
+        given = shared
+        if node_id != first:
+            own = {name: text for name, text in file.node_values.get(node_id, {}).items() if name in PER_NODE}
+            given = {name: text for name, text in shared.items() if name not in _ADDRESSES}
+            given |= own if "listeners" in own else _free_ports(shared) | own
+        texts[node_id] = given | {"node.id": str(node_id), "broker.id": str(node_id)}
+    warnings = (*_warnings(shared, file.node_values, node_ids, controllers), *feature_warnings(file.features))
+    release = None if emulate is None else release_of(emulate)
+    if release is not None:
+        check_levels(file.features, release)
+    features = {} if file.metadata_version is None else levels_of(file.metadata_version)
+    static = StaticConfig(
+        node_ids,
+        texts,
+        file.cluster_id,
+        features | file.features,
+        warnings,
+        None if release is None else release.name,
+        profile,
+        _controllers(file, BrokerConfig.from_texts(texts[first])),
+    )
+    for node_id in node_ids:
+        static.node(node_id)
+    for controller in static.controllers:
+        if controller.security_protocol in OVER_SASL:
+            static.node(first).sasl_at(controller.name)
+    return static
+
+
+def _controllers(file: Properties, config: BrokerConfig) -> tuple[ListenerConfig, ...]:
+    """What the file's comment lines say of controllers, if its listeners do not name one."""
+    if any(each.controller_id is not None for each in config.listener_configs):
+        return ()
+    name = file.controller_listener or next(iter(config.controller_listener_names), "CONTROLLER")
+    protocols = parse_protocol_map(config.listener_security_protocol_map)
+    if name.upper() not in protocols:
+        protocols = {}
+    return tuple(
+        controller_listener(each, name, address, protocols)
+        for each, address in sorted(file.controllers.items())
+        if address
+    )
+
+
+def _own_id(texts: Texts) -> Texts:
+    """`broker.id` is the older name of `node.id`: it holds where only it is given."""
+    if "broker.id" in texts and "node.id" not in texts:
+        return {**texts, "node.id": texts["broker.id"]}
+    return texts
+
+
+def _free_ports(texts: Texts) -> dict[str, str]:
+    """The listeners of a further node: those of the first, on free ports."""
+    changed = {}
+    for name in _ADDRESSES:
+        if name in texts or name == "listeners":
+            items = BROKER_OPTIONS[name].parse(texts[name]) if name in texts else BROKER_OPTIONS[name].default
+            assert isinstance(items, tuple)
+            endpoints = [parse_endpoint(name, item) for item in items]
+            changed[name] = ",".join(
+                f"{end.name}://{f'[{end.host}]' if ':' in end.host else end.host}:0" for end in endpoints
+            )
+    return changed
+
+
+def _warnings(
+    shared: Texts, node_values: Mapping[int, Texts], node_ids: Iterable[int], controllers: Iterable[int]
+) -> Iterable[str]:
+    yield from warnings_of(shared)
+    for node_id, texts in node_values.items():
+        for name in texts:
+            if node_id not in node_ids:
+                if node_id not in controllers:
+                    yield f"node.{node_id}.{name}: there is no node {node_id}, ignored"
+            elif name not in PER_NODE and texts[name] != shared.get(name):
+                yield f"node.{node_id}.{name}: all nodes share the value of node {min(node_ids)}, ignored"

@@ -1,0 +1,48 @@
+"""Which of the options that are set mean nothing here, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from ...storage.topics.options import Option
+from .authorization import CLASS_NAME, HANDED_ON
+from .options.by_name import BROKER_OPTIONS, PER_LISTENER, find_option
+
+_CHARS_SHOWN = 249
+"""As of topics: a name that nobody knows may be as long as a string can be."""
+
+
+def warnings_of(texts: Mapping[str, str]) -> Iterator[str]:
+    """One line for each option that is set and means nothing here."""
+    for name in texts:
+        option, shown = find_option(name), name[:_CHARS_SHOWN]
+        if name in HANDED_ON:
+            if not texts.get(CLASS_NAME):
+                yield f"{shown}: counts only at a start with {CLASS_NAME}, ignored"
+        elif option is None:
+            yield f"{shown}: unknown option, ignored"
+        elif not option.acts:
+            yield f"{shown}: known to Kafka, not acted on by Ottla{_reason(option)}"
+
+
+_OF_EACH_NODE = PER_LISTENER | {
+    "follower.replication.throttled.rate",
+    "leader.replication.throttled.rate",
+    "max.connections.per.ip",
+    "max.connections.per.ip.overrides",
+}
+"""Options that nodes of one process may be given different values of while they run."""
+
+
+def shared_warnings(texts: Mapping[str, str], node_id: int, first: int) -> Iterator[str]:
+    """One line for each option that means something, but not where a node other than the `first` is given it alone."""
+    for name in texts:
+        option = BROKER_OPTIONS.get(name)
+        if node_id != first and option is not None and option.acts and name not in _OF_EACH_NODE:
+            yield f"node.{node_id}.{name}: kept and shown, but all nodes share the value of node {first}"
+
+
+def _reason(option: Option) -> str:
+    """Why it means nothing, where its declaration says that."""
+    _, means_nothing, reason = option.doc.partition("Means nothing here")
+    return reason.removesuffix(".") if means_nothing else ""

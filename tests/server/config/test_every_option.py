@@ -1,0 +1,112 @@
+"""Each option of Apache Kafka 4.3.1 acts here, or is refused, or is listed as one without effect; none is silently ignored."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from ottla.server.config.options.broker_options import ACTED_ON
+from ottla.server.config.options.by_name import BROKER_OPTIONS, find_option
+from ottla.server.config.options.replication_options import DYNAMIC_ONLY
+from ottla.server.config.static_config import static_config
+from ottla.server.config.without_effect import warnings_of
+from ottla.storage.topics.config import TOPIC_OPTIONS, ConfigError
+from ottla.storage.topics.options import Option, format_value
+
+ROOT = Path(__file__).parents[3]
+OF_KAFKA = Path(__file__).with_name("options_of_apache_kafka.txt")
+
+TABLES = ("server/config/options/", "server/config/sasl/options.py", "storage/topics/config.py")
+"""Where options are declared."""
+OF_CLIENTS = ("server/commands/", "server/embedded/sasl.py", "server/security/tls/client.py")
+"""Where names are those of a client's options."""
+
+IN_PIECES = {
+    **dict.fromkeys(
+        (
+            f"{topic}.{what}"
+            for topic in ("offsets.topic", "transaction.state.log")
+            for what in ("replication.factor", "segment.bytes", "num.partitions")
+        ),
+        "num.partitions",
+    ),
+    "transaction.state.log.min.isr": "min.isr",
+    **{
+        name: "sasl.oauthbearer.jwks.endpoint"
+        for name in ACTED_ON
+        if name.startswith("sasl.oauthbearer.jwks.endpoint.")
+    },
+}
+"""Options whose name the reader puts together -> a piece of it."""
+
+ONE_VALUE = {"principal.builder.class"}
+"""Options that take nothing but their default: any other value is refused, nobody has to read it."""
+
+INHERITED = {synonym.name: topic for topic in TOPIC_OPTIONS.values() for synonym in topic.synonyms}
+ACTING = sorted(name for name, option in BROKER_OPTIONS.items() if option.acts)
+LISTED = sorted(BROKER_OPTIONS.keys() - set(ACTING))
+
+
+@cache
+def source() -> str:
+    """What reads options."""
+    texts = []
+    for path in sorted(path for room in ("server", "storage") for path in (ROOT / room).rglob("*.py")):
+        if not path.relative_to(ROOT).as_posix().startswith(TABLES + OF_CLIENTS):
+            texts.append(path.read_text())
+    return "\n".join(texts)
+
+
+@cache
+def attributes() -> frozenset[str]:
+    return frozenset(re.findall(r"\.(\w+)\b", source()))
+
+
+@cache
+def names() -> frozenset[str]:
+    return frozenset(re.findall(r'"([a-z0-9.]+)"', source()))
+
+
+def is_read(option: Option) -> bool:
+    return option.attribute in attributes() or option.name in names()
+
+
+def test_every_option_of_kafka_is_known_and_no_other() -> None:
+    lines = OF_KAFKA.read_text().splitlines()
+    of_kafka = {line for line in lines if not line.startswith("#")}
+    assert BROKER_OPTIONS.keys() == of_kafka | DYNAMIC_ONLY
+
+
+@pytest.mark.parametrize("name", ACTING)
+def test_what_is_said_to_act_is_read_somewhere(name: str) -> None:
+    topic = INHERITED.get(name)
+    if topic is not None:
+        rules = (ROOT / "storage/topics/config.py").read_text()
+        assert is_read(topic) or f"self.{topic.attribute}" in rules
+    elif name in ONE_VALUE:
+        with pytest.raises(ConfigError, match=re.escape(name)):
+            static_config(overrides={name: "another"})
+    elif name in IN_PIECES:
+        assert IN_PIECES[name] in source()
+    else:
+        assert name in ACTED_ON
+        assert is_read(ACTED_ON[name])
+
+
+@pytest.mark.parametrize("name", LISTED)
+def test_what_is_listed_as_without_effect_is_read_nowhere_and_told_of_when_it_is_set(name: str) -> None:
+    option = BROKER_OPTIONS[name]
+    assert not is_read(option)
+    (line,) = warnings_of({name: format_value(option.default)})
+    assert line.startswith(f"{name}: known to Kafka, not acted on by Ottla")
+
+
+def test_an_option_of_one_listener_acts_only_where_listeners_may_have_one() -> None:
+    for name in ACTING:
+        for_one = find_option(f"listener.name.internal.{name}")
+        assert for_one is not None
+        told = list(warnings_of({for_one.name: "x"}))
+        assert bool(told) is not for_one.acts
