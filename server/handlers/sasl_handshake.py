@@ -1,6 +1,6 @@
 """SaslHandshake, API key 17, versions 0-1.
 
-Who may log in is decided before any handler is asked (`network/login`). For anybody else a handshake is one too many: on a
+Who may log in is decided before any handler is asked (`network/authentication`). For anybody else a handshake is one too many: on a
 listener without SASL, in a session that does not end, or a second time within a second.
 """
 

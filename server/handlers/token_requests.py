@@ -1,10 +1,12 @@
-"""What the requests about delegation tokens have in common: who may ask, and whether there are any."""
+"""What the requests about delegation tokens have in common: who may ask, whether there are any, and another expiry."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 from ...protocol.errors import ErrorCode, KafkaError
 from ..cluster.token_changes import TokenChanges
-from ..security.principal import ANONYMOUS
+from ..security.principal import ANONYMOUS, Principal
 from ..services.context import Context
 
 FIRST_METADATA_VERSION = 14
@@ -32,3 +34,20 @@ def changes_of(ctx: Context) -> TokenChanges:
     if 0 < ctx.services.config.feature_level("metadata.version") < FIRST_METADATA_VERSION:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
     return changes
+
+
+async def new_expiry(
+    ctx: Context,
+    change: Callable[[TokenChanges, bytes, Principal, int, int], Awaitable[int]],
+    hmac: bytes,
+    period_ms: int,
+) -> tuple[ErrorCode, int]:
+    """What comes of the wish that the token with this HMAC expires at another time: an error code, and when it does."""
+    at_ms = -1
+    try:
+        check_channel(ctx)
+        at_ms = 0  # As Apache Kafka's controllers, behind its brokers, leave it.
+        changes, now_ms = changes_of(ctx), ctx.services.clock.now_ms()
+        return ErrorCode.NONE, await change(changes, hmac, ctx.client.principal, period_ms, now_ms)
+    except KafkaError as error:
+        return error.code, at_ms

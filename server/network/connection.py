@@ -29,6 +29,8 @@ from .unsent_answers import COUNTED_BYTES_MIN, memory_bytes
 
 if TYPE_CHECKING:
     from ..security.tls.contexts import TlsContext
+    from .authentication.allowance import Allowance
+    from .authentication.counts import Counts
 
 log = logging.getLogger("ottla.connection")
 
@@ -61,8 +63,10 @@ class Connection:
     principal: Principal = ANONYMOUS
     """Who the client is, as far as it has proved that."""
 
+    _allowed: Allowance | None = None
+    """While it proves who it is, as the next one."""
+
     logging_in: LoggingIn | None = None
-    """While it proves that."""
 
     def __init__(self, shares: Shares, listener: Listener, desk: Desk, transport: PlainTransport, peer: str) -> None:
         self.peer = peer
@@ -122,11 +126,11 @@ class Connection:
     def _log(self, error: Exception) -> None:
         match error:
             case ProtocolError():
-                log.warning("closing %s: %s", self.peer, one_line(error))
+                self._shares.closings.tell(logging.WARNING, "closing %s: %s", self.peer, one_line(error))
             case PeerGoneError():
                 log.debug("%s is gone: %s", self.peer, error)
             case HangUpError():
-                log.info("closing %s: %s", self.peer, one_line(error))
+                self._shares.closings.tell(logging.INFO, "closing %s: %s", self.peer, one_line(error))
             case trio.ClosedResourceError():
                 log.debug("%s was closed by us", self.peer)
             case ImportError():
@@ -139,20 +143,36 @@ class Connection:
 
     async def _secure(self, tls: TlsContext) -> None:
         """Have TLS stand between the client and us before anything is read."""
-        from .handshake import shake_hands  # No broker without TLS shall wait for it.
+        from .authentication.handshake import shake_hands  # No broker without TLS shall wait for it.
         from .tls_transport import TlsTransport
 
         assert isinstance(self._transport, TlsTransport)
-        self.principal = await shake_hands(self._transport, tls, self)
+        logs_in = self._desk.login is not None
+        self.principal = await shake_hands(
+            self._transport, tls, self, self._allowance(), self._counts(), logs_in=logs_in
+        )
+
+    def _allowance(self) -> Allowance:
+        """What is left of what the client may spend before it is known."""
+        if self._allowed is None:
+            from .authentication.allowance import Allowance  # Likewise.
+
+            self._allowed = Allowance()
+        return self._allowed
+
+    def _counts(self) -> Counts:
+        return self._shares.authentications.at(self.node_id, self.listener.name)
 
     async def _serve(self) -> None:
         desk, frames = self._desk, self._frames
         # It names this connection, which must not name it: whoever has gone is freed at once, not when cycles are looked for.
         context = desk.context_for(self)
         if desk.login is not None:
-            from .login import log_in  # No broker without SASL shall wait for it.
+            from .authentication.login import log_in  # No broker without SASL shall wait for it.
 
-            session = await log_in(desk.login, desk, context, self, frames, self._transport.send)
+            send, allowance, counts = self._transport.send, self._allowance(), self._counts()
+            session = await log_in(desk.login, desk, context, self, frames, send, allowance, counts)
+            self._allowed = None
             self.principal, desk = session.principal, session.desk
         handlers, answer_places, turn = desk.handlers, self._shares.answer_places, self.turn
         while desk.is_open:
@@ -325,5 +345,5 @@ class Connection:
 
     def give_up(self, reason: str) -> None:
         """Close it, and say why."""
-        log.warning("closing %s: %s", self.peer, reason)
+        self._shares.closings.tell(logging.WARNING, "closing %s: %s", self.peer, reason)
         self.close()

@@ -13,11 +13,12 @@ from heapq import nlargest
 import trio
 
 from ...storage.disk.descriptors import KEPT_FOR_SEGMENTS, is_scarce
-from ..config.live_config import LiveConfig
-from ..quotas.connections import UNLIMITED, ConnectionRates, Where
+from ..quotas.connections import ConnectionRates, Where, plain_address
 from ..runtime.clock import Clock
 from ..runtime.turns import Turn
+from .authentication.counts import Authentications
 from .connection import Connection
+from .connection_limits import ConnectionLimits
 from .desk import Desk
 from .listener import Listener
 from .shares import Shares
@@ -64,14 +65,16 @@ class Connections:
     `max.connections.per.ip` (with `…overrides`) and the descriptors of the process they are closed at once with one log line.
     """
 
-    def __init__(self, live_config: LiveConfig, shares: Shares, clock: Clock, rates: ConnectionRates) -> None:
-        self._live_config = live_config
+    def __init__(self, limits: ConnectionLimits, shares: Shares, clock: Clock, rates: ConnectionRates) -> None:
+        self.limits = limits
         self._shares = shares
         self._clock = clock
         self._rates = rates
         self._open: set[Connection] = set()
         self._per_host: Counter[tuple[int, str]] = Counter()
         """By node and address."""
+        self._admitted: Counter[Where] = Counter()
+        """Connections since the start, by node and listener."""
         self._per_listener: Counter[int] = Counter()
         """By the identity of the listener."""
         self._per_node: Counter[int] = Counter()
@@ -85,6 +88,11 @@ class Connections:
 
     def __len__(self) -> int:
         return len(self._open)
+
+    @property
+    def authentications(self) -> Authentications:
+        """How many clients have proved who they are."""
+        return self._shares.authentications
 
     def __iter__(self) -> Iterator[Connection]:
         return iter(tuple(self._open))
@@ -120,12 +128,14 @@ class Connections:
             try:
                 reason = self._why_it_waits(listener, desk.node_id)
                 bounds = self._rate_bounds(listener, desk.node_id)
-                wait_ms = self._rates.arrived(bounds) if bounds else 0
+                wait_ms = self._rates.arrived(bounds)
                 if (reason or wait_ms) and not await self._waited(
                     listener, desk.node_id, wait_ms, reason, is_listening
                 ):
                     continue
-                close_ms = self._rates.refused(desk.node_id, address[0], bounds) if self._rates.bounds else 0
+                close_ms = (
+                    self._rates.refused((desk.node_id, listener.name), address[0], bounds) if self._rates.bounds else 0
+                )
                 if close_ms:
                     is_taken = self._refuse_later(sock, address[0], close_ms, nursery)
                     continue
@@ -138,23 +148,23 @@ class Connections:
                     sock.close()
 
     def _rate_bounds(self, listener: Listener, node_id: int) -> dict[Where, int]:
-        """How many connections a second the listener and its node take, as far as that is limited."""
-        config = self._live_config.current
+        """How many connections a second the listener and its node take."""
+        config = self.limits.of(node_id).config
         bounds = {(node_id, listener.name): config.connection_limits(listener.name).max_connection_creation_rate}
-        if not self._is_protected(listener):
+        if not self._is_protected(listener, node_id):
             bounds[node_id, ""] = config.max_connection_creation_rate
-        return {where: bound for where, bound in bounds.items() if bound != UNLIMITED}
+        return bounds
 
-    def _is_protected(self, listener: Listener) -> bool:
-        return listener.name == self._live_config.current.protected_listener
+    def _is_protected(self, listener: Listener, node_id: int) -> bool:
+        return listener.name == self.limits.of(node_id).config.protected_listener
 
     def _why_it_waits(self, listener: Listener, node_id: int) -> str | None:
         """The limit because of which no further connection is taken at the moment."""
-        config = self._live_config.current
+        config = self.limits.of(node_id).config
         limit = config.connection_limits(listener.name).max_connections
         if self._per_listener[id(listener)] >= limit:
             return f"max.connections of listener {listener.name} is {limit}"
-        if self._per_node[node_id] >= config.max_connections and not self._is_protected(listener):
+        if self._per_node[node_id] >= config.max_connections and not self._is_protected(listener, node_id):
             return f"max.connections is {config.max_connections}"
         return None
 
@@ -196,29 +206,40 @@ class Connections:
     def _admit(
         self, sock: socket.socket, address: tuple[str, int], listener: Listener, desk: Desk, nursery: trio.Nursery
     ) -> bool:
-        host, node_id = address[0], desk.node_id
-        config = self._live_config.current
-        limit = config.max_connections_by_host.get(host, config.max_connections_per_ip)
+        host, node_id = plain_address(address[0]), desk.node_id
+        limits = self.limits.of(node_id)
+        limit = limits.of_address(host)
         reason = None
         if self._per_host[node_id, host] >= limit:
             reason = f"max.connections.per.ip for {host} is {limit}"
         elif is_scarce(sock.fileno(), KEPT_FOR_SEGMENTS):
             reason = "few file descriptors are left (ulimit -n), and those are for segments"
         if reason:
-            log.warning("refusing a connection from %s: %s", host, reason)
+            self._shares.closings.tell(logging.WARNING, "refusing a connection from %s: %s", host, reason)
             return False
-        connection = Connection(self._shares, listener, desk, _transport(sock, listener), f"{host}:{address[1]}")
+        connection = Connection(self._shares, listener, desk, _transport(sock, listener), f"{address[0]}:{address[1]}")
         self._open.add(connection)
         self._per_host[node_id, host] += 1
         self._per_listener[id(listener)] += 1
+        self._admitted[node_id, listener.name] += 1
         self._per_node[node_id] += 1
         nursery.start_soon(self._serve, connection, node_id, host)
-        if self._per_node[node_id] > config.max_connections:
+        if self._per_node[node_id] > limits.config.max_connections:
             self._close_excess(node_id)
         return True
 
+    def counts(self) -> dict[Where, tuple[int, int]]:
+        """Connections that are open, and those that there have been since the start, by node and listener."""
+        are_open = Counter((each.node_id, each.listener.name) for each in self._open)
+        return {where: (are_open[where], admitted) for where, admitted in self._admitted.items()}
+
+    def addresses(self, most: int) -> list[tuple[tuple[int, str], int]]:
+        """The nodes and addresses with the most open connections, so many of them, and how many they are."""
+        return nlargest(most, self._per_host.items(), key=lambda item: item[1])
+
     def limits_changed(self) -> None:
-        """Have other limits hold: who waits for a place may have one, and connections that are too many now are closed."""
+        """Options are others: who waits for a place may have one, and connections that are too many now are closed."""
+        self.limits.changed()
         self.close_excess()
         self._room.unpark_all()
 
@@ -229,12 +250,14 @@ class Connections:
 
     def _close_excess(self, node_id: int) -> None:
         """Close those that have been idle for longest until there are `max.connections`, but none to a listener that is protected."""
-        config = self._live_config.current
+        config = self.limits.of(node_id).config
         excess = self._per_node[node_id] - config.max_connections
         if excess <= 0:
             return
         now_s = trio.current_time()
-        found = [each for each in self._open if each.node_id == node_id and not self._is_protected(each.listener)]
+        found = [
+            each for each in self._open if each.node_id == node_id and not self._is_protected(each.listener, node_id)
+        ]
         for connection in nlargest(min(excess, CLOSED_AT_ONCE), found, key=lambda each: each.idle_s(now_s)):
             log.info("closing %s: max.connections is %d", connection.peer, config.max_connections)
             connection.close()
@@ -249,8 +272,10 @@ class Connections:
                 del self._per_host[node_id, host]
             self._per_listener[id(connection.listener)] -= 1
             self._per_node[node_id] -= 1
-            self._draining.unpark_all()
-            self._room.unpark_all()
+            if self._draining:
+                self._draining.unpark_all()
+            if self._room:
+                self._room.unpark_all()
 
     async def close_idle(self, max_idle_ms: int) -> None:
         """Close connections on which no byte has moved, in either direction, for `max_idle_ms`."""

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import trio
 
 from ...protocol.connection import Request
+from ..runtime.log_lines import printable
+from ..runtime.turns import Turn
 from ..security.principal import Principal
 
 if TYPE_CHECKING:
@@ -26,7 +28,7 @@ class HangUpError(Exception):
 
 def one_line(text: object) -> str:
     """As it may stand in a log: names of clients may have line ends, and what moves the cursor of a terminal."""
-    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in str(text)[:_LINE_CHARS_MAX])
+    return printable(str(text)[:_LINE_CHARS_MAX])
 
 
 class Lookup(Protocol):
@@ -47,6 +49,10 @@ class Client(Protocol):
 
     software: tuple[str, str] | None
     """Name and version of the client's library, if it has told them."""
+
+    @property
+    def turn(self) -> Turn:
+        """Of the task that serves it."""
 
     @property
     def client_host(self) -> str: ...
@@ -100,3 +106,8 @@ class Desk(Protocol):
 
     def context_for(self, client: Any) -> Any:
         """What handlers are to know of a connection."""
+
+
+async def handler_of(desk: Desk, key: int) -> Handler:
+    """Who answers an API, at once if that has been loaded: `loaded` lets others in first. Raises KeyError if it is not served."""
+    return desk.handlers.get(key) or await desk.loaded(key)

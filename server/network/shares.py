@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import logging
+
 from ..config.broker_config import BrokerConfig
 from ..runtime.collector import Collector
+from ..runtime.floods import Floods
 from ..runtime.nursery import open_plain_nursery
 from .answer_places import AnswerPlaces
+from .authentication.counts import Authentications
 from .large_requests import LargeRequests
 from .request_memory import RequestMemory
 from .unsent_answers import UnsentAnswers
+
+log = logging.getLogger("ottla.connection")
 
 # What `queued.max.request.bytes=-1` (no limit) of Kafka means here; see docs/differences.md.
 DEFAULT_REQUEST_MEMORY_BYTES = 512 << 20
@@ -26,6 +32,9 @@ class Shares:
         self.unsent_answers = UnsentAnswers(limit_bytes)
         self.large_requests = LargeRequests(collector)
         self.answer_places = AnswerPlaces()
+        self.authentications = Authentications()
+        self.closings = Floods(log)
+        """Lines on connections that end as their clients have done something wrong."""
 
     async def run(self) -> None:
         """See to it, until cancelled, that nobody keeps a share that others wait for."""

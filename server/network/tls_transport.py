@@ -58,8 +58,8 @@ class TlsTransport(PlainTransport):
         """In DER; None: the peer has shown none that was asked for."""
         return self._tls.getpeercert(binary_form=True)
 
-    async def shake_hands(self) -> None:
-        """Come to terms with the peer. Takes as long as that takes: the caller sets a limit.
+    async def shake_hands(self) -> int:
+        """Come to terms with the peer; returns how many bytes that has taken of it. Takes as long as it takes: the caller sets a limit.
 
         Raises:
             HandshakeError: It does not work out.
@@ -85,6 +85,7 @@ class TlsTransport(PlainTransport):
             spent_bytes += await self._receive(room_bytes)
         await self._flush()
         self._is_secured = True
+        return spent_bytes
 
     async def _receive(self, size_bytes: int) -> int:
         while True:

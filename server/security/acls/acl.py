@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from enum import IntEnum
 from typing import Any, Self, TypeVar
 
@@ -180,7 +181,10 @@ def kind_of(kinds: type[_Kind], text: str, what: str) -> _Kind:
     for kind in there:
         if plain in (kind.name, kind.name.replace("_", "")):
             return kind
-    raise AclError(f"{text!r} is no {what}; expected one of: {', '.join(kind.name for kind in there)}")
+    names = [kind.name for kind in there]
+    like = get_close_matches(plain[:100], names, 1)
+    hint = f"; did you mean {like[0]}?" if like else ""
+    raise AclError(f"{text!r} is no {what}; expected one of: {', '.join(names)}{hint}")
 
 
 def quoted(text: str) -> str:

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import ipaddress
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from itertools import chain, takewhile
+from typing import NamedTuple, TypeAlias
 
+from ....storage.steps import Steps
+from ...runtime.floods import Floods
 from ..principal import Principal
 from .acl import ANYTHING, Acl, AclError, quoted
 from .index import ALL_BIT, ALLOWING, DENYING, AclIndex, Pattern, whoever
@@ -40,6 +43,23 @@ class Decision:
     """The entry that decides, where one does."""
 
 
+class _Refusal(NamedTuple):
+    """A line of the log, put into words if somebody reads it: a request may bring about a hundred thousand."""
+
+    principal: Principal
+    host: str
+    operation: Operation
+    resource_type: ResourceType
+    name: str
+    decision: Decision
+
+    def __str__(self) -> str:
+        who = quoted(str(self.principal)[:300])
+        resource = quoted(f"{self.resource_type.name.lower()}:{self.name[:100]}")
+        why = str(self.decision.acl or self.decision.reason)[:500]
+        return f"{who} may not {self.operation.name} {resource} from {self.host}: {why}"
+
+
 class Authorizer:
     """What entries there are, and what follows from them. For one thread.
 
@@ -56,6 +76,9 @@ class Authorizer:
         self._decided: dict[_Key, bool] = {}
         self._decided_before: dict[_Key, bool] = {}
         """The generation that goes next."""
+        self._refusals = Floods(log)
+        self._generation = 0
+        """Of entries: another one after each change."""
 
     def load(self, entries: Mapping[str, Mapping[str, object]]) -> list[str]:
         """Take over what the catalog has; returns a line on each entry that this version does not take."""
@@ -95,20 +118,35 @@ class Authorizer:
             name: Of the resource, which need not be there; no pattern.
             is_attempt: Whether it has tried: a refusal is logged then.
         """
-        key = (principal, host, operation, resource_type, name)
+        key: _Key = (principal, host, operation, resource_type, name)
         decided = self._decided.get(key)
         if decided is None:
-            decide = self._logged if is_attempt else self._unlogged
-            decided = self._decide_anew(key, lambda: decide(principal, host, operation, resource_type, name))
+            decide = self._logged
+            if not is_attempt:
+                # Remembered apart: who tries later what was refused unasked is to be told of.
+                key, decide = (False, *key), self._unlogged
+                decided = self._decided.get(key)
+            if decided is None:
+                decided = self._decide_anew(key, lambda: decide(principal, host, operation, resource_type, name))
         return decided
 
-    def allows_any(self, principal: Principal, host: str, operation: Operation, resource_type: ResourceType) -> bool:
+    def allows_any(
+        self, principal: Principal, host: str, operation: Operation, resource_type: ResourceType
+    ) -> Steps[bool]:
         """Whether it may with at least one resource of this type, be there one or not: Apache Kafka's
-        authorizeByResourceType (KIP-679), for which no operation follows from another."""
+        authorizeByResourceType (KIP-679), for which no operation follows from another.
+
+        In pieces, as every name that is allowed may have to be held against what is denied. The answer is of the moment of
+        the call; it is remembered unless entries have changed since.
+        """
         key = (principal, host, operation, resource_type)
-        decided = self._decided.get(key)
+        decided, generation = self._decided.get(key), self._generation
         if decided is None:
-            decided = self._decide_anew(key, lambda: self._decide_any(principal, host, operation, resource_type))
+            decided = self._decided_before.get(key)
+            if decided is None:
+                decided = yield from self._decide_any(principal, host, operation, resource_type)
+            if generation == self._generation:
+                self._remember(key, decided)
         return decided
 
     def allowed(
@@ -161,10 +199,9 @@ class Authorizer:
         self, principal: Principal, host: str, operation: Operation, resource_type: ResourceType, name: str
     ) -> bool:
         decision = self.decide(principal, host, operation, resource_type, name)
-        if not decision.is_allowed and log.isEnabledFor(logging.DEBUG):
-            who, resource = quoted(str(principal)[:300]), quoted(f"{resource_type.name.lower()}:{name[:100]}")
-            why = decision.acl or decision.reason
-            log.debug("%s may not %s %s from %s: %.500s", who, operation.name, resource, host, why)
+        if not decision.is_allowed:
+            refusal = _Refusal(principal, host, operation, resource_type, name, decision)
+            self._refusals.tell(logging.INFO, "%s", refusal)
         return decision.is_allowed
 
     def _unlogged(
@@ -172,7 +209,9 @@ class Authorizer:
     ) -> bool:
         return self.decide(principal, host, operation, resource_type, name).is_allowed
 
-    def _decide_any(self, principal: Principal, host: str, operation: Operation, resource_type: ResourceType) -> bool:
+    def _decide_any(
+        self, principal: Principal, host: str, operation: Operation, resource_type: ResourceType
+    ) -> Steps[bool]:
         # As in Apache Kafka, by the name of some resource: super users may whatever is denied.
         if self.decide(principal, host, operation, resource_type, "hardcode").is_allowed:
             return True
@@ -183,10 +222,11 @@ class Authorizer:
             return False
         if any(ANYTHING in names for names in literals):
             return True
-        return any(
-            _is_one_outside(names, denied_prefixes)
-            for names in (*prefixes, *(names - denied if denied else names for names in literals))
-        )
+        if not denied_prefixes:
+            return any(prefixes) or any(not names <= denied for names in literals)
+        # As they are now: entries may change between the pieces.
+        names = [*chain.from_iterable(prefixes), *chain.from_iterable(each - denied for each in literals)]
+        return (yield from _is_one_outside(names, set(denied_prefixes)))
 
     def _decide_anew(self, key: _Key, decide: Callable[[], bool]) -> bool:
         decided = self._decided_before.get(key)
@@ -194,12 +234,16 @@ class Authorizer:
             decided = decide()
         name = key[-1]
         if not isinstance(name, str) or len(name) <= MAX_CACHED_CHARS:
-            if len(self._decided) >= MAX_CACHED:
-                self._decided_before, self._decided = self._decided, {}
-            self._decided[key] = decided
+            self._remember(key, decided)
         return decided
 
+    def _remember(self, key: _Key, decided: bool) -> None:
+        if len(self._decided) >= MAX_CACHED:
+            self._decided_before, self._decided = self._decided, {}
+        self._decided[key] = decided
+
     def _forget(self) -> None:
+        self._generation += 1
         if self._decided or self._decided_before:
             self._decided, self._decided_before = {}, {}
 
@@ -222,15 +266,14 @@ def _union(sets: list[set[str]]) -> set[str]:
     return sets[0] if len(sets) == 1 else set().union(*sets)
 
 
-def _is_one_outside(names: Collection[str], prefixes: Collection[str]) -> bool:
+def _is_one_outside(names: Iterable[str], prefixes: Collection[str]) -> Steps[bool]:
     """Whether one of `names` begins with none of `prefixes`."""
-    if not prefixes:
-        return bool(names)
-    if len(prefixes) <= 8:
-        beginnings = tuple(prefixes)
-        return not all(name.startswith(beginnings) for name in names)
     lengths = sorted(set(map(len, prefixes)))
-    return not all(any(name[:length] in prefixes for length in lengths if length <= len(name)) for name in names)
+    for name in names:
+        yield
+        if not any(name[:length] in prefixes for length in takewhile(len(name).__ge__, lengths)):
+            return True
+    return False
 
 
 def _acl(

@@ -101,17 +101,24 @@ class AclIndex:
             if rules is not None:
                 yield pattern, rules
 
+    def patterns(self, resource_type: ResourceType, pattern: PatternType, name: str) -> list[Pattern]:
+        """Those with entries that a filter of this name means: with MATCH the ones that `rules_for` has, else of this very name."""
+        if pattern is PatternType.MATCH:
+            return [each for each, _ in self.rules_for(resource_type, name)]
+        kinds = (PatternType.LITERAL, PatternType.PREFIXED) if pattern is PatternType.ANY else (pattern,)
+        return [(kind, name) for kind in kinds if (resource_type, (kind, name)) in self._rules]
+
+    def of(self, resource_type: ResourceType, pattern: Pattern) -> Iterator[Acl]:
+        """The entries of this pattern, as they are at the call; each is made when it is asked for."""
+        return _entries(resource_type, [_snapshot(pattern, self._rules.get((resource_type, pattern), {}))])
+
     def about(self, resource_type: ResourceType, name: str) -> Iterator[Acl]:
         """The entries whose pattern matches the resource `name`, or is of this very name, as they are at the call. Each is made
         when it is asked for: a hundred thousand may speak of one name."""
         patterns = dict(self.rules_for(resource_type, name))
         own = PatternType.PREFIXED, name
         patterns.setdefault(own, self._rules.get((resource_type, own), {}))
-        present = [
-            (pattern, [(who, denied, allowed) for who, (denied, allowed) in rules.items()])
-            for pattern, rules in patterns.items()
-        ]
-        return _entries(resource_type, present)
+        return _entries(resource_type, [_snapshot(pattern, rules) for pattern, rules in patterns.items()])
 
     def names(
         self, resource_type: ResourceType, who: Collection[Who], operation: Operation, permission: Permission
@@ -131,7 +138,14 @@ def whoever(principal: str, host: str) -> tuple[Who, ...]:
     return tuple({(one, where): None for one in (principal, EVERYBODY) for where in (host, ANYTHING)})
 
 
-def _entries(resource_type: ResourceType, present: list[tuple[Pattern, list[tuple[Who, int, int]]]]) -> Iterator[Acl]:
+_Snapshot: TypeAlias = tuple[Pattern, list[tuple[Who, int, int]]]
+
+
+def _snapshot(pattern: Pattern, rules: Mapping[Who, list[int]]) -> _Snapshot:
+    return pattern, [(who, denied, allowed) for who, (denied, allowed) in rules.items()]
+
+
+def _entries(resource_type: ResourceType, present: list[_Snapshot]) -> Iterator[Acl]:
     for (kind, name), rules in present:
         for (principal, host), denied, allowed in rules:
             for permission, bits in (Permission.DENY, denied), (Permission.ALLOW, allowed):

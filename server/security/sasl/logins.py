@@ -11,13 +11,13 @@ from ....storage.topics.options import ConfigError
 from ...config.broker_config import BrokerConfig
 from ...config.listeners import OVER_SASL
 from ...config.live_config import LiveConfig
-from ...config.sasl.mechanisms import PLAIN, MechanismConfig, SaslConfig
-from ...config.sasl.oauth import OauthConfig
 from ...runtime.clock import Clock
 from .conversation import Conversation
 from .scram_users import ScramUsers
 
 if TYPE_CHECKING:
+    from ...config.sasl.mechanisms import MechanismConfig, SaslConfig
+    from ...config.sasl.oauth import OauthConfig
     from .jwks import Jwks
     from .scram import Tokens
 
@@ -38,6 +38,8 @@ class Logins:
         self._secret = secret
         self._threads = trio.CapacityLimiter(1)
         self._jwks: dict[OauthConfig, Jwks] = {}
+        self._nursery: trio.Nursery | None = None
+        """While `run` runs."""
 
     def of(self, node_id: int, listener: str, security_protocol: str) -> ListenerLogin | None:
         """How clients log in at a node's listener of this name, or a controller's; None: they do not."""
@@ -48,22 +50,39 @@ class Logins:
         return login
 
     def open(self) -> None:
-        """Read the keys that sign tokens, where they are in files. Blocks.
+        """Have the keys that sign tokens. Blocks, for as long as it takes to fetch them.
 
         Raises:
-            ConfigError: A file cannot be read, or what checks signatures is not installed.
+            ConfigError: They cannot be had, or what checks signatures is not installed.
         """
+        for jwks in self._all_keys():
+            try:
+                import jwt  # noqa: F401
+            except ImportError:
+                raise ConfigError("OAUTHBEARER with signed tokens needs PyJWT: pip install 'ottla[oauth]'") from None
+            jwks.load()
+        self._config.watchers.append(self._take_options)
+
+    async def run(self) -> None:
+        """Keep those keys up to date until cancelled."""
+        async with trio.open_nursery() as self._nursery:
+            for jwks in self._jwks.values():
+                self._nursery.start_soon(jwks.run)
+            await trio.sleep_forever()
+
+    def _take_options(self) -> None:
+        """A mechanism may have been enabled: its keys are to be there before anybody logs in by it. What is asked for no more goes."""
+        used = self._all_keys()
+        for config in [config for config, jwks in self._jwks.items() if jwks not in used]:
+            self._jwks.pop(config).stop()
+
+    def _all_keys(self) -> list[Jwks]:
         configs = [self._config.of(node_id).sasl for node_id in self._config.static.node_ids]
-        for sasl in (each for config in configs for each in config.values()):
-            for mechanism in sasl.mechanisms.values():
-                if mechanism.oauth is not None and (jwks := self._keys_of(mechanism.oauth)) is not None:
-                    try:
-                        import jwt  # noqa: F401
-                    except ImportError:
-                        raise ConfigError(
-                            "OAUTHBEARER with signed tokens needs PyJWT: pip install 'ottla[oauth]'"
-                        ) from None
-                    jwks.load()
+        mechanisms = [
+            each for config in configs for sasl in config.values() for each in sasl.mechanisms.values() if each.oauth
+        ]
+        found = {each.oauth: self._keys_of(each.oauth) for each in mechanisms if each.oauth is not None}
+        return [jwks for jwks in found.values() if jwks is not None]
 
     def _keys_of(self, config: OauthConfig) -> Jwks | None:
         if config.url is None:
@@ -71,12 +90,20 @@ class Logins:
         if config not in self._jwks:
             from .jwks import Jwks
 
-            self._jwks[config] = Jwks(config, self._clock)
+            made = Jwks(config, self._clock)
+            # Whose other options have changed is not to wait for the server, which may be slow or gone.
+            for before in [jwks for other, jwks in self._jwks.items() if other.url == config.url]:
+                made.begin_with(before)
+            self._jwks[config] = made
+            if self._nursery is not None:
+                self._nursery.start_soon(made.run)
         return self._jwks[config]
 
     def conversation(self, config: MechanismConfig) -> Conversation:
         """A new one by this mechanism."""
         # No broker without SASL shall wait for these.
+        from ...config.sasl.mechanisms import PLAIN
+
         if config.name == PLAIN:
             from .plain import PlainConversation
 
@@ -118,6 +145,11 @@ class ListenerLogin:
     def max_receive_bytes(self) -> int:
         """Of a request before the client has logged in."""
         return self._sasl.max_receive_bytes
+
+    @property
+    def is_limited_in_all(self) -> bool:
+        """Whether that holds for all of these requests together, with the handshake of TLS."""
+        return self._sasl.is_limited_in_all
 
     @property
     def failure_delay_ms(self) -> int:

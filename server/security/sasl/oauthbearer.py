@@ -6,21 +6,23 @@ broker  nothing, or why not in JSON, which the client confirms with ^A
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 
 from ...config.sasl.oauth import OauthConfig
+from ...runtime.floods import Floods
 from ..principal import USER, Principal
 from .bearer_tokens import TokenError, checked
 from .conversation import InvalidCredentialsError, SaslError
 from .jwks import Jwks
 
-log = logging.getLogger("ottla.sasl")
+_REFUSALS = Floods(logging.getLogger("ottla.sasl"))
 
 _NAME = r"(?:[\x01-+\x2d-<>-\x7f]|=2C|=3D)+"
 _FIRST = re.compile(rf"n,(?:a=(?P<authorization>{_NAME}))?,\x01(?P<pairs>(?:[A-Za-z]+=[\x21-\x7e \t\r\n]+\x01)*)\x01")
 _AUTH = re.compile(r"(?P<scheme>\w+) +(?P<token>[-_.a-zA-Z0-9]+)")
+_INVALID = '{"status":"invalid_token"}'
+_SCOPES_MISSING = '{"status":"insufficient_scope", "scope":"%s"}'
 
 
 class OauthConversation:
@@ -39,9 +41,7 @@ class OauthConversation:
 
     async def respond(self, token: bytes, now_ms: int) -> bytes:
         """As `Conversation`."""
-        if self._error:
-            if token != b"\x01":
-                raise InvalidCredentialsError("the client goes on after an error")
+        if self._error and token == b"\x01":
             raise SaslError(self._error)
         first = _FIRST.fullmatch(token.decode(errors="replace"))
         pairs = dict(pair.split("=", 1) for pair in first["pairs"].split("\x01")[:-1]) if first else {}
@@ -51,13 +51,10 @@ class OauthConversation:
         try:
             found = await checked(auth["token"], self._config, self._jwks, now_ms)
         except TokenError as error:
-            log.info("a token is refused: %s", error)
-            told = {"status": "insufficient_scope" if error.scopes else "invalid_token"}
-            if error.scopes:
-                told["scope"] = error.scopes
-            self._error = json.dumps(told, separators=(",", ":"))
+            _REFUSALS.tell(logging.INFO, "a token is refused: %s", error)
+            self._error = _SCOPES_MISSING % error.scopes if error.scopes else _INVALID
             return self._error.encode()
-        authorization = (first["authorization"] or "").replace("=2C", ",").replace("=3D", "=")
+        authorization = first["authorization"]  # as it was escaped: so Apache Kafka compares it
         if authorization and authorization != found.subject:
             raise SaslError(
                 f"Authentication failed: Client requested an authorization id ({authorization}) that is different from the"

@@ -5,10 +5,12 @@ from __future__ import annotations
 import random
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ....protocol.scram import HASHES, ITERATIONS_MAX, ITERATIONS_MIN, ScramCredential, credential_of, digest, salted
-from ...config.sasl.users import User
+
+if TYPE_CHECKING:
+    from ...config.sasl.users import User
 
 SCRAM_USERS = "scram_users"
 _RANDOM_BYTES = 32

@@ -6,6 +6,8 @@ numbers with its value in hexadecimal; `,=+<>#;"\\` are escaped wherever they st
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from .der import EXTENSIONS, OBJECT_ID, SEQUENCE, VERSION, Element, elements, object_id
 
 _KEYWORDS = {
@@ -24,10 +26,15 @@ _KEYWORDS = {
 _TEXTS = (0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E)
 _ESCAPED = ',=+<>#;"\\'
 _SUBJECT_ALT_NAME = "2.5.29.17"
+KEPT_MAX = 200
+"""Of 16 KiB at most, as a handshake takes no more, and mostly of one."""
 
 
+@lru_cache(KEPT_MAX)
 def subject(certificate: bytes) -> str:
     """The distinguished name of a certificate's subject, the last part first; "" if it is empty.
+
+    That of the last KEPT_MAX certificates is remembered: a client shows the same one on each of its connections.
 
     Args:
         certificate: In DER.

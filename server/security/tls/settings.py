@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ....storage.topics.options import ConfigError, Value, format_value
-from ...config.security_options import PER_LISTENER
+from ...config.options.security_options import PER_LISTENER
 from .ciphers import Ciphers, ciphers_of
 from .mapping_rules import Rule, parse_rules
 

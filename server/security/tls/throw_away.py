@@ -1,4 +1,4 @@
-"""A certificate authority for tests, which lives as long as whoever made it: nobody else trusts it, and its key is never written.
+"""A certificate authority for tests, which lives as long as whoever made it, unless its `pem` is kept: nobody else trusts it.
 
 With the package `cryptography`, which is asked for only here and for PKCS#12.
 """
@@ -9,12 +9,14 @@ import datetime
 import ipaddress
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from ....storage.topics.options import ConfigError
 
 DAYS = 3650
 """How long its certificates hold; from the day before, for clocks that are slow."""
+LAST_DAYS = 30
+"""An authority that is as near to its end is not used any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,37 @@ class Authority:
         self.certificate = self._signed(self._name, self._key, extensions, now_ms, DAYS)
         """In PEM; who trusts it trusts whatever it has signed."""
 
+    @classmethod
+    def read(cls, text: str, now_ms: int) -> Self | None:
+        """The one whose `pem` this is; None if it is over, or soon will be.
+
+        Raises:
+            ValueError: It is none. Says nothing of what there is instead.
+            ConfigError: `cryptography` is not installed.
+        """
+        made = cls(now_ms)
+        from cryptography import x509
+        from cryptography.exceptions import UnsupportedAlgorithm
+        from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+        try:
+            key = load_pem_private_key(text.encode(), None)
+            certificate = x509.load_pem_x509_certificate(text.encode())
+        except (ValueError, TypeError, UnsupportedAlgorithm):
+            raise ValueError("no key and certificate") from None
+        if key.public_key() != certificate.public_key() or certificate.subject != made._name:
+            raise ValueError("key and certificate are not an authority's")
+        end = certificate.not_valid_after_utc - datetime.timedelta(days=LAST_DAYS)
+        if end.timestamp() * 1000 < now_ms:
+            return None
+        made._key, made.certificate = key, text[text.index("-----BEGIN CERTIFICATE-----") :]
+        return made
+
+    @property
+    def pem(self) -> str:
+        """Its private key, not encrypted, and its certificate."""
+        return _in_pem(self._key) + self.certificate
+
     def issue(
         self,
         common_name: str,
@@ -78,7 +111,6 @@ class Authority:
     ) -> Identity:
         """A new key with a certificate, for a server at `hosts` and for a client likewise."""
         from cryptography import x509
-        from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
         key = _new_key()
         parts = [] if organization is None else [x509.NameAttribute(x509.NameOID.ORGANIZATION_NAME, organization)]
@@ -90,8 +122,7 @@ class Authority:
         certificate = self._signed(
             x509.Name(parts), key, extensions, self._now_ms if begins_ms is None else begins_ms, days
         )
-        pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-        return Identity(pem.decode(), certificate)
+        return Identity(_in_pem(key), certificate)
 
     def _signed(self, subject: Any, key: Any, extensions: Iterable[tuple[Any, bool]], begins_ms: int, days: int) -> str:
         from cryptography import x509
@@ -119,6 +150,12 @@ def _new_key() -> Any:
     from cryptography.hazmat.primitives.asymmetric import ec
 
     return ec.generate_private_key(ec.SECP256R1())
+
+
+def _in_pem(key: Any) -> str:
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+    return str(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode())
 
 
 def _alternative_name(host: str) -> Any:

@@ -15,8 +15,8 @@ import trio.testing
 
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.metadata import MetadataRequest
-from ottla.server.config.live_config import LiveConfig
 from ottla.server.network.connection import Connection
+from ottla.server.network.connection_limits import ConnectionLimits
 from ottla.server.network.connections import Connections
 from ottla.server.network.listener import Listener
 from ottla.server.network.shares import Shares
@@ -112,7 +112,7 @@ class IdleConnection:
 @pytest.mark.parametrize("why", ["idle", "the node stops"])
 async def test_many_that_go_at_once_are_closed_in_turns(monkeypatch: pytest.MonkeyPatch, why: str) -> None:
     monkeypatch.setattr(turns, "TURN_S", 0)
-    connections = Connections(cast(LiveConfig, None), cast(Shares, None), Clock(), cast(ConnectionRates, None))
+    connections = Connections(cast(ConnectionLimits, None), cast(Shares, None), Clock(), cast(ConnectionRates, None))
     closed: list[int] = []
     passes: list[None] = []
     connections._open |= {cast(Connection, IdleConnection(connections, closed, passes)) for _ in range(100)}

@@ -8,7 +8,7 @@ import socket
 import struct
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,21 +17,26 @@ import trio.testing
 
 import ottla
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages.api_versions import ApiVersionsRequest
+from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.delete_groups import DeleteGroupsRequest
+from ottla.protocol.messages.list_groups import ListGroupsRequest
 from ottla.protocol.messages.metadata import MetadataRequest
+from ottla.protocol.messages.produce import ProduceRequest
 from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from ottla.server.broker.life import run_broker
-from ottla.server.config.broker_config import static_config
 from ottla.server.config.properties import parse_server_properties
+from ottla.server.config.static_config import static_config
 from ottla.server.handlers import Handlers
+from ottla.server.network.authentication.allowance import BEFORE_S, Allowance
+from ottla.server.network.authentication.counts import Counts
+from ottla.server.network.authentication.login import log_in as log_in_to
 from ottla.server.network.desk import HangUpError
 from ottla.server.network.frames import FrameReader
-from ottla.server.network.login import LOGIN_S
-from ottla.server.network.login import log_in as log_in_to
 from ottla.server.network.request_memory import RequestMemory
-from ottla.server.network.transport import PlainTransport
+from ottla.server.network.transport import PeerGoneError, PlainTransport
+from ottla.server.runtime import turns
 from ottla.storage.topics.options import ConfigError
 from support.broker.contexts import Staying
 from support.broker.conversation import address
@@ -125,13 +130,15 @@ def test_a_mechanism_that_is_not_enabled_is_refused_with_those_that_are(client: 
     assert client.is_closed_by_peer()
 
 
+UNANSWERED = ProduceRequest(acks=0, timeout_ms=1, topic_data=())
+LARGE = DeleteGroupsRequest(groups_names=tuple(map(str, range(101))))
 NOT_YET = {
     "another request": [(METADATA, 9)],
     "another request after ApiVersions": [(VERSIONS, 3), (METADATA, 9)],
     "ApiVersions twice": [(VERSIONS, 3), (VERSIONS, 3)],
     "a token before the handshake": [(SaslAuthenticateRequest(auth_bytes=plain()), 1)],
-    "another request in the midst": [(SaslHandshakeRequest(mechanism="PLAIN"), 1), (METADATA, 9)],
-    "a handshake twice": [(SaslHandshakeRequest(mechanism="PLAIN"), 1)] * 2,
+    "Produce that wants no answer in the midst": [(SaslHandshakeRequest(mechanism="PLAIN"), 1), (UNANSWERED, 9)],
+    "what is large in the midst": [(SaslHandshakeRequest(mechanism="PLAIN"), 1), (LARGE, 2)],
 }
 
 
@@ -142,6 +149,69 @@ def test_nothing_else_is_answered_before(client: RawClient, requests: list[tuple
         client.ask(request, its_version)
     client.send(last, version)
     assert client.is_closed_by_peer()
+
+
+def test_authentications_are_counted_as_by_kafka() -> None:
+    with reauthenticating() as broker:
+        with connected(broker) as client:
+            log_in(client, plain(password="wrong"))
+            assert client.is_closed_by_peer()
+        with connected(broker) as client:
+            shake_hands(client)
+            authenticate(client, plain(), version=0)
+        with connected(broker) as client:
+            log_in(client)
+            log_in(client)
+            broker.clock.advance(milliseconds=60_000)
+            client.send(METADATA)
+            assert client.is_closed_by_peer()
+        with connected(broker) as client:
+            log_in(client)
+            log_in(client, plain(password="wrong"))
+            assert client.is_closed_by_peer()
+        told = broker.metrics()
+    found = {
+        name: told[f"kafka.server:type=socket-server-metrics,name={name},listener=SASL_PLAINTEXT,node=0"]
+        for name in COUNTED
+    }
+    assert found == COUNTED
+
+
+COUNTED = {
+    "successful-authentication-total": 3,
+    "failed-authentication-total": 1,
+    "successful-reauthentication-total": 1,
+    "failed-reauthentication-total": 1,
+    "successful-authentication-no-reauth-total": 1,
+    "expired-connections-killed-count": 1,
+}
+
+IN_THE_MIDST = {
+    "a handshake": (SaslHandshakeRequest(mechanism="PLAIN"), 1, lambda answer: answer.error_code),
+    "ApiVersions": (VERSIONS, 3, lambda answer: answer.error_code),
+    "a list": (ListGroupsRequest(), 2, lambda answer: answer.error_code),
+    "rows": (DeleteGroupsRequest(groups_names=("g",)), 2, lambda answer: answer.results[0].error_code),
+}
+
+
+@pytest.mark.parametrize("is_again", [False, True], ids=["first", "again"])
+@pytest.mark.parametrize(("request_", "version", "code"), IN_THE_MIDST.values(), ids=IN_THE_MIDST.keys())
+def test_what_comes_in_the_midst_of_a_login_is_refused_in_its_own_answer(
+    request_: Any, version: int, code: Any, is_again: bool
+) -> None:
+    with reauthenticating() as broker, connected(broker) as client:
+        if is_again:
+            log_in(client)
+        shake_hands(client)
+        assert code(client.ask(request_, version)) == ErrorCode.ILLEGAL_SASL_STATE
+        assert client.is_closed_by_peer()
+
+
+def test_words_go_with_it_where_the_answer_has_room_for_them(client: RawClient) -> None:
+    shake_hands(client)
+    answer = client.ask(CreateTopicsRequest(topics=(CreatableTopic(name="t", num_partitions=1),)), 5)
+    (row,) = answer.topics
+    assert row.error_message == "Unexpected Kafka request of type CREATE_TOPICS during SASL authentication."
 
 
 def test_versions_that_nobody_knows_are_answered_and_may_be_asked_for_again(client: RawClient) -> None:
@@ -167,7 +237,8 @@ def test_nobody_sends_much_before_it_is_known(options: dict[str, str], most_byte
         for more, is_closed in ((0, False), (1, True)):
             with connected(broker) as client:
                 shake_hands(client)
-                token = bytes(most_bytes - size_of(b"") + more)
+                spent_bytes = 0 if options else 4 + 2 + 2 + 4 + 2 + len("ottla") + 2 + len("PLAIN")
+                token = bytes(most_bytes - spent_bytes - size_of(b"") + more)
                 client.send(SaslAuthenticateRequest(auth_bytes=token), 1)
                 if is_closed:
                     assert client.is_closed_by_peer()
@@ -273,12 +344,31 @@ async def test_who_takes_its_time_is_cut_off(autojump_clock: trio.testing.MockCl
         theirs.sendall(b"\0\0\0")
         began_s = trio.current_time()
         with pytest.raises(HangUpError, match="not logged in after 10 s"):
-            await log_in_to(RULES, Closed(), None, Staying(), frames, transport.send)
-        assert trio.current_time() - began_s == pytest.approx(LOGIN_S)
+            await log_in_to(RULES, Closed(), None, Staying(), frames, transport.send, Allowance(), Counts())
+        assert trio.current_time() - began_s == pytest.approx(BEFORE_S)
         frames.close()
 
 
-RULES: Any = SimpleNamespace(max_receive_bytes=16384, failure_delay_ms=1, mechanisms=("PLAIN",))
+async def test_a_flood_of_what_may_be_asked_for_again_leaves_others_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "TURN_S", 0)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        transport = PlainTransport(ours)
+        frames = FrameReader(transport, 1 << 20, RequestMemory(1 << 20), "here", lambda reason: None)
+        theirs.sendall(FROM_THE_FUTURE * 50)
+        theirs.shutdown(socket.SHUT_WR)
+        before = turns.passes()
+        with pytest.raises(PeerGoneError):
+            await log_in_to(RULES, Greeting(), None, Staying(), frames, transport.send, Allowance(), Counts())
+        assert turns.passes() - before >= 50
+        frames.close()
+
+
+FROM_THE_FUTURE = struct.pack(">ihhih", 10, 18, 99, 1, -1)
+"""A request for the versions, in one that nobody knows."""
+
+
+RULES: Any = SimpleNamespace(max_receive_bytes=16384, is_limited_in_all=True, failure_delay_ms=1, mechanisms=("PLAIN",))
 
 
 class Closed:
@@ -294,6 +384,16 @@ class Closed:
 
     def context_for(self, client: Any) -> Any:
         return None
+
+
+async def handle_api_versions(ctx: Any, request: Any) -> ApiVersionsResponse:
+    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=())
+
+
+class Greeting(Closed):
+    """One that answers it."""
+
+    handlers: Any = MappingProxyType({18: handle_api_versions})
 
 
 # Sessions
@@ -373,7 +473,7 @@ def test_nothing_else_is_asked_while_a_client_logs_in_again() -> None:
     with reauthenticating() as broker, connected(broker) as client:
         log_in(client)
         shake_hands(client)
-        client.send(METADATA)
+        assert client.ask(METADATA, 1).brokers == ()
         assert client.is_closed_by_peer()
 
 
@@ -404,7 +504,7 @@ def test_a_session_ends_with_the_token_that_began_it() -> None:
 def test_an_unknown_mechanism_ends_a_session() -> None:
     with reauthenticating() as broker, connected(broker) as client:
         log_in(client)
-        assert shake_hands(client, "SCRAM-SHA-512").error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM
+        client.send(SaslHandshakeRequest(mechanism="SCRAM-SHA-512"), 1)
         assert client.is_closed_by_peer()
 
 

@@ -366,8 +366,10 @@ async def test_who_says_nothing_is_waited_for_ten_seconds(
     tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
     from ottla.server.config.broker_config import BrokerConfig
+    from ottla.server.network.authentication.allowance import BEFORE_S, Allowance
+    from ottla.server.network.authentication.counts import Counts
+    from ottla.server.network.authentication.handshake import shake_hands
     from ottla.server.network.desk import HangUpError
-    from ottla.server.network.handshake import HANDSHAKE_S, shake_hands
     from ottla.server.security.tls.contexts import make_context
     from ottla.server.security.tls.settings import tls_settings
 
@@ -376,7 +378,8 @@ async def test_who_says_nothing_is_waited_for_ten_seconds(
     transport = TlsTransport(ours, tls.context)
     begin_s = trio.current_time()
     with pytest.raises(HangUpError, match="after 10 s"):
-        await shake_hands(transport, tls, None)  # type: ignore[arg-type]  # nobody is held
-    assert trio.current_time() - begin_s == pytest.approx(HANDSHAKE_S)
+        nobody: Any = None
+        await shake_hands(transport, tls, nobody, Allowance(), Counts(), logs_in=False)
+    assert trio.current_time() - begin_s == pytest.approx(BEFORE_S)
     transport.close()
     theirs.close()

@@ -12,6 +12,7 @@ from ottla.server.security.acls.acl import Acl, parse
 from ottla.server.security.acls.authorizer import MAX_CACHED, Authorizer, java_host
 from ottla.server.security.acls.kinds import Operation, PatternType, Permission, ResourceType
 from ottla.server.security.principal import Principal
+from ottla.storage.steps import to_the_end
 from support.security.acl_model import allows, allows_any
 
 ALICE = Principal("User", "alice")
@@ -28,6 +29,10 @@ def authorizer(*lines: str, allow_if_no_acl: bool = False, super_users: tuple[st
 
 def may(by: Authorizer, operation: str, name: str, *, host: str = HOST, principal: Principal = ALICE) -> bool:
     return by.allows(principal, host, Operation[operation], ResourceType.TOPIC, name)
+
+
+def may_any(by: Authorizer, operation: Operation = Operation.READ, principal: Principal = ALICE) -> bool:
+    return to_the_end(by.allows_any(principal, HOST, operation, ResourceType.TOPIC))
 
 
 RULES = {
@@ -82,7 +87,7 @@ def test_describing_configs_follows_from_altering_them() -> None:
 def test_a_super_user_may_what_is_denied() -> None:
     by = authorizer("User:* deny ALL topic:*", super_users=("User:alice",))
     assert may(by, "READ", "t")
-    assert by.allows_any(ALICE, HOST, Operation.READ, ResourceType.TOPIC)
+    assert may_any(by)
     assert by.allowed(ALICE, HOST, [Operation.READ], ResourceType.TOPIC, "t") == [Operation.READ]
     assert not may(by, "READ", "t", principal=Principal("User", "bob"))
 
@@ -98,10 +103,22 @@ def test_every_change_counts_from_the_next_decision_on() -> None:
     [acl] = parse("User:alice allow READ topic:t")
     said = [may(by, "READ", "t")]
     by.add(acl)
-    said += [may(by, "READ", "t"), by.allows_any(ALICE, HOST, Operation.READ, ResourceType.TOPIC)]
+    said += [may(by, "READ", "t"), may_any(by)]
     by.remove(acl)
-    said += [may(by, "READ", "t"), by.allows_any(ALICE, HOST, Operation.READ, ResourceType.TOPIC)]
+    said += [may(by, "READ", "t"), may_any(by)]
     assert said == [False, True, True, False, False]
+
+
+def test_names_are_held_against_many_denied_prefixes_in_pieces_and_as_they_were_at_the_call() -> None:
+    denied = [f"User:alice deny READ topic:{'d' * length}{letter}*" for length in range(1, 4) for letter in "abcde"]
+    by = authorizer(*denied, *(f"User:alice allow READ topic:ddda{number}" for number in range(500)))
+    steps = by.allows_any(ALICE, HOST, Operation.READ, ResourceType.TOPIC)
+    for _ in range(400):
+        next(steps)
+    [allowed] = parse("User:alice allow READ topic:other")
+    by.add(allowed)
+    assert to_the_end(steps) is False
+    assert may_any(by) is True
 
 
 def test_hostile_names_fill_no_memory() -> None:
@@ -140,6 +157,17 @@ def test_a_refusal_is_logged_once_with_what_decided(caplog: pytest.LogCaptureFix
         "User:alice may not READ topic:secrets from 10.0.0.1: User:* deny ALL topic:secret*",
         '"User:m\\nallory" may not READ topic:secrets from 10.0.0.1: User:* deny ALL topic:secret*',
     ]
+
+
+def test_who_tries_what_was_refused_unasked_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    by = authorizer("User:alice allow WRITE topic:open")
+    with caplog.at_level(logging.DEBUG, "ottla.authorizer"):
+        for _ in range(2):
+            assert not by.allows(ALICE, HOST, Operation.READ, ResourceType.TOPIC, "open", is_attempt=False)
+        assert not caplog.messages
+        for _ in range(2):
+            assert not may(by, "READ", "open")
+    assert caplog.messages == ["User:alice may not READ topic:open from 10.0.0.1: NO_MATCH"]
 
 
 def test_stored_entries_that_this_version_does_not_take_are_told_and_count_for_nothing() -> None:
@@ -191,5 +219,5 @@ def test_any_entries_decide_as_a_plain_model_says(
         assert decision.is_allowed is allowed
         assert decision.acl is None or decision.acl in left
         assert (operation in by.allowed(principal, HOST, list(Operation), ResourceType.TOPIC, name)) is allowed
-        assert by.allows_any(principal, HOST, operation, ResourceType.TOPIC) is allows_any(left, *asked, default)
+        assert may_any(by, operation, principal) is allows_any(left, *asked, default)
     assert sorted(map(str, by.index.all())) == sorted(set(map(str, left)))

@@ -12,7 +12,8 @@ import pytest
 import trio
 
 from ottla.protocol.scram import ITERATIONS_MIN, ScramCredential, credential_of, mac, salted, xor
-from ottla.server.client.sasl import Credentials, LoginError
+from ottla.server.client.sasl import Credentials
+from ottla.server.client.values import LoginError
 from ottla.server.config.sasl.users import User
 from ottla.server.security.principal import Principal
 from ottla.server.security.sasl.conversation import InvalidCredentialsError, SaslError

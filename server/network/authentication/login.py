@@ -1,0 +1,173 @@
+"""Before a client of a SASL listener is served: it says by which mechanism it logs in, and does so (KIP-43, KIP-152, KIP-368).
+
+    ApiVersions, at most once          SaslHandshake          SaslAuthenticate, or bare tokens after a handshake of version 0
+
+Nothing else is read, nothing that is large, and nothing for long. Where sessions end, their clients may log in again, between
+requests: by the same mechanism, as the same principal. Who comes with another request after the end is cut off.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Awaitable, Callable, Container, Sequence
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from ....protocol.apis import API_VERSIONS_KEY, APIS
+from ....protocol.connection import Request, encode_response, parse_request
+from ....protocol.errors import ErrorCode, ProtocolError
+from ...security.sasl.conversation import InvalidCredentialsError, SaslError
+from ..desk import Client, Desk, HangUpError, handler_of
+from ..frames import FrameReader
+from ..transport import Part, PeerGoneError
+from .allowance import BEFORE_BYTES, BEFORE_S, Allowance, let_wait
+from .counts import Counts
+from .proving import AUTHENTICATE_KEY, HANDSHAKE_KEY, Login
+from .refusing import ELEMENTS_MAX, refused, words
+from .session import Session
+
+if TYPE_CHECKING:
+    from ...security.sasl.logins import ListenerLogin
+
+_SIZE = struct.Struct(">i").pack
+_SIZE_BYTES = 4
+
+Send = Callable[[Sequence[Part]], Awaitable[None]]
+
+
+class _SentAwayError(Exception):
+    """Its client is to be sent away, with this answer if there is one."""
+
+    def __init__(self, parts: Sequence[Part] = ()) -> None:
+        self.parts = parts
+
+
+async def log_in(
+    rules: ListenerLogin,
+    desk: Desk,
+    context: Any,
+    client: Client,
+    frames: FrameReader,
+    send: Send,
+    allowance: Allowance,
+    counts: Counts,
+) -> Session:
+    """Have a client log in.
+
+    Raises:
+        HangUpError: It did not, and has been told; or it took too long.
+        ProtocolError: It asked for something else, or its bytes are no request.
+        PeerGoneError: It has gone.
+    """
+    login = client.logging_in = Login(rules)
+    talk = _Talk(login, desk, context, client, frames, send, rules, allowance)
+    try:
+        with trio.CancelScope(deadline=allowance.until_s) as patience:
+            await talk.greet()
+            await talk.identify()
+    except _SentAwayError as sent_away:
+        counts.fail()
+        await let_wait(client, rules.failure_delay_ms)
+        if sent_away.parts:
+            with trio.move_on_after(BEFORE_S):
+                await send(sent_away.parts)
+        raise HangUpError(login.failure or "") from None
+    finally:
+        client.logging_in = None
+    if patience.cancelled_caught:
+        raise HangUpError(f"it had not logged in after {BEFORE_S:g} s")
+    frames.limit()
+    counts.succeed(knows_sessions=login.knows_sessions)
+    return Session(rules, desk, login, counts)
+
+
+class _Talk:
+    """What is said until a client is known."""
+
+    def __init__(
+        self,
+        login: Login,
+        desk: Desk,
+        context: Any,
+        client: Client,
+        frames: FrameReader,
+        send: Send,
+        rules: ListenerLogin,
+        allowance: Allowance,
+    ) -> None:
+        self._login = login
+        self._desk = desk
+        self._context = context
+        self._turn = client.turn
+        self._frames = frames
+        self._send = send
+        self._rules = rules
+        self._allowance = allowance
+
+    async def greet(self) -> None:
+        """Until there is a mechanism."""
+        knows_versions = False
+        while True:
+            request = _parsed(await self._next(), (API_VERSIONS_KEY, HANDSHAKE_KEY), "before it has logged in")
+            if request.api.key == HANDSHAKE_KEY:
+                await self._answer(request)
+                if self._login.mechanism:
+                    return
+                continue
+            if knows_versions:
+                raise ProtocolError("it asks for ApiVersions once more before it has logged in")
+            body = await (await handler_of(self._desk, API_VERSIONS_KEY))(self._context, request)
+            if body is not None:
+                await self._send(encode_response(request, body))
+                knows_versions = body.error_code == ErrorCode.NONE
+
+    async def identify(self) -> None:
+        """Until there is a principal."""
+        login = self._login
+        while login.principal is None:
+            frame = await self._next()
+            if login.has_headers:
+                await self._answer(_parsed(frame, APIS, "while it logs in"))
+                continue
+            try:
+                answer = await login.respond(bytes(frame))
+            except (SaslError, InvalidCredentialsError) as error:
+                login.failure = str(error)
+                raise _SentAwayError from None
+            await self._send([_SIZE(len(answer)) + answer])
+
+    async def _answer(self, request: Request) -> None:
+        login, is_meant = self._login, request.api.key in (HANDSHAKE_KEY, AUTHENTICATE_KEY)
+        if not is_meant or bool(login.mechanism) is (request.api.key == HANDSHAKE_KEY):
+            if (body := refused(request)) is None:
+                raise ProtocolError(words(request))
+            login.failure = words(request)
+            raise _SentAwayError(encode_response(request, body))
+        body = await (await handler_of(self._desk, request.api.key))(self._context, request)
+        parts = () if body is None else encode_response(request, body)
+        if login.is_refused(body):
+            raise _SentAwayError(parts)
+        if parts:
+            await self._send(parts)
+
+    async def _next(self) -> memoryview:
+        if self._turn.is_over():  # there may be no end of requests for versions that nobody knows
+            await self._turn.next()
+        most_bytes, why = self._rules.max_receive_bytes, "sasl.server.max.receive.size"
+        if self._rules.is_limited_in_all and self._allowance.left_bytes < most_bytes:
+            most_bytes, why = self._allowance.left_bytes, f"of {BEFORE_BYTES} before it has logged in"
+        self._frames.limit(most_bytes, why)
+        frame = await self._frames.next_frame()
+        if frame is None:
+            raise PeerGoneError("closed before it had logged in")
+        self._allowance.spend(len(frame) + _SIZE_BYTES)
+        return frame
+
+
+def _parsed(frame: memoryview, keys: Container[int], when: str) -> Request:
+    key = int.from_bytes(frame[:2], signed=True) if len(frame) > 1 else -1
+    if key not in keys:
+        named = APIS[key].name if key in APIS else "what is no request of Kafka's (another security protocol, perhaps)"
+        raise ProtocolError(f"it sends {named} {when}")
+    return parse_request(frame, ELEMENTS_MAX)

@@ -1,0 +1,98 @@
+"""From a mechanism to a principal: what the handlers of SaslHandshake and SaslAuthenticate ask, at a login and at each that follows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ....protocol.connection import Request
+from ....protocol.errors import ErrorCode
+from ....protocol.messages.sasl_authenticate import SaslAuthenticateResponse
+from ....protocol.messages.sasl_handshake import SaslHandshakeResponse
+from ...security.principal import Principal
+from ...security.sasl.conversation import Conversation, InvalidCredentialsError, SaslError
+from ..desk import HangUpError
+
+if TYPE_CHECKING:
+    from ...security.sasl.logins import ListenerLogin
+
+HANDSHAKE_KEY, AUTHENTICATE_KEY = 17, 36
+
+
+class Login:
+    """From a handshake to a principal: what the handlers of SaslHandshake and SaslAuthenticate ask.
+
+    Args:
+        present: Who a client is that logs in again.
+    """
+
+    def __init__(self, rules: ListenerLogin, present: Principal | None = None) -> None:
+        self.mechanism = ""
+        self.has_headers = True
+        """Whether tokens come as SaslAuthenticate."""
+        self.principal: Principal | None = None
+        """Set when it is over, as the next one is."""
+        self.lifetime_ms: int | None = None
+        """How long the session lasts that begins then; None: it does not end."""
+        self.knows_sessions = False
+        """Whether it knows how to log in again: SaslAuthenticate from version 1 on tells how long a session lasts."""
+        self.failure: str | None = None
+        """Why the client is to be sent away."""
+        self._rules = rules
+        self._present = present
+        self._conversation: Conversation | None = None
+
+    def shake_hands(self, request: Request) -> SaslHandshakeResponse:
+        """Take the mechanism that the client has chosen."""
+        mechanisms, mechanism = tuple(self._rules.mechanisms), request.body.mechanism
+        if mechanism not in mechanisms and self._present is not None:
+            raise HangUpError(f"it asks for SASL mechanism {mechanism[:40]!r} at its re-authentication")
+        if mechanism not in mechanisms:
+            self.failure = f"Unsupported SASL mechanism {mechanism[:40]!r}; enabled: {', '.join(mechanisms)}"
+            return SaslHandshakeResponse(error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=mechanisms)
+        self.mechanism, self.has_headers = mechanism, request.version > 0
+        self._conversation = self._rules.begin(mechanism)
+        return SaslHandshakeResponse(mechanisms=mechanisms)
+
+    async def authenticate(self, request: Request) -> SaslAuthenticateResponse:
+        """Take a token, and answer. Raises HangUpError: it is larger than a login may be, which frames bound the first time only."""
+        self.knows_sessions |= request.version > 0
+        if (size_bytes := len(request.body.auth_bytes)) > (most_bytes := self._rules.max_receive_bytes):
+            raise HangUpError(f"a token of {size_bytes} bytes, more than {most_bytes} (sasl.server.max.receive.size)")
+        try:
+            answer = await self.respond(bytes(request.body.auth_bytes))
+        except SaslError as error:
+            told = self.failure = str(error)
+        except InvalidCredentialsError as error:
+            # The reason would tell who has an account.
+            doing = "authentication" if self._present is None else "re-authentication"
+            told = (
+                f"Authentication failed during {doing} due to invalid credentials with SASL mechanism {self.mechanism}"
+            )
+            self.failure = f"{told}: {error}"
+        else:
+            return SaslAuthenticateResponse(
+                error_message="", auth_bytes=answer, session_lifetime_ms=self.lifetime_ms or 0
+            )
+        return SaslAuthenticateResponse(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=told)
+
+    async def respond(self, token: bytes) -> bytes:
+        """What the mechanism answers. Raises SaslError, InvalidCredentialsError."""
+        conversation, rules = self._conversation, self._rules
+        assert conversation is not None
+        answer = await conversation.respond(token, rules.clock.now_ms())
+        principal = conversation.principal
+        if principal is not None:
+            if (was := self._present) is not None and was != principal:
+                raise SaslError(
+                    f"Cannot change principals during re-authentication from {was.type}.{was.name}:"
+                    f" {principal.type}.{principal.name}"
+                )
+            self.lifetime_ms = rules.lifetime_ms(self.mechanism, conversation.expires_ms)
+            self.principal = principal
+        return answer
+
+    def is_refused(self, answer: Any) -> bool:
+        """Whether the client is to be sent away with this answer; somebody may have put it in the place of ours."""
+        if self.failure is None and answer is not None and answer.error_code != ErrorCode.NONE:
+            self.failure = f"{ErrorCode(answer.error_code).name}, as was declared"
+        return self.failure is not None

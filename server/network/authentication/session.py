@@ -1,0 +1,143 @@
+"""Who a client is, and for how long (KIP-368)."""
+
+from __future__ import annotations
+
+import logging
+import math
+from typing import TYPE_CHECKING, Any
+
+from ....protocol.connection import Request
+from ...runtime.floods import Floods
+from ..desk import Client, Desk, Handler, HangUpError, handler_of, one_line
+from .allowance import let_wait
+from .counts import Counts
+from .proving import AUTHENTICATE_KEY, HANDSHAKE_KEY, Login
+from .refusing import refused, words
+
+if TYPE_CHECKING:
+    from ...security.sasl.logins import ListenerLogin
+
+log = logging.getLogger("ottla.connection")
+
+AGAIN_MS_MIN = 1_000
+"""Who logs in again sooner is refused, as by Apache Kafka."""
+_FAILURES = Floods(log)
+
+
+class Session:
+    """Who a client is, and for how long. Where that ends, it stands between the client's requests and the `Desk`."""
+
+    def __init__(self, rules: ListenerLogin, desk: Desk, login: Login, counts: Counts) -> None:
+        assert login.principal is not None
+        self.principal = login.principal
+        self._rules = rules
+        self._desk = desk
+        self._counts = counts
+        self._mechanism = login.mechanism
+        self._due_ms = math.inf
+        """When it ends, by the clock's elapsed time."""
+        self._last_ms = -math.inf
+        """When the client last began to log in again."""
+        self._again: Login | None = None
+        """While it does."""
+        self._has_failed = False
+        self._begin(login)
+
+    def _begin(self, login: Login) -> None:
+        self._again = None
+        lifetime_ms = login.lifetime_ms
+        self._due_ms = math.inf if lifetime_ms is None else self._rules.clock.elapsed_ms() + lifetime_ms
+
+    @property
+    def desk(self) -> Desk:
+        """Who is to be asked from now on: this, if it ends."""
+        return self._desk if self._due_ms == math.inf else self
+
+    @property
+    def node_id(self) -> int:
+        return self._desk.node_id
+
+    @property
+    def handlers(self) -> Session:
+        """As `Desk`."""
+        return self
+
+    @property
+    def is_open(self) -> bool:
+        """As `Desk`."""
+        return self._desk.is_open and not self._has_failed
+
+    @property
+    def login(self) -> ListenerLogin | None:
+        """As `Desk`."""
+        return self._desk.login
+
+    async def loaded(self, key: int) -> Handler:
+        """As `Desk`."""
+        return await self._desk.loaded(key)
+
+    def context_for(self, client: Any) -> Any:
+        """As `Desk`."""
+        return self._desk.context_for(client)
+
+    def get(self, key: int) -> Handler | None:
+        """Who answers the next request.
+
+        Raises:
+            HangUpError: The session has ended, or the client does not go on with logging in.
+        """
+        if (again := self._again) is not None:
+            if again.mechanism != self._mechanism:
+                return self._refuse_mechanism
+            return self._log_in if key == AUTHENTICATE_KEY else self._refuse
+        if self._due_ms != math.inf:
+            present_ms = self._rules.clock.elapsed_ms()
+            if key == HANDSHAKE_KEY and present_ms - self._last_ms >= AGAIN_MS_MIN:
+                self._last_ms = present_ms
+                self._again = Login(self._rules, self.principal)
+                return self._log_in
+            if present_ms >= self._due_ms:
+                self._counts.expired += 1
+                raise HangUpError("its session has ended, and it has not logged in again")
+        return self._desk.handlers.get(key)
+
+    async def _log_in(self, context: Any, request: Request) -> Any:
+        """The answer to a client that logs in again; if it is refused, it is cut off behind that."""
+        client, again = context.client, self._again
+        assert again is not None
+        client.logging_in = again
+        try:
+            answer = await (await handler_of(self._desk, request.api.key))(context, request)
+        finally:
+            client.logging_in = None
+        if again.is_refused(answer):
+            await self._fail(client, again.failure)
+        elif again.principal is not None:
+            self._counts.succeed_again((self._rules.clock.elapsed_ms() - self._last_ms) / 1000)
+            self._begin(again)
+        return answer
+
+    async def _refuse(self, context: Any, request: Request) -> Any:
+        """The answer to what comes in the midst of it, likewise."""
+        answer = refused(request)
+        if answer is None:
+            self._counts.fail_again()
+            raise HangUpError(words(request))
+        await self._fail(context.client, words(request))
+        return answer
+
+    async def _refuse_mechanism(self, context: Any, request: Request) -> Any:
+        """None has an answer that comes for another mechanism, as by Apache Kafka."""
+        assert self._again is not None
+        self._counts.fail_again()
+        await let_wait(context.client, self._rules.failure_delay_ms)
+        raise HangUpError(
+            f"SASL mechanism '{self._again.mechanism}' requested by client is not supported for re-authentication of mechanism"
+            f" '{self._mechanism}'"
+        )
+
+    async def _fail(self, client: Client, why: str | None) -> None:
+        self._has_failed = True
+        self._counts.fail_again()
+        _FAILURES.tell(logging.INFO, "closing %s (%s): %s", client.peer, one_line(self.principal), one_line(why))
+        await let_wait(client, self._rules.failure_delay_ms)

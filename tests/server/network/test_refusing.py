@@ -1,0 +1,38 @@
+"""What comes in the midst of a login is anything: each answer to it can be written, and says nothing but the code."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ottla.protocol.apis import APIS, Api
+from ottla.protocol.connection import Request, encode_response
+from ottla.protocol.messages.metadata import MetadataRequestTopic
+from ottla.server.handlers import Handlers
+from ottla.server.network.authentication.refusing import ELEMENTS_MAX, refused
+from support.strategies import as_of, messages
+
+
+@pytest.mark.parametrize("api", [APIS[key] for key in sorted(Handlers.keys_served())], ids=lambda api: api.name)
+@given(data=st.data())
+@settings(max_examples=20, deadline=None)
+def test_whatever_is_asked_has_an_answer_or_none(api: Api, data: st.DataObject) -> None:
+    version = data.draw(st.integers(*api.versions))
+    body = as_of(data.draw(messages(api.request)), version)
+    request = Request(api, version, 1, "c", body)
+    answer = refused(request)
+    if answer is not None:
+        assert b"".join(map(bytes, encode_response(request, answer)))
+
+
+def test_what_is_large_has_none() -> None:
+    api = APIS[16]
+    assert refused(Request(api, 4, 1, "c", api.request(), elements=ELEMENTS_MAX)) is not None
+    assert refused(Request(api, 4, 1, "c", api.request(), elements=ELEMENTS_MAX + 1)) is None
+
+
+def test_a_name_that_the_answer_cannot_repeat_has_none() -> None:
+    api = APIS[3]
+    topic = MetadataRequestTopic(topic_id=bytes(16), name=None)
+    assert refused(Request(api, 10, 1, "c", api.request(topics=(topic,)))) is None

@@ -1,0 +1,111 @@
+"""A token whose signature has been checked counts again, as long as its key does and no longer than it says itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ottla.server.config.sasl.oauth import OauthConfig
+from ottla.server.runtime.clock import Clock
+from ottla.server.security.sasl.bearer_tokens import TokenError, checked
+from ottla.server.security.sasl.jwks import Jwks
+from ottla.server.security.sasl.proved_tokens import CHARS_MAX, KEPT_MAX, ProvedToken, ProvedTokens
+from support.security.issuing import NOW_S, jwks_text, token
+
+HOUR_S = 3600
+
+
+class Keys:
+    """In a file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.put("k1")
+        self.config = OauthConfig(path.as_uri())
+        self.jwks = Jwks(self.config, Clock(lambda: NOW_S * 1000, lambda: 0))
+        self.jwks.load()
+
+    def put(self, *names: str, as_if: str = "") -> None:
+        """Have the file have these, the id of the first of which may be that of another one."""
+        text = jwks_text(*names)
+        self.path.write_text(text.replace(f'"kid": "{names[0]}"', f'"kid": "{as_if}"') if as_if else text)
+
+    async def user(self, text: str, at_s: int = NOW_S) -> str:
+        return (await checked(text, self.config, self.jwks, at_s * 1000)).subject
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> Keys:
+    return Keys(tmp_path / "keys.json")
+
+
+async def test_who_comes_again_with_a_token_is_known(keys: Keys) -> None:
+    shown = token()
+    assert [await keys.user(shown) for _ in range(3)] == ["alice"] * 3
+    assert len(keys.jwks.proved) == 1
+
+
+async def test_it_expires_all_the_same(keys: Keys) -> None:
+    shown = token()
+    await keys.user(shown)
+    with pytest.raises(TokenError, match="it has expired"):
+        await keys.user(shown, at_s=NOW_S + 2 * HOUR_S)
+
+
+async def test_it_ends_with_its_key(keys: Keys) -> None:
+    shown = token()
+    await keys.user(shown)
+    keys.put("k2")
+    with pytest.raises(TokenError, match="no key of its id"):
+        await keys.user(shown)
+
+
+async def test_another_key_of_the_same_id_has_not_signed_it(keys: Keys) -> None:
+    shown = token()
+    await keys.user(shown)
+    keys.put("k2", as_if="k1")
+    with pytest.raises(TokenError, match="signed by a known key"):
+        await keys.user(shown)
+    assert not len(keys.jwks.proved)
+
+
+async def test_it_counts_again_when_its_key_is_read_anew(keys: Keys) -> None:
+    shown = token()
+    await keys.user(shown)
+    keys.put("k1", "k2")
+    assert await keys.user(shown) == "alice"
+
+
+@pytest.mark.parametrize("part", range(3))
+async def test_what_is_not_the_same_to_the_last_letter_is_another_one(keys: Keys, part: int) -> None:
+    shown, other = token(), token("k2", sub="bob").replace("k2", "k1")
+    await keys.user(shown)
+    parts = shown.split(".")
+    parts[part] = other.split(".")[part]
+    if (forged := ".".join(parts)) != shown:
+        with pytest.raises(TokenError):
+            await keys.user(forged)
+
+
+async def test_what_was_refused_is_not_kept(keys: Keys) -> None:
+    with pytest.raises(TokenError):
+        await keys.user(token("k2").replace("k2", "k1"))
+    assert not len(keys.jwks.proved)
+
+
+def test_the_last_ones_are_kept_and_none_that_is_long() -> None:
+    proved, found = ProvedTokens(), ProvedToken("k1", "RS256", object(), b"{}")
+    for number in range(KEPT_MAX):
+        proved.put(str(number), found)
+    assert proved.get("0") is found
+    proved.put("one more", found)
+    assert (proved.get("0"), proved.get("1"), len(proved)) == (found, None, KEPT_MAX)
+    proved.put("x" * (CHARS_MAX + 1), found)
+    assert (proved.get("x" * (CHARS_MAX + 1)), len(proved)) == (None, KEPT_MAX)
+
+
+def test_no_token_is_kept_itself() -> None:
+    proved = ProvedTokens()
+    proved.put("a.secret.token", ProvedToken("k1", "RS256", None, b"{}"))
+    assert "secret" not in repr(vars(proved))
