@@ -19,7 +19,6 @@ from ...storage.steps import to_the_end
 from ...storage.topics.catalog import Catalog
 from ..cleaning.cleaning import Cleaning
 from ..cleaning.log_moves import LogMoves
-from ..cluster.acl_changes import AclChanges
 from ..cluster.cluster import Cluster
 from ..cluster.config_changes import ConfigChanges
 from ..cluster.nodes import Node
@@ -28,18 +27,20 @@ from ..cluster.partition_logs import PartitionLogs
 from ..cluster.producer_ids import ProducerIds
 from ..cluster.reassignments import Reassignments
 from ..cluster.replication_throttle import ReplicationThrottle
-from ..cluster.token_changes import TokenChanges
 from ..cluster.topic_admin import TopicAdmin
-from ..config.broker_config import BrokerConfig, StaticConfig
+from ..config.broker_config import BrokerConfig
 from ..config.listeners import ListenerConfig
 from ..config.live_config import LiveConfig
+from ..config.static_config import StaticConfig
 from ..coordination.ground import Ground
 from ..faults.disk import with_faults
 from ..faults.table import Faults
 from ..handlers import Handlers
 from ..handlers.dispatch import ListenerDesk
+from ..network.connection_limits import ConnectionLimits
 from ..network.connections import Connections
 from ..network.desk import Desk
+from ..network.hosts import Hosts
 from ..network.listener import Listener
 from ..network.shares import Shares
 from ..partitions.appends import Appends
@@ -52,22 +53,25 @@ from ..runtime.clock import Clock
 from ..runtime.collector import Collector
 from ..runtime.loggers import Loggers
 from ..runtime.nursery import Tasks
-from ..security.acls.authorizer import Authorizer
 from ..security.sasl.logins import Logins
 from ..security.sasl.scram_users import SCRAM_USERS, facts_of
-from ..security.tokens.tokens import Tokens
 from ..services.context import Services
 from ..services.coordinators import Coordinators
 from ..services.listener_keys import ListenerKeys
 from ..services.quota_changes import QuotaChanges
 from ..services.scram_changes import ScramChanges
 from ..services.telemetry import Telemetry
+from .failed_dirs import FailedDirs
 from .housekeeping import Housekeeping
 from .node_life import NodeLife
 
 if TYPE_CHECKING:
     from ..cleaning.leases import CleaningLeases
     from ..cleaning.status import CleanerStatus
+    from ..cluster.acl_changes import AclChanges
+    from ..cluster.token_changes import TokenChanges
+    from ..security.acls.authorizer import Authorizer
+    from ..security.tokens.tokens import Tokens
 
 log = logging.getLogger("ottla.broker")
 
@@ -88,6 +92,7 @@ class Broker:
     """Set by `open`, before anything is served; so are those that follow."""
     housekeeping: Housekeeping
     reassignments: Reassignments
+    failed_dirs: FailedDirs
 
     def __init__(
         self,
@@ -114,7 +119,9 @@ class Broker:
         self.handlers = Handlers(self.config.release)
         self.shares = Shares(self.config.current, self.collector)
         self.quotas = QuotaTable(clock.elapsed_ms, *_windows(self.config.current))
-        self.connections = Connections(self.config, self.shares, clock, self.quotas.connections)
+        self._hosts = Hosts()
+        limits = ConnectionLimits(self.config, self._hosts)
+        self.connections = Connections(limits, self.shares, clock, self.quotas.connections)
         self.rng = rng
         self.began_s: float
         """When it began to serve, by Trio's clock, which nobody moves."""
@@ -137,10 +144,18 @@ class Broker:
         self._store = open_store(Start(config.static, config.current, files, clock, rng, self._next_producer_id))
         logs, catalog, topics = self._store
         # What clients have set before holds for all that follows.
-        for problem in config.open(catalog):
+        problems = config.open(catalog)
+        loaded_under = config.current.log_defaults
+        for problem in (*problems, *config.settle()):
             log.warning("%s", problem)
+        if config.current.log_defaults != loaded_under:
+            for topic in topics:
+                log_config = config.topic(topic.name)
+                for partition in topic.partitions:
+                    partition.log.config = log_config
         listener_keys = ListenerKeys(self.nodes, config)
         listener_keys.open()
+        self.connections.limits.open()
         config.watchers.append(self._take_options)
         self._take_options()
         holding, problems = read_entries(catalog.entries(SECTION))
@@ -180,15 +195,16 @@ class Broker:
             topic_admin=topic_admin,
             config_changes=ConfigChanges(cluster, config, cleaning),
             quotas=self.quotas,
-            quota_changes=QuotaChanges(cluster, self.quotas),
+            quota_changes=QuotaChanges(cluster, self.quotas, self._hosts),
             producer_ids=producer_ids,
             coordinators=Coordinators(ground, producer_ids, self.tasks),
             authorizer=authorizer,
-            acl_changes=None if authorizer is None else AclChanges(cluster, authorizer),
+            acl_changes=_acl_changes(cluster, authorizer),
             listener_keys=listener_keys,
+            connection_limits=self.connections.limits,
             logins=logins,
             scram_changes=ScramChanges(cluster, logins.scram_users),
-            token_changes=None if tokens is None else TokenChanges(cluster, tokens, config, rng),
+            token_changes=_token_changes(cluster, tokens, config, rng),
         )
         cluster.watchers += [waits, self.services.coordinators, self.reassignments]
         self.services.telemetry.open()
@@ -197,6 +213,7 @@ class Broker:
         self.housekeeping = Housekeeping(
             logs, cleaning, appends.flusher, self.connections, config, clock, self.services.token_changes
         )
+        self.failed_dirs = FailedDirs(logs, catalog.data_dir, config, clock, self.faults)
         cleaning.manager.correct_checkpoints(logs.data_dirs)
 
     def close(self) -> None:
@@ -276,7 +293,9 @@ class Broker:
         from .metrics import collect
 
         services = self.services
-        return collect(services.logs, services.cleaning, services.appends, services.quotas.clients, self.clock)
+        return collect(
+            services.logs, services.cleaning, services.appends, services.quotas, self.connections, self.clock
+        )
 
     def cleaner_status(self, wanted: Iterable[TopicPartition] | None = None) -> dict[TopicPartition, CleanerStatus]:
         """What the cleaner has done to each partition (all, or those wanted that there are), and what it waits for;
@@ -337,20 +356,42 @@ def _authorizer(config: LiveConfig, catalog: Catalog) -> Authorizer | None:
         if entries:
             log.warning("%d ACLs are stored, and hold for nobody: authorizer.class.name is not set", len(entries))
         return None
+    from ..security.acls.authorizer import Authorizer  # No broker without one shall wait for it.
+
     authorizer = Authorizer(told.super_users, allow_if_no_acl=told.allow_if_no_acl)
     for problem in authorizer.load(entries):
         log.warning("%s", problem)
     return authorizer
 
 
+def _acl_changes(cluster: Cluster, authorizer: Authorizer | None) -> AclChanges | None:
+    if authorizer is None:
+        return None
+    from ..cluster.acl_changes import AclChanges
+
+    return AclChanges(cluster, authorizer)
+
+
 def _tokens(config: LiveConfig, catalog: Catalog) -> Tokens | None:
     secret_key = config.current.delegation_token_secret_key
     if not secret_key:
         return None
+    from ..security.tokens.tokens import Tokens  # Likewise.
+
     tokens = Tokens(secret_key)
     for problem in tokens.load(catalog.entries("delegation_tokens")):
         log.warning("%s", problem)
     return tokens
+
+
+def _token_changes(
+    cluster: Cluster, tokens: Tokens | None, config: LiveConfig, rng: random.Random
+) -> TokenChanges | None:
+    if tokens is None:
+        return None
+    from ..cluster.token_changes import TokenChanges
+
+    return TokenChanges(cluster, tokens, config, rng)
 
 
 def _fetch_sessions(config: LiveConfig, rng: random.Random) -> dict[int, FetchSessions]:

@@ -11,19 +11,22 @@ import logging
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 import trio
 
 from ...protocol.errors import KafkaError
 from ...storage.data_dirs.manager import LogManager
 from ..cleaning.cleaning import Cleaning
-from ..cluster.token_changes import TokenChanges
 from ..config.live_config import LiveConfig
 from ..network.connections import Connections
 from ..partitions.flusher import Flusher
 from ..runtime.clock import Clock
 from ..runtime.disk import Work, in_thread
 from ..runtime.turns import Turn
+
+if TYPE_CHECKING:
+    from ..cluster.token_changes import TokenChanges
 
 log = logging.getLogger("ottla.housekeeping")
 

@@ -18,7 +18,7 @@ import trio
 from ...storage.disk.files import Files
 from ...storage.disk.os_files import OsFiles
 from ..cluster.nodes import close_all
-from ..config.broker_config import StaticConfig
+from ..config.static_config import StaticConfig
 from ..faults.table import Faults
 from ..handlers.dispatch import take_quotas
 from ..runtime.clock import Clock
@@ -126,10 +126,12 @@ async def _serving(broker: Broker, ending: Ending) -> AsyncIterator[None]:
             services.producer_ids,
             broker.shares,
             broker.housekeeping,
+            broker.failed_dirs,
             services.cleaning,
             broker.reassignments,
             services.moves,
             services.listener_keys,
+            services.logins,
         ):
             nursery.start_soon(each.run)
         with (

@@ -11,7 +11,8 @@ was moved, no faults, another cluster id.
 
 One task lives all lives, and takes the wishes for the next one in the order in which they came. If a life cannot begin, who
 wished for it is told; until somebody wishes for another one that can, or for the stop, nobody listens at the ports, which
-are kept from being given to clients.
+are kept from being given to clients. So it is when the data directories have failed (`failed_dirs`), which ends a life as
+`kill -9` does.
 """
 
 from __future__ import annotations
@@ -32,13 +33,14 @@ from ...storage.data_dirs.snapshots import Snapshot
 from ...storage.disk.files import Files
 from ...storage.disk.os_files import OsFiles
 from ..cluster.nodes import close_all
-from ..config.broker_config import StaticConfig
+from ..config.static_config import StaticConfig
 from ..faults.table import Faults
 from ..runtime.clock import Clock
 from ..runtime.disk import Arguments, Work, in_thread
 from ..runtime.nursery import open_plain_nursery
 from .broker import Broker, nodes_of
 from .contents import Contents
+from .failed_dirs import FailedDirs
 from .life import End, alive
 
 log = logging.getLogger("ottla.lives")
@@ -49,6 +51,10 @@ Result = TypeVar("Result")
 
 class LifeOverError(Exception):
     """The broker does not serve, or no longer the life that was asked. One line, which says why."""
+
+
+class DisksFailedError(Exception):
+    """The data directories have failed, and the life has ended with them. One line."""
 
 
 @dataclass(slots=True, eq=False)
@@ -92,7 +98,9 @@ class Lives:
         self.broker = self._born()
         """Of the present life; while none serves of the last one, closed, or of the next."""
         self.failure: Exception | None = None
-        """Why no life could begin, when one was wished for last."""
+        """Why no life could begin, when one was wished for last, or why the last one ended of itself."""
+        self.disks_lost = trio.Event()
+        """Set when a life has ended with its data directories, and no declared fault is why."""
         self.is_serving = False
         """Whether `broker` does: not while it starts, between two lives, or while it stops."""
         self.ended = trio.Event()
@@ -281,8 +289,8 @@ class Lives:
         try:
             with trio.CancelScope() as scope:
                 wish = await self._first_life(scope, task_status)
-                while wish.end is not End.STOP:
-                    wish = await self._next_life(wish)
+                while wish is None or wish.end is not End.STOP:
+                    wish = await (self._down() if wish is None else self._next_life(wish))
         finally:
             self._is_over = True
             self.is_serving = False
@@ -293,7 +301,7 @@ class Lives:
                     each.error = LifeOverError("the broker was stopped")
                 each.granted.set()
 
-    async def _first_life(self, scope: trio.CancelScope, task_status: trio.TaskStatus[None]) -> _Wish:
+    async def _first_life(self, scope: trio.CancelScope, task_status: trio.TaskStatus[None]) -> _Wish | None:
         def begun() -> None:
             task_status.started()
             # Whose start is being cancelled has not started: Trio waits for its end.
@@ -301,8 +309,8 @@ class Lives:
 
         return await self._live(begun, is_first=True)
 
-    async def _next_life(self, wish: _Wish) -> _Wish:
-        """The one that was wished for; the wish for the next one. Whatever happens, `wish` is granted."""
+    async def _next_life(self, wish: _Wish) -> _Wish | None:
+        """The one that was wished for; as `_live`. Whatever happens, `wish` is granted."""
         try:
             if wish.between is not None:
                 await trio.to_thread.run_sync(wish.between)
@@ -326,14 +334,18 @@ class Lives:
         except Exception as error:
             if has_begun:
                 raise
-            for node in self.nodes:
-                if node.listeners[0].socket is not None:
-                    node.pause()
             self.failure = wish.error = error
             log.error("the broker cannot start again: %s", error)
             self._grant(wish)
-            self._tell()
-            return await self._next_wish()
+            return await self._down()
+
+    async def _down(self) -> _Wish:
+        """Nobody listens until the next wish, which is returned."""
+        for node in self.nodes:
+            if node.listeners[0].socket is not None:
+                node.pause()
+        self._tell()
+        return await self._next_wish()
 
     def _grant(self, wish: _Wish) -> None:
         if wish.error is not None and not wish.is_awaited:
@@ -353,7 +365,10 @@ class Lives:
             features_epoch=features_epoch,
         )
 
-    async def _live(self, begun: Callable[[], None], *, is_first: bool = False, begins_emptied: bool = False) -> _Wish:
+    async def _live(
+        self, begun: Callable[[], None], *, is_first: bool = False, begins_emptied: bool = False
+    ) -> _Wish | None:
+        """A life; the wish that has ended it, or None if its data directories have failed."""
         broker = self.broker
         self.listen()
         async with alive(broker) as ending:
@@ -368,16 +383,37 @@ class Lives:
             begun()
             self._tell()
             try:
-                wish = await self._next_wish()
+                wish = await self._wish_or_loss(broker.failed_dirs)
             finally:
                 self.is_serving = False
                 self.ended.set()
-            ending.end = wish.end
+            if wish is None:
+                ending.end = End.CRASH
+                self._disks_failed(broker.failed_dirs)
+            else:
+                ending.end = wish.end
             await self._end_calls(broker)
         return wish
 
+    def _disks_failed(self, failed_dirs: FailedDirs) -> None:
+        self.failure = DisksFailedError(failed_dirs.reason)
+        if failed_dirs.is_declared:
+            log.error("%s, as declared: the broker is down until it is restarted", failed_dirs.reason)
+        else:
+            self.disks_lost.set()
+
     async def _next_wish(self) -> _Wish:
         while not self._wishes:
+            self._wished = trio.Event()
+            await self._wished.wait()
+        return self._wishes.popleft()
+
+    async def _wish_or_loss(self, failed_dirs: FailedDirs) -> _Wish | None:
+        """The next wish; None if the data directories fail before there is one."""
+        failed_dirs.on_end = lambda: self._wished.set()
+        while not self._wishes:
+            if failed_dirs.reason is not None:
+                return None
             self._wished = trio.Event()
             await self._wished.wait()
         return self._wishes.popleft()

@@ -22,21 +22,25 @@ import trio
 from ...storage.data_dirs.manager import LogManager
 from ...storage.logs.log import Log
 from ..cleaning.cleaning import Cleaning
+from ..network.connections import Connections
 from ..partitions.appends import Appends
 from ..quotas.clients import ClientQuotas
+from ..quotas.connections import ConnectionRates
+from ..quotas.table import QuotaTable
 from ..quotas.validation import CONSUMER_BYTE_RATE, CONTROLLER_MUTATION_RATE, PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE
 from ..runtime.clock import Clock
 from ..runtime.meters import Meter, Timer
 
 _MAX_INT = 2**31 - 1
-THROTTLED_MAX = 200
-"""Clients of which throttle times are told, those that have used something last."""
+CLIENTS_MAX = 200
+"""Clients with quotas that are told of, those that have used something last; and addresses, those with the most connections."""
 _QUOTA_TYPES = {
-    PRODUCER_BYTE_RATE: "Produce",
-    CONSUMER_BYTE_RATE: "Fetch",
-    REQUEST_PERCENTAGE: "Request",
-    CONTROLLER_MUTATION_RATE: "ControllerMutation",
+    PRODUCER_BYTE_RATE: ("Produce", "byte-rate"),
+    CONSUMER_BYTE_RATE: ("Fetch", "byte-rate"),
+    REQUEST_PERCENTAGE: ("Request", "request-time"),
+    CONTROLLER_MUTATION_RATE: ("ControllerMutation", "tokens"),
 }
+"""By key, and what is measured."""
 _PLAIN = re.compile(r"[\w%. \t-]*", re.ASCII)
 
 
@@ -72,14 +76,14 @@ def _quoted(value: str) -> str:
 
 
 def collect(
-    logs: LogManager, cleaning: Cleaning, appends: Appends, quotas: ClientQuotas, clock: Clock
+    logs: LogManager, cleaning: Cleaning, appends: Appends, quotas: QuotaTable, connections: Connections, clock: Clock
 ) -> dict[str, int | float]:
     """All metrics of a broker at this moment, by JMX name. On Trio's thread; reads the cleaner's checkpoints from disk."""
-    return {sample.jmx_name: sample.value for sample in samples(logs, cleaning, appends, quotas, clock)}
+    return {sample.jmx_name: sample.value for sample in samples(logs, cleaning, appends, quotas, connections, clock)}
 
 
 def samples(
-    logs: LogManager, cleaning: Cleaning, appends: Appends, quotas: ClientQuotas, clock: Clock
+    logs: LogManager, cleaning: Cleaning, appends: Appends, quotas: QuotaTable, connections: Connections, clock: Clock
 ) -> Iterator[Sample]:
     """All metrics of a broker, each as it is when it is asked for: between two of them others may have their turns.
 
@@ -95,22 +99,73 @@ def samples(
         "kafka.server", "BrokerTopicMetrics", "NoKeyCompactedTopicRecordsPerSec", appends.keyless_refused, now_s
     )
     yield from _timer("kafka.log", "LogFlushStats", "LogFlushRateAndTimeMs", appends.flusher.timer)
-    yield from _throttling(quotas)
+    yield from _of_clients(quotas.clients)
+    yield from _of_connections(quotas.connections, connections)
+    yield from _of_authentications(connections, now_s)
     yield from _log_manager(logs)
 
 
-def _throttling(quotas: ClientQuotas) -> Iterator[Sample]:
-    """Of those that were throttled at least once and have used something lately."""
-    throttled = (each for each in quotas.usages() if each[1].throttled)
-    for using, usage in islice(throttled, THROTTLED_MAX):
+def _of_clients(quotas: ClientQuotas) -> Iterator[Sample]:
+    """Of those that have used something lately, and fall under a quota."""
+    for using, usage in islice(quotas.usages(), CLIENTS_MAX):
         node = () if using.node_id < 0 else (("node", using.node_id),)
         tags = (("user", using.sharing.user), ("client-id", using.sharing.client_id), *node)
+        kind, measured = _QUOTA_TYPES[using.key]
+        yield Sample("kafka.server", kind, measured, tags, None, quotas.used(using, usage))
+        if not usage.throttled:
+            continue
         for attribute, value in (
             ("Count", usage.throttled),
             ("Mean", usage.throttle_ms_total / usage.throttled),
             ("Max", usage.throttle_ms_max),
         ):
-            yield Sample("kafka.server", _QUOTA_TYPES[using.key], "throttle-time", tags, attribute, value)
+            yield Sample("kafka.server", kind, "throttle-time", tags, attribute, value)
+
+
+def _of_connections(rates: ConnectionRates, connections: Connections) -> Iterator[Sample]:
+    """Connections to nodes and listeners, and from addresses. Throttle times are means, of those that had to wait."""
+    for (node_id, listener), (count, admitted) in connections.counts().items():
+        where = ("listener", listener), ("node", node_id)
+        yield _of_sockets("connection-count", count, *where)
+        yield _of_sockets("connection-creation-total", admitted, *where)
+        yield _of_sockets("connection-close-total", admitted - count, *where)
+    for (node_id, listener), arrivals, a_second in list(rates.arrivals()):
+        if not listener:
+            yield _of_sockets("broker-connection-accept-rate", a_second, ("node", node_id))
+            continue
+        where = ("listener", listener), ("node", node_id)
+        yield _of_sockets("connection-accept-rate", a_second, *where)
+        for name, number, total_ms in (
+            ("connection-accept-throttle-time", arrivals.waited, arrivals.waited_ms_total),
+            ("ip-connection-accept-throttle-time", arrivals.refused, arrivals.refused_ms_total),
+        ):
+            yield _of_sockets(name, total_ms / max(number, 1), *where)
+    for (node_id, address), count in connections.addresses(CLIENTS_MAX):
+        yield _of_sockets("ip-connection-count", count, ("ip", address), ("node", node_id))
+    for node_id, address, a_second in islice(rates.rates(), CLIENTS_MAX):
+        yield _of_sockets("connection-accept-rate", a_second, ("ip", address), ("node", node_id))
+
+
+def _of_authentications(connections: Connections, now_s: float) -> Iterator[Sample]:
+    """At listeners where clients prove who they are, and some have tried."""
+    for node_id, listener, counts in connections.authentications:
+        where = ("listener", listener), ("node", node_id)
+        for name, meter in (
+            ("successful-authentication", counts.succeeded),
+            ("failed-authentication", counts.failed),
+            ("successful-reauthentication", counts.succeeded_again),
+            ("failed-reauthentication", counts.failed_again),
+        ):
+            yield _of_sockets(f"{name}-total", meter.count, *where)
+            yield _of_sockets(f"{name}-rate", meter.one_minute_rate(now_s), *where)
+        yield _of_sockets("successful-authentication-no-reauth-total", counts.without_again, *where)
+        yield _of_sockets("reauthentication-latency-avg", counts.again.mean_ms, *where)
+        yield _of_sockets("reauthentication-latency-max", counts.again.max_ms, *where)
+        yield _of_sockets("expired-connections-killed-count", counts.expired, *where)
+
+
+def _of_sockets(name: str, value: float, *tags: tuple[str, object]) -> Sample:
+    return Sample("kafka.server", "socket-server-metrics", name, tags, None, value)
 
 
 def _gauge(type: str, name: str, value: float, **tags: object) -> Sample:

@@ -17,6 +17,7 @@ from ..security.acls.acl import Acl
 from ..security.acls.authorizer import Authorizer
 from ..security.acls.filters import AclFilter
 from ..security.acls.kinds import Permission
+from ..security.acls.many_filters import ManyFilters
 from .cluster import Cluster
 
 SECTION = "acls"
@@ -26,6 +27,9 @@ CHANGED_MAX = 10_000
 
 MEANT_MAX = 10 * CHANGED_MAX
 """Entries in the answer to one request that takes some away, as often as filters mean them."""
+
+LOOKED_FOR_MAX = 4 * MEANT_MAX
+"""Filters of one request, each as often as there are patterns of entries that it means."""
 
 ENTRIES_MAX = 200_000
 CHARS_MAX = 16 << 20
@@ -84,20 +88,9 @@ class AclChanges:
         Raises:
             KafkaError: POLICY_VIOLATION (too many at once), KAFKA_STORAGE_ERROR; nothing has changed then.
         """
-        turn, gone = Turn(), dict[Acl, None]()
+        turn = Turn()
         async with self._cluster.change_lock:
-            found, meant = [], 0
-            for each in filters:
-                acls = await self.matching(each, turn)
-                found.append(acls)
-                meant += len(acls)
-                gone |= dict.fromkeys(acls)
-                # Filters that mean the same entries are answered with them each.
-                if len(gone) > CHANGED_MAX or meant > MEANT_MAX:
-                    raise KafkaError(
-                        ErrorCode.POLICY_VIOLATION,
-                        f"Cannot remove more than {CHANGED_MAX} acls in a single delete operation.",
-                    )
+            found, gone = await self._meant(filters, turn)
             if gone:
                 keys = await turn.map(lambda acl: (str(acl), None), gone)
                 with trio.CancelScope(shield=True):
@@ -121,6 +114,38 @@ class AclChanges:
                 found.append(acl)
         return found
 
+    async def _meant(self, filters: Sequence[AclFilter], turn: Turn) -> tuple[list[list[Acl]], dict[Acl, None]]:
+        """What each of the filters means, and all of it together, in one pass over the entries for them all."""
+        wanted = ManyFilters(self._authorizer.index)
+        try:
+            for each in filters:
+                if turn.is_over():
+                    await turn.next()
+                wanted.add(each)
+                if wanted.size > LOOKED_FOR_MAX:
+                    raise _too_many()
+            return await self._meant_by(wanted, len(filters), turn)
+        finally:
+            await wanted.clear(turn)
+
+    async def _meant_by(self, wanted: ManyFilters, count: int, turn: Turn) -> tuple[list[list[Acl]], dict[Acl, None]]:
+        found = await turn.map(lambda _: list[Acl](), range(count))
+        gone, meant = dict[Acl, None](), 0
+        for acl in wanted.candidates():
+            if turn.is_over():
+                await turn.next()
+            for numbers in wanted.meaning(acl):
+                gone[acl] = None
+                meant += len(numbers)
+                # Filters that mean the same entries are answered with them each.
+                if len(gone) > CHANGED_MAX or meant > MEANT_MAX:
+                    raise _too_many()
+                for number in numbers:
+                    if turn.is_over():
+                        await turn.next()
+                    found[number].append(acl)
+        return found, gone
+
     def _check_room(self, count: int, chars: int, at_most: int) -> None:
         there = len(self._authorizer.index)
         if count > at_most:
@@ -137,6 +162,11 @@ class AclChanges:
 
     async def _put(self, entries: Mapping[str, Mapping[str, Any] | None]) -> None:
         await self._cluster.write(self._cluster.catalog.put_entries, SECTION, entries)
+
+
+def _too_many() -> KafkaError:
+    text = f"Cannot remove more than {CHANGED_MAX} acls in a single delete operation."
+    return KafkaError(ErrorCode.POLICY_VIOLATION, text)
 
 
 def _chars(acl: Acl) -> int:

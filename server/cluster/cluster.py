@@ -37,6 +37,8 @@ class Cluster:
         """The partitions that are being reassigned."""
         self.reconsider: Callable[[], None] = lambda: None
         """To be called when something changes by which new replicas catch up: nodes, throttles, what is under way."""
+        self.copied_bytes: Callable[[Partition, int], int | None] = lambda partition, node_id: None
+        """How much a new replica has by now of a partition that is being reassigned; None for one that has all of it."""
         self._node_by_id = {node.node_id: node for node in nodes}
 
     @property

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from ..cleaning.cleaning import Cleaning
+from ..config.eligible_replicas import ELIGIBLE_REPLICAS
 from ..config.live_config import CLIENT_METRICS, GROUP_CONFIGS, LiveConfig
 from ..partitions.topics import Topic
 from ..runtime.turns import Turn
@@ -47,11 +48,8 @@ class ConfigChanges:
         Raises:
             KafkaError: as `alter_topics`.
         """
-        await self._cluster.write(self._cluster.catalog.set_broker_configs, node, configs)
-        self._live_config.read_anew()
-        self._cleaning.reconfigure()
-        await self._reconfigure_logs(list(self._cluster.topics))
-        self._cluster.reconsider()
+        await self._cluster.write(self._cluster.catalog.set_broker_configs, {node: configs})
+        await self._brokers_altered()
 
     async def alter_groups(self, wished: Mapping[str, Mapping[str, str]]) -> None:
         """Replace the configs of groups, by group id; they hold at once, a session's from the next heartbeat on.
@@ -80,8 +78,17 @@ class ConfigChanges:
         Raises:
             KafkaError: as `alter_topics`.
         """
-        await self._cluster.write(self._cluster.catalog.set_features, levels)
+        configs = self._live_config.unsettled() if levels.get(ELIGIBLE_REPLICAS) else {}
+        await self._cluster.write(self._cluster.catalog.set_features, levels, configs)
         self._live_config.finalize(levels)
+        if configs:
+            await self._brokers_altered()
+
+    async def _brokers_altered(self) -> None:
+        self._live_config.read_anew()
+        self._cleaning.reconfigure()
+        await self._reconfigure_logs(list(self._cluster.topics))
+        self._cluster.reconsider()
 
     async def _reconfigure_logs(self, topics: Iterable[Topic]) -> None:
         """Give the logs what they run with by now; topics that are made meanwhile have it already."""

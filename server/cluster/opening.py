@@ -33,8 +33,11 @@ from ...storage.disk.paths import TopicPartition
 from ...storage.topics.catalog import Catalog
 from ...storage.topics.catalog_file import CatalogError, CatalogState, PartitionEntry, TopicEntry
 from ...storage.topics.config import LogConfig
-from ..config.broker_config import NO_TEXTS, BrokerConfig, StaticConfig, Texts, resolve, static_config
+from ..config.broker_config import NO_TEXTS, BrokerConfig, Texts
+from ..config.features import METADATA_VERSION, SUPPORTED
+from ..config.live_config import resolve
 from ..config.properties import Properties
+from ..config.static_config import StaticConfig, static_config
 from ..partitions.topics import Partition, Topic, Topics
 from ..runtime.clock import Clock
 
@@ -254,6 +257,10 @@ def _first_state(start: Start, found: Sequence[FoundDirectory], note: Callable[[
                 check_assigned(found, replay.directories_of(start.config.node_id))
                 state = replay.state(cluster_id)
                 log.info("%d topic(s) in Apache Kafka's metadata in %s", len(state.topics), each.path)
+                if (
+                    METADATA_VERSION in state.features
+                ):  # then it tells of all of them: a level of 0 has no record, or none left
+                    state = replace(state, features={**dict.fromkeys(SUPPORTED, 0), **state.features})
                 return state
     topics = _topics_of_directories(start, topics_of(files, found, note))
     # Their producers' ids count from 0, and which was the last one nobody knows: one that is given again would be taken for

@@ -6,7 +6,8 @@ import logging
 from collections.abc import Collection, Sequence
 
 from ...storage.cleaning.cleaner_checkpoints import data_dir_of
-from ...storage.data_dirs.manager import Fill, LogManager
+from ...storage.data_dirs.making import Fill
+from ...storage.data_dirs.manager import LogManager
 from ...storage.disk.paths import TopicPartition
 from ...storage.topics.catalog_file import PartitionEntry
 from ...storage.topics.config import LogConfig

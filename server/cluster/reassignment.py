@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...storage.disk.paths import TopicPartition
 from ..partitions.reassigning import Reassigning
-from ..partitions.topics import NO_LEADER, Partition
+from ..partitions.topics import NAME_CHARS_SHOWN, NO_LEADER, Partition
 from ..runtime.turns import Turn
 from .cluster import Cluster
 from .leadership import Leadership, first_leadership
 from .placement import Placement, publish_placements, settled, write_placements
 from .replicas import Replicas, check_assignments
 from .replication_throttle import NewReplica
+
+NOT_NEEDED = "Leader election not needed for topic partition."
+"""Apache Kafka's words, which its clients show."""
 
 Plan = Callable[[Cluster, Partition], Placement]
 """What shall become of a partition. Raises KafkaError where that cannot be."""
@@ -96,8 +100,9 @@ def cancelled(cluster: Cluster, partition: Partition) -> Placement:
 def preferred(cluster: Cluster, partition: Partition) -> Placement:
     """The first replica leads. KafkaError ELECTION_NOT_NEEDED, PREFERRED_LEADER_NOT_AVAILABLE."""
     wanted = partition.replicas[0]
+    _check_online(partition, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)
     if partition.leader == wanted:
-        raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, f"node {wanted} leads {partition.topic_partition} already")
+        raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, NOT_NEEDED)
     if wanted not in cluster.live_node_ids() or wanted not in partition.isr:
         raise KafkaError(
             ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
@@ -108,10 +113,9 @@ def preferred(cluster: Cluster, partition: Partition) -> Placement:
 
 def unclean(cluster: Cluster, partition: Partition) -> Placement:
     """Any live replica leads. KafkaError ELECTION_NOT_NEEDED, ELIGIBLE_LEADERS_NOT_AVAILABLE."""
+    _check_online(partition, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE)
     if partition.leader != NO_LEADER:
-        raise KafkaError(
-            ErrorCode.ELECTION_NOT_NEEDED, f"node {partition.leader} leads {partition.topic_partition} already"
-        )
+        raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, NOT_NEEDED)
     elected = first_leadership(partition.able_replicas, cluster.live_node_ids())
     if elected.leader == NO_LEADER:
         raise KafkaError(
@@ -120,12 +124,31 @@ def unclean(cluster: Cluster, partition: Partition) -> Placement:
     return Placement(partition.replicas, elected, partition.reassigning)
 
 
+def _check_online(partition: Partition, code: ErrorCode) -> None:
+    if (failure := partition.log.failure) is not None:
+        raise KafkaError(
+            code, f"the log of {partition.topic_partition}, which all replicas share, is offline: {failure}"
+        )
+
+
 CHANGES_MAX = 10_000
 """Apache Kafka's controller writes no more records for one request."""
 
 
+class Missing(NamedTuple):
+    """What is said where there is no such topic, or no such partition of it; with places for `topic` and `index`."""
+
+    topic: str
+    partition: str
+
+
+NONE_TO_ELECT = Missing("No such topic as {topic}", "No such partition as {topic}-{index}")
+NONE_TO_ASSIGN = Missing("Unable to find a topic named {topic}.", "Unable to find partition {topic}:{index}.")
+"""Apache Kafka's words."""
+
+
 async def change(
-    cluster: Cluster, wanted: Mapping[TopicPartition, Plan], turn: Turn
+    cluster: Cluster, wanted: Mapping[TopicPartition, Plan], turn: Turn, missing: Missing = NONE_TO_ELECT
 ) -> dict[TopicPartition, KafkaError]:
     """Carry out plans: in the catalog first, then for every node. Returns those that were refused, and why.
 
@@ -139,7 +162,7 @@ async def change(
             if turn.is_over():
                 await turn.next()
             try:
-                partition = cluster.topics.partition(*topic_partition)
+                partition = _found(cluster, topic_partition, missing)
                 placed[partition] = plan(cluster, partition)
             except KafkaError as error:
                 # The traceback names this frame, whose table names the error: a cycle for each, and all that they name stays
@@ -161,3 +184,13 @@ async def change(
             )
         await publish_placements(cluster, placed)
     return refused
+
+
+def _found(cluster: Cluster, topic_partition: TopicPartition, missing: Missing) -> Partition:
+    name, index = topic_partition
+    topic = cluster.topics.get(name)
+    if topic is not None and 0 <= index < len(topic.partitions):
+        return topic.partitions[index]
+    words = missing.topic if topic is None else missing.partition
+    told = words.format(topic=name[:NAME_CHARS_SHOWN], index=index)
+    raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, told)

@@ -5,13 +5,15 @@ In the catalog's section `reassignments`, by partition:
     "orders-0": {"topic_id": "…22 characters…", "adding": [3], "removing": [1], "copied_bytes": {"3": 1048576}}
 
 where `copied_bytes` names those that are not in step yet. A restart goes on from what was written last.
+
+Ten thousand may be under way, each of which has another rate when one arrives: so a change is noted, and reckoned with by the one
+task of `run`, in turns.
 """
 
 from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import trio
@@ -24,7 +26,7 @@ from ..partitions.reassigning import Reassigning
 from ..partitions.topics import Partition, Topic
 from ..partitions.watcher import Watcher
 from ..runtime.clock import Clock
-from ..runtime.turns import Turn
+from ..runtime.turns import Turn, in_turns
 from .cluster import Cluster
 from .leadership import Leadership
 from .placement import SECTION, Placement, facts_of, publish_placements, settled, write_placements
@@ -34,6 +36,8 @@ log = logging.getLogger("ottla.reassignments")
 
 WRITTEN_AFTER_MS = 60_000
 """How much of the way a kill may cost."""
+LOOKED_AT_IN_A_MS = 10
+"""An arrival is noticed the later the more are under way, by so many a millisecond: each look goes through all of them."""
 RETRY_MS = 1_000
 
 
@@ -46,10 +50,13 @@ class Reassignments(Watcher):
         self._at_ms = clock.elapsed_ms()
         """Up to when `copied_bytes` are told."""
         self._rates: dict[NewReplica, float] = {}
-        """From then on."""
+        """From then on, or up to `_changed_ms`."""
+        self._changed_ms: int | None = None
+        """When the last change came that is not reckoned with yet: before, no new replica gets anything."""
         self._written_ms = self._at_ms
         self._changed = trio.Event()
         cluster.reconsider = self._reconsider
+        cluster.copied_bytes = self._copied_bytes
 
     def open(self) -> list[str]:
         """Take over what was under way at the last stop; returns a line on each entry that does not count."""
@@ -101,8 +108,7 @@ class Reassignments(Watcher):
 
     def _reconsider(self) -> None:
         """Up to now things went as they were, from now on they go as they are."""
-        self._advance()
-        self._rates = self._cluster.throttle.rates(self._lagging())
+        self._changed_ms = self._clock.elapsed_ms()
         self._changed.set()
         self._changed = trio.Event()
 
@@ -110,10 +116,11 @@ class Reassignments(Watcher):
         """Do what is due; returns when to look again in elapsed time, None for when something changes."""
         cluster = self._cluster
         if not (cluster.under_way or cluster.catalog.entries(SECTION)):
+            self._changed_ms, self._rates = None, {}
             return None
         async with cluster.change_lock:
-            self._advance()
             turn = Turn()
+            await self._settle(turn)
             placed: dict[Partition, Placement] = {}
             for partition in list(cluster.under_way.values()):
                 if turn.is_over():
@@ -124,37 +131,58 @@ class Reassignments(Watcher):
             try:
                 await write_placements(cluster, placed)
                 await publish_placements(cluster, placed)
-                await self._write_down(elapsed_ms)
+                turn.begin()
+                await self._write_down(elapsed_ms, turn)
             except KafkaError as error:
                 log.error("reassignments: %s", error)
                 return elapsed_ms + RETRY_MS
-            return self._due_ms()
+            return await self._due_ms(turn)
 
-    def _lagging(self) -> Iterator[NewReplica]:
-        for partition in self._cluster.under_way.values():
-            assert partition.reassigning is not None
-            for node_id in partition.reassigning.lagging:
-                yield NewReplica(partition, node_id)
+    def _lagging(self) -> list[NewReplica]:
+        return [
+            NewReplica(partition, node_id)
+            for partition in self._cluster.under_way.values()
+            if partition.reassigning is not None
+            for node_id in partition.reassigning.lagging
+        ]
 
-    def _advance(self) -> None:
+    async def _settle(self, turn: Turn) -> None:
+        """Have `copied_bytes` and rates as of now."""
         elapsed_ms = self._clock.elapsed_ms()
-        passed_s, self._at_ms = (elapsed_ms - self._at_ms) / 1000, elapsed_ms
-        for replica in self._lagging():
-            rate = self._rates.get(replica, 0.0)
-            if rate < math.inf:
-                assert replica.partition.reassigning is not None
-                replica.partition.reassigning.copied_bytes[replica.node_id] += rate * passed_s
+        changed_ms, self._changed_ms = self._changed_ms, None
+        if changed_ms is not None:
+            await self._advance(changed_ms, turn)
+            self._rates = await in_turns(self._cluster.throttle.rates_in_pieces(self._lagging()), turn)
+        await self._advance(elapsed_ms, turn)
+
+    async def _advance(self, up_to_ms: int, turn: Turn) -> None:
+        passed_s = (up_to_ms - self._at_ms) / 1000
+        if passed_s:
+            for replica in self._lagging():
+                if turn.is_over():
+                    await turn.next()
+                rate, moving = self._rates.get(replica, 0.0), replica.partition.reassigning
+                if rate < math.inf and moving is not None and replica.node_id in moving.copied_bytes:
+                    moving.copied_bytes[replica.node_id] += rate * passed_s
+        self._at_ms = up_to_ms
+
+    def _copied_bytes(self, partition: Partition, node_id: int) -> int | None:
+        moving = partition.reassigning
+        if moving is None or node_id not in moving.lagging:
+            return None
+        passed_s = (self._clock.elapsed_ms() - self._at_ms) / 1000
+        rate = self._rates.get(NewReplica(partition, node_id), 0.0)
+        return int(moving.copied_bytes[node_id] + (rate * passed_s if rate < math.inf else 0.0))
 
     def _arrived(self, partition: Partition) -> Placement | None:
         """What becomes of a partition, if one of its new replicas has caught up."""
         moving = partition.reassigning
         assert moving is not None
-        rates = self._cluster.throttle.rates([NewReplica(partition, node_id) for node_id in moving.lagging])
-        left = {
-            replica.node_id: moving.copied_bytes[replica.node_id]
-            for replica, rate in rates.items()
-            if not rate or (rate < math.inf and moving.copied_bytes[replica.node_id] < partition.log.size_bytes)
-        }
+        left = {}
+        for node_id, copied_bytes in moving.copied_bytes.items():
+            rate = self._rates.get(NewReplica(partition, node_id), 0.0)
+            if not rate or (rate < math.inf and copied_bytes < partition.log.size_bytes):
+                left[node_id] = copied_bytes
         # Without anybody to wait for it may have been waiting for one of the new ones to be in the ISR again.
         if len(left) == len(moving.copied_bytes) > 0:
             return None
@@ -166,31 +194,39 @@ class Reassignments(Watcher):
         placement = settled(present)
         return None if placement is present and len(left) == len(moving.copied_bytes) else placement
 
-    async def _write_down(self, elapsed_ms: int) -> None:
+    async def _write_down(self, elapsed_ms: int, turn: Turn) -> None:
         """Now and then, how far they are; and that those of deleted topics are not under way any more."""
         cluster = self._cluster
-        gone: dict[str, Facts | None] = {
-            key: None for key in cluster.catalog.entries(SECTION) if _key(key) not in cluster.under_way
-        }
+        gone: dict[str, Facts | None] = {}
+        for key in list(cluster.catalog.entries(SECTION)):
+            if turn.is_over():
+                await turn.next()
+            if _key(key) not in cluster.under_way:
+                gone[key] = None
         if not gone and elapsed_ms - self._written_ms < WRITTEN_AFTER_MS:
             return
-        present = {
-            str(where): facts_of(cluster, partition, partition.reassigning)
-            for where, partition in cluster.under_way.items()
-            if partition.reassigning is not None
-        }
+        present = {}
+        for where, partition in list(cluster.under_way.items()):
+            if turn.is_over():
+                await turn.next()
+            if partition.reassigning is not None:
+                present[str(where)] = facts_of(cluster, partition, partition.reassigning)
         await cluster.write(cluster.catalog.put_entries, SECTION, {**gone, **present})
         self._written_ms = elapsed_ms
 
-    def _due_ms(self) -> int | None:
+    async def _due_ms(self, turn: Turn) -> int | None:
         """When the next one arrives as things are, or something is to be written down."""
+        if self._changed_ms is not None:
+            return self._at_ms
+        least_ms = max(1.0, len(self._rates) / LOOKED_AT_IN_A_MS)
         wait_ms: float = math.inf
         for replica, rate in self._rates.items():
-            if rate:
-                moving = replica.partition.reassigning
-                assert moving is not None
+            if turn.is_over():
+                await turn.next()
+            moving = replica.partition.reassigning
+            if rate and moving is not None and replica.node_id in moving.copied_bytes:
                 left_bytes = replica.partition.log.size_bytes - moving.copied_bytes[replica.node_id]
-                wait_ms = min(wait_ms, max(1.0, math.ceil(left_bytes / rate * 1000)))
+                wait_ms = min(wait_ms, max(least_ms, math.ceil(left_bytes / rate * 1000)))
         return self._at_ms + int(min(wait_ms, WRITTEN_AFTER_MS)) if wait_ms < math.inf else None
 
 

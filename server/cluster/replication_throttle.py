@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from ...storage.steps import Steps, to_the_end
 from ...storage.topics.options import MAX_LONG
 from ..config.live_config import LiveConfig
 from ..partitions.topics import NO_LEADER, Partition
@@ -48,19 +49,25 @@ class ReplicationThrottle:
 
         It is 0 for one whose node is stopped, or whose partition nobody leads.
         """
-        limits: dict[NewReplica, list[tuple[int, bool]]] = {}
+        return to_the_end(self.rates_in_pieces(replicas))
+
+    def rates_in_pieces(self, replicas: Iterable[NewReplica]) -> Steps[dict[NewReplica, float]]:
+        """`rates`, a replica at a time: ten thousand may catch up. Nobody may change `replicas` meanwhile."""
+        limits: dict[NewReplica, list[tuple[int, bool]] | None] = {}
+        sharing: Counter[tuple[int, bool]] = Counter()
         for replica in replicas:
-            if self._is_reachable(replica):
-                limits[replica] = list(self._limits(replica))
+            limits[replica] = its = list(self._limits(replica)) if self._is_reachable(replica) else None
+            for limit in its or ():
+                sharing[limit] += 1
+            yield
+        found: dict[NewReplica, float] = {}
+        for replica, its in limits.items():
+            if its is None:
+                found[replica] = 0.0
             else:
-                limits[replica] = []
-        sharing = Counter(limit for its in limits.values() for limit in its)
-        return {
-            replica: min((self._rate(*limit) / sharing[limit] for limit in its), default=math.inf)
-            if self._is_reachable(replica)
-            else 0.0
-            for replica, its in limits.items()
-        }
+                found[replica] = min((self._rate(*limit) / sharing[limit] for limit in its), default=math.inf)
+            yield
+        return found
 
     def rate(self, replica: NewReplica) -> float:
         """As `rates`, for one alone."""
@@ -68,7 +75,7 @@ class ReplicationThrottle:
 
     def _is_reachable(self, replica: NewReplica) -> bool:
         node = self._nodes.get(replica.node_id)
-        return node is not None and node.is_alive and replica.partition.leader != NO_LEADER
+        return node is not None and node.is_alive and replica.partition.present_leader != NO_LEADER
 
     def _limits(self, replica: NewReplica) -> Iterable[tuple[int, bool]]:
         """What a replica shares with others: node, and whether as a follower. Those alone that have a limit."""

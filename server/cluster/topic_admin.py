@@ -18,7 +18,7 @@ from contextlib import suppress
 import trio
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ...storage.data_dirs.manager import Fill
+from ...storage.data_dirs.making import Fill
 from ...storage.topics.catalog_file import PartitionEntry, TopicEntry
 from ..config.live_config import LiveConfig
 from ..partitions.internal_topics import CREATED_ON_DEMAND
@@ -63,10 +63,14 @@ class TopicAdmin:
             self.planner.check_free(plan.name)
             return await self._create(plan, fill)
 
+    def new_id(self) -> bytes:
+        """The id of another topic."""
+        return self._rng.randbytes(16)
+
     async def _create(self, plan: TopicPlan, fill: Fill | None = None) -> Topic:
         entry = TopicEntry(
             plan.name,
-            self._rng.randbytes(16),
+            self.new_id(),
             self._entries(plan.replicas),
             dict(plan.configs),
         )

@@ -150,7 +150,7 @@ _BY_API = {
     "AlterClientQuotas": Places((Rows(None, "entries", ("entity",), "entries", ("entity",)),)),
     "AlterConfigs": Places((Rows(Kind.RESOURCE, "resources", _RESOURCE, "responses", _RESOURCE),)),
     "AlterPartitionReassignments": Places((_topics(_partitions(), told="responses"),), on_top=_OF_CONTROLLERS),
-    # What the request names lies a level deeper than in the answer, so it is carried out, whatever it is told.
+    # What the request names lies a level deeper than in the answer: `handlers/faulted` has all of its rows say the error.
     "AlterReplicaLogDirs": Places(
         (_topics(_partitions(""), "", told="results", told_name=("topic_name",)),), is_overlaid=True
     ),

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import errno
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,12 +22,9 @@ from ottla.protocol.messages.offset_commit import (
 )
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from ottla.server.broker.broker import Broker
-from ottla.server.broker.lives import LifeOverError, Lives, run_lives
-from ottla.server.config.broker_config import static_config
-from ottla.server.runtime.clock import Clock
+from ottla.server.broker.lives import LifeOverError, Lives
 from ottla.storage.data_dirs.data_dir import DataDirectoryError
 from ottla.storage.data_dirs.snapshots import SnapshotError
-from ottla.storage.disk.files import Files
 from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.disk.paths import CLEAN_SHUTDOWN_FILE, NEXT_CONTENT
 from support.broker.admin import metadata, topic_names
@@ -36,35 +32,9 @@ from support.broker.conversation import create_topic, fetch, produce, records_of
 from support.broker.raw_client import RawClient
 from support.disk.gated_files import GatedFiles
 from support.disk.troubled_files import TroubledFiles, nothing, trouble
+from support.lives.in_lives import ask, lives_in
 
 HOUR_MS = 3_600_000
-PATIENCE_S = 30
-
-
-@asynccontextmanager
-async def lives_in(
-    data_dir: Path | str, files: Files | None = None, nodes: int = 1, clock: Clock | None = None, **overrides: str
-) -> AsyncIterator[Lives]:
-    static = static_config(
-        profile="dev",
-        flags={"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(data_dir), "offsets.topic.num.partitions": "1"},
-        overrides={name.replace("_", "."): value for name, value in overrides.items()},
-        nodes=nodes,
-    )
-    with trio.fail_after(PATIENCE_S):
-        async with run_lives(static, files=files, clock=clock) as lives:
-            yield lives
-
-
-async def ask(lives: Lives, *requests: Callable[[RawClient], Any]) -> list[Any]:
-    """What these answer, over one connection."""
-
-    def talk() -> list[Any]:
-        listener = lives.nodes[0].listeners[0]
-        with RawClient(listener.host, listener.port) as client:
-            return [request(client) for request in requests]
-
-    return await trio.to_thread.run_sync(talk)
 
 
 def commit(client: RawClient, offset: int) -> None:

@@ -20,8 +20,8 @@ from support.broker.raw_client import RawClient
 from support.broker.served import serving
 from support.disk.gated_files import GatedFiles
 
-# Apache Kafka's names, as its guides write them: several in braces, tags without their values. What Kafka keeps as a
-# meter or timer is marked so.
+# Apache Kafka's names, as its guides write them: several in braces, tags without their values, and with the node's, which
+# Kafka has in one process each; connections by address are ours. What Kafka keeps as a meter or timer is marked so.
 NAMES = """
 kafka.log:type=LogCleaner,name={cleaner-recopy-percent,max-clean-time-secs,max-buffer-utilization-percent,max-compaction-delay-secs,DeadThreadCount}
 kafka.log:type=LogCleanerManager,name={max-dirty-percent,time-since-last-run-ms}
@@ -34,6 +34,10 @@ kafka.log:type=LogManager,name=OfflineLogDirectoryCount
 kafka.log:type=LogManager,name=LogDirectoryOffline,logDirectory=
 kafka.log:type=LogManager,name=remainingLogsToRecover,dir=
 kafka.log:type=LogManager,name=remainingSegmentsToRecover,dir=,threadNum=
+kafka.server:type=socket-server-metrics,name={connection-count,connection-creation-total,connection-close-total,connection-accept-rate},listener=,node=
+kafka.server:type=socket-server-metrics,name={connection-accept-throttle-time,ip-connection-accept-throttle-time},listener=,node=
+kafka.server:type=socket-server-metrics,name=broker-connection-accept-rate,node=
+kafka.server:type=socket-server-metrics,name=ip-connection-count,ip=,node=
 """
 
 ATTRIBUTES = {"": [""], "METER": ["#Count", "#OneMinuteRate"], "TIMER": ["#Count", "#Mean", "#Max"]}
@@ -49,7 +53,7 @@ def expected(table: str) -> Iterator[str]:
 def without_values(name: str) -> str:
     """A name with its tags' values left out, as the table has it."""
     path, hash, attribute = name.partition("#")
-    type_and_name, *tags = re.split(r",(?=(?:logDirectory|dir|threadNum|topic|partition)=)", path)
+    type_and_name, *tags = re.split(r",(?=(?:logDirectory|dir|threadNum|topic|partition|listener|ip|node)=)", path)
     return ",".join([type_and_name, *(f"{tag.partition('=')[0]}=" for tag in tags)]) + hash + attribute
 
 

@@ -155,7 +155,8 @@ async def test_a_config_that_cannot_be_written_does_not_hold(tmp_path: Path, dis
         disk.refuses = is_catalog
         for kind, name in ((ResourceType.TOPIC, "t"), (ResourceType.BROKER, "")):
             change = AlterableConfig(name="max.message.bytes" if name else "message.max.bytes", value="100")
-            resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=(change,))
+            kept = AlterableConfig(name="min.insync.replicas", value="1")  # which no change of all nodes may leave out
+            resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=(change, kept))
             (row,) = (await served.ask(RawClient.ask, AlterConfigsRequest(resources=(resource,)))).responses
             assert row.error_code == ErrorCode.KAFKA_STORAGE_ERROR
         assert (await served.ask(produce, "t", ("k", "v" * 200))).error_code == ErrorCode.NONE

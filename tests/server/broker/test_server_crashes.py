@@ -6,13 +6,15 @@ A part of what can happen; `python -m compat.server_crashes` goes through all of
 from __future__ import annotations
 
 import errno
+from functools import partial
 
 import pytest
 
 from ottla.storage.disk.paths import CLEAN_SHUTDOWN_FILE, RECOVERY_POINT_CHECKPOINT
 from support.broker.in_process_broker import run_in_order
 from support.disk.crash_files import CrashFiles
-from support.lives.server_crashes import FLUSHED, power_losses, refusals
+from support.lives import moving_life
+from support.lives.server_crashes import FLUSHED, MOVES, power_losses, refusals
 from support.lives.server_life import Found, Ledger, check, live, restart_and_look
 
 
@@ -67,3 +69,30 @@ def test_what_is_lost_is_noticed(lost: str) -> None:
     files.remove(f"/data/{RECOVERY_POINT_CHECKPOINT}")
     with pytest.raises(AssertionError):
         check(restart_and_look(files, **FLUSHED), ledger.owed)
+
+
+# Moves between data directories
+
+
+def test_a_life_of_moves_that_nothing_happens_to_is_found_as_it_was_answered() -> None:
+    files, ledger = CrashFiles(), Ledger()
+    run_in_order(partial(moving_life.live, files, ledger))
+    found = moving_life.restart_and_look(files.copy())
+    moving_life.check(found, ledger.owed)
+    assert ledger.told == 16, "not everything in it was answered well"
+    assert found.records == {"a": tuple("23456789"), "b": ("2",)}
+
+
+def test_moves_outlive_power_losses_and_kills() -> None:
+    counts = power_losses(MOVES, thinned_to=400, moments_thinned_to=40, killed_thinned_to=80)
+    print(counts)
+    assert not counts.failures
+    assert counts.settled > 3
+
+
+@pytest.mark.parametrize("code, for_good", [(errno.ENOSPC, False), (errno.EIO, True)], ids=["once", "for good"])
+def test_moves_outlive_a_disk_that_refuses(code: int, for_good: bool) -> None:
+    refused = refusals(code, MOVES, first=11 * for_good + 5, step=97, for_good=for_good, thinned_to=512)
+    print(refused)
+    assert not refused.failures
+    assert refused.disks >= refused.lives > 5

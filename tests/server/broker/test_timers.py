@@ -179,18 +179,23 @@ HANDED_ON = {
     "broker/housekeeping.py _repeat": "the jobs' intervals, above",
     "broker/housekeeping.py expire_producers": "tests of ProducerStates",
     "broker/housekeeping.py _tick": "segments, topics and flush.ms, above",
+    "broker/failed_dirs.py run": "tests of failed data directories, whose clock stands still",
     "broker/metrics.py _cleaner_manager": "",
     "cleaning/log_moves.py __init__": "",
     "cleaning/log_moves.py _carry_out": "what is left of a move is removed as a deleted topic is",
     "cleaning/log_moves.py _let_go": "likewise",
     "cleaning/log_moves.py _settle": "tests of moves between data directories, whose clock stands still",
     "cluster/reassignments.py __init__": "",
-    "cluster/reassignments.py _advance": "tests of reassignments, whose clock stands still",
+    "cluster/reassignments.py _reconsider": "tests of reassignments, whose clock stands still",
+    "cluster/reassignments.py _settle": "likewise",
     "cluster/reassignments.py _look": "likewise",
+    "cluster/reassignments.py _copied_bytes": "likewise",
     "cluster/opening.py _topic": "as `_create_logs`",
     "cluster/opening.py _open_store": "as `_create_logs`; what an earlier run left to delete is due at once",
-    "network/login.py get": "as `_begin`",
-    "security/sasl/jwks.py key": "tests of OAUTHBEARER",
+    "network/authentication/session.py get": "as `_begin`",
+    "network/authentication/session.py _log_in": "for the metric",
+    "security/sasl/jwks.py key": "tests of the keys that sign tokens",
+    "security/sasl/jwks.py _due_ms": "likewise",
     "security/sasl/jwks.py _refresh": "likewise",
     "security/sasl/jwks.py _take": "likewise",
     "transactions/coordinator.py open_transactions": "shown: test_explaining",
@@ -211,10 +216,13 @@ HANDED_ON = {
     "quotas/clients.py record": "tests of client quotas",
     "quotas/clients.py take_back": "tests of client quotas",
     "quotas/clients.py throttle_ms": "tests of client quotas",
+    "quotas/clients.py used": "tests of client quotas",
     "quotas/clients.py throttled": "tests of client quotas",
     "quotas/clients.py use": "tests of client quotas",
     "quotas/connections.py __init__": "tests of connection rates",
+    "quotas/connections.py arrivals": "tests of connection rates",
     "quotas/connections.py arrived": "tests of connection rates",
+    "quotas/connections.py rates": "tests of connection rates",
     "quotas/connections.py refused": "tests of connection rates",
     "quotas/connections.py refusing": "tests of connection limits",
 }
@@ -232,9 +240,11 @@ WITH_STORED_TIMES = {
     "server/cleaning/advice.py _rolls": "in words, likewise",
     "server/cleaning/advice.py next_roll_sentence": "in words, likewise",
     "server/cluster/token_changes.py _sum": "expiry of a delegation token, as clients are told it",
-    "server/security/sasl/bearer_tokens.py checked": "times that the issuer of a token wrote into it",
+    "server/security/sasl/bearer_tokens.py _subject_and_times": "times that the issuer of a token wrote into it",
+    "server/security/sasl/throw_away.py token": "times that a test's issuer writes into a token",
     "server/security/sasl/logins.py lifetime_ms": "expiry of a token, as its issuer wrote it",
     "server/security/tokens/token.py is_over": "likewise",
+    "server/security/tls/throw_away.py read": "end of an authority, as its certificate has it",
     "server/transactions/coordinator.py open_transactions": "in words: the wall time of a deadline",
     "server/transactions/endings.py watch": "start of a transaction that was loaded",
     "server/transactions/expiry.py expire": "transactional.id.expiration.ms",
@@ -296,14 +306,14 @@ def test_no_time_is_taken_past_the_clock(floor: str) -> None:
         "server/embedded/faults.py",  # a duration as Python has it
         "server/security/tls/throw_away.py",  # the dates of certificates, counted from the time that it is given
     }
-    patience = {"server/security/sasl/jwks.py"}  # with a server on the network, which knows no clock of ours
+    tell = {"server/runtime/floods.py"}  # lines a second, for who reads along
     keep_threads = {
         "server/runtime/turns.py",
         "server/partitions/searches.py",
         "server/control/why/explain_key.py",
         "server/handlers/throttled.py",
     }
-    assert importing <= {"server/runtime/clock.py"} | print_times | read_times | of_clients | patience | keep_threads
+    assert importing <= {"server/runtime/clock.py"} | print_times | read_times | of_clients | tell | keep_threads
 
 
 def places(floor: str, does: Callable[[ast.AST], bool]) -> Iterator[str]:

@@ -40,7 +40,7 @@ CHANGES: dict[str, Callable[[StoredBroker], None]] = {
     "grow": grow,
     "configs of a topic": lambda broker: trio.run(set_topic_configs, broker.broker, "t", {"retention.ms": "5"}),
     "configs of the broker": lambda broker: trio.run(
-        broker.broker.services.config_changes.alter_broker, "", {"log.retention.ms": "5"}
+        broker.broker.services.config_changes.alter_broker, "", {"log.retention.ms": "5", "min.insync.replicas": "1"}
     ),
     "producer ids": producer_id,
 }

@@ -33,8 +33,9 @@ from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdateFeat
 from ottla.protocol.schema import ZERO_UUID
 from ottla.server.broker.broker import Broker
 from ottla.server.broker.life import run_broker
-from ottla.server.config.broker_config import static_config
 from ottla.server.config.properties import parse_server_properties
+from ottla.server.config.resources import ResourceType
+from ottla.server.config.static_config import static_config
 from ottla.storage.disk.checkpoints import uuid_text
 from ottla.storage.disk.os_files import OsFiles
 from support.broker.conversation import address
@@ -53,6 +54,7 @@ QUORUM = DescribeQuorumRequest(
 )
 UPGRADE = UpdateFeaturesRequest(feature_updates=(FeatureUpdateKey(feature="kraft.version", max_version_level=1),))
 BROKERS, CONTROLLERS = 1, 2
+BROKER = ResourceType.BROKER
 OF_KAFKA = {
     *(17, 18, 19, 20, 29, 30, 31, 32, 33, 36, 37, 38, 39, 40, 41, 43, 44, 45, 46, 49, 50, 51, 55, 57, 60, 64, 80, 81)
 }
@@ -301,3 +303,38 @@ async def test_nor_do_they_from_kraft_version_1_on(tmp_path: Path) -> None:
         ):
             answer = await ask(broker, request)
             assert (answer.error_code, answer.error_message) == (code, told)
+
+
+async def test_options_of_a_controller_are_kept_and_shown_by_it(tmp_path: Path) -> None:
+    rate = "leader.replication.throttled.rate"
+
+    def change(controller: str, name: str, value: str) -> IncrementalAlterConfigsRequest:
+        configs = (AlterableConfig(name=name, value=value),)
+        resource = AlterConfigsResource(resource_type=BROKER, resource_name=controller, configs=configs)
+        return IncrementalAlterConfigsRequest(resources=(resource,))
+
+    of_controller = DescribeConfigsRequest(
+        resources=(
+            DescribeConfigsResource(
+                resource_type=BROKER, resource_name="3000", configuration_keys=(rate, "node.id", "listeners")
+            ),
+        )
+    )
+    for _ in range(2):  # a later start has them, too
+        async with running(tmp_path, ALONE) as broker:
+            for node, name, code in (
+                ("3000", rate, ErrorCode.NONE),
+                ("7", rate, ErrorCode.INVALID_REQUEST),
+                ("3000", "node.id", ErrorCode.INVALID_REQUEST),
+            ):
+                (answer,) = (await ask(broker, change(node, name, "5"))).responses
+                assert answer.error_code == code, (node, name)
+            (answer,) = (await ask(broker, change("3000", rate, "5"), of_controller=False)).responses
+            assert answer.error_code == ErrorCode.INVALID_REQUEST
+            (shown,) = (await ask(broker, of_controller)).results
+            assert {row.name: (row.value, row.config_source) for row in shown.configs} == {
+                rate: ("5", 2),
+                "node.id": ("3000", 4),
+                "listeners": ("PLAINTEXT://127.0.0.1:0", 4),
+            }
+            assert broker.config.of(0).leader_replication_throttled_rate != 5

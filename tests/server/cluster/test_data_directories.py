@@ -15,7 +15,12 @@ from dataclasses import dataclass, field
 import pytest
 import trio
 
-from ottla.protocol.messages.cluster_metadata import ConfigRecord, PartitionRecord, TopicRecord
+from ottla.protocol.messages.cluster_metadata import (
+    ConfigRecord,
+    FeatureLevelRecord,
+    PartitionRecord,
+    TopicRecord,
+)
 from ottla.storage.data_dirs.data_dir import DataDirectoryError
 from ottla.storage.disk.checkpoints import (
     MetaProperties,
@@ -435,7 +440,7 @@ def test_a_folder_in_the_way_of_a_new_topic_is_kept(life: Life) -> None:
 T_ID, KAFKAS_CLUSTER = bytes([1] * 16), "kafkas"
 
 
-def kafkas() -> Life:
+def kafkas(*further: ConfigRecord | FeatureLevelRecord) -> Life:
     """Two directories that Apache Kafka has left: the metadata log and t-0 in A, t-1 in B."""
     life = Life(CrashFiles())
     records = (
@@ -453,6 +458,7 @@ def kafkas() -> Life:
             for index in range(2)
         ),
         ConfigRecord(resource_type=2, resource_name="t", name="cleanup.policy", value="compact"),
+        *further,
     )
     write(life.files, f"{A}/__cluster_metadata-0/00000000000000000000.log", log_of(*records))
     for number, path in enumerate((A, B), start=1):
@@ -535,6 +541,25 @@ def test_what_the_metadata_log_does_not_know_is_put_aside_at_the_take_over() -> 
                 life.append_everywhere(broker)
     asides = sorted(name.partition(".")[0] for name in life.files.list(A) if name.endswith("-stray"))
     assert asides == ["t-0", "u-0"]
+
+
+def test_a_feature_that_apache_kafka_has_not_finalized_does_not_come_on_with_the_take_over() -> None:
+    """So it was formatted by 3.9, or with levels of 0, or they were taken down to 0 later."""
+    life = kafkas(
+        FeatureLevelRecord(name="metadata.version", feature_level=25),
+        FeatureLevelRecord(name="transaction.version", feature_level=2),
+        FeatureLevelRecord(name="group.version", feature_level=1),
+        FeatureLevelRecord(name="group.version", feature_level=0),
+        ConfigRecord(resource_type=4, resource_name="0", name="min.insync.replicas", value="2"),
+    )
+    for _ in range(2):
+        with life.start() as broker:
+            config = broker.broker.config
+            levels = {name: feature.level for name, feature in config.features.items()}
+            assert config.of(0).min_insync_replicas == 2
+        assert (levels["metadata.version"], levels["transaction.version"]) == (25, 2)
+        others = ("group.version", "eligible.leader.replicas.version", "share.version", "streams.version")
+        assert [levels[name] for name in others] == [0, 0, 0, 0]
 
 
 # Starts that are cut off

@@ -7,9 +7,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import trio
+import trio.lowlevel
 
 import ottla
 from ottla.protocol.errors import ErrorCode
@@ -18,6 +21,7 @@ from ottla.protocol.messages.alter_partition_reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
+from ottla.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from ottla.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from ottla.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -29,7 +33,13 @@ from ottla.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsTopics,
 )
 from ottla.server.client.connection import Client
-from ottla.storage.disk.paths import CATALOG_FILE
+from ottla.server.cluster.reassignments import Reassignments
+from ottla.server.cluster.replication_throttle import ReplicationThrottle
+from ottla.server.partitions.reassigning import Reassigning
+from ottla.server.runtime.clock import Clock
+from ottla.storage.disk.paths import CATALOG_FILE, TopicPartition
+from ottla.storage.topics.config import LogConfig
+from ottla.storage.topics.options import MAX_LONG
 from support.broker.admin import create, delete, metadata, wanted
 from support.broker.conversation import address, fetch, produce, records_of
 from support.broker.raw_client import RawClient
@@ -137,8 +147,12 @@ def test_what_was_reassigned_stays_so_after_a_restart(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("asked", "code", "says"),
     [
-        ({"replicas": (0,), "name": "missing"}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "missing"),
-        ({"replicas": (0,), "index": 1}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "t-1"),
+        (
+            {"replicas": (0,), "name": "missing"},
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            "Unable to find a topic named missing.",
+        ),
+        ({"replicas": (0,), "index": 1}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "Unable to find partition t:1."),
         ({"replicas": ()}, ErrorCode.INVALID_REPLICA_ASSIGNMENT, "empty"),
         ({"replicas": (1, 1)}, ErrorCode.INVALID_REPLICA_ASSIGNMENT, "more than once"),
         ({"replicas": (7,)}, ErrorCode.INVALID_REPLICA_ASSIGNMENT, "broker 7"),
@@ -210,6 +224,26 @@ def test_a_throttled_reassignment_takes_its_time(moving: ottla.Broker, nodes: li
     moving.clock.advance(seconds=2)
     until(lambda: not under_way(nodes[0]))
     assert [placed(client) for client in nodes] == [([0, 2], 0, [0, 2], 1)] * 3
+
+
+def test_a_new_replica_is_shown_with_what_it_has(moving: ottla.Broker, nodes: list[RawClient]) -> None:
+    def shown(node: int) -> tuple[int, int]:
+        ((row,),) = (
+            topic.partitions
+            for found in nodes[node].ask(DescribeLogDirsRequest(topics=None)).results
+            for topic in found.topics
+            if topic.name == "t"
+        )
+        return row.partition_size, row.offset_lag
+
+    whole_bytes, _ = shown(0)
+    assert shown(2) == (0, 10)
+    moving.clock.advance(seconds=5)
+    assert shown(2) == (50_000, 5)
+    assert shown(0) == shown(1) == (whole_bytes, 0)
+    moving.clock.advance(seconds=6)
+    until(lambda: not under_way(nodes[0]))
+    assert shown(2) == (whole_bytes, 0)
 
 
 @pytest.mark.parametrize(
@@ -364,6 +398,14 @@ def test_the_preferred_replica_becomes_leader(nodes: list[RawClient]) -> None:
     assert produce(nodes[1], "t", ("k", "v")).error_code == ErrorCode.NONE
 
 
+@pytest.mark.parametrize("kind", [PREFERRED, UNCLEAN])
+def test_an_election_that_is_not_needed_is_refused_in_apache_kafkas_words(nodes: list[RawClient], kind: int) -> None:
+    topic(nodes[0], 0, 1)
+    request = ElectLeadersRequest(election_type=kind, topic_partitions=(TopicPartitions(topic="t", partitions=(0,)),))
+    (row,) = nodes[0].ask(request).replica_election_results
+    assert [each.error_message for each in row.partition_result] == ["Leader election not needed for topic partition."]
+
+
 def test_an_election_for_all_partitions_names_those_it_was_needed_for(nodes: list[RawClient]) -> None:
     for name in ("t", "u"):
         topic(nodes[0], 0, 1, name=name)
@@ -398,3 +440,78 @@ def test_what_there_is_no_election_for(nodes: list[RawClient], names: tuple[str,
     expected = {name: [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] for name in names}
     assert elect(nodes[0], PREFERRED, *names) == expected
     assert nodes[0].ask(ElectLeadersRequest(election_type=2)).error_code == ErrorCode.INVALID_REQUEST
+
+
+async def test_a_change_of_thousands_is_one_note_and_reckoned_with_in_turns() -> None:
+    count, now_ms = 3_000, [0]
+    cluster, replicas = _many_under_way(count)
+    reassignments = Reassignments(cluster, Clock(monotonic=lambda: now_ms[0]))
+    cluster.reconsider()
+    assert {each.reassigning.copied_bytes[1] for each in replicas} == {0.0}
+    turns = 0
+
+    async def beside() -> None:
+        nonlocal turns
+        while True:
+            await trio.lowlevel.checkpoint()
+            turns += 1
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(beside)
+        await reassignments._look()
+        now_ms[0] = 1_000
+        due_ms = await reassignments._look()
+        nursery.cancel_scope.cancel()
+    assert turns > 2
+    assert {round(each.reassigning.copied_bytes[1], 6) for each in replicas} == {1.0}
+    assert due_ms == 1_000 + 60_000  # 2 000 bytes are left, a byte a second each
+
+
+async def test_a_new_replica_gets_nothing_of_the_time_before_it() -> None:
+    now_ms = [0]
+    cluster, (first, second) = _many_under_way(2)
+    del cluster.under_way[second.topic_partition]
+    reassignments = Reassignments(cluster, Clock(monotonic=lambda: now_ms[0]))
+    cluster.reconsider()
+    await reassignments._look()
+    now_ms[0] = 1_000
+    cluster.under_way[second.topic_partition] = second
+    cluster.reconsider()
+    now_ms[0] = 2_000
+    await reassignments._look()
+    assert (first.reassigning.copied_bytes, second.reassigning.copied_bytes) == ({1: 3.0}, {1: 1.0})
+
+
+def _many_under_way(count: int) -> tuple[Any, list[Any]]:
+    """A cluster of two nodes with partitions of 2 001 bytes on their way to the second, which takes a byte a second of each."""
+
+    class Moving(SimpleNamespace):
+        __hash__ = object.__hash__  # type: ignore[assignment]
+
+    config = LogConfig(follower_replication_throttled_replicas=("*",))
+    log = SimpleNamespace(config=config, size_bytes=2_001)
+    found: list[Any] = [
+        Moving(
+            index=index,
+            topic_partition=TopicPartition("t", index),
+            leader=0,
+            present_leader=0,
+            isr=(0,),
+            replicas=(1, 0),
+            log=log,
+            reassigning=Reassigning((1,), (0,), {1: 0.0}),
+        )
+        for index in range(count)
+    ]
+    options: Any = SimpleNamespace(
+        leader_replication_throttled_rate=MAX_LONG, follower_replication_throttled_rate=count
+    )
+    live_config: Any = SimpleNamespace(of=lambda _: options, watchers=[])
+    nodes: Any = [SimpleNamespace(node_id=node_id, is_alive=True) for node_id in range(2)]
+    cluster = SimpleNamespace(
+        throttle=ReplicationThrottle(nodes, live_config),
+        under_way={each.topic_partition: each for each in found},
+        catalog=SimpleNamespace(entries=lambda _: {}, topics={}),
+        change_lock=trio.Lock(),
+    )
+    return cluster, found

@@ -41,6 +41,10 @@ def new_replica(
 class _Partition(SimpleNamespace):
     __hash__ = object.__hash__  # type: ignore[assignment]
 
+    @property
+    def present_leader(self) -> Any:
+        return self.leader
+
 
 @pytest.mark.parametrize(
     ("rates", "replica", "rate"),
@@ -105,3 +109,9 @@ def test_a_list_that_names_every_replica_of_a_topic_is_gone_through_once() -> No
     rates = throttle({0: (count, 7), 1: (7, count)}).rates(NewReplica(each, 1) for each in partitions)
     assert set(rates.values()) == {1.0}
     assert compared[0] < 10 * count
+
+
+def test_rates_come_in_pieces() -> None:
+    replicas = [new_replica(1, index=index) for index in range(50)]
+    steps = throttle({0: (100, 7)}).rates_in_pieces(replicas)
+    assert len(list(steps)) >= len(replicas)

@@ -15,7 +15,7 @@ from ottla.protocol.connection import Request, encode_response, parse_response
 from ottla.protocol.errors import ErrorCode
 from ottla.server.broker.broker import Broker
 from ottla.server.broker.life import run_broker
-from ottla.server.config.broker_config import static_config
+from ottla.server.config.static_config import static_config
 from ottla.server.faults.declaration import Declaration
 from ottla.server.handlers import SERVED
 from support.asked import asked

@@ -11,6 +11,8 @@ import pytest
 import ottla
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
+from ottla.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.storage.data_dirs.data_dir import DataDirectoryError
 from ottla.storage.disk.os_files import OsFiles
 from support.broker.admin import create, delete, metadata, wanted
@@ -64,6 +66,9 @@ def test_only_its_partitions_are_offline(broker: ottla.Broker, client: RawClient
         assert code == (ErrorCode.KAFKA_STORAGE_ERROR if partition in there else ErrorCode.NONE)
     (topic,) = metadata(client, "t").topics
     assert {row.partition_index for row in topic.partitions if row.offline_replicas} == there
+    assert {row.partition_index: (row.error_code, row.leader_id) for row in topic.partitions} == {
+        each: (ErrorCode.LEADER_NOT_AVAILABLE, -1) if each in there else (0, 0) for each in PARTITIONS
+    }
     codes = {row.log_dir: row.error_code for row in client.ask(DescribeLogDirsRequest(topics=None)).results}
     assert codes == {each: 0 for each in dirs} | {dirs[which]: ErrorCode.KAFKA_STORAGE_ERROR}
 
@@ -162,3 +167,48 @@ async def test_without_the_directory_of_the_catalog_there_is_no_start(tmp_path: 
     with pytest.raises(DataDirectoryError, match="Input/output error"):
         async with serving(tmp_path, files, None, log_dirs=",".join(dirs)):
             pass
+
+
+def test_nobody_is_elected_for_a_partition_that_is_offline(
+    broker: ottla.Broker, client: RawClient, dirs: list[str]
+) -> None:
+    (lost, *_) = sorted(failed(broker, client, dirs[0]))
+    for election_type, code in (
+        (0, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE),
+        (1, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE),
+    ):
+        wanted = (TopicPartitions(topic="t", partitions=(lost,)),)
+        asked = ElectLeadersRequest(election_type=election_type, topic_partitions=wanted, timeout_ms=1_000)
+        ((row,),) = (each.partition_result for each in client.ask(asked).replica_election_results)
+        assert row.error_code == code
+        assert str(row.error_message).startswith(f"the log of t-{lost}, which all replicas share, is offline: ")
+
+
+def test_a_group_in_a_failed_directory_has_no_coordinator(
+    broker: ottla.Broker, client: RawClient, dirs: list[str]
+) -> None:
+    groups = [f"g{number}" for number in range(20)]
+
+    def coordinators() -> dict[str, int]:
+        asked = FindCoordinatorRequest(key_type=0, coordinator_keys=tuple(groups))
+        return {row.key: row.error_code for row in client.ask(asked).coordinators}
+
+    while set(coordinators().values()) != {0}:
+        pass
+    lost = next(each for each in dirs if each != home(broker))
+    failed(broker, client, lost)
+    assert set(coordinators().values()) == {0, ErrorCode.COORDINATOR_NOT_AVAILABLE}
+
+
+async def test_a_topic_id_that_cannot_be_read_at_a_start_takes_its_directory_offline(
+    tmp_path: Path, dirs: list[str]
+) -> None:
+    async with serving(tmp_path, OsFiles(), None, log_dirs=",".join(dirs)) as served:
+        await served.ask(create_topic, "t", len(PARTITIONS))
+        home = served.broker.services.cluster.catalog.data_dir
+        lost = next(log.directory for log in served.broker.services.logs.logs.values() if log.data_dir != home)
+    files = TroubledFiles()
+    files.trouble = trouble(OSError(errno.EIO, "Input/output error"), "read", at=f"{lost}/partition.metadata")
+    async with serving(tmp_path, files, None, log_dirs=",".join(dirs)) as served:
+        assert served.broker.services.logs.failures.keys() == {str(Path(lost).parent)}
+        assert set((await served.ask(codes_of)).values()) == {0, ErrorCode.KAFKA_STORAGE_ERROR}

@@ -1,0 +1,172 @@
+"""The last data directory fails, or the one of the catalog: the broker ends, as Apache Kafka's does."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+
+from ottla.protocol.errors import ErrorCode
+from ottla.server.broker.lives import Lives
+from ottla.server.commands.serve import StopSignals, _run
+from ottla.server.config.static_config import static_config
+from ottla.server.faults.declaration import Declaration
+from ottla.server.runtime.clock import Clock
+from ottla.storage.disk.files import Files
+from support.broker.conversation import create_topic, fetch, produce, records_of
+from support.broker.raw_client import RawClient
+from support.disk.troubled_files import TroubledFiles, full, nothing, trouble
+from support.lives.in_lives import ask, lives_in
+
+PARTITIONS = range(6)
+EIO = OSError(errno.EIO, "Input/output error")
+
+
+@pytest.fixture
+def dirs(tmp_path: Path) -> list[str]:
+    return [str(tmp_path / name) for name in ("a", "b", "c")]
+
+
+def failing(files: TroubledFiles, *dirs: str) -> None:
+    def raise_it(operation: str, path: str) -> None:
+        if operation in ("append", "create", "sync", "rename") and path.startswith(tuple(f"{each}/" for each in dirs)):
+            raise EIO
+
+    files.trouble = raise_it
+
+
+def written(client: RawClient, partition: int) -> int:
+    """The error code of a produce; KAFKA_STORAGE_ERROR also where the broker had no time to answer."""
+    try:
+        return produce(client, "t", ("k", "v"), partition=partition).error_code
+    except ConnectionError:
+        return ErrorCode.KAFKA_STORAGE_ERROR
+
+
+async def touch_all(lives: Lives) -> list[int]:
+    return [(await ask(lives, lambda client: written(client, partition)))[0] for partition in PARTITIONS]  # noqa: B023
+
+
+async def test_the_broker_ends_with_its_last_directory_and_not_before(tmp_path: Path, dirs: list[str]) -> None:
+    files = TroubledFiles()
+    async with lives_in(",".join(dirs), files) as lives:
+        home = lives.broker.services.cluster.catalog.data_dir
+        first, second = (each for each in dirs if each != home)
+        await ask(lives, lambda client: create_topic(client, "t", len(PARTITIONS)))
+        assert set(await touch_all(lives)) == {0}
+        for failed in ([first], [first, second]):
+            failing(files, *failed)
+            assert set(await touch_all(lives)) == {0, ErrorCode.KAFKA_STORAGE_ERROR}
+            assert lives.state == "serving"
+        failing(files, *dirs)
+        with trio.fail_after(30):
+            while lives.state == "serving":
+                table = lives.broker.services.logs.logs
+                (last,) = [each for each in table if table[each].data_dir == home and each.topic == "t"][:1]
+                try:
+                    await ask(lives, lambda client: written(client, last.partition))  # noqa: B023
+                except OSError:
+                    await trio.lowlevel.checkpoint()
+        assert lives.state == "down" and lives.disks_lost.is_set()
+        assert str(lives.failure).startswith("every data directory has failed: ")
+        files.trouble = nothing
+        await lives.restart()
+        assert set(await touch_all(lives)) == {0}
+
+
+async def test_a_full_disk_ends_nothing(tmp_path: Path) -> None:
+    files = TroubledFiles()
+    async with lives_in(tmp_path, files) as lives:
+        await ask(lives, lambda client: create_topic(client, "t"))
+        files.trouble = full()
+        assert await ask(lives, lambda client: produce(client, "t", ("k", "v")).error_code) == [
+            ErrorCode.KAFKA_STORAGE_ERROR
+        ]
+        files.trouble = nothing
+        assert await ask(lives, lambda client: produce(client, "t", ("k", "v")).error_code) == [0]
+        assert lives.state == "serving" and not lives.disks_lost.is_set()
+
+
+async def test_without_the_catalog_it_goes_on_for_the_timeout(tmp_path: Path, dirs: list[str]) -> None:
+    files, clock = TroubledFiles(), Clock(monotonic=lambda: 0)
+    async with lives_in(",".join(dirs), files, clock=clock, log_dir_failure_timeout_ms="5000") as lives:
+        await ask(lives, lambda client: create_topic(client, "t", len(PARTITIONS)))
+        failing(files, lives.broker.services.cluster.catalog.data_dir)
+        assert set(await touch_all(lives)) == {0, ErrorCode.KAFKA_STORAGE_ERROR}
+        await trio.testing.wait_all_tasks_blocked()
+        clock.advance(4_999)
+        await trio.testing.wait_all_tasks_blocked()
+        assert set(await touch_all(lives)) == {0, ErrorCode.KAFKA_STORAGE_ERROR}
+        ended = lives.ended
+        clock.advance(1)
+        await ended.wait()
+        assert str(lives.failure).startswith("the data directory of the catalog has failed: ")
+        files.trouble = nothing
+        await lives.restart()
+        assert set(await touch_all(lives)) == {0}
+        assert len(records_of((await ask(lives, lambda client: fetch(client, "t", 0)))[0])) >= 1
+
+
+async def test_a_program_ends_with_exit_code_1_and_a_line(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = TroubledFiles()
+    static = static_config(
+        profile="dev", flags={"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(tmp_path), "node.id": "0"}
+    )
+    codes: list[int] = []
+
+    async def serve() -> None:
+        codes.append(await _run(static, None, None, None, StopSignals(), files))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(serve)
+        with trio.fail_after(30):
+            while not (ready := capsys.readouterr().out):
+                await trio.sleep(0.01)
+        await trio.to_thread.run_sync(_fail, ready.split()[1], files)
+    assert codes == [1]
+    (line,) = [each.getMessage() for each in caplog.records if "has ended" in each.getMessage()]
+    assert line == f"every data directory has failed: {tmp_path}: {EIO}: the broker has ended"
+
+
+def _fail(address: str, files: Files) -> None:
+    host, _, port = address.rpartition(":")
+    assert isinstance(files, TroubledFiles)
+    with RawClient(host, int(port)) as client:
+        create_topic(client, "t")
+        files.trouble = trouble(EIO, "append", at="t-0")
+        written(client, 0)
+
+
+async def test_a_directory_that_a_declared_fault_has_failed_ends_no_program_when_the_fault_is_gone(
+    tmp_path: Path, dirs: list[str]
+) -> None:
+    clock = Clock(monotonic=lambda: 0)
+    async with lives_in(",".join(dirs), clock=clock, log_dir_failure_timeout_ms="5000") as lives:
+        await ask(lives, lambda client: create_topic(client, "t", len(PARTITIONS)))
+        home = lives.broker.services.cluster.catalog.data_dir
+        fault = lives.faults.declare(Declaration(disk="failed", data_dir=home))
+        assert set(await touch_all(lives)) == {0, ErrorCode.KAFKA_STORAGE_ERROR}
+        fault.remove()
+        ended = lives.ended
+        clock.advance(5_000)
+        await ended.wait()
+        await trio.testing.wait_all_tasks_blocked()
+        assert lives.state == "down" and not lives.disks_lost.is_set()
+        await lives.restart()
+        assert set(await touch_all(lives)) == {0}
+
+
+async def test_a_slow_disk_that_was_declared_is_not_why_another_one_failed(tmp_path: Path) -> None:
+    files = TroubledFiles()
+    async with lives_in(tmp_path, files) as lives:
+        await ask(lives, lambda client: create_topic(client, "t"))
+        lives.faults.declare(Declaration(disk="slow", delay_ms=1))
+        failing(files, str(tmp_path))
+        await ask(lives, lambda client: written(client, 0))
+        with trio.fail_after(10):
+            await lives.disks_lost.wait()
