@@ -31,9 +31,12 @@ _RUN: pytest.StashKey[KafkaRun] = pytest.StashKey()
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("kafka", "a Kafka broker for tests (Ottla)")
     for setting in SETTINGS:
-        action = "append" if setting.is_list else "store"
         kind: Literal["linelist", "string"] = "linelist" if setting.is_list else "string"
-        group.addoption(setting.flag, action=action, metavar=setting.metavar, help=setting.help, default=None)
+        if setting.metavar:
+            action = "append" if setting.is_list else "store"
+            group.addoption(setting.flag, action=action, metavar=setting.metavar, help=setting.help, default=None)
+        else:
+            group.addoption(setting.flag, action="store_const", const="true", help=setting.help, default=None)
         parser.addini(setting.ini, setting.help, type=kind, default=None)
 
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from ...storage.topics.config import TOPIC_OPTIONS
 from ...storage.topics.options import Option, UpdateMode, format_value
-from ..config.broker_config import BROKER_OPTIONS, PROFILES
+from ..config.options.by_name import BROKER_OPTIONS
+from ..config.static_config import PROFILES
 from .frame.command import Command
 from .frame.errors import RefusedError, did_you_mean
 from .frame.options import json_option

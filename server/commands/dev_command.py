@@ -18,6 +18,7 @@ from .serve_command import beginning_options, log_to_standard_error
 
 if TYPE_CHECKING:
     from ..broker.lives import Lives
+    from .throw_away_tls import Secured
 
 LISTENER = "127.0.0.1:9092"
 CLIENT_FILE = "client.properties"
@@ -25,6 +26,9 @@ LOGIN = """\
 # as the user {name}, whose password goes here
     login = {{"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "{mechanism}", "sasl_plain_username": {name!r},
              "sasl_plain_password": "…"}}
+    """
+OVER_TLS = """\
+tls = {options!r}
     """
 NOTES = """\
 The same as `ottla serve --profile dev --listener 127.0.0.1:9092 --admin 9099` with a directory that is removed at the end. It
@@ -35,7 +39,7 @@ HELLO = """
 Kafka clients   {bootstrap}
 control         http://{admin}   (what there is: /v1/openapi.json; /metrics, /healthz)
 data            {data}
-
+{tls}
 In Python, with `pip install kafka-python`:
 
     from kafka import KafkaConsumer, KafkaProducer
@@ -90,7 +94,9 @@ def run(options: argparse.Namespace) -> int:
     options.config, options.profile = None, "dev"
     options.listener = options.listener or [LISTENER]
     try:
-        temporary = tempfile.mkdtemp(prefix="ottla-dev-") if options.data is None or options.user else None
+        temporary = (
+            tempfile.mkdtemp(prefix="ottla-dev-") if options.data is None or options.user or options.tls else None
+        )
     except OSError as error:
         raise WrongCallError(f"no temporary directory: {error.strerror}; TMPDIR names another") from error
     data = options.data
@@ -107,7 +113,7 @@ def run(options: argparse.Namespace) -> int:
             shutil.rmtree(temporary, ignore_errors=True)
 
 
-def hello(data: str, temporary: str | None, lives: Lives) -> str:
+def hello(data: str, temporary: str | None, lives: Lives, secured: Secured | None) -> str:
     """What to paste. Passwords are not in it, but in a file that goes at the end."""
     address, admin = lives.nodes[0].listeners[0].address, str(lives.admin_address)
     exports = ""
@@ -115,19 +121,31 @@ def hello(data: str, temporary: str | None, lives: Lives) -> str:
         exports += f"    export {BOOTSTRAP}={address}\n"
     if admin != DEFAULT_ADMIN:
         exports += f"    export {ADMIN}={admin}\n"
-    login, more = "", ""
-    if temporary is not None and lives.static.users:
+    login, more, tls = "", "", ""
+    if temporary is not None and (lives.static.users or secured is not None):
         from ..config.properties import properties_text
-        from ..embedded.sasl import sasl_for  # Most have no users.
+        from ..embedded.sasl import sasl_for  # Most have neither users nor TLS.
 
-        sasl = sasl_for(lives.static.users, None, None, None)
         path = os.path.join(temporary, CLIENT_FILE)
+        if secured is not None:
+            properties, tls = secured.java(), secured.hello(address, path)
+            login, more = OVER_TLS.format(options=secured.kafka_python()), ", **tls"
+        else:
+            sasl = sasl_for(lives.static.users, None, None, None)
+            properties = sasl.java()
+            login, more = LOGIN.format(name=sasl.user.name, mechanism=sasl.mechanism), ", **login"
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-            file.writelines(f"{name}={properties_text(value)}\n" for name, value in sasl.java().items())
+            file.writelines(f"{name}={properties_text(value)}\n" for name, value in properties.items())
         exports += f"    export {COMMAND_CONFIG}={path}\n"
-        login, more = LOGIN.format(name=sasl.user.name, mechanism=sasl.mechanism), ", **login"
     return HELLO.format(
-        bootstrap=lives.bootstrap, address=address, admin=admin, data=data, exports=exports, login=login, more=more
+        bootstrap=lives.bootstrap,
+        address=address,
+        admin=admin,
+        data=data,
+        exports=exports,
+        login=login,
+        more=more,
+        tls=tls,
     )
 
 

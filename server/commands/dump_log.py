@@ -254,6 +254,8 @@ class Dump:
             raise _DamageError("the name is none of a log, index, snapshot or checkpoint")
 
     def _catalog(self, path: str) -> Iterator[str]:
+        from ..config.options.by_name import is_secret  # Most dumps are of logs.
+
         state = decode(self._read(path), path)
         yield f"cluster {state.cluster_id}  next producer id {state.next_producer_id}"
         for topic in state.topics.values():
@@ -261,7 +263,7 @@ class Dump:
             yield f"topic {topic.name}  id {uuid_text(topic.topic_id)}  partitions {len(topic.partitions)}{configs}"
         for node, overrides in state.broker_configs.items():
             who = f"node {node}" if node else "all nodes"
-            yield from (f"{who}  {name}={text}" for name, text in overrides.items())
+            yield from (f"{who}  {name}={'[hidden]' if is_secret(name) else text}" for name, text in overrides.items())
 
     def _read(self, path: str) -> bytes:
         size_bytes = self._files.size(path)

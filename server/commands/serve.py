@@ -8,17 +8,18 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 import trio
 
 from ...storage.data_dirs.data_dir import DataDirectoryError
-from ...storage.disk.files import DirectoryLockedError
+from ...storage.disk.files import DirectoryLockedError, Files
 from ...storage.disk.os_files import OsFiles
 from ...storage.kernel import COMPILED
 from ...storage.topics.catalog_file import CatalogError
@@ -26,16 +27,20 @@ from ...storage.topics.config import ConfigError
 from ..broker.broker import Broker
 from ..broker.lives import AdminListener, Lives, run_lives
 from ..cluster.opening import static_config_with_stored_id
-from ..config.broker_config import StaticConfig
 from ..config.properties import Properties, parse_server_properties
-from ..config.sasl.users import options_for, parse_user, protocol_for
+from ..config.static_config import StaticConfig
 from ..control.errors import ControlError
 from ..handlers import Handlers, load
+from ..runtime.clock import Clock
 from ..runtime.collector import Collector
 from ..runtime.disk import Arguments
 from ..runtime.nursery import open_plain_nursery
 from .frame.environment import read_environment
 from .node_lines import obey
+
+if TYPE_CHECKING:
+    from ..config.sasl.users import User
+    from .throw_away_tls import Secured
 
 log = logging.getLogger("ottla")
 
@@ -72,18 +77,22 @@ class StartError(Exception):
     """Why the broker does not start, in one line."""
 
 
-def snippet(lives: Lives) -> str:
+def snippet(lives: Lives, secured: Secured | None) -> str:
     """Something to try."""
-    return HELLO.format(address=lives.nodes[0].listeners[0].address)
+    address = lives.nodes[0].listeners[0].address
+    if secured is None:
+        return HELLO.format(address=address)
+    return f"{secured.hello(address)}\nStop with Ctrl-C."
 
 
 def serve(
     options: argparse.Namespace,
-    hello: Callable[[Lives], str] | None = None,
+    hello: Callable[[Lives, Secured | None], str] | None = None,
     *,
     environment: Mapping[str, str] = NOTHING,
 ) -> int:
-    """Run a broker until SIGTERM, SIGINT or SIGHUP; returns the exit code, 0 after a clean stop, 1 after an error.
+    """Run a broker until SIGTERM, SIGINT or SIGHUP; returns the exit code, 0 after a clean stop, 1 after an error, or when
+    its data directories have failed.
 
     Args:
         hello: What to print behind the line that says that it is ready.
@@ -94,12 +103,12 @@ def serve(
     """
     stop = StopSignals()
     try:
-        static = configuration(options, environment)
+        static, secured = _configured(options, environment)
         for line in static.warnings:
             log.warning("%s", line)
         _prepare_process()
         stop.listen()
-        trio.run(_run, static, hello, _admin_http(options), _prepare(options.seed), stop)
+        return trio.run(_run, static, hello, _admin_http(options), _prepare(options.seed), stop, None, secured)
     except (ConfigError, CatalogError, ControlError, DirectoryLockedError, DataDirectoryError, OSError) as error:
         if stop.may_end:
             log.exception("the broker has ended")
@@ -107,7 +116,6 @@ def serve(
         raise StartError(str(error)) from error
     finally:
         stop.ignore()
-    return 0
 
 
 class StopSignals:
@@ -156,12 +164,14 @@ class StopSignals:
 
 def configuration(options: argparse.Namespace, environment: Mapping[str, str] = NOTHING) -> StaticConfig:
     """What the options mean. ConfigError if one is refused."""
-    users = [parse_user(text) for text in options.user]
-    flags = options_for(users)
+    return _configured(options, environment)[0]
+
+
+def _configured(options: argparse.Namespace, environment: Mapping[str, str]) -> tuple[StaticConfig, Secured | None]:
+    users, flags, protocol = _users(options.user, over_tls=options.tls)
     if options.data is not None:
         flags["log.dirs"] = options.data
     if options.listener:
-        protocol = protocol_for(users) or "PLAINTEXT"
         flags["listeners"] = ",".join(_listener(text, protocol) for text in options.listener)
     overrides = {}
     for text in options.override:
@@ -173,16 +183,35 @@ def configuration(options: argparse.Namespace, environment: Mapping[str, str] = 
     if not {"log.dirs", "log.dir"} & {*flags, *overrides, *file.values}:
         flags["log.dirs"] = DATA_DIR
         log.warning("logs are kept in %s, as neither --data nor log.dirs names a directory", DATA_DIR)
-    static = static_config_with_stored_id(
-        OsFiles(),
-        profile=options.profile,
-        file=file,
-        flags=flags,
-        overrides=overrides,
-        nodes=options.nodes,
-        emulate=options.emulate,
-    )
-    return replace(static, telemetry=options.telemetry).with_users(users)
+
+    def build(more: Mapping[str, str] = NOTHING) -> StaticConfig:
+        static = static_config_with_stored_id(
+            OsFiles(),
+            profile=options.profile,
+            file=file,
+            flags=flags | dict(more),
+            overrides=overrides,
+            nodes=options.nodes,
+            emulate=options.emulate,
+        )
+        return replace(static, telemetry=options.telemetry).with_users(users)
+
+    if not options.tls:
+        return build(), None
+    from .throw_away_tls import secured  # Most want none.
+
+    found = secured(build, [overrides, flags], file, options.profile, users, Clock().now_ms())
+    return found.static, found
+
+
+def _users(texts: Sequence[str], *, over_tls: bool) -> tuple[list[User], dict[str, str], str]:
+    """Who may log in, the options that this takes, and the security protocol of listeners that are told no other."""
+    if not texts:
+        return [], {}, "SSL" if over_tls else "PLAINTEXT"
+    from ..config.sasl.users import options_for, parse_user, protocol_for  # No broker without users shall wait for it.
+
+    users = [parse_user(text) for text in texts]
+    return users, options_for(users), protocol_for(users, over_tls=over_tls) or "PLAINTEXT"
 
 
 def _with_environment(file: Properties, variables: Mapping[str, str]) -> Properties:
@@ -259,26 +288,45 @@ def _prepare_process() -> None:
 
 async def _run(
     static: StaticConfig,
-    hello: Callable[[Lives], str] | None,
+    hello: Callable[[Lives, Secured | None], str] | None,
     admin: AdminListener | None,
     prepare: Callable[[Broker], Awaitable[object]] | None,
     stop: StopSignals,
-) -> None:
-    async with run_lives(static, admin=admin, prepare=prepare) as lives, open_plain_nursery() as nursery:
+    files: Files | None = None,
+    secured: Secured | None = None,
+) -> int:
+    """The exit code. `files` are the system's unless given."""
+    async with run_lives(static, files=files, admin=admin, prepare=prepare) as lives, open_plain_nursery() as nursery:
         if not COMPILED:
             log.warning(
                 "the cleaner runs on its interpreted kernel, which is slow: install ottla where a C compiler is"
             )
+        if secured is not None:
+            secured.keep()
+            if hello is None:
+                log.info("TLS: clients trust %s; --hello prints what each of them takes", secured.tls.ca_path)
         stop.may_end = True
         print(f"ready {lives.bootstrap}", flush=True)
         if hello is not None:
-            print(hello(lives), flush=True)
+            print(hello(lives, secured), flush=True)
         lives.in_each_life(_collect)
         # Once: what is garbage of an earlier life would stay for good.
         nursery.start_soon(warm_up, lives.broker.collector)
         nursery.start_soon(obey, lives)
-        await stop.wait()
+        ended = trio.Event()
+        for end in (stop.wait, lives.disks_lost.wait):
+            nursery.start_soon(_when, end, ended)
+        await ended.wait()
         nursery.cancel_scope.cancel()
+    if lives.disks_lost.is_set():
+        log.error("%s: the broker has ended", lives.failure)
+        return 1
+    return 0
+
+
+async def _when(end: Callable[[], Awaitable[None]], then: trio.Event) -> None:
+    await end()
+    then.set()
 
 
 async def _collect(broker: Broker) -> None:
@@ -297,7 +345,7 @@ async def warm_up(collector: Collector) -> None:
     await trio.sleep(WARM_UP_AFTER_S)  # the first clients of a start come first
     for whose in ("group", "transaction"):
         await _load_ahead(f"{whose} coordinator", f"first {whose}", import_module, f"..{whose}s.service", __package__)
-    for key in sorted(Handlers.keys_served()):
+    for key in Handlers.keys_ahead():
         if not await _load_ahead("other APIs", "first requests", load, key):
             break
     collector.keep()

@@ -85,6 +85,12 @@ def beginning_options(parser: Parser) -> None:
         " the one that is named; a --listener without a NAME takes logins then",
     )
     parser.add_argument(
+        "--tls",
+        action="store_true",
+        help="speak TLS, with certificates of an authority that is made for this data directory and kept in it; a --listener"
+        " without a NAME does then, and what clients take is printed (of `serve` with --hello)",
+    )
+    parser.add_argument(
         "--emulate", metavar="RELEASE", help="play Apache Kafka 2.8 to 4.3: its APIs, versions and features"
     )
     parser.add_argument(
@@ -108,7 +114,11 @@ def run(options: argparse.Namespace) -> int:
 
 def log_to_standard_error(level: int) -> None:
     """What is at least of that level."""
-    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    from ..runtime.log_lines import LogLines  # No help text shall wait for it.
+
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(LogLines("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=level, handlers=[handler])
 
 
 COMMAND = Command("serve", "run a broker, with one or several nodes in this process", run, add_options, NOTES)

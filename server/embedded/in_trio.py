@@ -74,7 +74,8 @@ async def open_broker(
         tls: Speak TLS, with certificates that are made for it alone; `Broker.tls` has what clients want. Clients may show
             a certificate; `overrides={"ssl.client.auth": "required"}` has them do so.
         users: Passwords by name: clients have to log in as one of them; `Broker.sasl` has what they want for that.
-        mechanism: By which they do: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512; by any of these unless one is named.
+        mechanism: By which they do: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512; by any of these unless one is named. With
+            OAUTHBEARER there are no `users`: clients log in by tokens, which `Broker.sasl` and `Broker.token` give.
         acls: Access control entries, added at its beginning and after each `reset`, before the first client comes; with them
             there is an authorizer. A line each, as `"User:alice allow READ,WRITE topic:orders*"` (docs/security.md). Clients
             of listeners without TLS and SASL are `User:ANONYMOUS`; `overrides={"super.users": …}` names who may everything.

@@ -14,15 +14,18 @@ from ...storage.disk.files import Files
 from ...storage.topics.config import TOPIC_OPTIONS, ConfigError
 from ..cluster.opening import static_config_with_stored_id
 from ..config.authorization import CLASS_NAME, HANDED_ON, STANDARD
-from ..config.broker_config import BROKER_OPTIONS, StaticConfig, find_option
 from ..config.emulation import release_of
 from ..config.features import SUPPORTED
+from ..config.options.by_name import BROKER_OPTIONS, find_option
 from ..config.properties import Properties
+from ..config.sasl.mechanisms import OAUTHBEARER
 from ..config.sasl.users import User, options_for, protocol_for, user_of
+from ..config.static_config import StaticConfig
 from ..runtime.clock import Clock
 
 if TYPE_CHECKING:
     from ..control.seed.seed import Seed
+    from .sasl import Vouching
     from .tls import Tls
 
 Quotas = Mapping[str, Mapping[str, float]]
@@ -74,7 +77,7 @@ class Options:
     clock: Clock | None
     rng: random.Random | None
     admin: str | None
-    admin_token: str | None
+    admin_token: str | None = field(repr=False)
     emulate: str | None
     telemetry: str | Callable[[Any], object] | None
     seed: Seed | None
@@ -82,6 +85,8 @@ class Options:
     """What its clients want, where it speaks TLS."""
     secured: Mapping[str, str] = field(repr=False)
     """Broker options of its listeners that come with that."""
+    vouching: Vouching | None
+    """Who vouches for its clients, where they log in by tokens."""
     users: tuple[User, ...]
     """Who may log in; none: nobody has to."""
     acls: tuple[str, ...] | None
@@ -93,6 +98,8 @@ class Options:
     def security_protocol(self) -> str:
         """Of its listeners."""
         plain = "PLAINTEXT" if self.tls is None else "SSL"
+        if self.vouching is not None:
+            return f"SASL_{plain}"
         return protocol_for(self.users, over_tls=self.tls is not None) or plain
 
     def static_config(self, files: Files, data_dir: str) -> StaticConfig:
@@ -104,7 +111,8 @@ class Options:
             file=Properties(features=dict(self.features)),
             flags={"listeners": f"{self.security_protocol}://{host}:{port}", "log.dirs": data_dir}
             | dict(self.secured)
-            | options_for(self.users),
+            | options_for(self.users)
+            | ({} if self.vouching is None else self.vouching.options),
             overrides={CLASS_NAME: STANDARD, **self.overrides} if self.acls is not None else self.overrides,
             nodes=self.nodes,
             emulate=self.emulate,
@@ -143,8 +151,13 @@ def checked(
     _expect("tls", tls, bool)
     _expect("users", users, Mapping, type(None))
     _expect("mechanism", mechanism, str, type(None))
-    if mechanism is not None and not users:
-        raise ConfigError('mechanism is for users, and there are none: users={"alice": "secret"}')
+    if mechanism == OAUTHBEARER and users:
+        raise ConfigError(
+            "users have passwords, and log in by other mechanisms; by OAUTHBEARER whoever has a token does: broker.sasl(NAME)"
+        )
+    if mechanism not in (None, OAUTHBEARER) and not users:
+        hint = _nearest(mechanism.upper(), [OAUTHBEARER])
+        raise ConfigError(f'mechanism is for users, and there are none: users={{"alice": "secret"}}{hint}')
     _expect("acls", acls, Iterable, type(None))
     _expect("quotas", quotas, Mapping, type(None))
     _expect("nodes", nodes, int)
@@ -183,6 +196,7 @@ def checked(
         None if seed is None else _seed(seed),
         own_tls,
         secured,
+        _vouching() if mechanism == OAUTHBEARER else None,
         tuple(_user(name, password, mechanism) for name, password in (users or {}).items()),
         None if acls is None else _acls(acls),
         {} if quotas is None else _quotas(quotas),
@@ -223,6 +237,12 @@ def _user(name: object, password: object, mechanism: str | None) -> User:
     if not isinstance(password, str):  # which is not shown
         raise TypeError(f"users: the password of {name} must be a str, found {type(password).__name__}")
     return user_of("users", str(name), password, mechanism)
+
+
+def _vouching() -> Vouching:
+    from .sasl import Vouching  # only who wants it waits for it
+
+    return Vouching()
 
 
 def _throw_away() -> tuple[Mapping[str, str], Tls]:

@@ -226,11 +226,29 @@ class Running:
             raise RuntimeError("the broker does not speak TLS: use ottla.Broker(tls=True)")
         return self._options.tls
 
+    def token(self, user: str, lifetime_s: float = 3600, scope: str = "") -> str:
+        """A signed token of OAUTHBEARER that names this user, as `mechanism="OAUTHBEARER"` has the broker take them.
+
+        Args:
+            lifetime_s: How long it holds, by the broker's clock; one of less than nothing has expired.
+            scope: Its claim of that name; left out if empty.
+
+        Raises:
+            RuntimeError: The broker takes none, or does not serve.
+            ValueError: A name or a lifetime that cannot be meant.
+        """
+        if self._options.vouching is None:
+            raise RuntimeError('the broker takes no tokens: use ottla.Broker(mechanism="OAUTHBEARER")')
+        return self._options.vouching.token(user, self._now_ms(), lifetime_s, scope)
+
+    def _now_ms(self) -> int:
+        return self.inner.clock.now_ms()
+
     def sasl(self, user: str | None = None, mechanism: str | None = None) -> Sasl:
         """What a client wants in order to log in.
 
         Args:
-            user: One of `users`; the first one unless named.
+            user: One of `users`; the first one unless named. By OAUTHBEARER anybody, for whom tokens are made.
             mechanism: By which; PLAIN unless named, if `users` may log in by it.
 
         Raises:
@@ -239,6 +257,10 @@ class Running:
         """
         from .sasl import sasl_for
 
+        if (vouching := self._options.vouching) is not None:
+            if mechanism not in (None, "OAUTHBEARER"):
+                raise ValueError(f"nobody logs in by {mechanism}, but by OAUTHBEARER")
+            return vouching.sasl("client" if user is None else user, self._options.tls, self._now_ms)
         return sasl_for(self._options.users, self._options.tls, user, mechanism)
 
     @property
@@ -246,7 +268,7 @@ class Running:
         """How Ottla's own client speaks with it: as the first of `users`, if there are any."""
         from ..client.security import PLAIN
 
-        if self._options.users:
+        if self._options.users or self._options.vouching is not None:
             return self.sasl().security
         return PLAIN if self._options.tls is None else self._options.tls.security
 

@@ -5,21 +5,36 @@
         consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "g", **broker.sasl().confluent_kafka()})
 
 Where the broker speaks TLS, too, what that wants is among it.
+
+With `mechanism="OAUTHBEARER"` there are no passwords: an issuer of tokens is made for this one broker, and vouches for whomever
+`broker.sasl` or `broker.token` names, by the broker's clock.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import importlib
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from ..client.sasl import Credentials
 from ..client.security import Security
-from ..config.sasl.mechanisms import PLAIN, PLAIN_MODULE, SCRAM_MODULE
+from ..config.sasl.mechanisms import OAUTH_MODULE, OAUTHBEARER, PLAIN, PLAIN_MODULE, SCRAM_MODULE
 from ..config.sasl.users import User, quoted
+from ..runtime.clock import wall_time_ms
+from ..security.sasl.throw_away import ISSUER, Issuer
+from .tls import Files
 
 if TYPE_CHECKING:
     from .tls import Tls
+
+KAFKA_PYTHON_MODULES = ("kafka.net.sasl.oauth", "kafka.sasl.oauth", "kafka.oauth.abstract")
+OAUTH_LOGIN_HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
+LIFETIME_S = 3600.0
+RENEWED_S = 5.0
+"""What librdkafka is told of a token: it goes by its own clock, and would keep one that is over when the broker's has been moved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +73,7 @@ class Sasl:
             "sasl_plain_password": self.user.password,
         }
 
-    def confluent_kafka(self) -> dict[str, str]:
+    def confluent_kafka(self) -> dict[str, Any]:
         """Properties of confluent-kafka, and of whatever else is built on librdkafka."""
         tls = {} if self.tls is None else self.tls.confluent_kafka(with_certificate=False)
         return tls | {
@@ -86,6 +101,68 @@ class Sasl:
         return Security(None if self.tls is None else self.tls.ssl_context(with_certificate=False), login)
 
 
+@dataclass(frozen=True, slots=True)
+class Bearer(Sasl):
+    """The same, by tokens of OAUTHBEARER. Each time a client wants one it gets a new one."""
+
+    token: Callable[[], str]
+    """A new one."""
+    written: Callable[[str], str]
+    """The path of a file with this text, which goes with the broker."""
+
+    def _plain_options(self) -> dict[str, Any]:
+        return {
+            "security_protocol": self.security_protocol,
+            "sasl_mechanism": self.mechanism,
+            "sasl_oauth_token_provider": _provider(KAFKA_PYTHON_MODULES, self.token),
+        }
+
+    def aiokafka(self) -> dict[str, Any]:
+        """As `Sasl`. aiokafka has to be installed: it takes providers of its own class alone, as kafka-python does."""
+
+        async def token() -> str:
+            return self.token()
+
+        return super(Bearer, self).aiokafka() | {"sasl_oauth_token_provider": _provider(("aiokafka.abc",), token)}
+
+    def confluent_kafka(self) -> dict[str, Any]:
+        """As `Sasl`; for Python, as a function is among it. librdkafka asks for a token when something is polled."""
+        tls = {} if self.tls is None else self.tls.confluent_kafka(with_certificate=False)
+        return tls | {
+            "security.protocol": self.security_protocol,
+            "sasl.mechanism": self.mechanism,
+            "oauth_cb": lambda _config: (self.token(), wall_time_ms() / 1000 + RENEWED_S),
+        }
+
+    def java(self) -> dict[str, str]:
+        """As `Sasl`, with a token in a file: Java wants `-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls` to name its URL."""
+        tls = {} if self.tls is None else self.tls.java(with_certificate=False)
+        return tls | {
+            "security.protocol": self.security_protocol,
+            "sasl.mechanism": self.mechanism,
+            "sasl.jaas.config": f"{OAUTH_MODULE} required;",
+            "sasl.login.callback.handler.class": OAUTH_LOGIN_HANDLER,
+            "sasl.oauthbearer.token.endpoint.url": f"file:{quote(self.written(self.token()))}",
+        }
+
+    @property
+    def security(self) -> Security:
+        """As `Sasl`."""
+        login = Credentials(self.mechanism, renew=self.token)
+        return Security(None if self.tls is None else self.tls.ssl_context(with_certificate=False), login)
+
+
+def _provider(modules: Sequence[str], token: Callable[[], Any]) -> Any:
+    """Of the class that a client's library has in one of these modules, which differs from release to release."""
+    base: Any = object
+    for name in modules:
+        with suppress(ImportError, AttributeError):
+            base = importlib.import_module(name).AbstractTokenProvider
+            break
+    methods = {"token": lambda self: token(), "extensions": lambda self: {}}
+    return type("TokenProvider", (base,), methods)()
+
+
 def sasl_for(users: Sequence[User], tls: Tls | None, name: str | None, mechanism: str | None) -> Sasl:
     """What `Running.sasl` gives; raises as that."""
     if not users:
@@ -97,3 +174,46 @@ def sasl_for(users: Sequence[User], tls: Tls | None, name: str | None, mechanism
     if chosen not in user.mechanisms:
         raise ValueError(f"{user.name} does not log in by {chosen}, but by {', '.join(user.mechanisms)}")
     return Sasl(user, chosen, tls)
+
+
+class Vouching:
+    """The issuer of one broker, and the files that its clients and the broker read.
+
+    Raises:
+        ConfigError: What makes signatures is not installed.
+    """
+
+    def __init__(self) -> None:
+        self._issuer = Issuer()
+        self._files = Files("ottla-oauth-")
+        self._number = 0
+
+    @property
+    def options(self) -> dict[str, str]:
+        """Broker options of its listeners. Its clock is the issuer's, so nothing is allowed for a difference."""
+        return {
+            "sasl.enabled.mechanisms": OAUTHBEARER,
+            "sasl.oauthbearer.jwks.endpoint.url": f"file:{quote(self._files.written('keys.json', self._issuer.jwks))}",
+            "sasl.oauthbearer.expected.issuer": ISSUER,
+            "sasl.oauthbearer.clock.skew.seconds": "0",
+        }
+
+    def token(self, user: str, now_ms: int, lifetime_s: float, scope: str) -> str:
+        """As `Running.token`."""
+        if not user.strip():
+            raise ValueError("a token must name a user")
+        if not abs(lifetime_s) < 1e9:
+            raise ValueError(f"lifetime_s must be less than 1e9 seconds, found {lifetime_s}")
+        return self._issuer.token(user, now_ms, lifetime_s, scope)
+
+    def sasl(self, user: str, tls: Tls | None, now_ms: Callable[[], int]) -> Sasl:
+        """As `Running.sasl`."""
+
+        def token() -> str:
+            return self.token(user, now_ms(), LIFETIME_S, "")
+
+        def written(text: str) -> str:
+            self._number += 1
+            return self._files.written(f"token-{self._number}", text)
+
+        return Bearer(User(user, ""), OAUTHBEARER, tls, token, written)

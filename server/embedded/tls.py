@@ -6,7 +6,7 @@
 
 A certificate authority that is made for this one broker has signed all of it. Private keys of users are written to files, for
 that is what clients take; those files go when the program ends, or when nobody knows `broker.tls` any more. The key of the
-authority and that of the broker are never written.
+authority and that of the broker are never written. `commands.throw_away_tls` keeps them otherwise, for `ottla dev --tls`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import shutil
 import ssl
 import tempfile
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..client.security import Security
@@ -30,17 +30,18 @@ PASSWORD = "throw-away"
 """Of PKCS#12 files: Java wants one."""
 
 
-class _Files:
+class Files:
     """A directory that is made when the first file is wanted."""
 
-    def __init__(self) -> None:
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
         self._path: str | None = None
 
     def written(self, name: str, content: str | bytes) -> str:
         """The path of a file with this content, which only we may read."""
         if self._path is None:
-            self._path = tempfile.mkdtemp(prefix="ottla-tls-")
-            weakref.finalize(self, shutil.rmtree, self._path, ignore_errors=True)
+            self._path = tempfile.mkdtemp(prefix=self._prefix)
+            weakref.finalize(self, _remove, self._path, os.getpid())
         path = os.path.join(self._path, name)
         if not os.path.exists(path):
             with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
@@ -48,14 +49,19 @@ class _Files:
         return path
 
 
+def _remove(path: str, process_id: int) -> None:
+    if os.getpid() == process_id:  # else a fork ends, whose parent goes on with them
+        shutil.rmtree(path, ignore_errors=True)
+
+
 class Tls:
     """One user's side of it: its key and certificate, and the authority to trust."""
 
-    def __init__(self, authority: Authority, files: _Files, name: str, identity: Identity, number: int) -> None:
+    def __init__(self, authority: Authority, files: Files, name: str, identity: Identity, number: int) -> None:
         self._authority = authority
         self._files = files
         self._identity = identity
-        self._file_name = f"user-{number}"
+        self._file_name = f"user-{number}" if number else USER_NAME
         self.name = name
         """What the certificate is made out to."""
         self._users: dict[str, Tls] = {name: self}
@@ -174,8 +180,14 @@ def throw_away(now_ms: int) -> tuple[Mapping[str, str], Tls]:
         ConfigError: `cryptography` is not installed.
     """
     authority = Authority(now_ms)
-    server = authority.issue("localhost", HOSTS)
-    options = {
+    files = Files("ottla-tls-")
+    return listener_options(authority, HOSTS), Tls(authority, files, USER_NAME, authority.issue(USER_NAME), 0)
+
+
+def listener_options(authority: Authority, hosts: Iterable[str]) -> dict[str, str]:
+    """Broker options of listeners at `hosts`, with a certificate that the authority signs; clients may show theirs."""
+    server = authority.issue("localhost", hosts)
+    return {
         "ssl.keystore.type": "PEM",
         "ssl.keystore.key": server.key,
         "ssl.keystore.certificate.chain": server.certificate,
@@ -183,4 +195,3 @@ def throw_away(now_ms: int) -> tuple[Mapping[str, str], Tls]:
         "ssl.truststore.certificates": authority.certificate,
         "ssl.client.auth": "requested",
     }
-    return options, Tls(authority, _Files(), USER_NAME, authority.issue(USER_NAME), 0)

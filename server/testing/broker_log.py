@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from collections import deque
 
+from ..runtime.log_lines import LogLines
+
 LINES_KEPT = 1000
 _LEVEL = logging.INFO - 1
 """Ours, and recognizable: a level that somebody else sets while we listen is theirs."""
@@ -19,7 +21,7 @@ class BrokerLog(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__()
-        self.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
+        self.setFormatter(LogLines("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
         self.lines: deque[tuple[int, str]] = deque(maxlen=LINES_KEPT)
         """Numbered from 0 on."""
         self.count = 0

@@ -6,10 +6,11 @@ from __future__ import annotations
 class Setting:
     """`--kafka-NAME`, in an ini file `kafka_NAME`, in the environment `OTTLA_KAFKA_NAME`; the first that is given counts."""
 
-    def __init__(self, name: str, help: str, metavar: str, *, is_list: bool = False) -> None:
+    def __init__(self, name: str, help: str, metavar: str = "", *, is_list: bool = False) -> None:
         self.name = name
         self.help = help
         self.metavar = metavar
+        """What its value is called; empty: it is on or off."""
         self.is_list = is_list
 
     @property
@@ -33,5 +34,6 @@ SETTINGS = (
     Setting("nodes", "how many broker ids kafka_broker plays, each on a port of its own (default: 1)", "N"),
     Setting("profile", "'dev' (quick reactions, the default) or 'kafka' (Apache Kafka's defaults)", "NAME"),
     Setting("emulate", "the release of Apache Kafka whose API versions are offered", "RELEASE"),
+    Setting("tls", "kafka_broker speaks TLS; kafka_broker.tls has what clients take"),
     Setting("option", "a broker option of kafka_broker; may be given more than once", "NAME=VALUE", is_list=True),
 )

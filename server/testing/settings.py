@@ -13,6 +13,7 @@ import pytest
 from .options import SETTINGS, Setting
 
 RESETS = ("never", "module", "test")
+SWITCHES = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 
 
 @dataclass(frozen=True)
@@ -24,12 +25,13 @@ class Settings:
     nodes: int | None
     profile: str | None
     emulate: str | None
+    tls: bool | None
     options: dict[str, str]
     """Broker options by name."""
 
     def broker_arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Arguments of `ottla.Broker`: those given, and of the settings what they leave open."""
-        settings = {"nodes": self.nodes, "profile": self.profile, "emulate": self.emulate}
+        settings = {"nodes": self.nodes, "profile": self.profile, "emulate": self.emulate, "tls": self.tls}
         arguments = {name: value for name, value in settings.items() if value is not None} | dict(given)
         overrides = self.options | dict(given.get("overrides") or {})
         return arguments | ({"overrides": overrides} if overrides else {})
@@ -48,6 +50,7 @@ def read(config: pytest.Config, environment: Mapping[str, str] = os.environ) -> 
         nodes=_number("kafka_nodes", given["nodes"]),
         profile=given["profile"] or None,
         emulate=given["emulate"] or None,
+        tls=_switch("kafka_tls", given["tls"]),
         options={name: value for name, _, value in pairs},
     )
 
@@ -67,6 +70,15 @@ def _given(setting: Setting, config: pytest.Config, environment: Mapping[str, st
             return value
     value = environment.get(setting.variable)
     return value.split() if value and setting.is_list else value
+
+
+def _switch(name: str, text: str | None) -> bool | None:
+    if not text:
+        return None
+    found = SWITCHES.get(text.strip().lower())
+    if found is None:
+        raise pytest.UsageError(f"{name}: {text!r} is none of {', '.join(SWITCHES)}")
+    return found
 
 
 def _number(name: str, text: str | None) -> int | None:

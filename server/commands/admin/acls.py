@@ -29,7 +29,7 @@ def _list(options: argparse.Namespace) -> None:
     if options.json:
         show_json(acls)
     elif not acls:
-        show("there are no ACLs")
+        show("there are no such ACLs" if options.principal or options.resource else "there are no ACLs")
     else:
         _show_lines(each["acl"] for each in acls)
 

@@ -29,8 +29,8 @@ from ....storage.topics.catalog_file import CatalogError
 from ....storage.topics.options import ConfigError
 from ...cleaning.threads import CleanerSettings, new_cleaner
 from ...cluster.opening import OpenStore, Start, open_store, static_config_with_stored_id
-from ...config.broker_config import StaticConfig
 from ...config.live_config import LiveConfig
+from ...config.static_config import StaticConfig
 from ...control.compaction import Compaction, PartitionCompaction, told
 from ...control.errors import ControlError, Kind
 from ...control.partitions import logs_among

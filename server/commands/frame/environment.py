@@ -1,7 +1,8 @@
 """Broker options from environment variables, named as the official image of Apache Kafka names them.
 
-`KAFKA_LOG_RETENTION_MS` is log.retention.ms: `_` stands for a dot, `__` for `_`, `___` for `-`. What the image's scripts take
-for the JVM and its logging (`KAFKA_OPTS` and the like) is none of ours; CLUSTER_ID is the id of a new data directory's cluster.
+`KAFKA_LOG_RETENTION_MS` is log.retention.ms: `_` stands for a dot, `__` for `_`, `___` for `-`. A value is written as in a
+properties file, where the image puts it as it is: `\\n` is the end of a line. What the image's scripts take for the JVM and its
+logging (`KAFKA_OPTS` and the like) is none of ours; CLUSTER_ID is the id of a new data directory's cluster.
 """
 
 import difflib
@@ -10,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ...config.authorization import HANDED_ON
-from ...config.broker_config import BROKER_OPTIONS, find_option
+from ...config.options.by_name import BROKER_OPTIONS, find_option
+from ...config.properties import parse_properties
 
 PREFIX = "KAFKA_"
 CLUSTER_ID = "CLUSTER_ID"
@@ -34,7 +36,8 @@ FOR_THE_JVM = frozenset(
 )
 
 _CHARS_LIKE = 100
-_STANDS_FOR = {1: ".", 2: "_", 3: "-"}
+_LINE_END = re.compile(r"(?<!\\)((?:\\\\)*)[\n\r]")
+"""One that no backslash stands before; two are none, but a backslash of the value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,16 +62,28 @@ def read_environment(variables: Mapping[str, str]) -> Environment:
         if find_option(name) is None and name not in HANDED_ON:
             close = difflib.get_close_matches(name[:_CHARS_LIKE], BROKER_OPTIONS, n=1)
             hint = f"; did you mean {variable_name(close[0])} ({close[0]})?" if close else ""
-            warnings.append(f"environment variable {variable}: there is no option {name}, ignored{hint}")
+            told = f"there is no option {name}" if name else "it names no option"
+            warnings.append(f"environment variable {variable}: {told}, ignored{hint}")
             continue
-        options[name] = variables[variable]
+        options[name] = _value(variable, variables[variable])
         taken.append(variable)
     return Environment(options, tuple(taken), tuple(warnings), variables.get(CLUSTER_ID) or None)
 
 
 def option_name(variable: str) -> str:
-    """`KAFKA_A_B__C___D` is a.b_c-d; four underscores and more stay as they are."""
-    return re.sub("_+", lambda run: _STANDS_FOR.get(len(run[0]), run[0]), variable.removeprefix(PREFIX).lower())
+    """`KAFKA_A_B__C___D` is a.b_c-d; of more underscores three and three are taken together, as in the image."""
+    dotted = variable.removeprefix(PREFIX).lower().replace("_", ".")
+    return dotted.replace("...", "-").replace("..", "_")
+
+
+def _value(variable: str, text: str) -> str:
+    """What a properties file has of it; lines of a variable, which would be lines of that file, stay together."""
+    joined = _LINE_END.sub(_as_escape, text.replace("\r\n", "\n"))
+    return parse_properties(f"{variable}={joined}").get(variable, "")
+
+
+def _as_escape(found: re.Match[str]) -> str:
+    return found[1] + r"\n"
 
 
 def variable_name(option: str) -> str:

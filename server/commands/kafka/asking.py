@@ -12,6 +12,7 @@ from ....protocol.messages.list_offsets import ListOffsetsPartition, ListOffsets
 from ...client.kafka import Kafka
 from ...client.nodes import Nodes, UnreachableError, check
 from ...client.reading import LATEST, LEVELS, Isolation
+from ...client.security import PLAIN
 from ..frame.errors import RefusedError, WrongCallError
 from ..frame.options import bootstrap_of
 from .security import security_of
@@ -85,4 +86,6 @@ def connected(options: argparse.Namespace) -> Iterator[Cluster]:
     except UnreachableError as error:
         raise WrongCallError(str(error)) from error
     except (OSError, ProtocolError) as error:
-        raise WrongCallError(f"no broker answers at {bootstrap}: {error}") from error
+        is_cut_off = isinstance(error, ConnectionError) and security == PLAIN
+        hint = "; does its listener want a login, or TLS (--command-config)?" if is_cut_off else ""
+        raise WrongCallError(f"no broker answers at {bootstrap}: {error}{hint}") from error

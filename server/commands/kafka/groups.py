@@ -11,7 +11,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from ....protocol.errors import ProtocolError
+from ....protocol.errors import ErrorCode, ProtocolError
 from ....protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from ....protocol.messages.describe_groups import DescribeGroupsRequest
 from ...client.nodes import check
@@ -127,7 +127,16 @@ def _group(cluster: Cluster, group_id: str) -> Group:
     for each in found:
         if each.group_id == group_id:
             return each
+    _check_right(cluster, group_id)
     raise RefusedError(f"there is no group {group_id!r}{did_you_mean(group_id, [each.group_id for each in found])}")
+
+
+def _check_right(cluster: Cluster, group_id: str) -> None:
+    """Raise KafkaError GROUP_AUTHORIZATION_FAILED for a group in no list, as it may not be described."""
+    # Any node will do: who coordinates it is looked at after the right.
+    (row,) = cluster.nodes.retrying(partial(cluster.nodes.ask, DescribeGroupsRequest(groups=(group_id,)))).groups
+    if row.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
+        check(row.error_code, f"group {group_id!r}")
 
 
 def _members(cluster: Cluster, group: Group) -> list[dict[str, Any]]:
@@ -194,7 +203,10 @@ def _delete(options: argparse.Namespace) -> None:
 
 def _reset(options: argparse.Namespace) -> None:
     with connected(options) as cluster:
-        committed = {each.group_id: each.offsets for each in cluster.kafka.groups()}.get(options.group, {})
+        committed = {each.group_id: each.offsets for each in cluster.kafka.groups()}.get(options.group)
+        if committed is None:
+            _check_right(cluster, options.group)
+            committed = {}
         wanted = list(_wanted(cluster, options, committed))
         changes = dict(_moved(cluster, options.to, wanted, committed))
         if not options.dry_run:

@@ -12,6 +12,7 @@ from ..frame.parser import Parser
 from ..frame.printing import show, show_json, show_table
 from ..frame.watching import watch_option, watched
 from .asking import connected
+from .directories import directories_of, directory_text
 
 STATUS_NOTES = """\
 columns:
@@ -24,6 +25,7 @@ columns:
   ABOVE        the part above which a pass is worth it (min.cleanable.dirty.ratio)
   PASSES       passes over it since the broker started, and how many records they removed the last time
   ELIGIBLE     now, or at what time (UTC) if nothing but time passes, or no
+  DIRECTORY    the data directory it lies in, and to which it is moving
   WAITING FOR  what is missing: a word, the sentence, and a command that does something about it; `ottla explain TOPIC`
                says all there are
 
@@ -55,6 +57,7 @@ def _describe(options: argparse.Namespace) -> None:
         topic = cluster.kafka.topic(options.topic)
         starts, ends = cluster.offsets_at(options.topic, EARLIEST), cluster.offsets_at(options.topic, LATEST)
         configs = {each.name: each.value for each in cluster.kafka.configs("topic", topic.name) if not each.is_default}
+        directories = directories_of(cluster.nodes, topic)
     partitions = [
         {
             "partition": partition.index,
@@ -62,6 +65,8 @@ def _describe(options: argparse.Namespace) -> None:
             "replicas": list(partition.replicas),
             "log_start_offset": starts.get(partition.index),
             "log_end_offset": ends.get(partition.index),
+            "data_dir": directories[partition.index][0],
+            "moving_to": directories[partition.index][1],
         }
         for partition in topic.partitions
     ]
@@ -72,8 +77,11 @@ def _describe(options: argparse.Namespace) -> None:
         return
     show(f"{topic.name}  id {_id_text(topic.topic_id)}")
     show(f"  {name}={value}" for name, value in configs.items())
-    rows = [list(row.values()) for row in partitions]
-    show_table(("PARTITION", "LEADER", "REPLICAS", "LOG START", "LOG END"), rows)
+    rows = [
+        [*list(row.values())[:-2], directory_text(*directories[partition.index])]
+        for partition, row in zip(topic.partitions, partitions, strict=True)
+    ]
+    show_table(("PARTITION", "LEADER", "REPLICAS", "LOG START", "LOG END", "DIRECTORY"), rows)
 
 
 def _id_text(topic_id: bytes) -> str:

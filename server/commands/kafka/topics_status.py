@@ -13,6 +13,7 @@ from ...client.values import Topic
 from ..frame.errors import RefusedError
 from ..frame.printing import show_json, show_table, terminal_width
 from ..frame.times import time_text
+from .directories import directory_text, move_of, rows_of
 
 HEADER = (
     "PARTITION",
@@ -23,6 +24,7 @@ HEADER = (
     "ABOVE",
     "PASSES",
     "ELIGIBLE",
+    "DIRECTORY",
     "WAITING FOR",
 )
 """Explained in the command's help."""
@@ -75,15 +77,20 @@ def _ask(nodes: Nodes, found: Iterable[Topic]) -> Iterator[dict[str, Any]]:
     )
     seen = set()  # a partition with several replicas is told by each of their nodes
     for node_id in nodes.node_ids():
-        directories = nodes.ask(request, node_id).results
-        rows = ((topic.name, row) for each in directories for topic in each.topics for row in topic.partitions)
-        for topic_name, partition in rows:
+        rows, moves = rows_of(nodes.ask(request, node_id))
+        for name, (data_dir, partition) in rows.items():
             if partition.ottla_cleaner_status is None:
                 raise NoStatusError("this broker tells nothing of its cleaner; it is not Ottla, or an older one")
-            name = (topic_name, partition.partition_index)
             if name not in seen:
                 seen.add(name)
-                yield {"topic": topic_name, "partition": name[1], **json.loads(partition.ottla_cleaner_status)}
+                status = json.loads(partition.ottla_cleaner_status)
+                yield {
+                    "topic": name[0],
+                    "partition": name[1],
+                    "data_dir": data_dir,
+                    "moving_to": move_of(moves.get(name)),
+                    **status,
+                }
 
 
 def _row(status: dict[str, Any]) -> tuple[str, ...]:
@@ -98,6 +105,7 @@ def _row(status: dict[str, Any]) -> tuple[str, ...]:
         f"{status['min_cleanable_dirty_ratio']:g}",
         f"{status['passes']}{removed}",
         when(status),
+        directory_text(status["data_dir"], status["moving_to"]),
         f"{status['waits_for'] or 'nothing'}: {_sentence(status)}",
     )
 

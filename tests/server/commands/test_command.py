@@ -223,7 +223,7 @@ print([name for name in wanted if name not in sys.modules])
 known = len(sys.modules)
 builtins.compile = lambda source, name, mode: print(name)
 handlers = Handlers()
-for key in Handlers.keys_served():
+for key in Handlers.keys_ahead():
     handlers[key]
     api, version = APIS[key], APIS[key].versions[1]
     codec(api.request, version, api.is_flexible(version)).read_within
@@ -468,11 +468,12 @@ def test_topics_are_created_listed_described_and_deleted(
     assert topics(broker, "describe", "t") == 0
     first, *rest = capsys.readouterr().out.splitlines()
     assert re.fullmatch(r"t  id [\w-]{22}", first)
+    (data_dir,) = broker.inner.config.current.data_dirs
     assert rest == [
         "  cleanup.policy=compact",
-        "PARTITION  LEADER  REPLICAS  LOG START  LOG END",
-        "        0       0         0          0        0",
-        "        1       0         0          0        1",
+        "PARTITION  LEADER  REPLICAS  LOG START  LOG END  DIRECTORY",
+        f"        0       0         0          0        0  {data_dir}",
+        f"        1       0         0          0        1  {data_dir}",
     ]
     assert topics(broker, "delete", "t") == 0
     assert capsys.readouterr().out == "deleted t\n"

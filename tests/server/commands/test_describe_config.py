@@ -6,7 +6,7 @@ import pytest
 
 from ottla.server.commands.cli import main
 from ottla.server.commands.describe_config import UnknownOptionError, render
-from ottla.server.config.broker_config import BROKER_OPTIONS
+from ottla.server.config.options.by_name import BROKER_OPTIONS
 from ottla.storage.topics.config import TOPIC_OPTIONS
 
 

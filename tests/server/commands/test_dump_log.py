@@ -251,7 +251,9 @@ def test_text_files_are_shown(tmp_path: Path) -> None:
     write_partition_metadata(FILES, directory, bytes(range(16)))
     write_meta_properties(FILES, directory, MetaProperties(cluster_id="abc", node_id=4, directory_id=None))
     topic = TopicEntry("t", bytes(range(16)), (PartitionEntry((0,), 0),), {"cleanup.policy": "compact"})
-    Catalog.create(FILES, directory, CatalogState("abc", {"t": topic}, {"": {"a": "1"}, "2": {"b": "2"}}, 3000))
+    secret = {f"listener.name.a.{name}": "hunter2" for name in ("ssl.key.password", "plain.sasl.jaas.config")}
+    configs = {"": {"log.retention.ms": "1"}, "2": {"max.connections": "2", "of.a.plugin": "hunter2", **secret}}
+    Catalog.create(FILES, directory, CatalogState("abc", {"t": topic}, configs, 3000))
     assert dumped(tmp_path / "cleaner-offset-checkpoint") == ["t-1  offset 5"]
     assert dumped(tmp_path / "leader-epoch-checkpoint") == ["epoch 3  from offset 10"]
     assert dumped(tmp_path / "partition.metadata") == ["topic id AAECAwQFBgcICQoLDA0ODw"]
@@ -259,8 +261,11 @@ def test_text_files_are_shown(tmp_path: Path) -> None:
     assert dumped(tmp_path / "ottla.json") == [
         "cluster abc  next producer id 3000",
         "topic t  id AAECAwQFBgcICQoLDA0ODw  partitions 1  cleanup.policy=compact",
-        "all nodes  a=1",
-        "node 2  b=2",
+        "all nodes  log.retention.ms=1",
+        "node 2  listener.name.a.plain.sasl.jaas.config=[hidden]",
+        "node 2  listener.name.a.ssl.key.password=[hidden]",
+        "node 2  max.connections=2",
+        "node 2  of.a.plugin=[hidden]",
     ]
 
 

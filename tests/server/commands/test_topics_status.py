@@ -83,7 +83,7 @@ def test_a_row_tells_what_was_done_and_what_is_missing(broker: ottla.Broker, cli
     clean(broker)
     _, row = rows(status("t"))
     assert row[:8] == ["t-0", "10", "10", "11", "0.000", "0", "1, 9 removed", "no"]
-    assert row[8].startswith("active_segment: all that is dirty lies in the active segment")
+    assert row[9].startswith("active_segment: all that is dirty lies in the active segment")
 
 
 def test_a_time_is_told_where_time_is_all_that_is_missing(
@@ -150,8 +150,8 @@ def test_a_row_says_when_and_what_to_do(broker: ottla.Broker, client: RawClient,
     create_topic(client, "t", cleanup_policy="compact")
     produce(client, "t", ("k", "v"))
     _, row = rows(status())
-    assert "ends with the next record whose timestamp is at or after" in row[8]
-    assert row[8].endswith("; to do: ottla roll t")
+    assert "ends with the next record whose timestamp is at or after" in row[9]
+    assert row[9].endswith("; to do: ottla roll t")
     (found,) = json.loads(status("--json"))
     assert found["remedies"][0]["moves"] == ["next_record"]
     assert found["rolls_from_ms"] > wall_time_ms()

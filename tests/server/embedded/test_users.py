@@ -16,8 +16,9 @@ from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from ottla.protocol.scram import mac
 from ottla.server.client.connection import Client
-from ottla.server.client.sasl import Credentials, LoginError
+from ottla.server.client.sasl import Credentials
 from ottla.server.client.security import Security
+from ottla.server.client.values import LoginError
 from ottla.server.config.sasl.jaas import parse_jaas
 from ottla.storage.topics.config import ConfigError
 from support.broker.conversation import address

@@ -137,6 +137,49 @@ def test_an_override_comes_before_the_command_line_the_ini_file_and_the_environm
     outcomes(pytester, NODES.format(override=OVERRIDE, nodes=5), "--kafka-nodes=4", passed=1)
 
 
+TLS = """
+    import pytest
+
+    {override}
+
+    def test_tls(kafka_broker, kafka_topic):
+        from kafka import KafkaProducer
+
+        options = {options}
+        with KafkaProducer(bootstrap_servers=kafka_broker.bootstrap, **options) as producer:
+            producer.send(kafka_topic, b"v").get(10)
+        assert [record.value for record in kafka_broker.records(kafka_topic)] == [b"v"]
+"""
+TLS_FIXTURE = """
+    @pytest.fixture(scope="session")
+    def kafka_broker_config():
+        return {options}
+"""
+
+
+def test_the_broker_speaks_tls_where_it_is_asked_to_and_no_fixture_says_otherwise(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("cryptography")
+
+    def passes(options: str, *arguments: str, config: dict[str, object] | None = None) -> None:
+        override = "" if config is None else TLS_FIXTURE.format(options=config)
+        pytester.makepyfile(TLS.format(override=override, options=options))
+        # cryptography takes no second import in one process.
+        pytester.runpytest_subprocess("-p", "no:cacheprovider", *arguments).assert_outcomes(passed=1)
+
+    over_tls, login = "kafka_broker.tls.kafka_python()", "kafka_broker.sasl('alice').kafka_python()"
+    users = {"alice": "secret"}
+    passes(over_tls, "--kafka-tls")
+    passes(login, "--kafka-tls", config={"users": users})
+    passes(login, config={"users": users, "tls": True})
+    passes("{}", "--kafka-tls", config={"tls": False})
+    monkeypatch.setenv("OTTLA_KAFKA_TLS", "1")
+    passes(over_tls)
+    pytester.makeini("[pytest]\nkafka_tls = no")
+    passes("{}")
+
+
 def test_broker_options_of_all_places_come_together(pytester: pytest.Pytester) -> None:
     pytester.makeini("[pytest]\nkafka_option =\n    num.partitions=3\n    auto.create.topics.enable=false")
     outcomes(
@@ -160,6 +203,7 @@ def test_broker_options_of_all_places_come_together(pytester: pytest.Pytester) -
 
 WRONG = {
     "--kafka-reset=tests": "kafka_reset: 'tests' is none of never, module, test; did you mean 'test'?",
+    "-okafka_tls=maybe": "kafka_tls: 'maybe' is none of true, yes, on, 1, false, no, off, 0",
     "--kafka-nodes=0": "kafka_nodes: '0' is no number from 1",
     "--kafka-option=a.b": "kafka_option: 'a.b' is not NAME=VALUE",
     "--kafka-option=num.partition=3": "*there is no broker option num.partition; did you mean num.partitions?",

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ottla.server.commands.frame.environment import FOR_THE_JVM, option_name, read_environment, variable_name
-from ottla.server.config.broker_config import BROKER_OPTIONS
+from ottla.server.config.options.by_name import BROKER_OPTIONS
+from ottla.storage.topics.options import ConfigError
 
 
 @pytest.mark.parametrize(
@@ -17,7 +18,10 @@ from ottla.server.config.broker_config import BROKER_OPTIONS
         ("KAFKA_A__B", "a_b"),
         ("KAFKA_A___B", "a-b"),
         ("KAFKA_A_B__C___D", "a.b_c-d"),
-        ("KAFKA_A____B", "a____b"),
+        ("KAFKA_A____B", "a-.b"),
+        ("KAFKA_A_____B", "a-_b"),
+        ("KAFKA_log_retention_MS", "log.retention.ms"),
+        ("KAFKA_KAFKA_METRICS_REPORTERS", "kafka.metrics.reporters"),
     ],
 )
 def test_underscores_stand_for_what_no_variable_may_have(variable: str, name: str) -> None:
@@ -35,13 +39,15 @@ def test_options_are_taken_and_others_told_of_with_the_nearest_name() -> None:
             "KAFKA_LOG_RETENTION_MS": "5",
             "KAFKA_LISTNERS": "PLAINTEXT://:9092",
             "KAFKA_ZORK_ZORK_ZORK": "secret",
+            "KAFKA_": "",
             "LOG_RETENTION_BYTES": "7",
             "CLUSTER_ID": "abc",
         }
     )
     assert found.options == {"log.retention.ms": "5"}
     assert (found.variables, found.cluster_id) == (("KAFKA_LOG_RETENTION_MS",), "abc")
-    listeners, zork = found.warnings
+    nothing, listeners, zork = found.warnings
+    assert nothing == "environment variable KAFKA_: it names no option, ignored"
     assert listeners == (
         "environment variable KAFKA_LISTNERS: there is no option listners, ignored; did you mean KAFKA_LISTENERS (listeners)?"
     )
@@ -57,9 +63,36 @@ def test_what_is_handed_on_to_the_authorizer_is_taken() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("PLAINTEXT://:9092", "PLAINTEXT://:9092"),
+        (r"-----BEGIN-----\nabc=\n", "-----BEGIN-----\nabc=\n"),
+        ("-----BEGIN-----\nabc=\n", "-----BEGIN-----\nabc=\n"),
+        ("-----BEGIN-----\r\nabc=\r\n", "-----BEGIN-----\nabc=\n"),
+        ("-----BEGIN-----\rabc=\r", "-----BEGIN-----\nabc=\n"),
+        ("first,\\\n second", "first,second"),
+        ("first,\\\r\n second", "first,second"),
+        ("C:\\\\\nsecond", "C:\\\nsecond"),
+        (r"RULE:^(.*)\\.org$/$1/", r"RULE:^(.*)\.org$/$1/"),
+        ('Module required password="a#b!c=d:e";', 'Module required password="a#b!c=d:e";'),
+        ("  x  ", "x  "),
+        ("", ""),
+    ],
+)
+def test_a_value_is_written_as_in_a_properties_file(text: str, value: str) -> None:
+    assert read_environment({"KAFKA_SSL_KEYSTORE_KEY": text}).options == {"ssl.keystore.key": value}
+
+
 def test_what_is_for_the_jvm_passes() -> None:
     assert read_environment(dict.fromkeys(FOR_THE_JVM, "x")) == read_environment({})
 
 
 def test_values_show_nowhere() -> None:
     assert "secret" not in repr(read_environment({"KAFKA_SSL_KEY_PASSWORD": "secret"}))
+
+
+def test_a_malformed_escape_names_the_variable_and_not_its_value() -> None:
+    with pytest.raises(ConfigError, match="KAFKA_SSL_KEY_PASSWORD") as refused:
+        read_environment({"KAFKA_SSL_KEY_PASSWORD": r"secret\user"})
+    assert "secret" not in str(refused.value)

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -61,6 +62,13 @@ def test_a_topic_is_described_as_json() -> None:
     assert isinstance(found, dict)
     assert (found["topic"], found["config"]) == ("t", {"cleanup.policy": "compact"})
     assert [(row["log_start_offset"], row["log_end_offset"]) for row in found["partitions"]] == [(0, 3), (0, 1)]
+    assert [(Path(row["data_dir"]).is_dir(), row["moving_to"]) for row in found["partitions"]] == [(True, None)] * 2
+    assert rows(ran("topics describe t").out)[-1][-1] == found["partitions"][1]["data_dir"]
+    status = told("topics status t")
+    assert isinstance(status, list)
+    assert [(row["data_dir"], row["moving_to"]) for row in status] == [
+        (row["data_dir"], None) for row in found["partitions"]
+    ]
 
 
 def test_topics_are_deleted_all_or_none() -> None:

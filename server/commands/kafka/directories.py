@@ -1,0 +1,73 @@
+"""In which data directory a partition lies, and to which it is on its way, as nodes tell it (DescribeLogDirs)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, TypeAlias
+
+from ....protocol.errors import KafkaError
+from ....protocol.messages.describe_log_dirs import (
+    DescribableLogDirTopic,
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+)
+from ...client.nodes import Nodes
+from ...client.values import Topic
+
+Rows: TypeAlias = dict[tuple[str, int], tuple[str, DescribeLogDirsPartition]]
+"""Of topic and partition the data directory, and what is told of it there."""
+
+
+def rows_of(answer: DescribeLogDirsResponse) -> tuple[Rows, Rows]:
+    """The partitions of a node where they are, and where they are on their way to."""
+    rows: Rows = {}
+    moves: Rows = {}
+    for each in answer.results:
+        for topic in each.topics:
+            for row in topic.partitions:
+                (moves if row.is_future_key else rows)[topic.name, row.partition_index] = each.log_dir, row
+    return rows, moves
+
+
+def move_of(found: tuple[str, DescribeLogDirsPartition] | None) -> dict[str, Any] | None:
+    """A move between data directories that is under way, for JSON."""
+    if found is None:
+        return None
+    data_dir, row = found
+    told = json.loads(row.ottla_cleaner_status or "{}")
+    return {
+        "data_dir": data_dir,
+        "copied_bytes": row.partition_size,
+        "offset_lag": row.offset_lag,
+        "problem": told.get("problem"),
+    }
+
+
+def directory_text(data_dir: str | None, moving_to: dict[str, Any] | None) -> str:
+    """The directory, and where it is on its way to."""
+    if data_dir is None:
+        return "-"
+    return data_dir if moving_to is None else f"{data_dir} -> {moving_to['data_dir']}"
+
+
+def directories_of(nodes: Nodes, topic: Topic) -> dict[int, tuple[str | None, dict[str, Any] | None]]:
+    """By partition the directory at its leader, and its move; None where no node tells: it is old, or refuses.
+
+    Raises:
+        OSError: A node does not answer.
+    """
+    indexes = tuple(partition.index for partition in topic.partitions)
+    asked = DescribeLogDirsRequest(topics=(DescribableLogDirTopic(topic=topic.name, partitions=indexes),))
+    told: dict[int, tuple[Rows, Rows]] = {}
+    for node_id in {partition.leader for partition in topic.partitions if partition.leader >= 0}:
+        try:
+            told[node_id] = rows_of(nodes.ask(asked, node_id))
+        except KafkaError:
+            continue
+    found: dict[int, tuple[str | None, dict[str, Any] | None]] = {}
+    for partition in topic.partitions:
+        rows, moves = told.get(partition.leader, ({}, {}))
+        name = topic.name, partition.index
+        found[partition.index] = rows[name][0] if name in rows else None, move_of(moves.get(name))
+    return found

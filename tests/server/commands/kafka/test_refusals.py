@@ -1,0 +1,67 @@
+"""What a user without rights, or without a login, is told by the commands: one line that says which it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import ottla
+from ottla.server.config.authorization import STANDARD
+from support.commands.command_runs import Ran, run_command
+
+LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[ottla.Broker]:
+    options = {"authorizer.class.name": STANDARD, "super.users": "User:root"}
+    with ottla.Broker(users={"root": "pw", "nobody": "pw"}, overrides=options) as running:
+        running.create_topic("t")
+        yield running
+
+
+def run(broker: ottla.Broker, directory: Path, *command: str, user: str = "nobody", password: str = "pw") -> Ran:
+    path = directory / "client.properties"
+    properties = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.jaas.config": f'{LOGIN} username="{user}" password="{password}";',
+    }
+    path.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
+    return run_command(*command, "--bootstrap", broker.bootstrap, "--command-config", str(path))
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        ("topics describe t", "TOPIC_AUTHORIZATION_FAILED: topic 't'"),
+        ("topics describe other", "TOPIC_AUTHORIZATION_FAILED: topic 'other'"),
+        ("topics create n", "TOPIC_AUTHORIZATION_FAILED: Authorization failed."),
+        ("topics delete t", "TOPIC_AUTHORIZATION_FAILED: topic 't'"),
+        ("topics status t", "TOPIC_AUTHORIZATION_FAILED: topic 't'"),
+        ("configs describe topic:t", "TOPIC_AUTHORIZATION_FAILED: Topic authorization failed."),
+        ("configs alter broker:0 num.io.threads=1", "CLUSTER_AUTHORIZATION_FAILED: Cluster authorization failed."),
+        ("groups describe g", "GROUP_AUTHORIZATION_FAILED: group 'g'"),
+        ("groups delete g", "GROUP_AUTHORIZATION_FAILED: group 'g'"),
+        ("groups reset g --to beginning", "GROUP_AUTHORIZATION_FAILED: group 'g'"),
+        ("produce t v", "TOPIC_AUTHORIZATION_FAILED: topic 't'"),
+        ("consume t", "TOPIC_AUTHORIZATION_FAILED: topic 't'"),
+    ],
+)
+def test_who_has_no_right_is_told_which(broker: ottla.Broker, tmp_path: Path, command: str, told: str) -> None:
+    assert run(broker, tmp_path, *command.split()) == Ran(1, "", f"ottla: {told}\n")
+
+
+def test_what_is_not_there_is_not_there_for_who_has_the_right(broker: ottla.Broker, tmp_path: Path) -> None:
+    done = run(broker, tmp_path, "groups", "describe", "g", user="root")
+    assert (done.code, done.err) == (1, "ottla: there is no group 'g'\n")
+
+
+def test_a_wrong_password_is_no_broker_that_does_not_answer(broker: ottla.Broker, tmp_path: Path) -> None:
+    done = run(broker, tmp_path, "topics", "list", password="other")
+    said = f"ottla: cannot log in at {broker.bootstrap}: Authentication failed: Invalid username or password\n"
+    assert (done.code, done.err) == (2, said)
+    done = run_command("topics", "list", "--bootstrap", broker.bootstrap)
+    assert done.code == 2 and "does its listener want a login, or TLS (--command-config)?" in done.err
