@@ -18,8 +18,9 @@ from .values import Config, expect
 
 Kind = Literal["topic", "broker", "group"]
 RESOURCES: dict[str, int] = {"topic": 2, "broker": 4, "group": 32}
-DEFAULT_SOURCES = {4, 5}
-"""A value of the broker's file or command line, Apache Kafka's default: nobody set it by a request."""
+DEFAULT_SOURCES = {"topic": {2, 3, 4, 5}, "broker": {4, 5}, "group": {4, 5}}
+"""A value of the broker's file or command line, Apache Kafka's default: nobody set it by a request. To a topic what its brokers
+have is a default, too: it is there for all topics, as `min.insync.replicas` is always (KIP-966)."""
 SET, DELETE = 0, 1
 
 
@@ -32,7 +33,7 @@ def configs(nodes: Nodes, kind: Kind, name: str) -> list[Config]:
         (found,) = nodes.ask(request, _node(nodes, kind, name)).results
         check(found.error_code, found.error_message or f"{kind} {name!r}")
         return [
-            Config(row.name, row.value, row.config_source in DEFAULT_SOURCES, row.read_only, row.is_sensitive)
+            Config(row.name, row.value, row.config_source in DEFAULT_SOURCES[kind], row.read_only, row.is_sensitive)
             for row in sorted(found.configs, key=lambda row: str(row.name))
         ]
 

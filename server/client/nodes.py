@@ -16,7 +16,7 @@ from ...protocol.messages.api_versions import ApiVersionsRequest
 from ...protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from .connection import Client, api_of
 from .security import PLAIN, Security
-from .values import Partition, Topic, expect
+from .values import LoginError, Partition, Topic, expect
 
 T = TypeVar("T")
 Address = tuple[str, int]
@@ -242,6 +242,8 @@ class Nodes:
     def _connect(self, address: Address) -> Client:
         try:
             return Client(*address, client_id=self._client_id, timeout_s=self.timeout_s, security=self._security)
+        except LoginError as error:
+            raise UnreachableError(f"cannot log in at {_text(address)}: {error}") from error
         except OSError as error:
             raise UnreachableError(f"no broker answers at {_text(address)}: {error.strerror or error}") from error
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hmac
 import re
 from base64 import b64decode, b64encode
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from secrets import token_urlsafe
 from typing import Any, Protocol
@@ -14,6 +14,7 @@ from ...protocol.errors import ErrorCode
 from ...protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from ...protocol.messages.sasl_handshake import SaslHandshakeRequest
 from ...protocol.scram import HASHES, ITERATIONS_MAX, ITERATIONS_MIN, credential_of, mac, salted, xor
+from .values import LoginError
 
 PLAIN, OAUTHBEARER = "PLAIN", "OAUTHBEARER"
 MECHANISMS = (PLAIN, *HASHES, OAUTHBEARER)
@@ -31,10 +32,6 @@ class Asking(Protocol):
         """The answer to a request."""
 
 
-class LoginError(ConnectionError):
-    """The broker does not let us in, or is not who it says; one line without secrets."""
-
-
 @dataclass(frozen=True, slots=True)
 class Credentials:
     """What a client logs in with."""
@@ -45,6 +42,8 @@ class Credentials:
     password: str = field(default="", repr=False)
     token: str = field(default="", repr=False)
     """Of OAUTHBEARER: the signed JWT."""
+    renew: Callable[[], str] | None = field(default=None, repr=False)
+    """Gives a new one for each login, in the place of that."""
     is_token: bool = False
     """Whether username and password are id and HMAC of a delegation token (KIP-48)."""
 
@@ -54,7 +53,7 @@ class Credentials:
             case "PLAIN":
                 return _plain(self.username, self.password)
             case "OAUTHBEARER":
-                return _bearer(self.token)
+                return _bearer(self.token if self.renew is None else self.renew())
             case _:
                 return _scram(self)
 

@@ -11,6 +11,10 @@ Content: TypeAlias = str | bytes | None
 HeadersLike: TypeAlias = Mapping[str, Content] | Iterable[tuple[str, Content]]
 
 
+class LoginError(ConnectionError):
+    """The broker does not let us in, or is not who it says; one line without secrets."""
+
+
 @dataclass(frozen=True, slots=True)
 class Record:
     """A record in a log."""

@@ -84,9 +84,11 @@ async def list_acls(broker: Broker, *, principal: str | None = None, resource: s
     """The entries; those of one principal, and those that speak of one resource (TYPE:NAME), if given.
 
     Raises:
-        ControlError: CONFLICT: there is no authorizer; INVALID: no resource.
+        ControlError: CONFLICT: there is no authorizer; INVALID: no principal, no resource.
     """
     changes, turn = _changes(broker), Turn()
+    if principal is not None:
+        _read(lambda: Principal.parse(principal), "principal")
     wanted = AclFilter(principal=principal)
     if resource is not None:
         kind, name = _read(lambda: resource_of(resource), "resource")

@@ -174,7 +174,7 @@ class CoordinatorService(Generic[C]):
 
     def leader_of(self, partition: int) -> int:
         """The node that coordinates the keys of this partition; NO_LEADER while there is none."""
-        return self.ground.topics.partition(self._topic, partition).leader
+        return self.ground.topics.partition(self._topic, partition).present_leader
 
     def partitions_led_by(self, node: Node) -> list[int]:
         """The partitions whose keys `node` coordinates; none while the topic does not exist."""

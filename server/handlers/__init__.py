@@ -3,7 +3,7 @@
 Each API has a file here, named like its messages file, with one function
 `async def handle(ctx: Context, request: Request) -> Response | None` (None sends nothing). A handler and its
 messages load when the API is first spoken, in a thread, so a broker starts without making thirty APIs' classes; `serve` has
-them loaded soon after.
+most of them loaded soon after.
 """
 
 from __future__ import annotations
@@ -129,6 +129,37 @@ OF_CONTROLLERS = frozenset(
 """Which APIs are answered at a controller's listener: those of Apache Kafka's that are for clients and tools, not for brokers
 and other controllers."""
 
+SELDOM = frozenset(
+    {
+        "AddRaftVoter",
+        "AlterClientQuotas",
+        "AlterPartitionReassignments",
+        "AlterReplicaLogDirs",
+        "AlterUserScramCredentials",
+        "CreateAcls",
+        "CreateDelegationToken",
+        "DeleteAcls",
+        "DescribeAcls",
+        "DescribeClientQuotas",
+        "DescribeDelegationToken",
+        "DescribeQuorum",
+        "DescribeUserScramCredentials",
+        "ElectLeaders",
+        "ExpireDelegationToken",
+        "GetTelemetrySubscriptions",
+        "ListPartitionReassignments",
+        "PushTelemetry",
+        "RemoveRaftVoter",
+        "RenewDelegationToken",
+        "SaslAuthenticate",
+        "SaslHandshake",
+        "UnregisterBroker",
+        "UpdateFeatures",
+        "WriteTxnMarkers",
+    }
+)
+"""Which APIs are not loaded ahead: most brokers are never asked, and would keep two megabytes for them."""
+
 COORDINATED = {
     "groups": frozenset(
         {
@@ -230,6 +261,11 @@ class Handlers(dict[int, Handler]):
                 with suppress(RuntimeError):  # no thread can be had
                     await trio.to_thread.run_sync(load, key)
         return self[key]
+
+    @staticmethod
+    def keys_ahead() -> list[int]:
+        """Those of the APIs that are worth loading before somebody asks."""
+        return sorted(key for key in Handlers.keys_served() if APIS[key].name not in SELDOM)
 
     @staticmethod
     def keys_served() -> frozenset[int]:

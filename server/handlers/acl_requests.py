@@ -7,13 +7,16 @@ from enum import IntEnum
 from typing import TypeVar
 
 from ...protocol.connection import Request
-from ...protocol.errors import ProtocolError
+from ...protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ...protocol.messages.create_acls import AclCreation
 from ...protocol.messages.delete_acls import DeleteAclsFilter
 from ...protocol.messages.describe_acls import DescribeAclsRequest
+from ..cluster.acl_changes import AclChanges
 from ..runtime.turns import Turn
 from ..security.acls.filters import AclFilter
 from ..security.acls.kinds import Operation, PatternType, Permission, ResourceType
+from ..services.context import Context
+from .permissions import request_refusal
 
 Kind = TypeVar("Kind", bound=IntEnum)
 
@@ -33,6 +36,23 @@ async def check_known(
             kinds = (row.resource_type_filter, row.pattern_type_filter, row.operation, row.permission_type)
         if 0 in kinds:
             raise ProtocolError(f"{request.api.name}: a kind of UNKNOWN (client {request.client_id!r})")
+
+
+async def changes_for(
+    ctx: Context, request: Request, rows: Iterable[AclCreation | DeleteAclsFilter], turn: Turn
+) -> AclChanges:
+    """Who changes entries for a client that may have them changed.
+
+    Raises:
+        ProtocolError: As `check_known`.
+        KafkaError: CLUSTER_AUTHORIZATION_FAILED, SECURITY_DISABLED (there is no authorizer).
+    """
+    await check_known(request, rows, turn)
+    if not ctx.may(Operation.ALTER, ResourceType.CLUSTER):
+        raise request_refusal(request, Operation.ALTER)
+    if ctx.services.acl_changes is None:
+        raise KafkaError(ErrorCode.SECURITY_DISABLED, f"{NO_AUTHORIZER}.")
+    return ctx.services.acl_changes
 
 
 def kind(of: type[Kind], code: int) -> Kind:

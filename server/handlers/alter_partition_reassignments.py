@@ -17,7 +17,7 @@ from ...protocol.messages.alter_partition_reassignments import (
     ReassignableTopicResponse,
 )
 from ...storage.disk.paths import TopicPartition
-from ..cluster.reassignment import Plan, cancelled, change, onto
+from ..cluster.reassignment import NONE_TO_ASSIGN, Plan, cancelled, change, onto
 from ..partitions.reasons import Reasons
 from ..runtime.turns import Turn
 from ..services.context import Context
@@ -38,7 +38,7 @@ async def handle(ctx: Context, request: Request) -> AlterPartitionReassignmentsR
                 if row.replicas is None
                 else onto(row.replicas, may_change_factor=body.allow_replication_factor_change)
             )
-    refused = await change(ctx.services.cluster, wanted, turn)
+    refused = await change(ctx.services.cluster, wanted, turn, NONE_TO_ASSIGN)
     responses, reasons = [], Reasons()
     for topic in body.topics:
         if turn.is_over():

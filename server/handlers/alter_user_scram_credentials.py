@@ -10,6 +10,8 @@ Behaviour
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.alter_user_scram_credentials import (
@@ -20,6 +22,7 @@ from ...protocol.messages.alter_user_scram_credentials import (
     ScramCredentialUpsertion,
 )
 from ...protocol.scram import CODES, ITERATIONS_MAX, ITERATIONS_MIN, ScramCredential, credential_of
+from ...protocol.wire import as_array
 from ..runtime.turns import Turn
 from ..security.acls.kinds import Operation, ResourceType
 from ..security.sasl.scram_users import ScramUsers
@@ -50,7 +53,7 @@ async def handle(ctx: Context, request: Request) -> AlterUserScramCredentialsRes
     named = await turn.once(each.name for of in (body.deletions, body.upsertions) for each in of)
     if not ctx.may(Operation.ALTER, ResourceType.CLUSTER):
         error = request_refusal(request, Operation.ALTER)
-        return _answer(dict.fromkeys(named, (error.code, error.message)))
+        return await _answer(dict.fromkeys(named, (error.code, error.message)), turn)
     users = ctx.services.scram_changes.users
     results: dict[str, _Error | None] = {}
     deletions: dict[str, str] = {}
@@ -81,7 +84,7 @@ async def handle(ctx: Context, request: Request) -> AlterUserScramCredentialsRes
     except KafkaError as error:
         for name in (*deletions, *upsertions):
             results[name] = (error.code, error.message or "")
-    return _answer(results)
+    return await _answer(results, turn)
 
 
 def _error_of(wanted: _Wish) -> _Error | None:
@@ -103,14 +106,11 @@ def _is_missing(wanted: _Wish, mechanism: str | None, users: ScramUsers) -> bool
     return isinstance(wanted, ScramCredentialDeletion) and mechanism not in users.of(wanted.name)
 
 
-def _answer(results: dict[str, _Error | None]) -> AlterUserScramCredentialsResponse:
-    return AlterUserScramCredentialsResponse(
-        results=tuple(
-            AlterUserScramCredentialsResult(
-                user=user,
-                error_code=ErrorCode.NONE if error is None else error[0],
-                error_message=None if error is None else error[1],
-            )
-            for user, error in results.items()
-        )
-    )
+async def _answer(results: Mapping[str, _Error | None], turn: Turn) -> AlterUserScramCredentialsResponse:
+    return AlterUserScramCredentialsResponse(results=as_array(await turn.map(_result, results.items())))
+
+
+def _result(of: tuple[str, _Error | None]) -> AlterUserScramCredentialsResult:
+    user, error = of
+    code, message = (ErrorCode.NONE, None) if error is None else error
+    return AlterUserScramCredentialsResult(user=user, error_code=code, error_message=message)

@@ -18,8 +18,7 @@ from ..runtime.turns import Turn
 from ..security.acls.acl import Acl, AclError, check_cluster_name
 from ..security.acls.kinds import Operation, PatternType, Permission, ResourceType
 from ..services.context import Context
-from .acl_requests import NO_AUTHORIZER, check_known, kind
-from .permissions import request_refusal
+from .acl_requests import changes_for, kind
 
 ANY = 1
 """Of each sort of kinds."""
@@ -28,13 +27,10 @@ ANY = 1
 async def handle(ctx: Context, request: Request) -> CreateAclsResponse:
     body: CreateAclsRequest = request.body
     turn = Turn()
-    await check_known(request, body.creations, turn)
-    changes = ctx.services.acl_changes
-    if not ctx.may(Operation.ALTER, ResourceType.CLUSTER):
-        error = request_refusal(request, Operation.ALTER)
+    try:
+        changes = await changes_for(ctx, request, body.creations, turn)
+    except KafkaError as error:
         return _all(body, error.code, error.message)
-    if changes is None:
-        return _all(body, ErrorCode.SECURITY_DISABLED, f"{NO_AUTHORIZER}.")
     try:
         found = await turn.map(_read, body.creations)
     except KafkaError as error:

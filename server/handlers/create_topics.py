@@ -89,7 +89,8 @@ async def _create(ctx: Context, wanted: CreatableTopic, validate_only: bool, tur
     )
     if ctx.mutations is not None:
         ctx.mutations.record(len(plan.replicas))
-    topic_id = bytes(16) if validate_only else (await admin.create(plan)).id
+    # Apache Kafka gives one to what it only validates, too.
+    topic_id = admin.new_id() if validate_only else (await admin.create(plan)).id
     if not ctx.may(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, wanted.name, is_attempt=False):
         return CreatableTopicResult(
             name=wanted.name,

@@ -20,29 +20,23 @@ from ...protocol.messages.delete_acls import (
 )
 from ..runtime.turns import Turn
 from ..security.acls.acl import Acl
-from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
-from .acl_requests import NO_AUTHORIZER, as_filter, check_known
-from .permissions import request_refusal
+from .acl_requests import as_filter, changes_for
 
 
 async def handle(ctx: Context, request: Request) -> DeleteAclsResponse:
     body: DeleteAclsRequest = request.body
     turn = Turn()
-    await check_known(request, body.filters, turn)
-    changes = ctx.services.acl_changes
-    if not ctx.may(Operation.ALTER, ResourceType.CLUSTER):
-        error = request_refusal(request, Operation.ALTER)
-        return _all(body, error.code, error.message)
-    if changes is None:
-        return _all(body, ErrorCode.SECURITY_DISABLED, f"{NO_AUTHORIZER}.")
-    filters = await turn.map(as_filter, body.filters)
     try:
+        changes = await changes_for(ctx, request, body.filters, turn)
+        filters = await turn.map(as_filter, body.filters)
         found = await changes.delete(filters)
     except KafkaError as error:
         return _all(body, error.code, error.message)
     results = []
     for wanted, acls in zip(filters, found, strict=True):
+        if turn.is_over():
+            await turn.next()
         if unknown := wanted.unknown:
             message = f"Unknown {unknown}."
             results.append(DeleteAclsFilterResult(error_code=ErrorCode.INVALID_REQUEST, error_message=message))

@@ -113,7 +113,7 @@ def _partition(partition: Partition, live: list[int]) -> DescribeTopicPartitions
     return DescribeTopicPartitionsResponsePartition(
         error_code=ErrorCode.NONE,
         partition_index=partition.index,
-        leader_id=partition.leader,
+        leader_id=partition.present_leader,
         leader_epoch=partition.leader_epoch,
         replica_nodes=partition.replicas,
         isr_nodes=partition.isr,

@@ -16,7 +16,7 @@ import trio
 
 from ...protocol.apis import API_VERSIONS_KEY
 from ...protocol.connection import Request
-from ...protocol.errors import ErrorCode, ProtocolError
+from ...protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ...protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from ...protocol.records import HEADER_BYTES
 from ...protocol.wire import as_array
@@ -31,7 +31,7 @@ from ..partitions.fetch_sessions import FetchSessions, TopicKey
 from ..partitions.topics import Topics
 from ..services.context import Context
 
-PRODUCE_KEY, FETCH_KEY, METADATA_KEY = 0, 1, 3
+PRODUCE_KEY, FETCH_KEY, METADATA_KEY, ALTER_REPLICA_LOG_DIRS_KEY = 0, 1, 3, 34
 OF_ALL = {METADATA_KEY, 35, 75}
 """DescribeLogDirs and DescribeTopicPartitions: answers may be about thousands of topics, whatever was asked."""
 TOPIC_IDS = 13
@@ -179,8 +179,13 @@ class _Met:
         if self._key == API_VERSIONS_KEY and it.error_code is ErrorCode.UNSUPPORTED_VERSION:
             request.body = None  # the answer is in version 0 then
             return await self._handler(ctx, request)
-        asked = await self._asked()
         wanted, code, message = it.wanted, it.error_code, _message(fault)
+        if self._key == ALTER_REPLICA_LOG_DIRS_KEY:
+            # What it names lies a level deeper than in the answer, so that a fault is for all of it.
+            from .alter_replica_log_dirs import refused
+
+            return await refused(ctx, request, KafkaError(code, message))
+        asked = await self._asked()
         if ERROR_PLACES[self._key].is_overlaid and not asked.is_on_top(wanted, code):
             answer = await self._handler(ctx, _without_effects(request))
             answer = await self._worked(asked.overlaid, answer, wanted, code, message)

@@ -37,7 +37,7 @@ async def handle(ctx: Context, request: Request) -> InitProducerIdResponse:
 async def _init(ctx: Context, body: InitProducerIdRequest) -> Producer:
     if body.transactional_id is not None:
         check(ctx, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, body.transactional_id)
-    elif not ctx.may(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, is_attempt=False) and not ctx.may_any(
+    elif not ctx.may(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, is_attempt=False) and not await ctx.may_any(
         Operation.WRITE, ResourceType.TOPIC
     ):
         raise refusal(ResourceType.CLUSTER)

@@ -85,7 +85,7 @@ async def handle(ctx: Context, request: Request) -> ListOffsetsResponse:
             if turn.is_over():
                 await turn.next()
             asked[topic.name, wanted.partition_index] += 1
-    answers: list[Answer | KafkaError | Search] = []
+    answers: list[Answer | ErrorCode | Search] = []
     searches: list[Search] = []
     for topic in body.topics:
         if turn.is_over():
@@ -107,7 +107,7 @@ async def handle(ctx: Context, request: Request) -> ListOffsetsResponse:
         try:
             await ctx.services.searches.run(searches, ctx.client.client_host, check)
         except KafkaError as error:
-            answers = await turn.map(partial(_given_up, error), answers)
+            answers = await turn.map(partial(_given_up, error.code), answers)
         turn.begin()
     told = iter(answers)
     topics: list[ListOffsetsTopicResponse] = []
@@ -130,7 +130,7 @@ def _answer(
     version: int,
     committed: bool,
     asked: Counter[tuple[str, int]],
-) -> Answer | KafkaError | Search:
+) -> Answer | ErrorCode | Search:
     try:
         check(ctx, Operation.DESCRIBE, ResourceType.TOPIC, topic)
         if asked[topic, wanted.partition_index] > 1:
@@ -147,11 +147,12 @@ def _answer(
             )
         return question(partition, committed)
     except KafkaError as error:
-        return error
+        # Not the error: tens of thousands of them, with the places where they were raised, would go in one go.
+        return error.code
 
 
-def _given_up(error: KafkaError, answer: Answer | KafkaError | Search) -> Answer | KafkaError | Search:
-    return error if isinstance(answer, Search) else answer
+def _given_up(code: ErrorCode, answer: Answer | ErrorCode | Search) -> Answer | ErrorCode | Search:
+    return code if isinstance(answer, Search) else answer
 
 
 def _found(search: Search, committed: bool) -> Answer:
@@ -163,10 +164,10 @@ def _found(search: Search, committed: bool) -> Answer:
     return search.found
 
 
-def _told(partition_index: int, answer: Answer | KafkaError | Search, committed: bool) -> ListOffsetsPartitionResponse:
+def _told(partition_index: int, answer: Answer | ErrorCode | Search, committed: bool) -> ListOffsetsPartitionResponse:
+    if isinstance(answer, ErrorCode):
+        return ListOffsetsPartitionResponse(partition_index=partition_index, error_code=answer)
     try:
-        if isinstance(answer, KafkaError):
-            raise answer
         timestamp, offset, epoch = _found(answer, committed) if isinstance(answer, Search) else answer
     except KafkaError as error:
         return ListOffsetsPartitionResponse(partition_index=partition_index, error_code=error.code)

@@ -7,7 +7,7 @@ Behaviour
   answer is UNKNOWN_TOPIC_OR_PARTITION as Apache Kafka's: the client asks again and finds it.
 - Topics that the client may not describe are left out of "all"; whether one that is named is there is not told.
 - One request creates at most PARTITIONS_MAX partitions, as many as CreateTopics; topics beyond are not created.
-- A partition that no live node leads is LEADER_NOT_AVAILABLE, with its replicas, its last ISR and its epoch. Version 0
+- A partition that no live node leads, or whose data directory has failed, is LEADER_NOT_AVAILABLE, with its replicas, its last ISR and its epoch. Version 0
   names live replicas only, and REPLICA_NOT_AVAILABLE where that are not all.
 - Addresses are those of the listener that the request came in by.
 - The controller is the lowest live node id: clients send admin requests there, every node takes them.
@@ -206,12 +206,13 @@ def _partition(partition: Partition, live: list[int], version: int) -> MetadataR
     if version == 0 and offline:  # it has no field for them
         error = ErrorCode.REPLICA_NOT_AVAILABLE
         replicas, isr = (tuple(each for each in nodes if each not in offline) for nodes in (replicas, isr))
-    if partition.leader == NO_LEADER:
+    leader = partition.present_leader
+    if leader == NO_LEADER:
         error = ErrorCode.LEADER_NOT_AVAILABLE
     return MetadataResponsePartition(
         error_code=error,
         partition_index=partition.index,
-        leader_id=partition.leader,
+        leader_id=leader,
         leader_epoch=partition.leader_epoch,
         replica_nodes=replicas,
         isr_nodes=isr,

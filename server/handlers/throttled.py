@@ -74,7 +74,7 @@ def around(quotas: ClientQuotas, timer: Timer, key: int, handler: Handler) -> Ha
     is_making_topics = key == METADATA_KEY
 
     async def handle(ctx: Context, request: Request) -> Any:
-        client = Client(ctx.node.node_id, ctx.client.principal.name, request.client_id)
+        client = Client(ctx.node.node_id, ctx.client.principal.name, request.client_id or "")
         if is_making_topics:
             ctx = replace(ctx, mutations=quotas.mutations(client, strict=True))
         answer, waits = await kind(_Met(quotas, timer, client, ctx, request), handler)

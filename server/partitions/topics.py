@@ -53,6 +53,11 @@ class Partition:
         self.log = log
 
     @property
+    def present_leader(self) -> int:
+        """Who leads it, as clients are told: nobody while its data directory has failed, which all replicas share."""
+        return self.leader if self.log.failure is None else NO_LEADER
+
+    @property
     def able_replicas(self) -> tuple[int, ...]:
         """The replicas without those that have yet to catch up: who may be in the ISR, and lead."""
         if self.reassigning is None:

@@ -26,7 +26,8 @@ class Client(NamedTuple):
 
     node_id: int
     user: str
-    client_id: str | None
+    client_id: str
+    """Empty for who has none."""
 
 
 class Using(NamedTuple):
@@ -194,16 +195,18 @@ class ClientQuotas:
         """Of all who have used something lately, the last one first."""
         return self._sensors.items()
 
+    def used(self, using: Using, usage: Usage) -> float:
+        """A second, of what the key measures; of mutations how many tokens there are."""
+        elapsed_ms = self._elapsed_ms()
+        if using.key == CONTROLLER_MUTATION_RATE:
+            return usage.bucket.peek(usage.limit.bound, self._mutation_window, elapsed_ms)
+        return usage.rate.measure(self.window, elapsed_ms)
+
     def throttled(self, using: Using, usage: Usage) -> Throttled | None:
         """How it is throttled at this moment; None if it is not."""
         elapsed_ms = self._elapsed_ms()
         if usage.muted_until_ms <= elapsed_ms:
             return None
-        bound = usage.limit.bound
-        if using.key == CONTROLLER_MUTATION_RATE:
-            rate = usage.bucket.tokens(bound, self._mutation_window, elapsed_ms)
-        else:
-            rate = usage.rate.measure(self.window, elapsed_ms)
-        return Throttled(
-            using.key, using.node_id, using.sharing, usage.limit.entity, bound, rate, usage.muted_until_ms - elapsed_ms
-        )
+        limit, left_ms = usage.limit, usage.muted_until_ms - elapsed_ms
+        rate = self.used(using, usage)
+        return Throttled(using.key, using.node_id, using.sharing, limit.entity, limit.bound, rate, left_ms)

@@ -76,6 +76,21 @@ class Refused(NamedTuple):
     left_ms: int
 
 
+class Arrivals:
+    """The connections to a node, or to one of its listeners."""
+
+    __slots__ = ("rate", "refused", "refused_ms_total", "waited", "waited_ms_total")
+
+    def __init__(self) -> None:
+        self.rate = Rate()
+        self.waited = 0
+        """That had to wait, as the node or the listener had too many."""
+        self.waited_ms_total = 0
+        self.refused = 0
+        """That were not served, as their addresses had too many."""
+        self.refused_ms_total = 0
+
+
 class ConnectionRates:
     """Those of one broker, in one life. Times are elapsed ones, in ms."""
 
@@ -83,7 +98,7 @@ class ConnectionRates:
         self.bounds = AddressBounds()
         self._elapsed_ms = elapsed_ms
         self._window = window
-        self._listeners: Sensors[Where, Rate] = Sensors(Rate)
+        self._listeners: dict[Where, Arrivals] = {}
         self._addresses: Sensors[tuple[int, str], _Address] = Sensors(_Address)
 
     def arrived(self, bounds: Mapping[Where, int]) -> int:
@@ -91,29 +106,37 @@ class ConnectionRates:
         elapsed_ms = self._elapsed_ms()
         wait_ms = 0
         for where, bound in bounds.items():
+            rate = self._arrivals(where).rate
+            rate.record(1, self._window, elapsed_ms)
             if bound != UNLIMITED:
-                rate = self._listeners.get(where, elapsed_ms)
-                rate.record(1, self._window, elapsed_ms)
                 wait_ms = max(wait_ms, self._throttle_ms(rate, bound, elapsed_ms))
+        if wait_ms:
+            for where in bounds:
+                arrivals = self._arrivals(where)
+                arrivals.waited += 1
+                arrivals.waited_ms_total += wait_ms
         return wait_ms
 
-    def refused(self, node_id: int, host: str, bounds: Mapping[Where, int]) -> int:
-        """After how many ms a connection of an address, which `arrived` at these, is to be closed; 0 if it is to be served."""
+    def refused(self, listener: Where, host: str, bounds: Mapping[Where, int]) -> int:
+        """After how many ms a connection of an address to a listener, which `arrived` at these, is to be closed; 0 if it is to be
+        served."""
         bound = self.bounds.of(host)
         if bound == UNLIMITED:
             return 0
         elapsed_ms = self._elapsed_ms()
         address = plain_address(host)
-        found = self._addresses.get((node_id, address), elapsed_ms)
+        found = self._addresses.get((listener[0], address), elapsed_ms)
         rate = found.rate
         rate.record(1, self._window, elapsed_ms)
         wait_ms = self._throttle_ms(rate, bound, elapsed_ms)
         if wait_ms:
             found.refused_until_ms = elapsed_ms + wait_ms
             rate.record(-1, self._window, elapsed_ms)
-            for where, limit in bounds.items():
-                if limit != UNLIMITED:
-                    self._listeners.get(where, elapsed_ms).record(-1, self._window, elapsed_ms)
+            for where in bounds:
+                self._arrivals(where).rate.record(-1, self._window, elapsed_ms)
+            arrivals = self._arrivals(listener)
+            arrivals.refused += 1
+            arrivals.refused_ms_total += wait_ms
         return wait_ms
 
     def refusing(self) -> Iterator[Refused]:
@@ -129,6 +152,24 @@ class ConnectionRates:
                     found.rate.measure(self._window, elapsed_ms),
                     found.refused_until_ms - elapsed_ms,
                 )
+
+    def arrivals(self) -> Iterator[tuple[Where, Arrivals, float]]:
+        """Those of each node and listener that had any, and how many a second they are now."""
+        elapsed_ms = self._elapsed_ms()
+        for where, arrivals in self._listeners.items():
+            yield where, arrivals, arrivals.rate.measure(self._window, elapsed_ms)
+
+    def rates(self) -> Iterator[tuple[int, str, float]]:
+        """Node, address, and connections a second of those that have a quota, the last one first."""
+        elapsed_ms = self._elapsed_ms()
+        for (node_id, address), found in self._addresses.items():
+            yield node_id, address, found.rate.measure(self._window, elapsed_ms)
+
+    def _arrivals(self, where: Where) -> Arrivals:
+        arrivals = self._listeners.get(where)
+        if arrivals is None:
+            arrivals = self._listeners[where] = Arrivals()
+        return arrivals
 
     def _throttle_ms(self, rate: Rate, bound: int, elapsed_ms: int) -> int:
         if bound <= 0:  # nothing may come: looked at again a sample later

@@ -16,8 +16,9 @@ DEFAULT = "<default>"
 
 _ORDER = {kind: at for at, kind in enumerate(TYPES)}
 _TYPE = "|".join(TYPES)
-_PART = re.compile(rf'({_TYPE})=(?:("(?:[^"\\]|\\.)*")|(.+?))(?:,(?=(?:{_TYPE})=)|$)', re.DOTALL)
-_AMBIGUOUS = re.compile(rf'{DEFAULT}$|"|.*,(?:{_TYPE})=', re.DOTALL)
+# Made into patterns when there is a text to read: most brokers have no quotas.
+_PART = rf'({_TYPE})=(?:("(?:[^"\\]|\\.)*")|(.+?))(?:,(?=(?:{_TYPE})=)|$)'
+_AMBIGUOUS = rf'{DEFAULT}$|"|.*,(?:{_TYPE})='
 """Names that are written in quotes, as JSON has them."""
 
 
@@ -47,7 +48,7 @@ class Entity:
 
 
 def _written(name: str) -> str:
-    return json.dumps(name) if _AMBIGUOUS.match(name) else name
+    return json.dumps(name) if re.match(_AMBIGUOUS, name, re.DOTALL) else name
 
 
 def parse(text: str) -> Entity:
@@ -57,9 +58,10 @@ def parse(text: str) -> Entity:
     Raises:
         ValueError: It is none; one line.
     """
+    part = re.compile(_PART, re.DOTALL)
     parts: dict[str, str | None] = {}
     at = 0
-    while at < len(text) and (found := _PART.match(text, at)) is not None and found[1] not in parts:
+    while at < len(text) and (found := part.match(text, at)) is not None and found[1] not in parts:
         try:
             parts[found[1]] = json.loads(found[2]) if found[2] else None if found[3] == DEFAULT else found[3]
         except ValueError:

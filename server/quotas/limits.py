@@ -59,11 +59,11 @@ class Limits:
     def __bool__(self) -> bool:
         return bool(self._bounds)
 
-    def find(self, user: str, client_id: str | None) -> Limit | None:
+    def find(self, user: str, client_id: str) -> Limit | None:
         """What holds for a client of that name; None for no limit.
 
-        A client id that is empty or missing falls under quotas that name none, or, on a level that has a client id, under
-        those of the user alone, as with Apache Kafka.
+        An empty client id falls under quotas that name none, or, on a level that has a client id, under those of the user
+        alone, as with Apache Kafka.
         """
         bounds = self._bounds
         for has_user, is_named, has_client, is_client_named in self._levels:
@@ -77,16 +77,14 @@ class Limits:
             if bound is None or (is_client_named and not client_id):
                 continue
             if has_client and not client_id:
-                return self._without_client_id(user, has_user and client_id is not None)
+                return self._without_client_id(user) if has_user else None
             if math.isnan(bound) or bound == math.inf:
                 return None
-            sharing = Sharing(user if has_user else _ANYBODY, (client_id or "") if has_client else _ANYBODY)
+            sharing = Sharing(user if has_user else _ANYBODY, client_id if has_client else _ANYBODY)
             return Limit(sharing, bound, entity)
         return None
 
-    def _without_client_id(self, user: str, has_user: bool) -> Limit | None:
-        if not has_user:
-            return None
+    def _without_client_id(self, user: str) -> Limit | None:
         for name in (user, None):
             entity = Entity(((USER, name),))
             bound = self._bounds.get(entity)

@@ -104,6 +104,10 @@ class TokenBucket:
         self._updated_ms = elapsed_ms
         return self._tokens
 
+    def peek(self, bound: float, window: Window, elapsed_ms: int) -> float:
+        """The same for who only reads, and may not know the present bound."""
+        return min(window.seconds * bound, self._tokens + bound * (elapsed_ms - self._updated_ms) / 1000)
+
     def take(self, count: float, bound: float, window: Window, elapsed_ms: int) -> None:
         """Take so many, be they there or not."""
         self._tokens = min(window.seconds * bound, self.tokens(bound, window, elapsed_ms) - count)

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from ...storage.data_dirs.manager import LogManager
 from ...storage.disk.files import Files
 from ..cleaning.cleaning import Cleaning
 from ..cleaning.log_moves import LogMoves
-from ..cluster.acl_changes import AclChanges
 from ..cluster.cluster import Cluster
 from ..cluster.config_changes import ConfigChanges
 from ..cluster.nodes import Node
 from ..cluster.producer_ids import ProducerIds
-from ..cluster.token_changes import TokenChanges
 from ..cluster.topic_admin import TopicAdmin
 from ..config.live_config import LiveConfig
+from ..network.connection_limits import ConnectionLimits
 from ..network.desk import Client
 from ..network.listener import Listener
 from ..partitions.appends import Appends
@@ -28,8 +28,7 @@ from ..quotas.clients import Mutations
 from ..quotas.table import QuotaTable
 from ..runtime.clock import Clock
 from ..runtime.loggers import Loggers
-from ..runtime.turns import Turn
-from ..security.acls.authorizer import Authorizer
+from ..runtime.turns import Turn, in_turns
 from ..security.acls.kinds import CLUSTER_NAME, Operation, ResourceType
 from ..security.sasl.logins import Logins
 from .coordinators import Coordinators
@@ -37,6 +36,11 @@ from .listener_keys import ListenerKeys
 from .quota_changes import QuotaChanges
 from .scram_changes import ScramChanges
 from .telemetry import Telemetry
+
+if TYPE_CHECKING:  # No broker without an authorizer, or without tokens, shall wait for these.
+    from ..cluster.acl_changes import AclChanges
+    from ..cluster.token_changes import TokenChanges
+    from ..security.acls.authorizer import Authorizer
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +69,7 @@ class Services:
     producer_ids: ProducerIds
     coordinators: Coordinators
     listener_keys: ListenerKeys
+    connection_limits: ConnectionLimits
     logins: Logins
     scram_changes: ScramChanges
     authorizer: Authorizer | None = None
@@ -114,9 +119,9 @@ class Context:
             client.principal, client.client_host, operation, resource_type, name, is_attempt=is_attempt
         )
 
-    def may_any(self, operation: Operation, resource_type: ResourceType) -> bool:
-        """Whether the client may do this to some resource of the type, be there one or not."""
+    async def may_any(self, operation: Operation, resource_type: ResourceType) -> bool:
+        """Whether the client may do this to some resource of the type, be there one or not. In turns."""
         authorizer, client = self.services.authorizer, self.client
-        return authorizer is None or authorizer.allows_any(
-            client.principal, client.client_host, operation, resource_type
+        return authorizer is None or await in_turns(
+            authorizer.allows_any(client.principal, client.client_host, operation, resource_type)
         )

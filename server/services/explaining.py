@@ -14,6 +14,7 @@ from typing import Any
 from ...protocol.errors import KafkaError
 from ...storage.cleaning.cleaner_checkpoints import data_dir_of
 from ...storage.cleaning.eligibility import Waits
+from ...storage.disk.paths import TopicPartition
 from ...storage.logs.log import Log
 from ...storage.logs.rolling import open_until_ms
 from ..cleaning.advice import OpenTransactionFacts, Remedy, moment, next_roll_sentence, remedies
@@ -132,7 +133,7 @@ def _explained(
         partition=tp.partition,
         eligible=found.eligible,
         waits_for=found.waits_for,
-        sentence=_sentence(status, transactions, looks_at_ms, now_ms),
+        sentence=_move_sentence(services, tp) or _sentence(status, transactions, looks_at_ms, now_ms),
         eligible_at_ms=found.eligible_at_ms,
         cleaner_looks_at_ms=looks_at_ms,
         rolls_from_ms=found.rolls_from_ms,
@@ -157,6 +158,20 @@ def _rolls_when_advanced_ms(log: Log) -> int | None:
     except (OSError, KafkaError):
         return None
     return None if until_ms is None or until_ms >= NOW_MS_MAX else until_ms + 1
+
+
+def _move_sentence(services: Services, tp: TopicPartition) -> str | None:
+    """That it moves to another data directory, and how far that is."""
+    move = services.moves.under_way.get(tp)
+    if move is None:
+        return None
+    sentence = (
+        f"the partition is moving to {move.target_dir}: {move.copied_bytes} bytes are copied, {move.offset_lag} offsets are missing;"
+        " the cleaner and retention keep off it meanwhile"
+    )
+    if move.problem is None:
+        return sentence
+    return f"{sentence}; its last step was refused {move.refusals} times, and is tried again: {move.problem}"
 
 
 def _sentence(

@@ -61,6 +61,8 @@ class ListenerKeys:
         Raises:
             ConfigError: As `open`.
         """
+        if not self._secured:
+            return
         make = _Making()
         for node_id, listener in self._secured:
             make(self._live_config.static.node(node_id), listener)

@@ -12,6 +12,7 @@ import trio
 
 from ...protocol.errors import ErrorCode
 from ..config.live_config import LiveConfig
+from ..runtime.floods import Floods
 
 if TYPE_CHECKING:
     from ..telemetry.instances import Instances
@@ -26,6 +27,7 @@ class Telemetry:
         self._config = config
         self._rng = rng
         self._one_at_a_time = trio.CapacityLimiter(1)
+        self._failures = Floods(log)
         self._instances: Instances | None = None
         self._reading = trio.Lock()
         self._changes = 1
@@ -67,7 +69,9 @@ class Telemetry:
                 self._hand_over, receive, codec, data, facts, limiter=self._one_at_a_time, abandon_on_cancel=True
             )
         except Exception as error:  # noqa: BLE001 -- whatever a receiver of the program around raises
-            log.error("client metrics of %s were not taken: %s", facts["client_instance_id"], error)
+            self._failures.tell(
+                logging.ERROR, "client metrics of %s were not taken: %.500s", facts["client_instance_id"], error
+            )
             return ErrorCode.INVALID_RECORD
         return ErrorCode.NONE
 

@@ -185,6 +185,10 @@ def test_who_logs_in() -> None:
     with ottla.Broker(users={"alice": "secret"}, mechanism="SCRAM-SHA-256") as broker:
         arguments: dict[str, Any] = broker.sasl("alice").kafka_python()
         assert arguments["sasl_mechanism"] == "SCRAM-SHA-256"
+    with ottla.Broker(mechanism="OAUTHBEARER") as broker:
+        token: str = broker.token("alice", lifetime_s=60, scope="read")
+        assert token and broker.sasl("alice").principal == "User:alice"
+    with ottla.Broker(users={"alice": "secret"}, mechanism="SCRAM-SHA-256") as broker:
         assert broker.security.login is not None and broker.security.tls is None
         with pytest.raises(RuntimeError):
             _ = broker.tls

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from math import isfinite, isnan
 from typing import Any
 
 from ...broker.broker import Broker
 from ...runtime.turns import Turn
 from ..quotas import list_quotas
+from .fields import NOT_FINITE
 
 
 async def export(broker: Broker) -> dict[str, Any]:
@@ -30,5 +32,10 @@ async def export(broker: Broker) -> dict[str, Any]:
     if services.authorizer is not None and len(services.authorizer.index):
         exported["acls"] = await turn.sorted(await turn.map(str, services.authorizer.index.all()))
     if quotas := (await list_quotas(broker)).quotas:
-        exported["quotas"] = {state.entity: dict(state.quotas) for state in quotas}
+        exported["quotas"] = {
+            state.entity: {
+                key: value if isfinite(value) else NOT_FINITE[isnan(value)] for key, value in state.quotas.items()
+            }
+            for state in quotas
+        }
     return exported

@@ -15,6 +15,8 @@ from ..errors import ControlError, Kind, did_you_mean
 SEED_BYTES_MAX = 4 << 20
 """Of a seed's text: a second of parsing."""
 NESTED_MAX = 100
+NOT_FINITE = ("Infinity", "NaN")
+"""Numbers that quotas may be, as in Apache Kafka, and for which JSON has none: as texts."""
 
 _TAGS = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
 
@@ -89,6 +91,8 @@ class Field:
         return self.value
 
     def number(self) -> float:
+        if self.value in NOT_FINITE:
+            return float(self.value)
         if not isinstance(self.value, int | float) or isinstance(self.value, bool):
             raise self.expected("a number")
         return float(self.value)

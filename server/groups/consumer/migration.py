@@ -50,6 +50,12 @@ def is_large(members: Sized) -> bool:
 # A group that is another one whenever it has been made ready; a client that is told so asks again.
 TRIES = 3
 
+CUSTOM_ASSIGNOR = (
+    "an unsupported custom assignor is in use."
+    " Please refer to the documentation or switch to a default assignor before re-attempting the upgrade"
+)
+"""Why a group whose assignments carry user data stays as it is, in Apache Kafka's words, which clients show."""
+
 
 class Upgrade(NamedTuple):
     """A classic group, the consumer group that it is to become, and the records that say so."""
@@ -103,7 +109,7 @@ class Migration:
                     break
                 assignments.append(read_assignment(member.assignment))
                 if assignments[-1].user_data:
-                    problem = "an unsupported custom assignor is in use"
+                    problem = CUSTOM_ASSIGNOR
                 yield
             if problem is None:
                 return (yield from self._made_of(old, members, assignments))

@@ -30,7 +30,10 @@ async def ready(lives: Lives, request: Nothing) -> Text:
 
 async def metrics(lives: Lives, request: Nothing) -> Text:
     services = lives.broker.services
-    found = samples(services.logs, services.cleaning, services.appends, services.quotas.clients, lives.broker.clock)
+    broker = lives.broker
+    found = samples(
+        services.logs, services.cleaning, services.appends, services.quotas, broker.connections, broker.clock
+    )
     return Text(await in_worker(exposition, await Turn().map(lambda sample: sample, found)))
 
 

@@ -95,7 +95,7 @@ def test_what_is_no_list_of_entries_is_refused_before_a_start(acls: Any, kind: t
 
 def test_a_line_that_is_none_or_not_there_changes_nothing(guarded: ottla.Broker) -> None:
     for lines, said in (
-        (["User:a allow READ topic:t", "User:a allow REED topic:t"], "'REED' is no operation"),
+        (["User:a allow READ topic:t", "User:a allow REED topic:t"], "did you mean READ?"),
         (["User:a allow READ topic:t", "User:a allow READ topic:"], "Invalid empty resource name"),
     ):
         with pytest.raises(ottla.ControlError, match=said):
@@ -131,7 +131,8 @@ COMMANDS = [
     (["list", "--resource", "topic:y"], 0, "User:x allow READ topic:y"),
     (["remove", "User:x allow READ topic:y"], 0, "removed User:x allow READ topic:y"),
     (["remove", "User:x allow READ topic:y"], 1, "there is no ACL"),
-    (["list", "--principal", "User:x"], 0, "there are no ACLs"),
+    (["list", "--principal", "User:x"], 0, "there are no such ACLs"),
+    (["list", "--principal", "x"], 1, "'x' is no principal; expected TYPE:NAME"),
     (["why", "User:x", "READ", "topik:y"], 1, "'topik' is no resource type"),
 ]
 

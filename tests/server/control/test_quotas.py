@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -54,6 +56,7 @@ def test_who_waits_is_told_with_the_reason(broker: ottla.Broker) -> None:
     assert throttled.sentence.endswith("producer_byte_rate of client-id=app is 1000")
     metrics = {name: value for name, value in broker.metrics().items() if "type=Produce" in name}
     assert metrics["kafka.server:type=Produce,name=throttle-time,user=,client-id=app,node=0#Max"] == throttled.left_ms
+    assert metrics["kafka.server:type=Produce,name=byte-rate,user=,client-id=app,node=0"] == throttled.measured
     broker.clock.advance(milliseconds=throttled.left_ms)
     assert broker.throttled() == ()
 
@@ -113,6 +116,14 @@ def test_seeds_take_and_export_quotas(broker: ottla.Broker) -> None:
     broker.seed(seed)
     assert broker.quotas() == APP | {"user=bob": {"request_percentage": 5.0}}
     assert broker.export_seed()["quotas"] == broker.quotas()
+    broker.set_quotas("user=odd", request_percentage=math.inf, controller_mutation_rate=math.nan, producer_byte_rate=1)
+    told = json.dumps(broker.export_seed(), allow_nan=False)
+    odd = '{"request_percentage": "Infinity", "controller_mutation_rate": "NaN", "producer_byte_rate": 1.0}'
+    assert json.loads(told)["quotas"]["user=odd"] == json.loads(odd)
+    broker.remove_quotas("user=odd")
+    broker.seed({"topics": {"c": None}, "quotas": {"user=odd": json.loads(odd)}})
+    assert str(broker.quotas()["user=odd"]["controller_mutation_rate"]) == "nan"
+    assert broker.quotas()["user=odd"]["request_percentage"] == math.inf
     for wrong in (
         {"user=bob": {"zork": 1}},
         {"bob": {"request_percentage": 5}},

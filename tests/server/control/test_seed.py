@@ -17,7 +17,7 @@ from ottla.protocol.messages.list_groups import ListGroupsRequest
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from ottla.server.broker.lives import run_lives
 from ottla.server.client.partitioner import partition_of
-from ottla.server.config.broker_config import static_config
+from ottla.server.config.static_config import static_config
 from ottla.server.control.errors import ControlError, Kind
 from ottla.server.control.seed.export import export
 from ottla.server.control.seed.fields import NESTED_MAX, SEED_BYTES_MAX, field_of

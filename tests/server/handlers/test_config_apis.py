@@ -18,7 +18,7 @@ from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, Des
 from ottla.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from ottla.protocol.messages.list_config_resources import ListConfigResourcesRequest
 from ottla.server.config.changes import Operation
-from ottla.server.config.known_options import reason_of
+from ottla.server.config.options.known_options import reason_of
 from ottla.server.config.resources import ResourceType
 from support.broker.conversation import address, create_topic, produce
 from support.broker.raw_client import RawClient
@@ -88,7 +88,7 @@ def test_what_is_refused_changes_nothing(client: RawClient) -> None:
     assert describe(client, TOPIC, "t")["retention.ms"].value == "5000"
     refused = set_configs(client, BROKER, "", log_retention_ms="6000", log_segment_bytes="5")
     assert refused.error_code == ErrorCode.INVALID_REQUEST
-    assert describe(client, BROKER, "")[""].configs == ()
+    assert "log.retention.ms" not in describe(client, BROKER, "")
 
 
 def test_validate_only_checks_and_changes_nothing(client: RawClient) -> None:
@@ -295,4 +295,27 @@ def test_a_change_for_all_nodes_must_suit_each_of_them(three_nodes: list[RawClie
     assert set_configs(three_nodes[2], BROKER, "2", log_cleaner_min_compaction_lag_ms="9").error_code == ErrorCode.NONE
     refused = set_configs(three_nodes[0], BROKER, "", log_cleaner_max_compaction_lag_ms="8")
     assert refused.error_code == ErrorCode.INVALID_REQUEST
-    assert describe(three_nodes[0], BROKER, "")[""].configs == ()
+    assert "log.cleaner.max.compaction.lag.ms" not in describe(three_nodes[0], BROKER, "")
+
+
+def test_an_option_that_nodes_share_is_warned_of_where_another_than_the_first_is_given_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    shared: dict[str, Any] = {"message_max_bytes": "100", "log_cleaner_threads": "2"}
+    of_each: dict[str, Any] = {
+        "max_connections": "50",
+        "max_connections_per_ip": "40",
+        "leader_replication_throttled_rate": "5",
+    }
+    with ottla.Broker(str(tmp_path), nodes=2) as broker:
+        caplog.clear()
+        for number in range(2):
+            with RawClient(*address(broker, number)) as client:
+                assert not set_configs(client, BROKER, str(number), **shared, **of_each).error_code
+                assert not set_configs(client, BROKER, "", message_max_bytes="200").error_code
+        told = [record.message for record in caplog.records if record.name == "ottla.configs"]
+        assert told == [
+            "node.1.message.max.bytes: kept and shown, but all nodes share the value of node 0",
+            "node.1.log.cleaner.threads: kept and shown, but all nodes share the value of node 0",
+        ]
+        assert broker.inner.config.current.message_max_bytes == 100

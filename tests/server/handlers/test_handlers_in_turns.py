@@ -34,6 +34,7 @@ from ottla.protocol.messages.alter_partition_reassignments import (
 from ottla.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from ottla.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from ottla.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -65,7 +66,7 @@ from ottla.server.broker.life import run_broker
 from ottla.server.cluster.leadership import Leadership
 from ottla.server.cluster.placement import Placement, write_placements
 from ottla.server.config.authorization import STANDARD
-from ottla.server.config.broker_config import StaticConfig, static_config
+from ottla.server.config.static_config import StaticConfig, static_config
 from ottla.server.control.acls import add_acls, remove_acls
 from ottla.server.partitions.topics import Partition
 from ottla.server.runtime import turns
@@ -481,6 +482,25 @@ CASES = [
         ),
         lambda answer: answer.entries,
         "of addresses",
+    ),
+    Case(
+        "DeleteAcls",
+        3,
+        lambda count: DeleteAclsRequest(
+            filters=tuple(
+                DeleteAclsFilter(
+                    resource_type_filter=2,
+                    resource_name_filter=None,
+                    pattern_type_filter=3,
+                    principal_filter=f"User:{name}",
+                    host_filter=None,
+                    operation=1,
+                    permission_type=1,
+                )
+                for name in names(count)
+            )
+        ),
+        lambda body: body.filter_results,
     ),
     Case(
         "CreateAcls",

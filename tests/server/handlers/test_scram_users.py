@@ -19,8 +19,9 @@ from ottla.protocol.messages.describe_user_scram_credentials import DescribeUser
 from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.protocol.scram import salted
 from ottla.server.client.connection import Client
-from ottla.server.client.sasl import Credentials, LoginError
+from ottla.server.client.sasl import Credentials
 from ottla.server.client.security import Security
+from ottla.server.client.values import LoginError
 from support.broker.conversation import address
 from support.broker.raw_client import RawClient
 

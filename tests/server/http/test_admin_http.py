@@ -24,7 +24,7 @@ import ottla
 from ottla.protocol.errors import ErrorCode
 from ottla.server.broker.lives import run_lives
 from ottla.server.cleaning.leases import LEASE_MS_MAX
-from ottla.server.config.broker_config import static_config
+from ottla.server.config.static_config import static_config
 from ottla.server.http import answering
 from ottla.server.http.access import Access, parse_address
 from ottla.server.http.answering import Reply, json_object

@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 import ottla
 from ottla.server.broker.lives import run_lives
 from ottla.server.broker.metrics import Sample
-from ottla.server.config.broker_config import static_config
+from ottla.server.config.static_config import static_config
 from ottla.server.http.call import Lives, Nothing
 from ottla.server.http.calls import probes
 from ottla.server.http.listener import AdminHttp

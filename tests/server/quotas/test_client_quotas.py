@@ -100,6 +100,21 @@ def test_a_bucket_begins_full_and_fills_again() -> None:
     assert bucket.tokens(5, WINDOW, 100_000) == 55
 
 
+def test_whoever_reads_how_many_tokens_there_are_changes_nothing() -> None:
+    time = Time()
+    quotas = quotas_of(time, {MUTATED: 1})
+    slow = quotas.mutations(APP, strict=False)
+    assert slow is not None
+    slow.record(1000)
+    quotas.set(Holding.of({Entity.of({"user": "alice"}): {MUTATED: 1000}}, {}).limits)
+    for _ in range(10):
+        time.ms += 500
+        [_ for using, usage in quotas.usages() if quotas.used(using, usage)]
+    fast = quotas.mutations(APP, strict=True)
+    assert fast is not None
+    fast.record(1)
+
+
 # Clients
 
 
@@ -231,11 +246,12 @@ def test_a_connection_beyond_the_rate_of_its_address_does_not_count() -> None:
     node = {(0, ""): 100}
     for _ in range(10):
         rates.arrived(node)
-        assert rates.refused(0, "10.0.0.1", node) == 0
+        assert rates.refused((0, ""), "10.0.0.1", node) == 0
     for _ in range(50):
         rates.arrived(node)
-        assert rates.refused(0, "::ffff:10.0.0.1", node) > 0
-    assert rates.refused(0, "10.0.0.2", node) == 0
-    assert rates._listeners.get((0, ""), time.ms).measure(WINDOW, time.ms) == 1
+        assert rates.refused((0, ""), "::ffff:10.0.0.1", node) > 0
+    assert rates.refused((0, ""), "10.0.0.2", node) == 0
+    assert [(where, rate) for where, _, rate in rates.arrivals()] == [((0, ""), 1)]
+    assert [(node, host) for node, host, _ in rates.rates()] == [(0, "10.0.0.1")]
     time.ms += 12_000
-    assert rates.refused(0, "10.0.0.1", node) == 0
+    assert rates.refused((0, ""), "10.0.0.1", node) == 0

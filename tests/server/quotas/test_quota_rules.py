@@ -150,11 +150,12 @@ def test_the_strongest_level_that_has_a_quota_holds(first: int) -> None:
     assert Limits([]).find("alice", "app") is None
 
 
-@pytest.mark.parametrize("client_id", [None, ""])
-def test_a_client_without_id_falls_under_quotas_of_users_alone(client_id: str | None) -> None:
-    assert Limits([(Entity.of({"client-id": None}), 1.0)]).find("alice", client_id) is None
-    found = Limits([(ALICE, 1.0)]).find("alice", client_id)
-    assert found is not None and found.sharing == Sharing("alice", "")
+def test_a_client_without_id_falls_under_quotas_of_users_alone() -> None:
+    assert Limits([(Entity.of({"client-id": None}), 1.0)]).find("alice", "") is None
+    both = Entity.of({"user": "alice", "client-id": None})
+    for quotas in ([(ALICE, 1.0)], [(ALICE, 1.0), (both, 2.0)]):
+        found = Limits(quotas).find("alice", "")
+        assert found is not None and found.sharing == Sharing("alice", "") and found.bound == 1.0
 
 
 @pytest.mark.parametrize("bound", [math.inf, math.nan])

@@ -193,9 +193,11 @@ async def test_python_has_its_collector_back_afterwards(autojump_clock: trio.tes
 
 def test_a_broker_in_another_program_leaves_the_collector_alone() -> None:
     garbage, of_broker = OldGarbage(), Collector()
+    young: list[list[int]] = [[] for _ in range(1_000)]
     frozen = gc.get_freeze_count()
     of_broker.partitions_made(10_000)
-    assert gc.get_freeze_count() == frozen
+    # What other tests have kept may go meanwhile: the count falls then. With `young` kept it would rise.
+    assert gc.get_freeze_count() < frozen + len(young) // 2
     assert garbage.is_there()
 
 

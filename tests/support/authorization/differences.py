@@ -22,11 +22,6 @@ def between(expected: Answers, found: Answers) -> list[str]:
 
 NAMED: dict[str, str] = {
     "Fetch as a broker": "there are no followers: whoever fetches is a consumer",
-    "AlterConfigs": "ELR keeps Apache Kafka's cluster-wide min.insync.replicas from being unset; here there is none",
-    "IncrementalAlterConfigs": "as AlterConfigs",
-    "AlterReplicaLogDirs": "of a topic that is not there and a directory that is not, the topic is told here",
-    "DescribeConfigs": "the cluster-wide defaults have no min.insync.replicas from the beginning",
-    "CreateTopics": "a topic that is only validated is given no id",
 }
 """Question -> why what comes after the check of rights differs: who is let through and who is not is the same there too."""
 LET_THROUGH = "let through"

@@ -207,6 +207,6 @@ BROKER_TIMERS = {
         fetch_session,
         {"max_incremental_fetch_session_cache_slots": "1"},
     ),
-    "session of a client": BrokerTimer("network/login.py _begin", MINUTE_MS, session, SESSIONS),
+    "session of a client": BrokerTimer("network/authentication/session.py _begin", MINUTE_MS, session, SESSIONS),
     "transaction before": BrokerTimer("transactions/writes.py check", MINUTE_MS, next_transaction, PATIENCE),
 }

@@ -8,6 +8,7 @@ import trio
 
 from ottla.server.broker.broker import Broker
 from ottla.server.network.desk import Client, LoggingIn
+from ottla.server.runtime.turns import Turn
 from ottla.server.security.principal import ANONYMOUS, Principal
 from ottla.server.services.context import Context
 
@@ -22,6 +23,10 @@ class Staying:
     principal: Principal = ANONYMOUS
     logging_in: LoggingIn | None = None
 
+    @property
+    def turn(self) -> Turn:
+        return Turn()
+
     def check_peer(self) -> None:
         pass
 
@@ -33,7 +38,7 @@ class Staying:
             await until.wait()
 
 
-def context_of(broker: Broker, client: Client | None = None) -> Context:
-    """The context of a request to the first node, at its first listener."""
-    node = broker.nodes[0]
+def context_of(broker: Broker, client: Client | None = None, node_id: int = 0) -> Context:
+    """The context of a request to a node, the first unless told, at its first listener."""
+    node = broker.nodes[node_id]
     return Context(broker.services, node, node.listeners[0], client or Staying())

@@ -24,7 +24,7 @@ from ottla.protocol.connection import encode_request, encode_response, parse_req
 from ottla.server.broker.broker import Broker
 from ottla.server.broker.life import run_broker
 from ottla.server.client.connection import api_of
-from ottla.server.config.broker_config import static_config
+from ottla.server.config.static_config import static_config
 from ottla.server.network.desk import Client
 from ottla.server.runtime.clock import Clock
 from support.broker.contexts import context_of
@@ -65,11 +65,11 @@ def run_in_order(work: Callable[[], Awaitable[Result]]) -> Result:
 
 
 class InProcessClient:
-    """Requests through the codec, to the handlers of the first node."""
+    """Requests through the codec, to the handlers of a node."""
 
-    def __init__(self, broker: Broker, client: Client | None = None) -> None:
+    def __init__(self, broker: Broker, client: Client | None = None, *, node: int = 0) -> None:
         self._broker = broker
-        self._context = context_of(broker, client)
+        self._context = context_of(broker, client, node)
 
     async def ask(self, message: Any, version: int) -> Any:
         """The answer, for which time passes if nothing else happens. AssertionError if there never is one."""
@@ -91,12 +91,15 @@ class InProcessClient:
 
 
 @asynccontextmanager
-async def running(files: CrashFiles, **options: str) -> AsyncIterator[tuple[Broker, InProcessClient]]:
+async def running(
+    files: CrashFiles, nodes: int = 1, /, **options: str
+) -> AsyncIterator[tuple[Broker, InProcessClient]]:
     """A broker from start to clean stop. `_` in the names of options stands for the point."""
     static = static_config(
         profile="dev",
         flags={"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": DATA_DIR},
         overrides=OPTIONS | {name.replace("_", "."): value for name, value in options.items()},
+        nodes=nodes,
     )
     clock = Clock(wall=lambda: NOW_MS, monotonic=lambda: 0)
     rng = random.Random(files.digest())  # else the ids of a later run would be those of an earlier one

@@ -12,7 +12,7 @@ import trio
 
 from ottla.server.broker.broker import Broker
 from ottla.server.broker.life import run_broker
-from ottla.server.config.broker_config import static_config
+from ottla.server.config.static_config import static_config
 from ottla.server.runtime.clock import Clock
 from ottla.storage.disk.files import Files
 from support.broker.conversation import address

@@ -11,7 +11,7 @@ import trio
 
 from ottla.protocol.records import batches
 from ottla.server.broker.broker import Broker, nodes_of
-from ottla.server.config.broker_config import static_config
+from ottla.server.config.static_config import static_config
 from ottla.server.faults.table import Faults
 from ottla.server.runtime.clock import Clock
 from ottla.storage.disk.files import Files

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ottla.server.config.broker_config import static_config
+from ottla.server.config.static_config import static_config
 from ottla.server.groups.settings import GroupSettings
 from ottla.server.transactions.settings import TransactionSettings
 

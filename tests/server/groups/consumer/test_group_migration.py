@@ -110,7 +110,7 @@ def test_an_upgraded_group_is_found_again_after_a_restart() -> None:
         ({"group_consumer_migration_policy": "Downgrade"}, {}, "online upgrade is disabled"),
         ({}, {"protocol_type": "connect"}, "the group does not use the consumer embedded protocol"),
         ({"group_consumer_max_size": 1}, {}, "the group size exceeds the consumer group maximum size"),
-        ({}, {"assignment": b"\0\0\0\0\0\0\0\0\0\1x"}, "an unsupported custom assignor is in use"),
+        ({}, {"assignment": b"\0\0\0\0\0\0\0\0\0\1x"}, migration.CUSTOM_ASSIGNOR),
         ({}, {"assignment": b"\0"}, "the embedded consumer protocol is malformed"),
         ({}, {"protocols": [("range", b"\xff\xff")]}, "the embedded consumer protocol is malformed"),
     ],
@@ -127,6 +127,7 @@ def test_some_groups_are_not_upgraded(settings: dict[str, Any], join: dict[str, 
     before = list(groups.store.records(groups.coordinator.partition_for("g")))
     code, message = groups.error("three", 0, owns={}, topics=["orders"], rebalance_timeout_ms=1_000)
     assert code is E.GROUP_ID_NOT_FOUND
+    assert message.startswith("Cannot upgrade classic group g to consumer group because ")
     assert reason in message
     assert groups.store.records(groups.coordinator.partition_for("g")) == before
     assert [groups.heartbeat(member, generation) for member in ids] == [E.NONE, E.NONE]

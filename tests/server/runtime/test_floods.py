@@ -1,0 +1,31 @@
+"""Lines that come in floods: twenty a second are told, the others are there at DEBUG, and none is kept."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from ottla.server.runtime.floods import TOLD_MAX, Floods
+
+
+def test_so_many_lines_a_second_are_told_and_how_many_there_were_beyond_them(caplog: pytest.LogCaptureFixture) -> None:
+    now_s = 100.0
+    caplog.set_level(logging.DEBUG, "ottla.flood")
+    lines = Floods(logging.getLogger("ottla.flood"), lambda: now_s)
+    for number in range(TOLD_MAX + 3):
+        lines.tell(logging.INFO, "line %d", number)
+    now_s = 101.0
+    lines.tell(logging.WARNING, "another")
+    now_s = 102.5
+    lines.tell(logging.WARNING, "one more")
+    told = [record.message for record in caplog.records if record.levelno > logging.DEBUG]
+    assert told == [
+        *(f"line {number}" for number in range(TOLD_MAX)),
+        f"more than {TOLD_MAX} such lines in a second; the others are told at DEBUG",
+        "and 3 more of such lines",
+        "another",
+        "one more",
+    ]
+    untold = [record.message for record in caplog.records if record.levelno == logging.DEBUG]
+    assert untold == [f"line {number}" for number in range(TOLD_MAX, TOLD_MAX + 3)]
