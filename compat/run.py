@@ -1,4 +1,4 @@
-"""Runs suites one after the other (slices two at a time) and prints one table: `python -m compat.run quick|nightly|SUITE…`.
+"""Runs suites one after the other (slices several at a time) and prints one table: `python -m compat.run quick|nightly|SUITE…`.
 
 Each suite is a process of its own (`python -m compat.SUITE`), its output kept in `build/compat/SUITE.log`; of that
 only failures are shown here, and once more behind the table. Of `quick`, a slice that fails while another runs beside it
@@ -21,53 +21,55 @@ from .support.suite import NOT_RUN
 SUITES = (
     "main_job",
     "kafka_python",
-    "kafka_python_cli",
     "aiokafka",
     "aiokafka.suite",
     "confluent",
     "librdkafka",
     "apache_kafka.suite",
+    "cleaner_histories",
+    "explained",
+    "crashes",
+    "apache_kafka.differential",
     "clients_groups",
     "exactly_once",
-    "group_chaos",
-    "groups_commits",
+    "spark_histories",
+    "server_crashes",
+    "apache_kafka.authorization",
+    "apache_kafka.tools",
+    "apache_kafka.transactions",
+    "apache_kafka.group_migration",
+    "apache_kafka.bad_batches",
+    "apache_kafka.md5_keys",
+    "apache_kafka.acl_decisions",
+    "kafka_python_cli",
+    "spark_large",
+    "installs",
+    "fuzz",
+    "tls_fuzz",
+    "security.tokens",
+    "security",
     "nodes",
     "hard_cases",
     "old_brokers",
     "faults",
-    "cleaner_histories",
-    "explained",
-    "spark_histories",
-    "spark_large",
-    "spark_cluster",
-    "crashes",
-    "server_crashes",
-    "installs",
-    "installs.online",
-    "fuzz",
-    "tls_fuzz",
-    "loop_holds",
-    "apache_kafka.differential",
-    "apache_kafka.group_migration",
+    "group_chaos",
+    "groups_commits",
     "apache_kafka.quotas",
-    "apache_kafka.transactions",
-    "apache_kafka.consumer_groups",
-    "apache_kafka.fetch",
-    "apache_kafka.authorization",
-    "apache_kafka",
-    "apache_kafka.spark",
-    "apache_kafka.tools",
-    "apache_kafka.md5_keys",
-    "apache_kafka.acl_decisions",
     "apache_kafka.acl_requests",
-    "apache_kafka.bad_batches",
-    "wheel",
-    "examples",
-    "docker_image",
+    "apache_kafka.fetch",
+    "apache_kafka.consumer_groups",
+    "apache_kafka",
+    "installs.online",
+    "apache_kafka.spark",
     "spark_connector",
-    "bench.start",
+    "spark_cluster",
+    "wheel",
+    "docker_image",
+    "examples",
+    "loop_holds",
     "bench.acls",
     "bench.embedded",
+    "bench.start",
     "bench.wire",
     "bench.security",
     "bench.cleaner",
@@ -76,10 +78,23 @@ SUITES = (
 )
 ALONE = {"loop_holds"}
 """Measures what other suites beside it would spoil."""
+BUSY = {
+    "spark_histories",
+    "spark_large",
+    "spark_cluster",
+    "spark_connector",
+    "crashes",
+    "server_crashes",
+    "installs",
+    "installs.online",
+    "apache_kafka.spark",
+    "bench.spark",
+}
+"""Compute all the time, in several processes: their slices have a lane of their own, so that two never run at once."""
 QUICK_LIMIT_S, NIGHTLY_LIMIT_S = 240, 3 * 3600
-QUICK_LANES = 2
-"""Slices that run at a time: they wait for their brokers, and for clients' time-outs, more than they compute."""
-QUICK_START_LIMIT_S = 480
+QUICK_LANES = 3
+"""Slices that run at a time beside a busy one: they wait for their brokers, and for clients' time-outs, more than they compute."""
+QUICK_START_LIMIT_S = 510
 """No slice begins later, so that the slices of all suites end within ten minutes on a slow machine too."""
 LOGS = Path(__file__).parents[1] / "build" / "compat"
 COUNTS = re.compile(r"^(\d+) passed, (\d+) failed, (\d+) skipped$")
@@ -125,8 +140,18 @@ def main(argv: list[str] | None = None) -> int:
         return outcome
 
     # Benches at full length want the machine for themselves.
-    with ThreadPoolExecutor(QUICK_LANES if parsed.what == ["quick"] else 1) as lanes:
-        outcomes = list(lanes.map(run_in_turn, suites))
+    with ThreadPoolExecutor(QUICK_LANES if parsed.what == ["quick"] else 1) as lanes, ThreadPoolExecutor(1) as busy:
+        begun = [
+            (busy if suite in BUSY and parsed.what == ["quick"] else lanes).submit(run_in_turn, suite)
+            for suite in suites
+        ]
+        try:
+            outcomes = [one.result() for one in begun]
+        except KeyboardInterrupt:
+            # What runs was interrupted too, and ends; nothing begins any more.
+            for one in begun:
+                one.cancel()
+            raise
     first = [outcome for outcome in outcomes if outcome.failed]
     if parsed.what == ["quick"]:
         outcomes = [again_alone(outcome) if outcome.failed else outcome for outcome in outcomes]

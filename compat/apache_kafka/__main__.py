@@ -38,7 +38,8 @@ def body(suite: Suite, options: Options) -> None:
             judge_own_files(suite, options)
         judge_hanging_transaction(suite, options)
         judge_cleaned_files(suite, options)
-        judge_compaction(suite, options)
+        if not options.quick:
+            judge_compaction(suite)
 
 
 def judge_apache_kafkas(suite: Suite, options: Options) -> None:

@@ -17,7 +17,7 @@ from ..support.brokers.ottla_process import OttlaProcess
 from ..support.brokers.process import BrokerProcess
 from ..support.clients.steps import CODECS, read_partitions
 from ..support.logs.segment_files import base_offset, segments
-from ..support.suite import Options, Suite
+from ..support.suite import Suite
 
 TESTER = "org.apache.kafka.tools.LogCompactionTester"
 BROKER = {
@@ -27,22 +27,20 @@ BROKER = {
     "group.initial.rebalance.delay.ms": "0",
 }
 MESSAGES, DUPLICATES, PERCENT_DELETES = 250_000, 10, 10
-QUICK_MESSAGES = 150_000
 SLEEP_S = 3
 TIMEOUT_S = 180
 TOPIC = re.compile(r"log-cleaner-test-\S+")
 ROWS = re.compile(r"(\d+) rows of data produced, (\d+) rows of data consumed")
 
 
-def judge_compaction(suite: Suite, options: Options) -> None:
+def judge_compaction(suite: Suite) -> None:
     """One tester for each codec, all at once: they spend most of their time waiting for 20 s of silence."""
-    codecs, messages = (("lz4",), QUICK_MESSAGES) if options.quick else (CODECS, MESSAGES)
     with (
-        OttlaProcess(overrides=BROKER, keep=options.keep) as broker,
+        OttlaProcess(overrides=BROKER) as broker,
         TemporaryDirectory(prefix="compat-compaction-tester-") as folder,
-        ThreadPoolExecutor(len(codecs)) as pool,
+        ThreadPoolExecutor(len(CODECS)) as pool,
     ):
-        testers = {codec: pool.submit(run_tester, broker.bootstrap, codec, messages, folder) for codec in codecs}
+        testers = {codec: pool.submit(run_tester, broker.bootstrap, codec, MESSAGES, folder) for codec in CODECS}
         for codec, tester in testers.items():
             judge_one(suite, broker, f"LogCompactionTester, {codec}", tester.result())
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ..support.brokers.any_broker import broker_process, second_listener
+from ..support.brokers.any_broker import broker_process, more_listeners
 from ..support.brokers.apache_kafka import cache_dir, fetches
 from ..support.brokers.process import BrokerProcess, RunningBroker
 from ..support.pytest_suite import entries_of, judge, run_pytest
@@ -89,7 +89,7 @@ def started(options: Options) -> Iterator[tuple[BrokerProcess | RunningBroker, s
         yield RunningBroker(options.broker), ""
         return
     broker = broker_process(options, BROKER)
-    sasl = second_listener(broker, "SASL_PLAINTEXT")
+    (sasl,) = more_listeners(broker, SECOND="SASL_PLAINTEXT")
     with broker:
         yield broker, sasl
 

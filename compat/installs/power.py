@@ -28,7 +28,7 @@ def search(name: str, how: str, with_server: bool, quick: bool) -> tuple[str, in
     # Of more operations that are not synced, any two may be missing; so many in all ways.
     crash_files.CHANGES_MAX = 6 if quick else 8
     thinned = (
-        {"losses": 1, "thinned_to": 24} if quick else {"losses": 2, "recover_thinned_to": 32, "later_thinned_to": 32}
+        {"losses": 1, "thinned_to": 48} if quick else {"losses": 2, "recover_thinned_to": 32, "later_thinned_to": 32}
     )
     counts = search(INSTALLS[name](), how=how, with_server=with_server, **thinned)
     return f"{counts} {dict(counts.failures) or ''}", counts.failing

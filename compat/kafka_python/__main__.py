@@ -1,9 +1,11 @@
 """kafka-python's own integration tests, from its source distribution, against a running broker.
 
 `test_producer_integration.py` and `test_consumer_integration.py` must pass; `test_admin_integration.py` is held to
-`expected_failures.txt` (not in `--quick`). What is not run, and why, stands in README.md.
+`expected_failures.txt` (not in `--quick`). The files of `OWN_BROKER` start Ottla themselves, in place of a Kafka installation
+(`shim/`). What is not run, and why, stands in README.md.
 """
 
+import shlex
 import shutil
 import subprocess
 import sys
@@ -13,6 +15,7 @@ from pathlib import Path
 
 from ..support.brokers.any_broker import broker_process
 from ..support.brokers.apache_kafka import cache_dir, fetches
+from ..support.brokers.ottla_process import ottla_command
 from ..support.brokers.process import BrokerProcess, RunningBroker, free_port
 from ..support.pytest_suite import Outcome, entries_of, judge, run_pytest
 from ..support.suite import NotRunError, Options, Suite, run_suite
@@ -20,6 +23,9 @@ from ..support.suite import NotRunError, Options, Suite, run_suite
 VERSION = "3.0.12"
 HERE = Path(__file__).parent
 FILES = ("test_producer_integration.py", "test_consumer_integration.py", "test_admin_integration.py")
+OWN_BROKER = ("test_sasl_integration.py", "test_ssl_integration.py")
+SCRIPTS = {"kafka-storage.sh": "kafka_storage.py", "kafka-topics.sh": "kafka_topics.py"}
+TOOLS = ("keytool", "openssl")
 AGAIN = 2
 BROKER = {
     "num.partitions": "4",
@@ -43,6 +49,18 @@ def body(suite: Suite, options: Options) -> None:
                 outcomes = run_file(tree, name, broker.bootstrap)
                 outcomes = [races_again(suite, tree, name, broker.bootstrap, outcome) for outcome in outcomes]
                 judge(suite, name, outcomes, expected)
+        if not (options.quick or options.broker or kafka):
+            with_brokers_of_their_own(suite, tree, expected)
+
+
+def with_brokers_of_their_own(suite: Suite, tree: Path, expected: dict[str, str]) -> None:
+    lay_out_installation(tree)
+    for name in OWN_BROKER:
+        if name == "test_ssl_integration.py" and (missing := [tool for tool in TOOLS if not shutil.which(tool)]):
+            suite.skip(name, f"needs {' and '.join(missing)}")
+            continue
+        environment = environment_of(tree) | {"COMPAT_OTTLA": ottla_command()[0]}
+        judge(suite, name, run_pytest(tree, f"test/integration/{name}", environment), expected)
 
 
 def races_again(suite: Suite, tree: Path, name: str, bootstrap: str, first: Outcome) -> Outcome:
@@ -99,14 +117,24 @@ def source_distribution() -> Path:
 
 def run_file(tree: Path, name: str, bootstrap: str) -> list[Outcome]:
     """Run one file, or one test of it."""
-    environment = {
-        "KAFKA_URI": f"kafka://{bootstrap}",
-        "KAFKA_VERSION": "4.3",
-        "KAFKA_ROOT": str(tree),  # only has to exist
-        "PROJECT_ROOT": str(tree),
-        "PYTHONPATH": str(tree),
-    }
+    environment = environment_of(tree) | {"KAFKA_URI": f"kafka://{bootstrap}"}
     return run_pytest(tree, f"test/integration/{name}", environment)
+
+
+def environment_of(tree: Path) -> dict[str, str]:
+    root = str(tree)
+    return {"KAFKA_VERSION": "4.3", "KAFKA_ROOT": root, "PROJECT_ROOT": root, "PYTHONPATH": root}
+
+
+def lay_out_installation(tree: Path) -> None:
+    """What the fixtures call of a Kafka installation, and the templates that the source distribution lacks."""
+    shutil.copytree(HERE / "shim" / "resources", tree / "servers" / "resources" / "default")
+    scripts = tree / "bin"
+    scripts.mkdir()
+    for script, program in SCRIPTS.items():
+        command = shlex.join([sys.executable, str(HERE / "shim" / program)])
+        (scripts / script).write_text(f'#!/bin/sh\nexec {command} "$@"\n')
+        (scripts / script).chmod(0o755)
 
 
 if __name__ == "__main__":

@@ -16,21 +16,11 @@ from ..support.brokers.any_broker import broker_process
 from ..support.brokers.process import Broker, RunningBroker
 from ..support.suite import NotRunError, Options, Suite, run_suite
 from . import build, kafka_home
+from .brokers import KINDS
 from .lists import ROUNDS, Line, expected_failures, not_run, tests_to_run, wanting_a_broker
 from .runner import Result, Runner
 
 NODES = 3  # several tests ask for three replicas; the one node of Apache Kafka cannot give them
-COMMON = {
-    "num.partitions": "4",
-    "group.initial.rebalance.delay.ms": "0",
-    # New in Kafka 4.3, whose default of a second comes between a test and the assignment that it waits for.
-    "group.consumer.assignment.interval.ms": "0",
-}
-BROKERS = {
-    "default": COMMON,
-    "noautocreate": COMMON | {"auto.create.topics.enable": "false"},
-    "delay": COMMON | {"group.initial.rebalance.delay.ms": "3000"},
-}
 
 
 @dataclass
@@ -49,7 +39,7 @@ class Round:
 
     def broker(self, kind: str) -> Broker:
         if kind not in self.brokers:
-            process = broker_process(self.options, BROKERS[kind], nodes=NODES)
+            process = broker_process(self.options, dict(KINDS[kind].options), nodes=NODES)
             self.brokers[kind] = self.started.enter_context(process)
         return self.brokers[kind]
 
@@ -59,7 +49,7 @@ class Round:
             suite.skip(self._what(line.name), "needs javac and Maven")
             return
         if self.options.broker and line.broker != "default":
-            suite.skip(self._what(line.name), f"needs a broker of its own: {BROKERS[line.broker]}")
+            suite.skip(self._what(line.name), f"needs a broker of its own: {dict(KINDS[line.broker].options)}")
             return
         results = runner.run(line, self.broker(line.broker).bootstrap)
         if any(self._judged(result) is False for result in results):

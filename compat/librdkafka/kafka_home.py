@@ -1,6 +1,6 @@
 """A stand-in for the Kafka installation that the tests call scripts of, under `$KAFKA_PATH`.
 
-`bin/kafka-topics.sh` is `kafka_topics.py`, so that no JVM starts for a topic. `bin/kafka-run-class.sh` and `libs` need
+`bin/kafka-topics.sh` and `bin/kafka-acls.sh` are programs of ours, so that no JVM starts for a topic. `bin/kafka-run-class.sh` and `libs` need
 Apache Kafka's jars and a JDK; without them the tests that start a Java client are not run.
 """
 
@@ -14,13 +14,17 @@ from ..support.brokers.apache_kafka import jars
 from ..support.suite import NotRunError
 
 HERE = Path(__file__).parent
+PROGRAMS = {
+    "kafka-topics.sh": HERE / "kafka_topics.py",
+    "kafka-acls.sh": HERE.parent / "support" / "clients" / "kafka_acls.py",
+}
 
 
 def make(folder: Path) -> Path:
     scripts = folder / "bin"
     scripts.mkdir(parents=True)
-    topics = [sys.executable, str(HERE / "kafka_topics.py")]
-    write(scripts / "kafka-topics.sh", f'exec {shlex.join(topics)} "$@"')
+    for script, program in PROGRAMS.items():
+        write(scripts / script, f'exec {shlex.join([sys.executable, str(program)])} "$@"')
     with contextlib.suppress(NotRunError):
         if shutil.which("javac"):
             (folder / "libs").symlink_to(jars(), target_is_directory=True)

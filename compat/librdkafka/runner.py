@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from .brokers import KINDS
 from .lists import Line
 
 LOGS = Path(__file__).parents[2] / "build" / "compat" / "librdkafka"
@@ -78,7 +79,9 @@ class Runner:
 
     def _environment(self, line: Line, bootstrap: str) -> dict[str, str]:
         conf = self.home / "test.conf"
-        conf.write_text(f"bootstrap.servers={bootstrap}\ntest.topic.random=true\ntest.timeout.multiplier={PATIENCE}\n")
+        lines = {"bootstrap.servers": bootstrap, "test.topic.random": "true", "test.timeout.multiplier": PATIENCE}
+        lines |= KINDS[line.broker].client
+        conf.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
         environment = {
             "RDKAFKA_TEST_CONF": str(conf),
             "BROKERS": bootstrap,
@@ -89,7 +92,8 @@ class Runner:
             "TESTS": line.number,
             "LD_LIBRARY_PATH": "../src:../src-cpp",
         }
-        return environment | ({"SUBTESTS": line.subtest} if line.subtest else {})
+        # The runner looks for it in `FUNCTION:LINE: TEXT`.
+        return environment | ({"SUBTESTS": f"{line.subtest}:"} if line.subtest else {})
 
 
 def results_of(output: str, subtest: str) -> list[Result]:

@@ -10,23 +10,26 @@ from __future__ import annotations
 
 import argparse
 import sys
+import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 
 from ..support.brokers.apache_kafka import ApacheKafkaProcess
 from ..support.brokers.clocked_ottla import ClockedOttla
 from ..support.brokers.process import BrokerProcess
+from ..support.certificates import Certificates
 from ..support.clients.holds import Hold, Pinger
 from ..support.suite import NotRunError, Options, Suite, run_suite
-from . import jobs, memory, specials
+from . import jobs, memory, secured, specials
 from .asking import Sender, fill
 from .figures import LIMIT_MS, Figures
 from .requests import Large, large_requests
 
 ROUNDS, QUICK_ROUNDS = 5, 3
-PARTS = ("requests", "specials", "jobs", "memory")
+PARTS = ("requests", "specials", "secured", "jobs", "memory")
 IDLE_S, IDLE_ROUNDS = 2.0, 5
 AFTERWARDS_S = 0.03
 """What a request leaves to do behind its answer, such as giving back its memory, counts too."""
@@ -72,6 +75,13 @@ def body(suite: Suite, options: Options) -> None:
                     ask_all(suite, figures, sender, pinger, large_requests(world, quick=options.quick))
             if "specials" in parts:
                 specials.run(figures, process, pinger, world, quick=options.quick)
+    if "secured" in parts and is_ottla:
+        with tempfile.TemporaryDirectory(prefix="compat-certificates-") as directory:
+            certificates = Certificates(Path(directory))
+            given = secured.overrides(certificates)
+            with pinged(broker(overrides=given)) as (process, pinger):
+                calibrate(suite, pinger)
+                secured.run(figures, given, certificates, pinger, fill(process.bootstrap), watched, quick=options.quick)
     if "jobs" in parts:
         jobs.run(figures, broker, pinged, quick=options.quick, is_ottla=is_ottla)
     figures.finish()

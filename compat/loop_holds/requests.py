@@ -23,16 +23,17 @@ class Large(NamedTuple):
 def large_requests(world: World, *, quick: bool) -> Iterator[Large]:
     known, unknown = Known(world), Unknown()
     for form in forms():
-        yield _large(form, "unknown", Shape(form, unknown), QUICK_COUNT if quick else LARGEST)
+        yield one_large(form, "unknown", Shape(form, unknown), QUICK_COUNT if quick else LARGEST)
         if not quick:
-            yield _large(form, "unknown", Shape(form, unknown), QUICK_COUNT, "10 000")
+            yield one_large(form, "unknown", Shape(form, unknown), QUICK_COUNT, "10 000")
         if form.api.name not in DESTRUCTIVE:
-            yield _large(form, "known", Shape(form, known), QUICK_COUNT if quick else LARGEST)
+            yield one_large(form, "known", Shape(form, known), QUICK_COUNT if quick else LARGEST)
     for form in () if quick else other_versions():
-        yield _large(form, "unknown", Shape(form, unknown), LARGEST)
+        yield one_large(form, "unknown", Shape(form, unknown), LARGEST)
 
 
-def _large(form: Form, what: str, shape: Shape, count: int, mark: str = "") -> Large:
+def one_large(form: Form, what: str, shape: Shape, count: int, mark: str = "") -> Large:
+    """A form with so many elements, or as many as the limits allow."""
     count = min(count, shape.most)
     size_bytes = len(shape.frame(100)) * count // 100
     name = f"{form}, {what}" + (f", {mark}" if mark else "")

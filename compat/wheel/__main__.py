@@ -54,7 +54,8 @@ def body(suite: Suite, options: Options) -> None:
             suite.check("ottla topics list", ["t", "5"] in rows, done.stdout + done.stderr)
             suite.equal("SIGTERM stops it cleanly", 0, broker.stop())
         kernel(suite, python, "compiled", folder)
-        without_compiler(suite, folder)
+        if not options.quick:
+            without_compiler(suite, folder)
 
 
 def without_compiler(suite: Suite, folder: Path) -> None:

@@ -15,8 +15,9 @@ import aiokafka
 
 from ottla.server.security.tls.throw_away import Authority
 
-from ...support.brokers.any_broker import broker_process, second_listener
+from ...support.brokers.any_broker import broker_process, more_listeners
 from ...support.brokers.process import BrokerProcess, RunningBroker
+from ...support.clients import kafka_acls
 from ...support.pytest_suite import entries_of, judge, run_pytest
 from ...support.suite import Options, Suite, run_suite
 from ...support.suite_sources import suite_sources
@@ -35,9 +36,24 @@ FILES = (
     "test_client.py",
     "test_conn.py",
     "test_pep492.py",
+    "test_sasl.py",
 )
 QUICK_FILES = FILES[:2]
-BROKER = {"num.partitions": "2", "group.initial.rebalance.delay.ms": "0", "offsets.topic.replication.factor": "1"}
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+BROKER = {
+    "num.partitions": "2",
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.replication.factor": "1",
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:admin;User:ANONYMOUS",
+    "allow.everyone.if.no.acl.found": "true",
+    "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+    "listener.name.sasl.plain.sasl.jaas.config": (
+        'org.apache.kafka.common.security.plain.PlainLoginModule required user_test="test";'
+    ),
+    "listener.name.sasl.scram-sha-256.sasl.jaas.config": SCRAM,
+    "listener.name.sasl.scram-sha-512.sasl.jaas.config": SCRAM,
+}
 
 
 def body(suite: Suite, options: Options) -> None:
@@ -48,10 +64,11 @@ def body(suite: Suite, options: Options) -> None:
         tree = Path(folder)
         lay_out(source, tree)
         certificates = tree / "ssl_cert"
-        with started(options, certificates) as (broker, tls):
+        with started(options, certificates) as (broker, tls, sasl):
             environment = {
                 "COMPAT_BROKER": broker.bootstrap,
                 "COMPAT_TLS": tls,
+                "COMPAT_SASL": sasl,
                 "COMPAT_CERTIFICATES": str(certificates),
                 "PYTHONPATH": str(tree),
             }
@@ -61,10 +78,13 @@ def body(suite: Suite, options: Options) -> None:
 
 
 @contextmanager
-def started(options: Options, certificates: Path) -> Iterator[tuple[BrokerProcess | RunningBroker, str]]:
-    """A broker, and the address of its listener with TLS, for which it fills a new folder; none of one that runs already."""
+def started(options: Options, certificates: Path) -> Iterator[tuple[BrokerProcess | RunningBroker, str, str]]:
+    """A broker, and the addresses of its listeners with TLS and with SASL; none of one that runs already.
+
+    Those for TLS come into the new folder `certificates`.
+    """
     if options.broker:
-        yield RunningBroker(options.broker), ""
+        yield RunningBroker(options.broker), "", ""
         return
     authority = Authority(int(time.time() * 1000))
     server, client = authority.issue("localhost", ["localhost", "127.0.0.1"]), authority.issue("client")
@@ -81,9 +101,9 @@ def started(options: Options, certificates: Path) -> Iterator[tuple[BrokerProces
         "ssl.client.auth": "required",
     }
     broker = broker_process(options, BROKER | keys)
-    tls = second_listener(broker, "SSL")
+    tls, sasl = more_listeners(broker, TLS="SSL", SASL="SASL_PLAINTEXT")
     with broker:
-        yield broker, tls
+        yield broker, tls, sasl
 
 
 def lay_out(source: Path, tree: Path) -> None:
@@ -91,8 +111,9 @@ def lay_out(source: Path, tree: Path) -> None:
     shutil.copytree(source / "tests", tree / "tests")
     (tree / "tests" / "conftest.py").rename(tree / "tests" / "conftest_of_aiokafka.py")
     shutil.copy(HERE / "shim" / "conftest.py", tree / "tests")
-    shutil.copy(HERE / "shim" / "docker.py", tree)
-    shutil.copy(HERE / "shim" / "pytest.ini", tree)
+    shim = (HERE / "shim" / name for name in ("container.py", "docker.py", "pytest.ini"))
+    for file in (*shim, Path(kafka_acls.__file__)):
+        shutil.copy(file, tree)
 
 
 if __name__ == "__main__":

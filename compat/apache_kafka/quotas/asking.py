@@ -21,7 +21,8 @@ ODD_NAMES = {"ip": ["no.such.host.invalid", "300.1.1.1", "", "a b"], "user": [""
 CLIENT_KEYS = ["producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate"]
 KEYS = [*CLIENT_KEYS, "connection_creation_rate"]
 VALUES = [1.0, 1024.0, 5.0, 1e6, 0.5, 2.0**31 - 1, 2.0**53, 1 + 1e-7]
-ODD_VALUES = [0.0, -1.0, 0.25, 2.0**31, 2.0**63, 2.0**64, 1e300, float("inf"), 1 + 1e-5, float("nan")]
+ODD_VALUES = [0.0, -0.0, -1.0, 0.25, 5e-324, 1e-310, 2.0**31, 2.0**63, 2.0**64, 1e300, 1 + 1e-5]
+ODD_VALUES += [float("nan"), float("inf"), float("-inf")]
 
 Answer = Any
 

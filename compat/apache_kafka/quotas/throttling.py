@@ -14,6 +14,7 @@ from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTop
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.server.client.connection import Client
+from ottla.server.client.security import PLAIN, Security
 
 RECORD_BYTES = 10_000
 """A produce request has so much in its one record, and some bytes more."""
@@ -41,8 +42,9 @@ class Throttling:
 
     def __init__(self, bootstrap: str) -> None:
         host, port = bootstrap.rsplit(":", 1)
-        self._address = host, int(port)
-        with self.client("admin") as client:
+        self._address = self._plain = host, int(port)
+        self._security = PLAIN
+        with self.admin() as client:
             request = CreateTopicsRequest(
                 topics=(CreatableTopic(name="t", num_partitions=1, replication_factor=1),), timeout_ms=60_000
             )
@@ -53,8 +55,16 @@ class Throttling:
                     raise TimeoutError("the topic does not come up")
                 time.sleep(0.05)
 
-    def client(self, client_id: str) -> Client:
-        return Client(*self._address, client_id=client_id, timeout_s=60)
+    def reach(self, port: int, security: Security) -> None:
+        """Whoever produces or fetches from now on comes by this way."""
+        self._address, self._security = (self._plain[0], port), security
+
+    def admin(self) -> Client:
+        """Over the plain listener."""
+        return Client(*self._plain, client_id="admin", timeout_s=60)
+
+    def client(self, client_id: str | None) -> Client:
+        return Client(*self._address, client_id=client_id, timeout_s=60, security=self._security)
 
     def _end_offset(self, client: Client) -> int | None:
         request = ListOffsetsRequest(
@@ -70,12 +80,12 @@ class Throttling:
             entity=(EntityData(entity_type="client-id", entity_name=client_id),),
             ops=tuple(OpData(key=key, value=value or 0.0, remove=value is None) for key, value in quotas.items()),
         )
-        with self.client("admin") as client:
+        with self.admin() as client:
             (row,) = client.ask(AlterClientQuotasRequest(entries=(entry,))).entries
             assert row.error_code == 0, row
         time.sleep(0.5)
 
-    def produced(self, client_id: str, requests: int, *, version: int = 12, acks: int = -1) -> Seen:
+    def produced(self, client_id: str | None, requests: int, *, version: int = 12, acks: int = -1) -> Seen:
         """So many requests, one after the other."""
         data = batch()
         partition = PartitionProduceData(index=0, records=data)
@@ -119,7 +129,7 @@ class Throttling:
             version,
         )
 
-    def _asked(self, client_id: str, requests: list[Any], version: int) -> Seen:
+    def _asked(self, client_id: str | None, requests: list[Any], version: int) -> Seen:
         seen = Seen()
         with self.client(client_id) as client:
             for request in requests:

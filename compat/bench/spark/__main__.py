@@ -100,6 +100,8 @@ class Bench:
             what = f"{sides.made.data_dir.name}: {len(sides.results)} groups are the server's byte for byte"
             self.suite.check(what, not differing and bool(sides.results), ", ".join(differing[:5]))
             self.measure_stages(sides)
+        if not self.judged:
+            return
         self.rounds_of(
             {
                 "scan": small.scan,
@@ -168,8 +170,9 @@ class Bench:
         found = of_spark(events)
         for made, alone in self.alone:
             judge_stages(self.suite, made, alone, found[made.data_dir.name])
-        self.figures.print_sides(self.suite)
-        self.figures.print_ratios(self.suite, COMPARISONS, judged=self.judged)
+        if self.judged:
+            self.figures.print_sides(self.suite)
+            self.figures.print_ratios(self.suite, COMPARISONS)
 
 
 if __name__ == "__main__":

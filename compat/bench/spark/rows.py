@@ -52,7 +52,7 @@ class Figures:
                 f" {self.cpu_s(side):.2f} ({min(cpus):.2f}-{max(cpus):.2f}) | {self.jvm_s(side):.2f} |"
             )
 
-    def print_ratios(self, suite: Suite, comparisons: list[Comparison], *, judged: bool) -> None:
+    def print_ratios(self, suite: Suite, comparisons: list[Comparison]) -> None:
         """A table of all, then a check for each floor."""
         found = [(each, *self._ratios(each)) for each in comparisons if {each.ours, each.theirs} <= set(self.costs)]
         suite.note("| ratio | CPU | floor | aim | wall | floor | aim |")
@@ -62,8 +62,6 @@ class Figures:
             suite.note(
                 f"| {each.what} | {cpu:.2f} | {bounds[0]} | {bounds[1]} | {wall:.2f} | {bounds[2]} | {bounds[3]} |"
             )
-        if not judged:
-            return
         for each, cpu, wall in found:
             _judge(suite, f"{each.what}, CPU", cpu, each.cpu_floor, each.cpu_aim)
             if self.was_idle:

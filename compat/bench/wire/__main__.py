@@ -25,7 +25,7 @@ def body(suite: Suite, options: Options) -> None:
     arguments = options.rest
     rounds = arguments.rounds or (1 if options.quick else 5)
     bytes_a_round = (
-        arguments.megabytes * 1_000_000 if arguments.megabytes else (50_000_000 if options.quick else 200_000_000)
+        arguments.megabytes * 1_000_000 if arguments.megabytes else (25_000_000 if options.quick else 200_000_000)
     )
     rows = make_rows(arguments.codec, quick=options.quick)
     with ApacheKafkaProcess(heap="1g", keep=options.keep) as kafka, OttlaProcess(keep=options.keep) as ottla:

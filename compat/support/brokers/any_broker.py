@@ -18,14 +18,20 @@ def any_broker(options: Options, overrides: dict[str, str] | None = None) -> Bro
     return RunningBroker(options.broker) if options.broker else broker_process(options, overrides)
 
 
-def second_listener(broker: BrokerProcess, protocol: str) -> str:
-    """Give a broker that has not been started a listener of this security protocol beside its plain one; its address."""
-    plain, second = (f"127.0.0.1:{free_port()}" for _ in range(2))
-    listeners, protocols = f"PLAINTEXT://{plain},SECOND://{second}", f"PLAINTEXT:PLAINTEXT,SECOND:{protocol}"
+def more_listeners(broker: BrokerProcess, **protocols: str) -> list[str]:
+    """Give a broker that has not been started listeners beside its plain one, NAME=SECURITY_PROTOCOL; their addresses."""
+    plain, *more = (f"127.0.0.1:{free_port()}" for _ in range(1 + len(protocols)))
+    addresses = {"PLAINTEXT": plain} | dict(zip(protocols, more, strict=True))
+    protocol_map = {"PLAINTEXT": "PLAINTEXT"} | protocols
     broker.addresses = [plain]
-    broker.overrides["advertised.listeners"] = listeners
+    broker.overrides["advertised.listeners"] = _listed(addresses, "://")
     if isinstance(broker, ApacheKafkaProcess):
-        listeners += f",CONTROLLER://127.0.0.1:{broker.controller_port}"
-        protocols += ",CONTROLLER:PLAINTEXT"
-    broker.overrides |= {"listeners": listeners, "listener.security.protocol.map": protocols}
-    return second
+        addresses["CONTROLLER"] = f"127.0.0.1:{broker.controller_port}"
+        protocol_map["CONTROLLER"] = "PLAINTEXT"
+    broker.overrides["listeners"] = _listed(addresses, "://")
+    broker.overrides["listener.security.protocol.map"] = _listed(protocol_map, ":")
+    return more
+
+
+def _listed(entries: dict[str, str], between: str) -> str:
+    return ",".join(f"{name}{between}{value}" for name, value in entries.items())

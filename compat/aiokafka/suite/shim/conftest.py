@@ -1,10 +1,11 @@
 # Takes the place of aiokafka's tests/conftest.py, which is beside it under another name: the same fixtures, but a broker
-# that runs already (COMPAT_BROKER, with TLS at COMPAT_TLS) instead of a container, certificates of COMPAT_CERTIFICATES, no
-# Kerberos.
+# that runs already (COMPAT_BROKER, with TLS at COMPAT_TLS, with SASL at COMPAT_SASL) instead of a container, certificates of
+# COMPAT_CERTIFICATES, no Kerberos.
 import os
 import pathlib
 
 import pytest
+from container import Container
 
 from .conftest_of_aiokafka import *
 from .conftest_of_aiokafka import KafkaServer
@@ -18,8 +19,8 @@ def kafka_image(request):
 @pytest.fixture(scope="session")
 def kafka_server():
     host, port = os.environ["COMPAT_BROKER"].rsplit(":", 1)
-    tls_port = int(os.environ["COMPAT_TLS"].rpartition(":")[2] or 0)
-    return KafkaServer(host, int(port), tls_port, 0, 0, None)
+    tls, sasl = (int(os.environ[name].rpartition(":")[2] or 0) for name in ("COMPAT_TLS", "COMPAT_SASL"))
+    return KafkaServer(host, int(port), tls, sasl, 0, Container(os.environ["COMPAT_BROKER"]))
 
 
 @pytest.fixture(scope="session")
