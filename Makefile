@@ -5,12 +5,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 DATA ?= ./data
 
-.PHONY: run test check example format schemas compat-quick nightly clean help
+.PHONY: run test check docs example format schemas compat-quick nightly clean help
 
 help:
 	@echo "make run           a broker on 127.0.0.1:9092, data in ./data"
 	@echo "make test          all tests"
 	@echo "make check         format, lint, types, import contracts, tests"
+	@echo "make docs          the site of docs/, in build/docs"
 	@echo "make example       a change feed, Spark's Structured Streaming into a table, nightly compaction and snapshots"
 	@echo "make schemas       fetch Apache Kafka's message definitions, which a test compares ours with (needs Maven)"
 	@echo "make compat-quick  other programs judge us, 10 minutes at most"
@@ -48,6 +49,16 @@ check: $(BIN)/.ready
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python -m pytest
 
+# The generator has an environment of its own, so that tests need none of it.
+$(VENV)-docs/.ready: pyproject.toml
+	$(PYTHON) -m venv $(VENV)-docs
+	$(VENV)-docs/bin/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["docs"], sep="\n")' >$(VENV)-docs/requirements.txt
+	$(VENV)-docs/bin/python -m pip install --quiet --disable-pip-version-check -r $(VENV)-docs/requirements.txt
+	@touch $@
+
+docs: $(VENV)-docs/.ready
+	@$(VENV)-docs/bin/python docs/site/build.py
+
 # Python and the package index are enough; with Maven the job reads through Spark's own Kafka connector.
 example: $(BIN)/.ready
 	$(BIN)/python examples/change_feed/run.py
@@ -69,4 +80,4 @@ nightly: $(BIN)/.ready
 	$(BIN)/python -m compat.run nightly
 
 clean:
-	rm -rf $(VENV) $(VENV)-run $(STALE) dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-run $(VENV)-docs $(STALE) dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

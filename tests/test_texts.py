@@ -42,6 +42,12 @@ def test_files_and_folders_that_are_named_are_there(text: str) -> None:
     assert missing == []
 
 
+def test_the_index_of_docs_names_each_of_its_pages_once() -> None:
+    """It is the navigation of the site that `make docs` builds: a new page has its line there."""
+    named = re.findall(r"^- \[[^\]]+\]\(([^)#/]+)\)", (ROOT / "docs/index.md").read_text(), re.MULTILINE)
+    assert sorted(named) == sorted(path.name for path in (ROOT / "docs").glob("*.md") if path.name != "index.md")
+
+
 def test_steps_of_the_paths_are_calls_that_there_are() -> None:
     steps = re.findall(rf"^((?:{FOLDERS})/[\w/]+) +(\w+)  +\S", (ROOT / "DESIGN.md").read_text(), re.MULTILINE)
     assert len(steps) > 20
