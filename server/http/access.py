@@ -1,8 +1,13 @@
 """Who may ask: whoever is on this machine, or whoever knows the token.
 
-Without a token the listener is on a loopback address only, and a web page in somebody's browser cannot use it: requests with
-an `Origin`, or with a `Host` that is no name of this machine (to which a page's own name may have been made to lead, "DNS
-rebinding"), are refused. With a token it may be anywhere, under any name, and every call needs `Authorization: Bearer TOKEN`.
+Without a token the listener is on a loopback address only, and no web page in somebody's browser can use it but its own status
+page: requests that another page has sent, as `Origin` and `Sec-Fetch-Site` tell, or with a `Host` that is no name of this
+machine (to which a page's own name may have been made to lead, "DNS rebinding"), are refused. With a token it may be anywhere,
+under any name, and every call needs `Authorization: Bearer TOKEN`.
+
+The status page has a token of its own, drawn for each listener: requests with an `Origin` need it even where nothing else needs one,
+so that who cannot read the page cannot change anything by a browser. Where the listener has a token, who shows it once is given a
+cookie, with which pages may be read, and nothing else.
 """
 
 from __future__ import annotations
@@ -12,6 +17,8 @@ import hmac
 import ipaddress
 import re
 from collections.abc import Mapping
+from http.cookies import CookieError, SimpleCookie
+from urllib.parse import urlsplit
 
 from ...storage.topics.options import ConfigError
 
@@ -64,28 +71,72 @@ def _is_loopback(host: str) -> bool:
 
 
 class Access:
-    """What is asked of every request before anything else of it is looked at."""
+    """What is asked of every request before anything else of it is looked at.
 
-    def __init__(self, token: str | None) -> None:
-        self._digest = None if token is None else _digest(token)
+    Args:
+        token: What every call has to know, if anything.
+        page_token: What the status page's calls have to know: visible ASCII, drawn for this listener.
+    """
+
+    def __init__(self, token: str | None, page_token: str) -> None:
+        self.page_token = page_token
+        self.has_token = token is not None
+        tokens = (page_token,) if token is None else (page_token, token)
+        self._digests = tuple(map(_digest, tokens))
+        self._session = hmac.new(page_token.encode(), b"who has shown the token", hashlib.sha256).hexdigest()
 
     def check_page(self, headers: Mapping[str, str]) -> None:
-        """Refuse what a web page may have sent. Raises Refused: 403."""
-        if "origin" in headers:
-            raise Refused(403, "requests of web pages are not answered")
+        """Refuse what another web page than ours may have sent. Raises Refused: 403."""
         host = headers.get("host")
+        # A browser tells whose page has it ask: "none" is a person, by the address bar.
+        is_other = headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
+        if is_other or ("origin" in headers and not _is_of(headers["origin"], host)):
+            raise Refused(403, "requests of other web pages are not answered")
         # HTTP/1.0 needs none, and no browser speaks it. A page that was led here knows no token.
-        if self._digest is None and host is not None and not _is_loopback(_without_port(host)):
+        if not self.has_token and host is not None and not _is_loopback(_without_port(host)):
             raise Refused(403, f"Host: expected localhost or a loopback address, found {host[:100]!r}")
 
     def check_token(self, headers: Mapping[str, str]) -> None:
         """Refuse who does not know the token. Takes as long whatever is wrong with it. Raises Refused: 401."""
-        if self._digest is None:
+        if not self.has_token and "origin" not in headers:
             return
-        scheme, _, given = headers.get("authorization", "").partition(" ")
-        is_right = hmac.compare_digest(_digest(given.strip()), self._digest)
-        if not is_right or scheme.lower() != "bearer":
+        if not self._is_shown(headers):
             raise Refused(401, "Authorization: expected Bearer and the token of this listener")
+
+    def may_read(self, headers: Mapping[str, str]) -> bool:
+        """Whether pages are for the sender: changes need more than this."""
+        if not self.has_token or self._is_shown(headers):
+            return True
+        try:
+            cookies = SimpleCookie(headers.get("cookie", ""))
+        except CookieError:
+            return False
+        name = self._cookie_name(headers)
+        return name in cookies and hmac.compare_digest(_digest(cookies[name].value), _digest(self._session))
+
+    def cookie(self, headers: Mapping[str, str]) -> str:
+        """`Set-Cookie` for who has shown the token: for this browser's session, and never sent for another page's sake."""
+        return f"{self._cookie_name(headers)}={self._session}; Path=/; HttpOnly; SameSite=Strict"
+
+    def _is_shown(self, headers: Mapping[str, str]) -> bool:
+        scheme, _, given = headers.get("authorization", "").partition(" ")
+        digest = _digest(given.strip())
+        found = [hmac.compare_digest(digest, each) for each in self._digests]
+        return any(found) and scheme.lower() == "bearer"
+
+    @staticmethod
+    def _cookie_name(headers: Mapping[str, str]) -> str:
+        # Cookies of one machine are the same for all ports: two brokers must not take each other's.
+        port = headers.get("host", "").rpartition(":")[2]
+        return f"ottla-{port if port.isascii() and port.isdigit() else 'page'}"
+
+
+def _is_of(origin: str, host: str | None) -> bool:
+    """Whether `Origin` is of a page that came from `Host`."""
+    try:
+        return host is not None and urlsplit(origin).scheme in ("http", "https") and urlsplit(origin).netloc == host
+    except ValueError:
+        return False
 
 
 def _digest(token: str) -> bytes:

@@ -16,11 +16,11 @@ from ..broker.lives import LifeOverError
 from ..cleaning.leases import LeaseError
 from ..control.errors import ControlError, Kind
 from ..control.refusals import refusal as kafka_refusal
+from ..runtime.worker import in_worker
 from .call import JSON_TYPE, Lives, Text
 from .decoding import FieldError, decoded, from_texts
 from .encoding import encoded
 from .table import AnyCall, CallError, Route, Table
-from .worker import in_worker
 
 log = logging.getLogger("ottla.admin")
 
@@ -79,7 +79,7 @@ class Answering:
             given = await in_worker(json_object, body) if body else {}
             source = "body"
         else:
-            given = from_texts(call.request, _query(route.query))
+            given = from_texts(call.request, query_fields(route.query))
             source = "query"
         if twice := given.keys() & fields.keys():
             raise FieldError(f"{min(twice)}: expected in the path alone, found in the {source}, too")
@@ -112,7 +112,8 @@ class Answering:
             raise ControlError(Kind.UNAVAILABLE, "the broker ended before this was done") from error
 
 
-def _query(text: str) -> list[tuple[str, str]]:
+def query_fields(text: str) -> list[tuple[str, str]]:
+    """Names and texts of a query. CallError 400: too many, or not UTF-8."""
     try:
         return parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=QUERY_FIELDS_MAX)
     except ValueError as error:

@@ -2,31 +2,79 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Mapping
+from contextlib import aclosing, suppress
+from typing import NamedTuple
 
 import h11
 import trio
 
+from ..page.pages import EVENTS, STATIC, Pages, Shown, Stream
 from ..runtime.turns import Turn
 from .access import Access, Refused
-from .answering import Answering, Reply, refusal
+from .answering import Answering, Reply, query_fields, refusal
 from .call import JSON_TYPE
-from .table import CallError, Route
+from .table import CallError, Route, split
 
 HEAD_BYTES_MAX = 16 << 10
 BODY_BYTES_MAX = 4 << 20
 """A group of 100 000 segments takes half of it."""
 REQUEST_TIMEOUT_S = 30
 
+LOGIN = ("POST", "/login")
+"""Whose token is right is given the cookie with which pages may be read."""
+
 _READ_BYTES = 64 << 10
 _WITHOUT_BODY = ("GET", "HEAD", "DELETE")
+
+
+class Asked(NamedTuple):
+    """A call."""
+
+    route: Route
+    body: bytes
+
+
+class AskedPage(NamedTuple):
+    """A page of `..page`, or what one loads."""
+
+    path: str
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+
+    @classmethod
+    def of(cls, method: str, target: str, headers: Mapping[str, str]) -> AskedPage | None:
+        """None where it is no page's. CallError 400: `target` is no path, or has too much of a query."""
+        path, query = split(target)
+        if (method, path) == LOGIN or (method in ("GET", "HEAD") and Pages.has(path)):
+            fields = dict(query_fields(query))
+            if method == "HEAD":
+                fields.pop(EVENTS, None)
+            return cls(path, fields, headers)
+        return None
+
+    @property
+    def is_login(self) -> bool:
+        return self.path == LOGIN[1]
+
+    @property
+    def is_for_all(self) -> bool:
+        """Whether it tells nothing of the broker: how pages look."""
+        return self.path.startswith(STATIC)
+
+
+def _reply(shown: Shown) -> Reply:
+    return Reply(shown.status, shown.body, shown.content_type, shown.headers)
 
 
 class Conversation:
     """See the module."""
 
-    def __init__(self, stream: trio.abc.Stream, answering: Answering, access: Access) -> None:
+    def __init__(
+        self, stream: trio.abc.Stream, answering: Answering, access: Access, pages: Pages | None = None
+    ) -> None:
         self._stream = stream
+        self._pages = pages
         self._answering = answering
         self._access = access
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES_MAX)
@@ -40,7 +88,7 @@ class Conversation:
                     request = await self._request()
                 if waiting.cancelled_caught or request is None:
                     return
-                reply = await self._answer(*request)
+                reply = await self._answer(request)
                 if reply is None:
                     return
             except h11.RemoteProtocolError as error:
@@ -55,8 +103,8 @@ class Conversation:
                 return
             self._http.start_next_cycle()
 
-    async def _request(self) -> tuple[Route, bytes] | None:
-        """The next request: its call, and its body; None at the connection's end.
+    async def _request(self) -> Asked | AskedPage | None:
+        """The next request: its call or page, and its body; None at the connection's end.
 
         Raises:
             h11.RemoteProtocolError: What came is no HTTP.
@@ -69,8 +117,14 @@ class Conversation:
         method = request.method.decode()
         self._wants_no_body = method == "HEAD"
         self._access.check_page(headers)
+        target = request.target.decode("ascii", "replace")
+        if self._pages is not None and (asked := AskedPage.of(method, target, headers)) is not None:
+            if asked.is_login:
+                self._access.check_token(headers)
+            await self._body()
+            return asked
         try:
-            route = self._answering.table.route(method, request.target.decode("ascii", "replace"))
+            route = self._answering.table.route(method, target)
         except CallError:
             self._access.check_token(headers)  # which calls there are is nothing for strangers
             raise
@@ -80,6 +134,11 @@ class Conversation:
         has_body = "transfer-encoding" in headers or headers.get("content-length", "0") != "0"
         if has_body and method not in _WITHOUT_BODY and kind != JSON_TYPE:
             raise CallError(415, f"Content-Type: expected {JSON_TYPE}, found {kind[:60]!r}")
+        body = await self._body()
+        return None if body is None else Asked(route, body)
+
+    async def _body(self) -> bytes | None:
+        """All of the request's body; None at the connection's end. Raises CallError 413."""
         body, turn = bytearray(), Turn()
         while isinstance(event := await self._event(), h11.Data):
             if turn.is_over():  # a chunk may be one byte
@@ -87,20 +146,46 @@ class Conversation:
             body += event.data
             if len(body) > BODY_BYTES_MAX:
                 raise CallError(413, f"expected a body of at most {BODY_BYTES_MAX} bytes")
-        if not isinstance(event, h11.EndOfMessage):
-            return None
-        return route, bytes(body)
+        return bytes(body) if isinstance(event, h11.EndOfMessage) else None
 
-    async def _answer(self, route: Route, body: bytes) -> Reply | None:
-        """None if it was given up because the client has left."""
-        if not route.call.only_waits:
-            return await self._answering.answer(route, body)
+    async def _answer(self, asked: Asked | AskedPage) -> Reply | None:
+        """None if it was given up because the client has left, or has been sent what it watched."""
+        if isinstance(asked, Asked) and not asked.route.call.only_waits:
+            return await self._answering.answer(*asked)
         reply = None
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._cancel_when_left, nursery.cancel_scope)
-            reply = await self._answering.answer(route, body)
+            if isinstance(asked, Asked):
+                reply = await self._answering.answer(*asked)
+            else:
+                reply = await self._page(asked)
             nursery.cancel_scope.cancel()
         return reply
+
+    async def _page(self, asked: AskedPage) -> Reply | None:
+        """A page, or none where it was watched until its watcher left."""
+        pages, access = self._pages, self._access
+        assert pages is not None
+        if asked.is_login:
+            return Reply(204, b"", "text/plain", (("set-cookie", access.cookie(asked.headers)),))
+        if not asked.is_for_all and not access.may_read(asked.headers):
+            return _reply(await pages.ask_for_token())
+        shown = await pages.answer(asked.path, asked.query)
+        if isinstance(shown, Shown):
+            return _reply(shown)
+        await self._watched(shown)
+        return None
+
+    async def _watched(self, stream: Stream) -> None:
+        """Send what comes until the client leaves, which cancels this, or takes nothing for long."""
+        kind = ("content-type", "text/event-stream; charset=utf-8")
+        await self._send(h11.Response(status_code=200, headers=[kind, *stream.headers]))
+        async with aclosing(stream.pieces) as pieces:
+            async for piece in pieces:
+                with trio.move_on_after(REQUEST_TIMEOUT_S) as patience:
+                    await self._send(h11.Data(data=piece))
+                if patience.cancelled_caught:
+                    return
 
     async def _cancel_when_left(self, scope: trio.CancelScope) -> None:
         try:

@@ -9,11 +9,13 @@ says why, and nothing else.
 from __future__ import annotations
 
 import logging
+import secrets
 from functools import partial
 
 import trio
 
 from ..network.listener import Listener
+from ..page.pages import Pages
 from .access import Access, checked_token, parse_address
 from .answering import Answering
 from .call import Lives
@@ -23,6 +25,7 @@ from .table import Table
 log = logging.getLogger("ottla.admin")
 
 CONNECTIONS_MAX = 32
+PAGE_TOKEN_BYTES = 24
 BACKLOG = 32
 
 
@@ -32,16 +35,17 @@ class AdminHttp:
     Args:
         address: `[HOST:]PORT`.
         token: What a client has to know; without one the address must be a loopback address.
+        page_token: What the status page's calls have to know, which nobody else may guess; drawn unless given.
 
     Raises:
         ConfigError: One of them is no such thing.
     """
 
-    def __init__(self, address: str, token: str | None = None) -> None:
+    def __init__(self, address: str, token: str | None = None, page_token: str | None = None) -> None:
         if token is not None:
             checked_token(token, "the token of the admin listener")
         host, port = parse_address(address, has_token=token is not None)
-        self._access = Access(token)
+        self._access = Access(token, page_token or secrets.token_urlsafe(PAGE_TOKEN_BYTES))
         self._listener = Listener("ADMIN", host, port, host, port)
         self._connections = 0
 
@@ -63,15 +67,15 @@ class AdminHttp:
         assert self._listener.socket is not None
         log.info("admin HTTP listener on %s", self.address)
         listening = trio.SocketListener(trio.socket.from_stdlib_socket(self._listener.socket))
-        answering = Answering(lives, Table())
-        await trio.serve_listeners(partial(self._serve, answering), [listening])
+        answering, pages = Answering(lives, Table()), Pages(lives, self._access.page_token)
+        await trio.serve_listeners(partial(self._serve, answering, pages), [listening])
 
-    async def _serve(self, answering: Answering, stream: trio.SocketStream) -> None:
+    async def _serve(self, answering: Answering, pages: Pages, stream: trio.SocketStream) -> None:
         self._connections += 1
         try:
             async with stream:
                 if self._connections <= CONNECTIONS_MAX:
-                    await Conversation(stream, answering, self._access).run()
+                    await Conversation(stream, answering, self._access, pages).run()
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             pass  # the client has gone
         except Exception:

@@ -10,6 +10,7 @@ from itertools import zip_longest
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
+from ..runtime.worker import in_worker
 from .call import Call, Lives, Nothing, Text
 from .calls import (
     acls,
@@ -27,7 +28,6 @@ from .calls import (
     topics,
 )
 from .openapi import document
-from .worker import in_worker
 
 AnyCall = Call[Any, Any]
 
@@ -96,7 +96,7 @@ class Table:
         Raises:
             CallError: 400: `target` is no path; 404, 405: there is no such call.
         """
-        path, query = _split(target)
+        path, query = split(target)
         segments = path.split("/")
         there = [(call, found) for template, call in self._rows if (found := _matched(template, segments)) is not None]
         wanted = "GET" if method == "HEAD" else method
@@ -129,7 +129,8 @@ def _most_literal(row: tuple[list[str], AnyCall]) -> list[bool]:
     return [segment.startswith("{") for segment in row[0]]
 
 
-def _split(target: str) -> tuple[str, str]:
+def split(target: str) -> tuple[str, str]:
+    """Path and query. CallError 400: `target` is no path."""
     try:
         found = urlsplit(target)
     except ValueError as error:

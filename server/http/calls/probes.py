@@ -7,9 +7,9 @@ from typing import Any
 from ...broker.metrics import samples
 from ...control.errors import ControlError, Kind
 from ...runtime.turns import Turn
+from ...runtime.worker import in_worker
 from ..call import Call, Lives, Nothing, Text
 from ..prometheus import CONTENT_TYPE, exposition
-from ..worker import in_worker
 
 PLAIN = "text/plain; charset=utf-8"
 

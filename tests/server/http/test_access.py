@@ -6,6 +6,7 @@ import http.client
 import logging
 import os
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -69,7 +70,7 @@ def test_what_is_not_the_token_is_refused(
 
 
 def test_strangers_are_told_nothing_of_the_calls(guarded: AdminCalls) -> None:
-    for target in ("/v1/nothing", "/v1/nodes/1/stop", "/"):
+    for target in ("/v1/nothing", "/v1/nodes/1/stop", "/nothing"):
         assert guarded.ask("GET", target, Authorization="Bearer x")[0] == 401
     assert guarded.ask("GET", "/v1/nothing")[0] == 404
 
@@ -88,11 +89,86 @@ def test_a_wrong_token_of_any_length_is_compared_as_a_digest(monkeypatch: pytest
         return given == wanted
 
     monkeypatch.setattr("ottla.server.http.access.hmac.compare_digest", compare)
-    access = Access(TOKEN)
+    access = Access(TOKEN, "of the page")
     for authorization in WRONG:
         with pytest.raises(Refused):
             access.check_token({"authorization": authorization})
-    assert compared == [(32, 32)] * len(WRONG)
+    assert compared == [(32, 32)] * 2 * len(WRONG)  # with the page's token, too
+
+
+PAGE = "drawn-for-this-listener"
+HERE = {"host": "localhost:9099"}
+OURS = HERE | {"origin": "http://localhost:9099"}
+FOREIGN: list[dict[str, str]] = [
+    HERE | {"origin": "http://localhost:9098"},
+    HERE | {"origin": "http://localhost"},
+    HERE | {"origin": "http://localhost:9099.example"},
+    HERE | {"origin": "null"},
+    HERE | {"origin": "http://["},
+    HERE | {"origin": "file://localhost:9099"},
+    {"origin": "http://localhost:9099"},
+    HERE | {"sec-fetch-site": "cross-site"},
+    HERE | {"sec-fetch-site": "same-site"},
+    OURS | {"sec-fetch-site": "same-site"},
+]
+
+
+@pytest.mark.parametrize("headers", FOREIGN)
+@pytest.mark.parametrize("token", [None, TOKEN])
+def test_what_another_web_page_sends_is_refused_whatever_it_knows(headers: dict[str, str], token: str | None) -> None:
+    with pytest.raises(Refused, match="other web pages") as refused:
+        Access(token, PAGE).check_page(headers | {"authorization": f"Bearer {token or PAGE}"})
+    assert refused.value.status == 403
+
+
+def test_a_page_without_a_name_of_this_machine_is_not_ours_unless_a_token_keeps_others_off() -> None:
+    led_here = {"host": "led.example:9099", "origin": "http://led.example:9099", "sec-fetch-site": "same-origin"}
+    with pytest.raises(Refused, match="expected localhost or a loopback address"):
+        Access(None, PAGE).check_page(led_here)
+    Access(TOKEN, PAGE).check_page(led_here)
+
+
+@pytest.mark.parametrize("token", [None, TOKEN])
+def test_what_our_page_changes_needs_its_token(token: str | None) -> None:
+    access = Access(token, PAGE)
+    access.check_page(OURS)
+    with pytest.raises(Refused):
+        access.check_token(OURS)
+    with pytest.raises(Refused):
+        access.check_token(OURS | {"authorization": f"Bearer {PAGE}x", "cookie": access.cookie(OURS)})
+    access.check_token(OURS | {"authorization": f"Bearer {PAGE}"})
+
+
+def test_pages_are_read_by_who_has_shown_the_token_once() -> None:
+    access, other = Access(TOKEN, PAGE), Access(TOKEN, "of-another-start")
+    assert Access(None, PAGE).may_read(HERE)
+    assert not access.may_read(HERE)
+    assert access.may_read(HERE | {"authorization": f"Bearer {TOKEN}"})
+    cookie = access.cookie(HERE).partition(";")[0]
+    assert TOKEN not in cookie and PAGE not in cookie
+    assert access.may_read(HERE | {"cookie": f"theirs=1; {cookie}"})
+    for wrong in (cookie + "x", cookie.replace("9099", "9098"), other.cookie(HERE).partition(";")[0], "\x00=;,", ""):
+        assert not access.may_read(HERE | {"cookie": wrong})
+    assert not access.may_read({"host": "localhost:9098", "cookie": cookie})  # of another broker of this machine
+
+
+def test_a_browser_reads_with_the_cookie_and_changes_nothing_with_it(guarded: AdminCalls) -> None:
+    def ask(method: str, target: str, **headers: str) -> tuple[int, str, str | None]:
+        with closing(http.client.HTTPConnection(guarded.address, timeout=60)) as connection:
+            connection.request(method, target, headers=headers)
+            response = connection.getresponse()
+            return response.status, response.read().decode(), response.getheader("set-cookie")
+
+    assert ask("GET", "/")[0] == 401 and "asks for its token" in ask("GET", "/")[1]
+    assert ask("GET", "/static/page.js")[0] == 200
+    assert ask("POST", "/login", Authorization="Bearer x")[::2] == (401, None)
+    status, _, cookie = ask("POST", "/login", Authorization=f"Bearer {TOKEN}", Origin=f"http://{guarded.address}")
+    assert status == 204 and cookie is not None and "HttpOnly; SameSite=Strict" in cookie
+    shown = cookie.partition(";")[0]
+    status, page, _ = ask("GET", "/", Cookie=shown)
+    assert status == 200 and "<h1>Overview</h1>" in page and TOKEN not in page
+    assert ask("POST", "/v1/crash", Cookie=shown)[0] == 401
+    assert ask("GET", "/v1/broker", Cookie=shown)[0] == 401
 
 
 def test_the_command_takes_the_token_from_a_file_or_the_environment(tmp_path: Path) -> None:

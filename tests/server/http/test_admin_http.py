@@ -163,7 +163,7 @@ def test_without_it_there_is_none(tmp_path: Path) -> None:
 # What is no call
 
 REFUSED: list[tuple[str, str, Any, dict[str, str], int]] = [
-    ("GET", "/", None, {}, 404),
+    ("GET", "/v1", None, {}, 404),
     ("GET", "/v1/cleaning/pause", None, {}, 405),
     ("POST", "/v1/cleaning/status", {}, {}, 405),
     ("GET", "/v1/cleaning/status", None, {}, 422),
@@ -207,7 +207,7 @@ def test_what_is_no_call_gets_a_sentence_and_a_status(served: Served) -> None:
         b"\0\0\0\0",
         b"GET\r\n\r\n",
         b"GET / HTTP/1.1\r\n\r\n",
-        b"GET / HTTP/1.1\r\nHost: x\r\nA: " + b"x" * (HEAD_BYTES_MAX + 1) + b"\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\nA: " + b"x" * (HEAD_BYTES_MAX + 1),
         b"POST /v1/cleaning/pause HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
         b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
     ],
@@ -242,7 +242,7 @@ def test_requests_follow_each_other_on_a_connection(served: Served) -> None:
 
 
 METHODS = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "TRACE", "CONNECT", "PATCH", "NONE"]
-PATHS = ["/v1/cleaning/status?topic=t&partition=0", "/v1/cleaning/status", "/v1/cleaning/pause", "/", "*"]
+PATHS = ["/v1/cleaning/status?topic=t&partition=0", "/v1/cleaning/status", "/v1/cleaning/pause", "/v1", "*"]
 
 
 HEADERS: list[dict[str, str]] = [
@@ -625,7 +625,7 @@ async def test_a_body_in_the_smallest_chunks_lets_the_others_have_their_turns(mo
     await client.send_all(head.encode() + b"1\r\nx\r\n" * 500 + b"0\r\n\r\n")
     async with trio.open_nursery() as nursery:
         nursery.start_soon(calls.count_passes)
-        nursery.start_soon(Conversation(server, calls, Access(None)).run)  # type: ignore[arg-type]
+        nursery.start_soon(Conversation(server, calls, Access(None, "of the page")).run)  # type: ignore[arg-type]
         answer = b""
         while b"}" not in answer:
             answer += bytes(await client.receive_some(1000))

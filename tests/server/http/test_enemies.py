@@ -143,7 +143,7 @@ class Waiting:
         row = Call("POST", "/v1/wait", "", Nothing, Nothing, wait, only_waits=only_waits, any_time=True)
         self.client, self._server = trio.testing.memory_stream_pair()
         answering = Answering(None, Table([row]))  # type: ignore[arg-type]  # no row asks for it
-        self.run = Conversation(self._server, answering, Access(None)).run
+        self.run = Conversation(self._server, answering, Access(None, "of the page")).run
 
     async def send(self, data: str) -> None:
         await self.client.send_all(data.encode())

@@ -1,0 +1,188 @@
+"""Which pages there are, and what a request for one comes to."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from functools import partial
+from typing import NamedTuple
+from urllib.parse import unquote
+
+import trio
+
+from ..broker.broker import Broker
+from ..broker.lives import LifeOverError, Lives
+from ..control.broker_state import version
+from ..control.errors import ControlError, Kind
+from ..runtime.worker import in_worker
+from . import rendering
+from .rendering import Drawn, Look
+from .section import Page, Section
+from .views import overview
+
+log = logging.getLogger("ottla.page")
+
+View = Callable[[Broker, Mapping[str, str]], Awaitable[Page]]
+"""What a page shows, taken on Trio's thread in turns: fields of the path and of the query. Raises `ControlError`: it is shown instead."""
+
+VIEWS: dict[str, View] = {
+    "/": overview.view,
+}
+"""By path; `{name}` is a segment, percent-decoded, that becomes the field of that name."""
+
+NAVIGATION = (("/", "Overview"),)
+"""Paths and names of the pages that all others lead to."""
+
+STATIC = "/static/"
+EVENTS = "events"
+"""The field that asks for a page's changes instead of the page."""
+HTML = "text/html; charset=utf-8"
+POLICY = (
+    "default-src 'none'",
+    "script-src 'self'",
+    "style-src 'self'",
+    "img-src 'self' data:",
+    "connect-src 'self'",
+    "form-action 'self'",
+    "base-uri 'none'",
+    "frame-ancestors 'none'",
+)
+HEADERS = (
+    ("content-security-policy", "; ".join(POLICY)),
+    ("cache-control", "no-store"),
+    ("referrer-policy", "no-referrer"),
+    ("x-content-type-options", "nosniff"),
+    ("cross-origin-opener-policy", "same-origin"),
+    ("cross-origin-resource-policy", "same-origin"),
+)
+"""Of all that the page answers: nothing from elsewhere is loaded, and nobody else has it."""
+EVERY_S = 1.0
+"""What is watched is looked at so often. Where nobody watches, nothing is."""
+STREAMS_MAX = 16
+"""Pages that are watched at a time, each by a connection of its own; others stay as they were loaded."""
+
+
+class Shown(NamedTuple):
+    """What goes back."""
+
+    status: int
+    body: bytes
+    content_type: str = HTML
+    headers: tuple[tuple[str, str], ...] = HEADERS
+
+
+class Stream(NamedTuple):
+    """What goes back bit by bit, until the client leaves: `text/event-stream`."""
+
+    pieces: AsyncGenerator[bytes]
+    headers: tuple[tuple[str, str], ...] = HEADERS
+
+
+class Pages:
+    """The pages of one listener.
+
+    Args:
+        lives: Of the broker that is shown.
+        token: What the page's calls have to know.
+    """
+
+    def __init__(self, lives: Lives, token: str) -> None:
+        self._lives = lives
+        self._look = Look(token, version(), NAVIGATION)
+        self._streams = 0
+
+    @staticmethod
+    def has(path: str) -> bool:
+        """Whether `path` is one of a page, or of what pages load."""
+        return path.startswith(STATIC) or _matched(path) is not None
+
+    async def answer(self, path: str, query: Mapping[str, str]) -> Shown | Stream:
+        """The page at `path`, which `has` knows; with the field `events` its changes, as they come."""
+        if path.startswith(STATIC):
+            return await self._static(path.removeprefix(STATIC))
+        found = _matched(path)
+        assert found is not None
+        view, fields = found
+        fields = {**query, **fields}
+        if EVENTS in query:
+            if self._streams >= STREAMS_MAX:
+                return self._told(503, f"{STREAMS_MAX} pages are watched already; this one stays as it was loaded")
+            return Stream(self._events(view, fields))
+        try:
+            page = await self._taken(view, fields)
+            return Shown(200, (await in_worker(partial(rendering.whole, look=self._look), page)).encode())
+        except ControlError as error:
+            return await self._refused(error)
+        except Exception:
+            log.exception("the page %s failed; others go on", path)
+            return self._told(500, "this page failed for a reason of the broker's own; its log says more")
+
+    async def _static(self, name: str) -> Shown:
+        content = await in_worker(rendering.static, name)
+        if content is None:
+            return self._told(404, "there is no such file")
+        kind = rendering.KINDS[name[name.rindex(".") :]]
+        return Shown(200, content, kind)
+
+    def _told(self, status: int, sentence: str) -> Shown:
+        return Shown(status, sentence.encode() + b"\n", "text/plain; charset=utf-8")
+
+    async def _refused(self, error: ControlError) -> Shown:
+        page = Page("Not to be shown", "", (Section("refused", "refused", str(error)),))
+        html = await in_worker(partial(rendering.whole, look=self._look), page)
+        return Shown(error.kind.value, html.encode())
+
+    async def ask_for_token(self) -> Shown:
+        """The page before all others, where the listener has a token of its own."""
+        return Shown(401, (await in_worker(rendering.plain, "login.html")).encode())
+
+    async def _taken(self, view: View, fields: Mapping[str, str]) -> Page:
+        try:
+            return await self._lives.call(view, fields)
+        except LifeOverError as error:
+            raise ControlError(Kind.UNAVAILABLE, str(error)) from error
+
+    async def _events(self, view: View, fields: Mapping[str, str]) -> AsyncGenerator[bytes]:
+        self._streams += 1
+        drawn: Drawn | None = None
+        try:
+            while True:
+                try:
+                    page = await self._taken(view, fields)
+                except ControlError as error:
+                    # Between two lives there is nothing to show; what is gone stays as it was seen last.
+                    yield event("gone", [json.dumps(str(error))])
+                else:
+                    lines, drawn = await in_worker(partial(rendering.changes, last=drawn), page)
+                    yield event("changes", lines)
+                await trio.sleep(EVERY_S)
+        finally:
+            self._streams -= 1
+
+
+def event(kind: str, lines: list[str]) -> bytes:
+    """As `text/event-stream` has it; without lines a comment, which shows whether the client is still there."""
+    if not lines:
+        return b":\n\n"
+    data = "".join(f"data: {line}\n" for line in lines)
+    return f"event: {kind}\n{data}\n".encode()
+
+
+def _matched(path: str) -> tuple[View, dict[str, str]] | None:
+    segments = path.split("/")
+    for template, view in VIEWS.items():
+        wanted = template.split("/")
+        if len(wanted) != len(segments):
+            continue
+        fields = {}
+        for name, segment in zip(wanted, segments, strict=True):
+            if name.startswith("{"):
+                fields[name[1:-1]] = unquote(segment, errors="replace")
+                if not segment:
+                    break
+            elif name != segment:
+                break
+        else:
+            return view, fields
+    return None

@@ -1,0 +1,116 @@
+"""Pages as a browser asks for them."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import fields
+from importlib import resources
+
+import pytest
+
+import ottla
+from ottla.server.http.table import CALLS, Table
+from ottla.server.page.pages import NAVIGATION, POLICY, VIEWS, event
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[ottla.Broker]:
+    with ottla.Broker(admin="0", nodes=2) as broker:
+        yield broker
+
+
+def get(broker: ottla.Broker, target: str, method: str = "GET", **headers: str) -> tuple[http.client.HTTPResponse, str]:
+    assert broker.admin is not None
+    with closing(http.client.HTTPConnection(broker.admin, timeout=60)) as connection:
+        connection.request(method, target, headers=headers)
+        response = connection.getresponse()
+        return response, response.read().decode()
+
+
+def test_the_first_page_shows_the_broker_and_loads_nothing_from_elsewhere(broker: ottla.Broker) -> None:
+    response, html = get(broker, "/")
+    assert response.status == 200
+    assert response.getheader("content-type") == "text/html; charset=utf-8"
+    assert response.getheader("content-security-policy") == "; ".join(POLICY)
+    assert broker.bootstrap in html
+    assert not re.search(r"(src|href)=\"(?!/)", html.replace('href="#main"', ""))
+    assert " style=" not in html and "<style" not in html and " on" not in re.sub(r">[^<]*<", "><", html)
+    for loaded in re.findall(r'(?:src|href)="(/static/[^"]+)"', html):
+        assert get(broker, loaded)[0].status == 200
+
+
+def test_head_has_no_body_and_never_watches(broker: ottla.Broker) -> None:
+    response, body = get(broker, "/?events", "HEAD")
+    assert (response.status, body) == (200, "")
+    assert response.getheader("content-type") == "text/html; charset=utf-8"
+
+
+def test_what_is_no_page_is_as_it_was(broker: ottla.Broker) -> None:
+    assert get(broker, "/nothing")[0].status == 404
+    assert get(broker, "/static/nothing")[0].status == 404
+    assert get(broker, "/", "POST")[0].status == 404
+    assert json.loads(get(broker, "/v1/broker")[1])["nodes"]
+
+
+def test_who_watches_is_sent_all_and_then_what_changes(broker: ottla.Broker) -> None:
+    assert broker.admin is not None
+    with closing(http.client.HTTPConnection(broker.admin, timeout=60)) as connection:
+        connection.request("GET", "/?events")
+        with connection.getresponse() as stream:
+            assert stream.getheader("content-type") == "text/event-stream; charset=utf-8"
+            assert ids(stream) == ["facts", "nodes"]
+            broker.stop_node(1)
+            assert ids(stream) == ["node-1"]
+            broker.start_node(1)
+            assert ids(stream) == ["node-1"]
+
+
+def ids(stream: http.client.HTTPResponse) -> list[str]:
+    """Of the next event."""
+    found: list[str] = []
+    while True:
+        line = stream.readline().decode().rstrip("\n")
+        if line.startswith("data: "):
+            found.append(json.loads(line.removeprefix("data: "))["id"])
+        elif not line and found:
+            return found
+
+
+def test_every_page_of_the_navigation_is_there() -> None:
+    assert NAVIGATION and [path for path, _ in NAVIGATION if path not in VIEWS] == []
+
+
+def test_every_form_makes_a_call_that_there_is() -> None:
+    calls = {f"{call.method} {call.path}": call for call in CALLS}
+    forms = list(forms_of_templates())
+    assert forms
+    for template, called, names in forms:
+        assert called in calls, f"{template}: {called}"
+        known = {field.name for field in fields(calls[called].request)}
+        assert {name.partition("/")[0] for name in names} <= known, f"{template}: {called} has {sorted(known)}"
+        method, path = called.split(" ")
+        assert Table().route(method, path.replace("{", "").replace("}", "")).call is calls[called]
+
+
+def forms_of_templates() -> Iterator[tuple[str, str, list[str]]]:
+    """Template, call, and names of its fields."""
+    root = resources.files("ottla.server.page").joinpath("templates")
+    for folder in (root, root.joinpath("sections"), root.joinpath("rows")):
+        for template in folder.iterdir():
+            if template.name.endswith(".html"):
+                text = template.read_text()
+                for form in re.findall(r"<form[^>]*data-call=\".*?</form>", text, re.DOTALL):
+                    called = re.search(r'data-call="([^"]+)"', form)
+                    assert called is not None
+                    yield template.name, called[1], re.findall(r' name="([^"]+)"', form)
+
+
+def test_events_are_lines_of_json_whatever_is_in_them() -> None:
+    assert event("changes", []) == b":\n\n"
+    assert (
+        event("changes", [json.dumps("a\nb\r\u2028"), "1"]) == b'event: changes\ndata: "a\\nb\\r\\u2028"\ndata: 1\n\n'
+    )
