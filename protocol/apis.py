@@ -21,6 +21,8 @@ class Api:
 
     `versions` are lowest and highest, both inclusive; `flexible_since` is the first version in KIP-482's flexible
     encoding, None when there is none; `advertised` is what ApiVersions says where that differs from `versions`.
+    `unstable` is the version behind `versions` that Apache Kafka serves only with `unstable.api.versions.enable`: we read
+    it, and a broker without that option refuses it.
     """
 
     key: int
@@ -28,6 +30,7 @@ class Api:
     versions: tuple[int, int]
     flexible_since: int | None
     advertised_from: int | None = None
+    unstable: int | None = None
 
     @cached_property
     def _messages(self) -> ModuleType:
@@ -50,7 +53,7 @@ class Api:
         return (low if self.advertised_from is None else self.advertised_from, high)
 
     def speaks(self, version: int) -> bool:
-        return self.versions[0] <= version <= self.versions[1]
+        return self.versions[0] <= version <= self.versions[1] or version == self.unstable
 
     def is_flexible(self, version: int) -> bool:
         """Whether the body, and the request header with it, is in flexible encoding."""
@@ -89,7 +92,7 @@ APIS: dict[int, Api] = {
         Api(19, "CreateTopics", (2, 7), 5),
         Api(20, "DeleteTopics", (1, 6), 4),
         Api(21, "DeleteRecords", (0, 2), 2),
-        Api(22, "InitProducerId", (0, 5), 2),
+        Api(22, "InitProducerId", (0, 5), 2, unstable=6),
         Api(23, "OffsetForLeaderEpoch", (2, 4), 4),
         Api(24, "AddPartitionsToTxn", (0, 5), 3),
         Api(25, "AddOffsetsToTxn", (0, 4), 3),

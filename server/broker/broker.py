@@ -116,7 +116,7 @@ class Broker:
         self.tasks = Tasks()
         self.waits = Waits()
         self.collector = Collector()
-        self.handlers = Handlers(self.config.release)
+        self.handlers = Handlers(self.config.release, unstable=self.config.current.unstable_api_versions_enable)
         self.shares = Shares(self.config.current, self.collector)
         self.quotas = QuotaTable(clock.elapsed_ms, *_windows(self.config.current))
         self._hosts = Hosts()

@@ -207,11 +207,13 @@ class Handlers(dict[int, Handler]):
 
     Args:
         release: The one that is emulated: what it does not have is not served either.
+        unstable: Whether versions that Apache Kafka has not released are served; an emulated release has none.
     """
 
-    def __init__(self, release: Release | None = None) -> None:
+    def __init__(self, release: Release | None = None, *, unstable: bool = False) -> None:
         super().__init__()
         self._release = release
+        self._unstable = unstable
         self._own: dict[int, Handler] = {}
         """By key, whatever is asked in their stead."""
         self._instead: dict[str, Mapping[int, Callable[[Handler], Handler]]] = {}
@@ -227,6 +229,8 @@ class Handlers(dict[int, Handler]):
         handler = _handler(api)
         if release is not None:
             handler = _as_of(release, handler)
+        elif api.unstable is not None and not self._unstable:
+            handler = _without(api.unstable, handler)
         self._own[key] = handler
         self._put(key)
         return self[key]
@@ -291,6 +295,20 @@ def _as_of(release: Release, handler: Handler) -> Handler:
                     f" {release.advertised(key)} (client {request.client_id!r})"
                 )
             request.body = None  # answered in version 0, with UNSUPPORTED_VERSION
+        return await handler(ctx, request)
+
+    return handle
+
+
+def _without(unstable: int, handler: Handler) -> Handler:
+    """The handler, which ends a connection that brings the unstable version, as one that brings a version unheard of."""
+
+    async def handle(ctx: Any, request: Request) -> Any:
+        if request.version == unstable:
+            raise ProtocolError(
+                f"{request.api.name} version {unstable} is unstable: served with unstable.api.versions.enable alone (client"
+                f" {request.client_id!r})"
+            )
         return await handler(ctx, request)
 
     return handle

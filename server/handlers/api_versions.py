@@ -36,7 +36,10 @@ SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 async def handle(ctx: Context, request: Request) -> ApiVersionsResponse:
     is_controller = ctx.listener.controller_id is not None
     rows = api_rows(
-        ctx.services.config.release, is_controller=is_controller, takes_metrics=ctx.services.telemetry.has_receiver
+        ctx.services.config.release,
+        is_controller=is_controller,
+        takes_metrics=ctx.services.telemetry.has_receiver,
+        unstable=ctx.services.config.current.unstable_api_versions_enable,
     )
     if request.body is None:
         return ApiVersionsResponse(
@@ -71,17 +74,24 @@ async def handle(ctx: Context, request: Request) -> ApiVersionsResponse:
 
 @cache
 def api_rows(
-    release: Release | None = None, *, is_controller: bool = False, takes_metrics: bool = True
+    release: Release | None = None,
+    *,
+    is_controller: bool = False,
+    takes_metrics: bool = True,
+    unstable: bool = False,
 ) -> tuple[ApiVersion, ...]:
     """One row per API that has a handler, by key; of those that `release` has, if it is emulated, and a controller answers.
 
-    Those by which clients push metrics are named where somebody takes them.
+    Those by which clients push metrics are named where somebody takes them, and versions that are unstable in Apache Kafka
+    where they are `unstable`, not of a release that is emulated.
     """
     rows = []
     for key in sorted(Handlers.keys_served() & controller_keys() if is_controller else Handlers.keys_served()):
         if not takes_metrics and APIS[key].name in OF_METRICS:
             continue
         versions = APIS[key].advertised if release is None else release.advertised(key)
+        if versions is not None and unstable and release is None:
+            versions = versions[0], APIS[key].unstable or versions[1]
         if versions is not None:
             rows.append(ApiVersion(api_key=key, min_version=versions[0], max_version=versions[1]))
     return tuple(rows)

@@ -1,4 +1,4 @@
-"""InitProducerId, API key 22, versions 0-5.
+"""InitProducerId, API key 22, versions 0-6.
 
 Behaviour
 - Without a transactional id: a new producer id with epoch 0, never given before, also after a crash
@@ -6,6 +6,8 @@ Behaviour
   present id and epoch, but not one without the other (KIP-360); it gets a new id then too, as in Apache Kafka.
 - With one: the transaction coordinator answers. An open transaction of whoever had the transactional id is aborted
   first, and the client asks again after CONCURRENT_TRANSACTIONS.
+- From version 6 on, which has to be enabled, a producer may ask for two phases (KIP-939): its transactions never time out.
+  Apache Kafka 4.3.1 has no more of that KIP, and refuses to keep what is prepared.
 - PRODUCER_FENCED is INVALID_PRODUCER_EPOCH before version 4.
 """
 
@@ -37,6 +39,8 @@ async def handle(ctx: Context, request: Request) -> InitProducerIdResponse:
 async def _init(ctx: Context, body: InitProducerIdRequest) -> Producer:
     if body.transactional_id is not None:
         check(ctx, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, body.transactional_id)
+        if body.enable2_pc:
+            check(ctx, Operation.TWO_PHASE_COMMIT, ResourceType.TRANSACTIONAL_ID, body.transactional_id)
     elif not ctx.may(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, is_attempt=False) and not await ctx.may_any(
         Operation.WRITE, ResourceType.TOPIC
     ):
@@ -57,6 +61,8 @@ async def _init(ctx: Context, body: InitProducerIdRequest) -> Producer:
         body.transaction_timeout_ms,
         None if present == _NOBODY else present,
         services.clock.now_ms(),
+        two_phase=body.enable2_pc,
+        keep_prepared=body.keep_prepared_txn,
     )
     await services.coordinators.transactions.settle(body.transactional_id)
     return given

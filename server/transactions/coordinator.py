@@ -26,7 +26,7 @@ from .decisions import check_not_prepared, check_producer, decide
 from .endings import Endings, WriteMarker
 from .expiry import expire
 from .listing import Filter, OpenTransaction, described
-from .metadata import NO_EPOCH, TransactionMetadata, TransactionState, is_exhausted
+from .metadata import NO_EPOCH, NO_TIMEOUT_MS, TransactionMetadata, TransactionState, is_exhausted
 from .records import transaction_key, transaction_value
 from .settings import TransactionSettings
 from .shard import TransactionShard
@@ -87,19 +87,37 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
     # Producers
 
     def init_producer_id(
-        self, transactional_id: str, timeout_ms: int, expected: Producer | None, now_ms: int
+        self,
+        transactional_id: str,
+        timeout_ms: int,
+        expected: Producer | None,
+        now_ms: int,
+        *,
+        two_phase: bool = False,
+        keep_prepared: bool = False,
     ) -> Producer:
         """Give the transactional id to a producer, and take it from the one that had it.
 
         Args:
             expected: Who the producer says it is (KIP-360); None if it says nothing.
+            two_phase: Its transactions never time out, whatever `timeout_ms` says (KIP-939).
+            keep_prepared: The open transaction is to stay, which Apache Kafka 4.3.1 cannot do yet.
 
         Raises:
-            KafkaError: also INVALID_TRANSACTION_TIMEOUT, PRODUCER_FENCED, and CONCURRENT_TRANSACTIONS while the
-                transaction before is not closed; an open one is aborted for that.
+            KafkaError: also INVALID_TRANSACTION_TIMEOUT, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS while the
+                transaction before is not closed (an open one is aborted for that), TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+                for two phases where they are not enabled, and UNSUPPORTED_VERSION to keep what is prepared.
         """
         check_id(transactional_id)
-        if not 0 < timeout_ms <= self._settings.transaction_max_timeout_ms:
+        if two_phase and not self._settings.transaction_two_phase_commit_enable:
+            raise KafkaError(
+                ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transaction.two.phase.commit.enable is false"
+            )
+        if keep_prepared:
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "a prepared transaction cannot be kept")
+        if two_phase:
+            timeout_ms = NO_TIMEOUT_MS
+        elif not 0 < timeout_ms <= self._settings.transaction_max_timeout_ms:
             raise KafkaError(
                 ErrorCode.INVALID_TRANSACTION_TIMEOUT,
                 f"transaction timeout {timeout_ms} ms is not between 1 and {self._settings.transaction_max_timeout_ms}",

@@ -27,7 +27,7 @@ from ..coordination.shard import ShardState
 from ..coordination.store import WhenFlushed
 from ..partitions.appends import Flushed
 from ..partitions.internal_topics import TRANSACTIONS_TOPIC
-from .metadata import TransactionMetadata, TransactionState, bumps_epoch
+from .metadata import NO_TIMEOUT_MS, TransactionMetadata, TransactionState, bumps_epoch
 from .records import partitions_by_topic
 from .settings import MARKER_RETRY_MS, MARKERS_A_PIECE, TransactionSettings
 from .shard import TransactionShard
@@ -136,6 +136,8 @@ class Endings:
         How much of its time went by before a load only the wall clock can tell; from here on a step of that neither
         ends it nor prolongs it. Apache Kafka asks the wall clock each time.
         """
+        if metadata.timeout_ms == NO_TIMEOUT_MS:
+            return
         if metadata.transactional_id not in shard.time_outs:
             left_ms = min(metadata.start_ms + metadata.timeout_ms - now_ms, metadata.timeout_ms)
             shard.time_outs[metadata.transactional_id] = self._deadlines.elapsed_ms() + left_ms

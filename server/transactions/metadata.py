@@ -21,6 +21,8 @@ from ...storage.disk.paths import TopicPartition
 NO_EPOCH: Final = -1
 MAX_EPOCH: Final = 2**15 - 1
 NO_TIME: Final = -1
+NO_TIMEOUT_MS: Final = 2**31 - 1
+"""A transaction of this timeout stays open until it is ended: two phases are remembered so (KIP-939)."""
 
 FIRST_VERSION_WITH_EPOCH_BUMP: Final = 2
 """Transaction version from which on every end of a transaction gives the producer a new epoch (KIP-890)."""

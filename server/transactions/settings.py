@@ -24,6 +24,7 @@ class TransactionSettings:
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int
     transaction_max_timeout_ms: int
     transaction_remove_expired_transaction_cleanup_interval_ms: int
+    transaction_two_phase_commit_enable: bool
     transactional_id_expiration_ms: int
 
     @classmethod
@@ -33,5 +34,6 @@ class TransactionSettings:
             transaction_abort_timed_out_transaction_cleanup_interval_ms=config.transaction_abort_timed_out_transaction_cleanup_interval_ms,
             transaction_max_timeout_ms=config.transaction_max_timeout_ms,
             transaction_remove_expired_transaction_cleanup_interval_ms=config.transaction_remove_expired_transaction_cleanup_interval_ms,
+            transaction_two_phase_commit_enable=config.transaction_two_phase_commit_enable,
             transactional_id_expiration_ms=config.transactional_id_expiration_ms,
         )

@@ -26,7 +26,7 @@ API_VERSIONS, METADATA, PRODUCE, FETCH = APIS[18], APIS[3], APIS[0], APIS[1]
 VERSIONS = [
     pytest.param(api, version, id=f"{api.name} v{version}")
     for api in APIS.values()
-    for version in range(api.versions[0], api.versions[1] + 1)
+    for version in range(api.versions[0], (api.unstable or api.versions[1]) + 1)
 ]
 
 

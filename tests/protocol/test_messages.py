@@ -55,7 +55,7 @@ def read(cls: type[Any], version: int, flexible: bool, raw: bytes) -> Any:
 
 
 def versions_of(api: Api) -> range:
-    return range(api.versions[0], api.versions[1] + 1)
+    return range(api.versions[0], (api.unstable or api.versions[1]) + 1)
 
 
 @pytest.mark.parametrize("api, side", SIDES)

@@ -340,8 +340,23 @@ class BrokerOptions(QuotaOptions):
     transaction_state_log_segment_bytes: int = option(
         _INT, 100 * _MIB, at_least(1), "Segment size of __transaction_state.", update=_FIXED
     )
+    transaction_two_phase_commit_enable: bool = option(
+        _BOOLEAN,
+        False,
+        None,
+        "Whether a producer may ask for a transaction that never times out: with InitProducerId 6, which is unstable.",
+        update=_FIXED,
+    )
     transactional_id_expiration_ms: int = option(
         _INT, 7 * _DAY_MS, at_least(1), "How long a transactional id without open transaction is kept.", update=_FIXED
+    )
+    unstable_api_versions_enable: bool = option(
+        _BOOLEAN,
+        False,
+        None,
+        "Whether API versions are served that Apache Kafka 4.3.1 has not released: InitProducerId 6.",
+        update=_FIXED,
+        hidden=True,
     )
     unstable_feature_versions_enable: bool = option(
         _BOOLEAN,

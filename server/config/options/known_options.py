@@ -93,9 +93,7 @@ REASONS = (
     (("socket.receive.", "socket.send."), "the system chooses the buffers of sockets"),
     (("offsets.commit.timeout.",), "a commit is written when it is answered"),
     (("offsets.topic.compression.",), "offsets are written uncompressed, as by its default"),
-    (("transaction.two.phase.",), "two-phase commit is not offered"),
     (("cordoned.",), "no directory is kept from new partitions"),
-    (("unstable.",), "what is unstable in Apache Kafka is not offered"),
 )
 """Why options mean nothing here, by how their names begin; the first that fits holds."""
 
@@ -336,6 +334,4 @@ socket.connection.setup.timeout.ms LONG read-only 10000
 socket.receive.buffer.bytes INT read-only 102400
 socket.send.buffer.bytes INT read-only 102400
 transaction.state.log.load.buffer.size INT read-only 5242880 1..
-transaction.two.phase.commit.enable BOOLEAN read-only false
-unclean.leader.election.interval.ms LONG read-only,hidden 300000 1..
-unstable.api.versions.enable BOOLEAN read-only,hidden false"""
+unclean.leader.election.interval.ms LONG read-only,hidden 300000 1.."""
