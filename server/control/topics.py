@@ -61,7 +61,7 @@ async def list_topics(broker: Broker, *, internal: bool = False) -> TopicList:
 
 async def describe_topic(broker: Broker, name: str) -> TopicState:
     """One topic. ControlError NOT_FOUND if there is none of this name."""
-    return await _state(broker, _topic(broker, name), Turn())
+    return await _state(broker, topic_named(broker, name), Turn())
 
 
 async def create_topic(
@@ -104,7 +104,7 @@ async def delete_topic(broker: Broker, name: str) -> TopicDeleted:
         ControlError: NOT_FOUND; INVALID: it is the broker's own, or `delete.topic.enable` is false; FAILED: the disk refused. It is
             as it was then.
     """
-    topic = _topic(broker, name)
+    topic = topic_named(broker, name)
     try:
         await broker.services.topic_admin.delete(topic)
     except KafkaError as error:
@@ -112,7 +112,8 @@ async def delete_topic(broker: Broker, name: str) -> TopicDeleted:
     return TopicDeleted(topic.name, topic.id.hex())
 
 
-def _topic(broker: Broker, name: str) -> Topic:
+def topic_named(broker: Broker, name: str) -> Topic:
+    """A topic. ControlError NOT_FOUND if there is none of this name."""
     topics = broker.services.topics
     found = topics.get(name)
     if found is None:

@@ -19,7 +19,7 @@ from ..runtime.worker import in_worker
 from . import rendering
 from .rendering import Drawn, Look
 from .section import Page, Section
-from .views import overview
+from .views import overview, topics
 
 log = logging.getLogger("ottla.page")
 
@@ -28,10 +28,13 @@ View = Callable[[Broker, Mapping[str, str]], Awaitable[Page]]
 
 VIEWS: dict[str, View] = {
     "/": overview.view,
+    "/topics": topics.view,
+    "/topics/{topic}": topics.one,
+    "/topics/{topic}/options": topics.options,
 }
 """By path; `{name}` is a segment, percent-decoded, that becomes the field of that name."""
 
-NAVIGATION = (("/", "Overview"),)
+NAVIGATION = (("/", "Overview"), ("/topics", "Topics"))
 """Paths and names of the pages that all others lead to."""
 
 STATIC = "/static/"

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
+from ...control.topic_configs import TopicConfigs, alter_topic_configs, topic_configs
 from ...control.topics import (
     PARTITIONS_MAX,
     TopicDeleted,
@@ -40,6 +41,21 @@ class CreateTopicRequest:
     """The broker's `default.replication.factor` unless given."""
     configs: Mapping[str, str] = field(default_factory=dict)
     """Options of topics by name, as texts."""
+
+
+@dataclass(frozen=True, slots=True)
+class AlterConfigsRequest:
+    topic: Name
+    configs: Mapping[str, str | None]
+    """Options of topics by name, as texts; null: as the broker has it."""
+
+
+async def configs(lives: Lives, request: TopicRequest) -> TopicConfigs:
+    return topic_configs(lives.broker, request.topic)
+
+
+async def altered(lives: Lives, request: AlterConfigsRequest) -> TopicConfigs:
+    return await alter_topic_configs(lives.broker, request.topic, request.configs)
 
 
 async def listed(lives: Lives, request: TopicsRequest) -> TopicList:
@@ -79,6 +95,24 @@ CALLS: tuple[Call[Any, Any], ...] = (
         TopicRequest,
         TopicDeleted,
         deleted,
+        statuses=(404, 500),
+    ),
+    Call(
+        "GET",
+        "/v1/topics/{topic}/configs",
+        "Every option of a topic: value, where it comes from, type, bound.",
+        TopicRequest,
+        TopicConfigs,
+        configs,
+        statuses=(404,),
+    ),
+    Call(
+        "POST",
+        "/v1/topics/{topic}/configs",
+        "Set options of a topic, or unset them.",
+        AlterConfigsRequest,
+        TopicConfigs,
+        altered,
         statuses=(404, 500),
     ),
 )

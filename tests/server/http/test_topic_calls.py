@@ -53,3 +53,43 @@ def test_the_nearest_topic_is_named(admin: AdminCalls) -> None:
             404,
             {"error": "there is no topic 'order'; did you mean 'orders'?"},
         )
+
+
+def test_options_are_set_unset_and_shown_with_where_they_come_from(admin: AdminCalls) -> None:
+    admin.post("/v1/topics", topic="t", configs={"segment.ms": "5"})
+
+    def option(name: str) -> dict[str, object]:
+        return next(each for each in admin.get("/v1/topics/t/configs")["configs"] if each["name"] == name)
+
+    assert option("retention.ms") == {
+        "name": "retention.ms",
+        "value": "604800000",
+        "source": "default",
+        "default": "604800000",
+        "type": "long",
+        "bound": "Value must be at least -1",
+        "doc": option("retention.ms")["doc"],
+    }
+    answer = admin.post("/v1/topics/t/configs", configs={"retention.ms": "7", "segment.ms": None})
+    assert answer == admin.get("/v1/topics/t/configs")
+    assert (option("retention.ms")["value"], option("retention.ms")["source"]) == ("7", "topic")
+    assert option("segment.ms")["source"] == "default"
+    assert admin.get("/v1/topics/t")["configs"] == {"retention.ms": "7"}
+
+
+@pytest.mark.parametrize(
+    ("topic", "configs", "status", "sentence"),
+    [
+        ("t", {"retention.ms": "many"}, 422, "Invalid value many for configuration retention.ms"),
+        ("t", {"retention.ms": "1", "cleanup.polcy": "compact"}, 422, "did you mean 'cleanup.policy'?"),
+        ("t", {"x" * 300: None}, 422, "topics have no option 'xxx"),
+        ("u", {"retention.ms": "1"}, 404, "there is no topic 'u'"),
+    ],
+)
+def test_options_that_are_refused_change_nothing(
+    admin: AdminCalls, topic: str, configs: dict[str, str | None], status: int, sentence: str
+) -> None:
+    admin.post("/v1/topics", topic="t")
+    found, answer = admin.ask("POST", f"/v1/topics/{topic}/configs", {"configs": configs})
+    assert (found, sentence in answer["error"]) == (status, True), answer
+    assert admin.get("/v1/topics/t")["configs"] == {}

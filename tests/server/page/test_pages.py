@@ -114,3 +114,24 @@ def test_events_are_lines_of_json_whatever_is_in_them() -> None:
     assert (
         event("changes", [json.dumps("a\nb\r\u2028"), "1"]) == b'event: changes\ndata: "a\\nb\\r\\u2028"\ndata: 1\n\n'
     )
+
+
+def test_topics_and_their_options_are_shown(broker: ottla.Broker) -> None:
+    broker.create_topic("a.b", partitions=2, configs={"retention.ms": "123456"})
+    _, topics = get(broker, "/topics")
+    assert 'href="/topics/a.b"' in topics and "__consumer_offsets" not in topics
+    _, topic = get(broker, "/topics/a.b")
+    assert 'id="partition-1"' in topic
+    _, options = get(broker, "/topics/a.b/options")
+    assert 'value="123456"' in options and "Unset retention.ms" in options and "must be at least" in options
+    broker.delete_topic("a.b")
+    response, refused = get(broker, "/topics/a.c")
+    assert response.status == 404 and "there is no topic &#39;a.c&#39;" in refused
+
+
+@pytest.mark.parametrize(
+    "target", ["/topics/%00", "/topics/%ff", "/topics/" + "x" * 5000, "/topics/..%2f/options", "/topics//options"]
+)
+def test_hostile_names_are_refused(broker: ottla.Broker, target: str) -> None:
+    response, body = get(broker, target)
+    assert response.status in (400, 404) and len(body) < 5000

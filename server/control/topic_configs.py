@@ -1,0 +1,102 @@
+"""Options of one topic: what holds, where it comes from, what would be taken; and changed as AlterConfigs changes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ...protocol.errors import KafkaError
+from ...storage.topics.config import TOPIC_OPTIONS
+from ...storage.topics.options import OptionType, format_value
+from ..broker.broker import Broker
+from ..config.broker_config import ConfigSource
+from ..config.changes import Change, Operation, alter_topic
+from ..config.resources import ConfigEntry
+from ..config.resources import describe_topic as describe_options
+from .errors import ControlError, Kind, did_you_mean
+from .refusals import refusal
+from .topics import topic_named
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfig:
+    """One option as it holds for a topic."""
+
+    name: str
+    value: str | None
+    source: str
+    """`topic`: it was set for the topic; `all brokers`, `broker`, `file`: the broker's option of it was; `default`."""
+    default: str | None
+    """What holds where nothing is set for the topic."""
+    type: str
+    """As Apache Kafka names it: boolean, string, int, short, long, double, list."""
+    bound: str | None
+    """Which values are taken; null: all of the type."""
+    doc: str
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfigs:
+    """All options of a topic, by name."""
+
+    topic: str
+    configs: tuple[TopicConfig, ...]
+
+
+_SOURCES = {
+    ConfigSource.TOPIC: "topic",
+    ConfigSource.DYNAMIC_DEFAULT_BROKER: "all brokers",
+    ConfigSource.DYNAMIC_BROKER: "broker",
+    ConfigSource.STATIC_BROKER: "file",
+    ConfigSource.DEFAULT: "default",
+}
+
+
+def topic_configs(broker: Broker, topic: str) -> TopicConfigs:
+    """All options of a topic. ControlError NOT_FOUND if there is none of this name."""
+    topic_named(broker, topic)
+    services = broker.services
+    overrides = services.cluster.topic_configs(topic)
+    entries = describe_options(services.config.current, overrides)
+    return TopicConfigs(topic, tuple(_config(entry) for entry in sorted(entries, key=lambda entry: entry.name)))
+
+
+async def alter_topic_configs(broker: Broker, topic: str, configs: Mapping[str, str | None]) -> TopicConfigs:
+    """Set options of a topic, or unset those whose value is None; they hold from the next append or pass on.
+
+    Raises:
+        ControlError: NOT_FOUND: there is no such topic; INVALID: an option or value is refused; FAILED: the disk refused. Nothing
+            has changed then.
+    """
+    changes = [
+        Change(name, value, Operation.DELETE if value is None else Operation.SET) for name, value in configs.items()
+    ]
+    for name in configs:
+        if name not in TOPIC_OPTIONS:
+            hint = did_you_mean(name, TOPIC_OPTIONS)
+            raise ControlError(Kind.INVALID, f"configs: topics have no option {name[:100]!r}{hint}")
+    services = broker.services
+    async with services.cluster.change_lock:
+        there = topic_named(broker, topic)
+        present = services.cluster.topic_configs(topic)
+        try:
+            wished = alter_topic(services.config.current, present, changes)
+            if wished != present:
+                await services.config_changes.alter_topics({there: wished})
+        except KafkaError as error:
+            raise refusal(error) from error
+    return topic_configs(broker, topic)
+
+
+def _config(entry: ConfigEntry) -> TopicConfig:
+    option = TOPIC_OPTIONS[entry.name]
+    below = [each for each in entry.synonyms if each.source is not ConfigSource.TOPIC]
+    return TopicConfig(
+        name=entry.name,
+        value=entry.value,
+        source=_SOURCES[entry.source],
+        default=below[0].value if below else format_value(option.default),
+        type=OptionType(option.type).name.lower(),
+        bound=None if option.check is None else option.check.bound,
+        doc=option.doc,
+    )

@@ -1,0 +1,114 @@
+"""All topics, and one of them: its partitions and options."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ...broker.broker import Broker
+from ...control.topic_configs import topic_configs
+from ...control.topics import TopicState, list_topics, topic_named
+from ...partitions.topics import Partition
+from ...runtime.turns import Turn
+from ..formats import segment
+from ..section import Page, Row, Section
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRow:
+    """One topic among all."""
+
+    name: str
+    partitions: int
+    replicas: int
+    size_bytes: int
+    policy: str
+    is_internal: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRow:
+    """One partition of a topic."""
+
+    topic: str
+    partition: int
+    leader: int
+    isr: tuple[int, ...]
+    replicas: tuple[int, ...]
+    log_start_offset: int
+    log_end_offset: int
+    size_bytes: int
+    segments: int
+
+
+async def view(broker: Broker, fields: Mapping[str, str]) -> Page:
+    """All topics; the broker's own, too, with the field `internal`."""
+    with_internal = "internal" in fields
+    topics = (await list_topics(broker, internal=with_internal)).topics
+    return Page(
+        "Topics",
+        "/topics",
+        (
+            Section(
+                "topics",
+                "topics",
+                with_internal,
+                tuple(Row(f"topic-{each.name}", _row(broker, each)) for each in topics),
+            ),
+            Section("create", "create_topic", None),
+        ),
+    )
+
+
+def _row(broker: Broker, topic: TopicState) -> TopicRow:
+    policy = topic.configs.get("cleanup.policy", ",".join(broker.config.current.log_defaults.cleanup_policy))
+    return TopicRow(topic.name, topic.partitions, topic.replicas, topic.size_bytes, policy, topic.is_internal)
+
+
+async def one(broker: Broker, fields: Mapping[str, str]) -> Page:
+    """The topic `topic`."""
+    topic = topic_named(broker, fields["topic"])
+    turn = Turn()
+    partitions = await turn.map(_partition, tuple(topic.partitions))
+    return Page(
+        topic.name,
+        "/topics",
+        (
+            Section(
+                "partitions",
+                "partitions",
+                topic.name,
+                tuple(Row(f"partition-{each.partition}", each) for each in partitions),
+            ),
+            Section("more", "topic_more", topic.name),
+            Section("delete", "delete_topic", (topic.name, topic.is_internal)),
+        ),
+        trail=(("Topics", "/topics"),),
+    )
+
+
+async def options(broker: Broker, fields: Mapping[str, str]) -> Page:
+    """What the topic `topic` may be told."""
+    configs = topic_configs(broker, fields["topic"])
+    rows = tuple(Row(f"config-{each.name}", (configs.topic, each)) for each in configs.configs)
+    return Page(
+        "Options",
+        "/topics",
+        (Section("configs", "configs", configs.topic, rows),),
+        trail=(("Topics", "/topics"), (configs.topic, f"/topics/{segment(configs.topic)}")),
+    )
+
+
+def _partition(partition: Partition) -> PartitionRow:
+    log = partition.log
+    return PartitionRow(
+        topic=partition.topic_partition.topic,
+        partition=partition.topic_partition.partition,
+        leader=partition.present_leader,
+        isr=tuple(partition.isr),
+        replicas=tuple(partition.replicas),
+        log_start_offset=log.log_start_offset,
+        log_end_offset=log.log_end_offset,
+        size_bytes=log.size_bytes,
+        segments=len(log.segments),
+    )
