@@ -1,0 +1,54 @@
+"""Every code block of what people read is run, or says in its first line why not: see `support.texts.blocks`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from support.texts.blocks import Block, blocks, indented
+from support.texts.page_run import PageRun
+
+pytest_plugins = ["pytester"]
+ROOT = Path(__file__).parents[1]
+OF_SPARK = ("docs/spark.md", "pipeline/README.md")
+"""Their blocks are run in tests/pipeline, which has the session."""
+PAGES = sorted(
+    path.relative_to(ROOT).as_posix() for path in (*(ROOT / "docs").glob("*.md"), *ROOT.glob("*.md")) if path.exists()
+)
+NOT_RUN = {
+    "a cluster": 1,
+    "a container engine": 1,
+    "Apache Kafka's tools": 1,
+    "three disks": 1,
+}
+"""How many blocks are not run, by what they need that a machine with Python and the package index has not."""
+
+
+def of(page: str) -> list[Block]:
+    return list(blocks((ROOT / page).read_text()))
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if any(not each.not_run for each in of(page))])
+def test_the_blocks_of(page: str, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    if page in OF_SPARK:
+        pytest.skip("tests/pipeline/test_blocks_of_spark.py runs them")
+    with PageRun(page, pytester) as run:
+        for block in of(page):
+            if block.not_run is None:
+                try:
+                    run.run(block)
+                except Exception as error:
+                    error.add_note(f"in the block that begins at line {block.line} of {page}")
+                    raise
+
+
+@pytest.mark.parametrize("page", [*PAGES, "pipeline/README.md"])
+def test_blocks_say_what_they_are(page: str) -> None:
+    assert indented((ROOT / page).read_text()) == [], "fence them: ```sh, ```python, ```text"
+    assert [block.line for block in of(page) if not block.language] == [], "```sh, ```python, ```text"
+
+
+def test_blocks_that_are_not_run_are_counted() -> None:
+    found = Counter(block.not_run for page in [*PAGES, "pipeline/README.md"] for block in of(page) if block.not_run)
+    assert dict(found) == NOT_RUN
