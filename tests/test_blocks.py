@@ -6,18 +6,22 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+
 from support.texts.blocks import Block, blocks, indented
-from support.texts.page_run import PageRun
+from support.texts.page_run import run_blocks
 
 pytest_plugins = ["pytester"]
 ROOT = Path(__file__).parents[1]
-OF_SPARK = ("docs/spark.md", "pipeline/README.md")
-"""Their blocks are run in tests/pipeline, which has the session."""
 PAGES = sorted(
     path.relative_to(ROOT).as_posix() for path in (*(ROOT / "docs").glob("*.md"), *ROOT.glob("*.md")) if path.exists()
 )
+RUN_HERE = [
+    page
+    for page in PAGES
+    if page != "docs/spark.md" and any(not each.not_run for each in blocks((ROOT / page).read_text()))
+]
 NOT_RUN = {
-    "a cluster": 1,
+    "a cluster": 2,
     "a container engine": 1,
     "Apache Kafka's tools": 1,
     "three disks": 1,
@@ -29,18 +33,9 @@ def of(page: str) -> list[Block]:
     return list(blocks((ROOT / page).read_text()))
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if any(not each.not_run for each in of(page))])
-def test_the_blocks_of(page: str, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
-    if page in OF_SPARK:
-        pytest.skip("tests/pipeline/test_blocks_of_spark.py runs them")
-    with PageRun(page, pytester) as run:
-        for block in of(page):
-            if block.not_run is None:
-                try:
-                    run.run(block)
-                except Exception as error:
-                    error.add_note(f"in the block that begins at line {block.line} of {page}")
-                    raise
+@pytest.mark.parametrize("page", RUN_HERE)
+def test_the_blocks_of(page: str, pytester: pytest.Pytester) -> None:
+    run_blocks(page, [block for block in of(page) if block.words != "spark"], pytester)
 
 
 @pytest.mark.parametrize("page", [*PAGES, "pipeline/README.md"])

@@ -78,7 +78,9 @@ def dev() -> tuple[float, float]:
     """Milliseconds until `ottla dev` says that it serves, and the bytes it then takes once a client was there."""
     arguments = ["dev", "--listener", "127.0.0.1:0", "--admin", "127.0.0.1:0"]
     started = time.perf_counter()
-    with subprocess.Popen([sys.executable, "-m", "ottla.server", *arguments], stdout=subprocess.PIPE, text=True) as broker:
+    with subprocess.Popen(
+        [sys.executable, "-m", "ottla.server", *arguments], stdout=subprocess.PIPE, text=True
+    ) as broker:
         assert broker.stdout is not None
         line = broker.stdout.readline()
         taken_ms = (time.perf_counter() - started) * 1000

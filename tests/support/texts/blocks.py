@@ -2,6 +2,7 @@
 
     ```python                      run, in one namespace a page
     ```python pytest               a test file, run by pytest with the plugin; `fails` behind it: that is what it shows
+    ```python spark, ```sh spark   run where there is a session of Spark, by `tests/pipeline/test_blocks_of_spark.py`
     ```sh                          run by bash; `ottla dev` and `ottla serve` go on until the next one, or the page's end
     ```yaml, json, properties, ini, toml, diff     parsed; seeds, options and ini files by what reads them
     ```text                        no code

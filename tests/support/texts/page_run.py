@@ -15,6 +15,7 @@ import socket
 import subprocess
 import sys
 import tomllib
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -33,7 +34,20 @@ from .blocks import Block
 PATIENCE_S = 60
 PORT = re.compile(r"\b909(\d)\b")
 SERVER = re.compile(r"ottla (serve|dev)\b")
+SPARK = re.compile(r"ottla-spark ")
 OF_CLIENTS = ("security.protocol", "sasl.", "ssl.")
+
+
+def run_blocks(page: str, blocks: Iterable[Block], pytester: pytest.Pytester, **names: object) -> None:
+    """Run those that can be run, in their order; `names` are there for Python's."""
+    with PageRun(page, pytester, **names) as run:
+        for block in blocks:
+            if block.not_run is None:
+                try:
+                    run.run(block)
+                except Exception as error:
+                    error.add_note(f"in the block that begins at line {block.line} of {page}")
+                    raise
 
 
 class PageRun:
@@ -59,18 +73,20 @@ class PageRun:
     def run(self, block: Block) -> None:
         """Run or read it, as its first line says."""
         text = PORT.sub(lambda port: str(self._base + int(port[1])), block.text)
+        if "spark" in self._namespace and block.language == "python":  # its processes are elsewhere
+            text = text.replace('"./', f'"{self._pytester.path}/')
         if block.file is not None:
             path = self._pytester.path / block.file
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
         match block.language, block.words:
-            case "python", "":
+            case "python", "" | "spark":
                 self._run_python(text, block)
             case "python", "pytest" | "pytest fails":
                 self._run_pytest(text, block)
             case "python", "file":
                 compile(text, block.file or "", "exec")
-            case "sh", "" | "given":
+            case "sh", "" | "given" | "spark":
                 self._run_shell(text)
             case "text", "output":
                 _assert_shown(block.text, self._printed)
@@ -86,7 +102,8 @@ class PageRun:
             self._have_broker()
         out = io.StringIO()
         with contextlib.redirect_stdout(out):
-            exec(compile("\n" * (block.line - 1) + text, self._name, "exec"), self._namespace)
+            code = "\n" * (block.line - 1) + text
+            exec(compile(code, self._name, "exec"), self._namespace)  # noqa: S102 - that is what a page's code is for
         self._printed = out.getvalue()
 
     def _run_pytest(self, text: str, block: Block) -> None:
@@ -108,6 +125,10 @@ class PageRun:
                 self._bash("\n".join(together))
                 together = []
                 self._serve(line)
+            elif SPARK.match(line):
+                self._bash("\n".join(together))
+                together = []
+                self._spark(line)
             else:
                 together.append(line)
         self._bash("\n".join(together))
@@ -128,6 +149,16 @@ class PageRun:
         )
         assert done.returncode == 0, f"{text}\nended with {done.returncode}:\n{done.stdout}{done.stderr}"
         self._printed += done.stdout
+
+    def _spark(self, line: str) -> None:
+        """In this process, on the session that there is."""
+        from ottla.pipeline.cli import main
+
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            code = main(shlex.split(line, comments=True)[1:])
+        self._printed += out.getvalue()
+        assert code == 0, f"{line}\nended with {code}:\n{self._printed}"
 
     def _have_broker(self) -> None:
         """One for pages that show none being started."""
@@ -199,7 +230,7 @@ def _read_ini(text: str) -> None:
     assert parser.sections()
 
 
-READERS = {
+READERS: dict[str, Callable[[str], object]] = {
     "yaml": _read_yaml,
     "json": json.loads,
     "properties": _read_properties,

@@ -1,0 +1,30 @@
+"""What people read of Spark is run on the tests' session: see `support.texts.blocks`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import ottla
+from support.texts.blocks import blocks
+from support.texts.page_run import run_blocks
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytest_plugins = ["pytester"]
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/spark.md", "pipeline/README.md"])
+def test_the_blocks_of(page: str, pytester: pytest.Pytester, spark: SparkSession) -> None:
+    """Where a page shows no data being made, `./data` holds the topic that it speaks of, compacted once, and closed segments."""
+    if page != "docs/spark.md":
+        with ottla.Broker("data") as broker:
+            broker.create_topic("orders", partitions=1, configs={"cleanup.policy": "compact"})
+            broker.produce_all("orders", ((f"order-{number % 10}", str(number)) for number in range(100)))
+            broker.roll("orders")
+    wanted = [block for block in blocks((ROOT / page).read_text()) if block.words == "spark" or page == "docs/spark.md"]
+    run_blocks(page, wanted, pytester, spark=spark)
