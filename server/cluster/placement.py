@@ -17,7 +17,8 @@ from typing import NamedTuple
 import trio
 
 from ...storage.disk.checkpoints import uuid_text
-from ...storage.topics.catalog_file import Facts, PartitionEntry
+from ...storage.topics.catalog_file import PartitionEntry
+from ...storage.topics.entries import Facts
 from ..partitions.reassigning import Reassigning
 from ..partitions.topics import NO_LEADER, Partition
 from ..runtime.turns import Turn

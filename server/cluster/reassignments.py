@@ -21,7 +21,7 @@ import trio
 from ...protocol.errors import KafkaError
 from ...storage.disk.checkpoints import uuid_text
 from ...storage.disk.paths import TopicPartition
-from ...storage.topics.catalog_file import Facts
+from ...storage.topics.entries import Facts
 from ..partitions.reassigning import Reassigning
 from ..partitions.topics import Partition, Topic
 from ..partitions.watcher import Watcher

@@ -29,7 +29,6 @@ from .catalog_file import (
     CatalogError,
     CatalogState,
     Configs,
-    Facts,
     PartitionEntry,
     Sections,
     Texts,
@@ -37,6 +36,7 @@ from .catalog_file import (
     decode,
     encode_in_pieces,
 )
+from .entries import Entries, Facts
 
 PRODUCER_ID_BLOCK = 1000
 """Producer ids handed out with one write of the file; a restart skips what is left of a block."""
@@ -271,8 +271,6 @@ def _with_configs(state: CatalogState, configs: Mapping[str, Configs]) -> dict[s
 
 
 def _with_entries(state: CatalogState, section: str, entries: Mapping[str, Facts | None]) -> Sections:
-    merged: dict[str, Facts | None] = {**state.sections.get(section, _NO_ENTRIES), **entries}
-    # In their order: the next write finds a hundred thousand of them sorted, nearly.
-    kept = {key: facts for key in sorted(merged) if (facts := merged[key]) is not None}
+    kept = Entries.of(state.sections.get(section, _NO_ENTRIES)).with_changes(entries)
     others = {name: of for name, of in state.sections.items() if name != section}
     return {**others, section: kept} if kept else others

@@ -28,6 +28,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from ..disk.checkpoints import parse_uuid, uuid_text
+from .entries import Chunk, Entries, Facts
 
 VERSION = 1
 
@@ -37,9 +38,6 @@ CLUSTER_DEFAULT = ""
 PIECE_CHARS = 1 << 20
 
 Configs = Mapping[str, str]
-
-Facts = Mapping[str, Any]
-"""One entry of a section: JSON values by name."""
 
 SECTIONS = (
     "acls",  # access control entries, by their text
@@ -58,7 +56,7 @@ _Thing = TypeVar("_Thing")
 Sections = Mapping[str, Mapping[str, Facts]]
 
 Texts = dict[str, dict[str, tuple[Any, str]]]
-"""What the file says of topics and entries of sections, by "topics" or section, and name: of thousands mostly one changes."""
+"""What the file says of topics and of chunks of entries, by "topics" or section, and (first) name: of thousands mostly one changes."""
 
 
 class CatalogError(Exception):
@@ -99,7 +97,7 @@ class CatalogState:
     None in a file of an Ottla that did not count them.
     """
     sections: Sections = field(default_factory=dict)
-    """Entries by section (of SECTIONS) and key; no section is empty."""
+    """Entries by section (of SECTIONS) and key; no section is empty. The catalog has them as `Entries`."""
 
 
 def encode(state: CatalogState) -> bytes:
@@ -134,7 +132,8 @@ def _lines(state: CatalogState, texts: Texts) -> Iterator[str]:
     yield from _block("broker_configs", [f"{_json(node)}: {_configs(c)}" for node, c in state.broker_configs.items()])
     for section in sorted(state.sections):
         yield f'"{section}": {{'
-        yield from _sorted(state.sections[section], texts.setdefault(section, {}), _entry, "},")
+        chunks = {next(iter(chunk)): chunk for chunk in Entries.of(state.sections[section]).chunks}
+        yield from _sorted(chunks, texts.setdefault(section, {}), lambda _, chunk: _chunk(chunk), "},")
     yield '"topics": {'
     yield from _sorted(state.topics, texts.setdefault("topics", {}), lambda _, topic: _topic(topic), "")
     for section in texts.keys() - {"topics", *state.sections}:
@@ -159,8 +158,8 @@ def _sorted(
             del known[name]
 
 
-def _entry(key: str, facts: Facts) -> str:
-    return f"  {_json(key)}: {_json(dict(sorted(facts.items())))}"
+def _chunk(entries: Chunk) -> str:
+    return ",\n".join(f"  {_json(key)}: {_json(dict(sorted(facts.items())))}" for key, facts in entries.items())
 
 
 def _topic(topic: TopicEntry) -> str:
@@ -222,7 +221,9 @@ class _Reader:
             raise self._error("version", f"is {version!r}; this Ottla reads version {VERSION}")
         directories = self._configs(top["directories"], "directories") if "directories" in top else None
         sections = {
-            name: {key: dict(self._map(facts, f"{name}[{key!r}]")) for key, facts in self._map(top[name], name)}
+            name: Entries.of(
+                {key: dict(self._map(facts, f"{name}[{key!r}]")) for key, facts in self._map(top[name], name)}
+            )
             for name in SECTIONS
             if name in top
         }

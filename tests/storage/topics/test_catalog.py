@@ -255,7 +255,8 @@ def test_texts_that_are_kept_say_what_the_state_says(changes: list[CatalogState]
         assert b"".join(encode_in_pieces(before, texts)) == encode(before)
         assert texts["topics"].keys() == before.topics.keys()
         assert texts.keys() == {"topics", *before.sections}
-        assert all(texts[section].keys() == entries.keys() for section, entries in before.sections.items())
+        firsts = {section: {min(entries)} for section, entries in before.sections.items()}
+        assert {section: texts[section].keys() for section in firsts} == firsts
 
 
 def test_the_configs_of_many_topics_are_one_write() -> None:
