@@ -338,7 +338,7 @@ def _node(config: BrokerConfig, controllers: tuple[ListenerConfig, ...]) -> Node
 def _logins(config: LiveConfig, clock: Clock, catalog: Catalog, rng: random.Random) -> Logins:
     # Of what no client is told, and the same in the next life unless users change; ids of directories are told by DescribeQuorum.
     stored = catalog.entries(SCRAM_USERS)
-    secret = hashlib.sha256(json.dumps(stored, sort_keys=True).encode()).digest() if stored else token_bytes(32)
+    secret = hashlib.sha256(json.dumps(dict(stored), sort_keys=True).encode()).digest() if stored else token_bytes(32)
     logins = Logins(config, clock, secret)
     logins.open()
     for problem in logins.scram_users.load(stored):

@@ -23,6 +23,7 @@ from ..network.connections import Connections
 from ..partitions.flusher import Flusher
 from ..runtime.clock import Clock
 from ..runtime.disk import Work, in_thread
+from ..runtime.floods import tell_of_hidden
 from ..runtime.turns import Turn
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ class Housekeeping:
             (config.log_flush_start_offset_checkpoint_interval_ms, self.checkpoint_log_starts),
         ]
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._repeat, TICK_MS, self.close_idle_connections)
+            nursery.start_soon(self._repeat, TICK_MS, self.look_around)
             nursery.start_soon(self._repeat, config.producer_id_expiration_check_interval_ms, self.expire_producers)
             if self._tokens is not None:
                 nursery.start_soon(self._repeat, config.delegation_token_expiry_check_interval_ms, self.expire_tokens)
@@ -90,6 +91,11 @@ class Housekeeping:
                 await _attempt(_name(job), job)
             if interval_ms == 0:
                 return  # once, as Apache Kafka's scheduler has it
+
+    async def look_around(self) -> None:
+        """What is of no data directory, every second."""
+        tell_of_hidden()
+        await self.close_idle_connections()
 
     async def close_idle_connections(self) -> None:
         """Close what has been idle for `connections.max.idle.ms`, or is beyond `max.connections`."""

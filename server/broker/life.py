@@ -22,6 +22,7 @@ from ..config.static_config import StaticConfig
 from ..faults.table import Faults
 from ..handlers.dispatch import take_quotas
 from ..runtime.clock import Clock
+from ..runtime.floods import tell_of_hidden
 from ..runtime.nursery import open_plain_nursery
 from .broker import Broker, nodes_of
 from .faulty import end_faults_of_disks, faults_in_force
@@ -93,6 +94,7 @@ async def alive(broker: Broker) -> AsyncIterator[Ending]:
         async with _serving(broker, ending):
             yield ending
     finally:
+        tell_of_hidden(at_end=True)
         with trio.CancelScope(shield=True):
             await _to_its_end(broker.abandon if ending.end is End.CRASH else broker.close)
 

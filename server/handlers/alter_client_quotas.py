@@ -17,6 +17,7 @@ from ...protocol.messages.alter_client_quotas import (
     EntryData,
     EntryResponse,
 )
+from ...protocol.wire import as_array
 from ..quotas.entities import Entity
 from ..quotas.validation import Alteration
 from ..runtime.turns import Turn
@@ -45,7 +46,9 @@ async def handle(ctx: Context, request: Request) -> AlterClientQuotasResponse:
             lambda entry: EntryResponse(error_code=code, error_message=message, entity=entry.entity), body.entries
         )
         return AlterClientQuotasResponse(entries=tuple(rows))
-    return AlterClientQuotasResponse(entries=tuple(await turn.map(_row, outcomes.items())))
+    rows = await turn.map(_row, outcomes.items())
+    await turn.empty(alterations, outcomes)
+    return AlterClientQuotasResponse(entries=as_array(rows))
 
 
 def _alteration(entry: EntryData) -> Alteration:

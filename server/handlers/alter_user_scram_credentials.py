@@ -10,7 +10,7 @@ Behaviour
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from itertools import chain
 
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
@@ -50,10 +50,13 @@ _MISSING: _Error = (ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user cred
 async def handle(ctx: Context, request: Request) -> AlterUserScramCredentialsResponse:
     body: AlterUserScramCredentialsRequest = request.body
     turn = Turn()
-    named = await turn.once(each.name for of in (body.deletions, body.upsertions) for each in of)
     if not ctx.may(Operation.ALTER, ResourceType.CLUSTER):
         error = request_refusal(request, Operation.ALTER)
-        return await _answer(dict.fromkeys(named, (error.code, error.message)), turn)
+        refused = error.code, error.message
+        named = await turn.once(each.name for of in (body.deletions, body.upsertions) for each in of)
+        rows = await turn.map(lambda name: _result((name, refused)), named)
+        await turn.empty(named)
+        return AlterUserScramCredentialsResponse(results=as_array(rows))
     users = ctx.services.scram_changes.users
     results: dict[str, _Error | None] = {}
     deletions: dict[str, str] = {}
@@ -82,9 +85,14 @@ async def handle(ctx: Context, request: Request) -> AlterUserScramCredentialsRes
         for name, _ in await ctx.services.scram_changes.alter(deletions.items(), upsertions):
             results[name] = _MISSING
     except KafkaError as error:
-        for name in (*deletions, *upsertions):
-            results[name] = (error.code, error.message or "")
-    return await _answer(results, turn)
+        told = error.code, error.message or ""
+        for name in chain(deletions, upsertions):
+            if turn.is_over():
+                await turn.next()
+            results[name] = told
+    rows = await turn.map(_result, results.items())
+    await turn.empty(results, deletions, upsertions)
+    return AlterUserScramCredentialsResponse(results=as_array(rows))
 
 
 def _error_of(wanted: _Wish) -> _Error | None:
@@ -104,10 +112,6 @@ def _error_of(wanted: _Wish) -> _Error | None:
 
 def _is_missing(wanted: _Wish, mechanism: str | None, users: ScramUsers) -> bool:
     return isinstance(wanted, ScramCredentialDeletion) and mechanism not in users.of(wanted.name)
-
-
-async def _answer(results: Mapping[str, _Error | None], turn: Turn) -> AlterUserScramCredentialsResponse:
-    return AlterUserScramCredentialsResponse(results=as_array(await turn.map(_result, results.items())))
 
 
 def _result(of: tuple[str, _Error | None]) -> AlterUserScramCredentialsResult:

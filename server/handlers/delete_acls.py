@@ -18,6 +18,7 @@ from ...protocol.messages.delete_acls import (
     DeleteAclsRequest,
     DeleteAclsResponse,
 )
+from ...protocol.wire import as_array
 from ..runtime.turns import Turn
 from ..security.acls.acl import Acl
 from ..services.context import Context
@@ -43,7 +44,8 @@ async def handle(ctx: Context, request: Request) -> DeleteAclsResponse:
             continue
         matching = tuple(await turn.map(_matching, acls))
         results.append(DeleteAclsFilterResult(error_message=None, matching_acls=matching))
-    return DeleteAclsResponse(filter_results=tuple(results))
+    await turn.empty(filters, found)
+    return DeleteAclsResponse(filter_results=as_array(results))
 
 
 def _matching(acl: Acl) -> DeleteAclsMatchingAcl:

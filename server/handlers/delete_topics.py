@@ -10,6 +10,8 @@ Behaviour
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.delete_topics import (
@@ -18,7 +20,7 @@ from ...protocol.messages.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
-from ...protocol.wire import ZERO_UUID
+from ...protocol.wire import ZERO_UUID, as_array
 from ..partitions.topics import Topic
 from ..runtime.turns import Turn
 from ..security.acls.kinds import Operation, ResourceType
@@ -36,12 +38,11 @@ TOPICS_MAX = 10_000
 async def handle(ctx: Context, request: Request) -> DeleteTopicsResponse:
     body: DeleteTopicsRequest = request.body
     turn = Turn()
-    rows = body.topics or await turn.map(lambda name: DeleteTopicState(name=name, topic_id=ZERO_UUID), body.topic_names)
     stands: dict[tuple[str | None, bytes], int] = {}
-    for row in rows:
+    by_name: Iterable[tuple[str | None, bytes]] = ((name, ZERO_UUID) for name in body.topic_names)
+    for key in ((row.name, row.topic_id) for row in body.topics) if body.topics else by_name:
         if turn.is_over():
             await turn.next()
-        key = row.name, row.topic_id
         stands[key] = stands.get(key, 0) + 1
     found: list[tuple[DeleteTopicState, Topic]] = []
     named: dict[bytes, int] = {}
@@ -78,7 +79,8 @@ async def handle(ctx: Context, request: Request) -> DeleteTopicsResponse:
             results.append(DeletableTopicResult(name=topic.name, topic_id=topic.id, error_code=ErrorCode.NONE))
         except KafkaError as error:
             results.append(_refused(row, error, request.version))
-    return DeleteTopicsResponse(throttle_time_ms=0, responses=tuple(results))
+    await turn.empty(stands, found)
+    return DeleteTopicsResponse(throttle_time_ms=0, responses=as_array(results))
 
 
 class _UndeletableError(KafkaError):

@@ -143,16 +143,19 @@ async def handle(ctx: Context, request: Request) -> FetchResponse:
         if is_complete and not is_stale:
             break
         changes = waits.changes
+        await turn.empty(look.answers, look.wanted)
         look = await _look(ctx, items, unread, max_bytes, committed, turn)
         if waiter.is_complete:
             break
 
     answers = look.answers if session is None else await _told(session, look.answers, body.session_epoch > 0, turn)
+    responses = await _by_topic(answers, turn)
+    await turn.empty(look.wanted, look.answers, answers, items)
     return FetchResponse(
         throttle_time_ms=0,
         error_code=ErrorCode.NONE,
         session_id=session.session_id if session else NO_SESSION,
-        responses=await _by_topic(answers, turn),
+        responses=responses,
         node_endpoints=_endpoints(ctx, look.leaders) if look.leaders else (),
     )
 
@@ -387,7 +390,9 @@ async def _by_topic(answers: list[Answer], turn: Turn) -> tuple[FetchableTopicRe
         groups[-1][1].append(data)
     if len(groups) == 1:
         return (_group(groups[0]),)
-    return as_array(await turn.map(_group, groups))
+    found = as_array(await turn.map(_group, groups))
+    await turn.empty(groups)
+    return found
 
 
 def _group(group: tuple[TopicKey, list[PartitionData]]) -> FetchableTopicResponse:

@@ -151,6 +151,8 @@ class Connection:
         self.principal = await shake_hands(
             self._transport, tls, self, self._allowance(), self._counts(), logs_in=logs_in
         )
+        if not logs_in:
+            self._allowed = None
 
     def _allowance(self) -> Allowance:
         """What is left of what the client may spend before it is known."""

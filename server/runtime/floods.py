@@ -13,7 +13,8 @@ TOLD_MAX = 20
 class Floods:
     """Lines of one kind, for people who read along; all of them are there for who asks for DEBUG.
 
-    The first line beyond the bound says that there are more, and the next line of a later second how many they were.
+    The first line beyond the bound says that there are more; how many they were is said by `tell_of_hidden`, or with the next line
+    of a later second if that comes first.
 
     Args:
         now_s: Seconds, from any moment.
@@ -24,20 +25,45 @@ class Floods:
         self._now_s = now_s
         self._until_s = 0.0
         self._told = 0
-        self._untold = 0
+        self._hidden = 0
+        self._level = logging.INFO
+        """Of the last that was hidden."""
 
     def tell(self, level: int, text: str, *args: object) -> None:
         """A line, as `logging.log` takes it."""
         now_s = self._now_s()
         if now_s >= self._until_s:
-            if self._untold:
-                self._log.log(level, "and %d more of such lines", self._untold)
-            self._until_s, self._told, self._untold = now_s + 1, 0, 0
+            self.tell_of_hidden()
+            self._until_s, self._told = now_s + 1, 0
         if self._told < TOLD_MAX:
             self._told += 1
             self._log.log(level, text, *args)
             return
-        if not self._untold:
+        if not self._hidden:
             self._log.log(level, "more than %d such lines in a second; the others are told at DEBUG", TOLD_MAX)
-        self._untold += 1
+            _HIDING.add(self)
+        self._hidden += 1
+        self._level = level
         self._log.debug(text, *args)
+
+    def is_over(self) -> bool:
+        """Whether the second has passed that the last line was of."""
+        return self._now_s() >= self._until_s
+
+    def tell_of_hidden(self) -> None:
+        """How many there were, if any, since that was last said."""
+        _HIDING.discard(self)
+        if self._hidden:
+            self._log.log(self._level, "and %d more of such lines", self._hidden)
+            self._hidden = 0
+
+
+_HIDING: set[Floods] = set()
+"""Those that have to say how many there were, of all brokers in the process."""
+
+
+def tell_of_hidden(*, at_end: bool = False) -> None:
+    """Have the floods say how many lines they have hidden: those whose second is over, or (`at_end`) all."""
+    for each in tuple(_HIDING):
+        if at_end or each.is_over():
+            each.tell_of_hidden()

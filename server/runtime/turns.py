@@ -94,12 +94,14 @@ class Turn:
             found[thing] = None
         return found
 
-    async def empty(self, things: dict[Any, Any]) -> None:
-        """Take everything out of `things`, which nobody needs any more: a hundred thousand errors, say, would go in one go."""
-        while things:
-            if self.is_over():
-                await self.next()
-            things.popitem()
+    async def empty(self, *unneeded: dict[Any, Any] | list[Any]) -> None:
+        """Take everything out of these, which nobody needs any more: a hundred thousand errors, say, would go in one go."""
+        for things in unneeded:
+            take: Callable[[], object] = things.popitem if isinstance(things, dict) else things.pop
+            while things:
+                if self.is_over():
+                    await self.next()
+                take()
 
     async def sorted(self, things: Iterable[str]) -> list[str]:
         """`sorted(things)`."""

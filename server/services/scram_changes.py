@@ -53,7 +53,11 @@ class ScramChanges:
                 if turn.is_over():
                     await turn.next()
                 changed[user] = {**changed.get(user, self.users.of(user)), **credentials}
-            new = sum(1 for user, credentials in changed.items() if credentials and not self.users.of(user))
+            new = 0
+            for user, credentials in changed.items():
+                if turn.is_over():
+                    await turn.next()
+                new += bool(credentials) and not self.users.of(user)
             if len(self.users) + new > USERS_MAX:
                 raise KafkaError(
                     ErrorCode.POLICY_VIOLATION,

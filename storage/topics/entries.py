@@ -7,7 +7,7 @@ runs meanwhile, for tens of milliseconds. So they lie in chunks, and a change ma
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import merge
 from itertools import chain, groupby, islice
 from typing import Any, TypeAlias
@@ -54,11 +54,13 @@ class Entries(Mapping[str, Facts]):
 
     def with_changes(self, changes: Mapping[str, Facts | None]) -> Entries:
         """With these entries, and without those that are None there."""
-        made: list[list[Chunk]] = [[chunk] for chunk in self.chunks] or [[{}]]
+        present: Sequence[Chunk] = self.chunks or ({},)
+        made: dict[int, list[Chunk]] = {}
         for number, keys in groupby(_in_order(changes), self._chunk_of):
-            chunk, mine = made[number][0], {key: changes[key] for key in keys}
+            chunk, mine = present[number], {key: changes[key] for key in keys}
             made[number] = list(_cut(_merged(chunk, mine), len(chunk) + len(mine)))
-        return Entries(_without_small_ones(chain.from_iterable(made)))
+        chunks = chain.from_iterable(made.get(number, (chunk,)) for number, chunk in enumerate(present))
+        return Entries(_without_small_ones(chunks))
 
     def _chunk_of(self, key: str) -> int:
         return max(0, bisect_right(self._firsts, key) - 1)

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from ottla.server.runtime.floods import TOLD_MAX, Floods
+from ottla.server.runtime.floods import TOLD_MAX, Floods, tell_of_hidden
 
 
 def test_so_many_lines_a_second_are_told_and_how_many_there_were_beyond_them(caplog: pytest.LogCaptureFixture) -> None:
@@ -29,3 +29,33 @@ def test_so_many_lines_a_second_are_told_and_how_many_there_were_beyond_them(cap
     ]
     untold = [record.message for record in caplog.records if record.levelno == logging.DEBUG]
     assert untold == [f"line {number}" for number in range(TOLD_MAX, TOLD_MAX + 3)]
+
+
+def test_how_many_were_hidden_is_told_when_their_second_is_over_or_the_broker_ends(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    now_s = 100.0
+    caplog.set_level(logging.INFO, "ottla.flood")
+    one, other = (Floods(logging.getLogger("ottla.flood"), lambda: now_s) for _ in range(2))
+
+    def told() -> list[tuple[int, str]]:
+        found = [(record.levelno, record.message) for record in caplog.records if "more of such" in record.message]
+        caplog.clear()
+        return found
+
+    for _ in range(TOLD_MAX + 3):
+        one.tell(logging.WARNING, "line")
+    tell_of_hidden()
+    assert told() == []
+    now_s = 101.0
+    for _ in range(TOLD_MAX + 1):
+        other.tell(logging.INFO, "line")
+    tell_of_hidden()
+    assert told() == [(logging.WARNING, "and 3 more of such lines")]
+    tell_of_hidden()
+    assert told() == []
+    tell_of_hidden(at_end=True)
+    assert told() == [(logging.INFO, "and 1 more of such lines")]
+    one.tell(logging.INFO, "line")
+    tell_of_hidden(at_end=True)
+    assert told() == []
