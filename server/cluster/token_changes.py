@@ -141,7 +141,10 @@ class TokenChanges:
         with trio.CancelScope(shield=True):
             gone = {token.token_id: None for token in tokens}
             await self._cluster.write(self._cluster.catalog.put_entries, SECTION, gone)
+            turn = Turn()
             for token in tokens:
+                if turn.is_over():
+                    await turn.next()
                 self.tokens.remove(token)
 
 

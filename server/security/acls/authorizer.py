@@ -216,17 +216,24 @@ class Authorizer:
         if self.decide(principal, host, operation, resource_type, "hardcode").is_allowed:
             return True
         who = whoever(str(principal), java_host(host))
-        denied, denied_prefixes = map(_union, self.index.names(resource_type, who, operation, Permission.DENY))
+        denied, denied_prefixes = self.index.names(resource_type, who, operation, Permission.DENY)
         literals, prefixes = self.index.names(resource_type, who, operation, Permission.ALLOW)
-        if ANYTHING in denied:
+        if any(ANYTHING in names for names in denied):
             return False
         if any(ANYTHING in names for names in literals):
             return True
-        if not denied_prefixes:
-            return any(prefixes) or any(not names <= denied for names in literals)
-        # As they are now: entries may change between the pieces.
-        names = [*chain.from_iterable(prefixes), *chain.from_iterable(each - denied for each in literals)]
-        return (yield from _is_one_outside(names, set(denied_prefixes)))
+        if any(prefixes) and not any(denied_prefixes):
+            return True
+        # As they are now: entries may change between the pieces. To copy sets is quick, to unite or compare them is not.
+        by_prefix, by_name = [*chain.from_iterable(prefixes)], [*chain.from_iterable(literals)]
+        names_denied, beginnings = [each.copy() for each in denied], [each.copy() for each in denied_prefixes if each]
+        lengths = self.index.prefix_lengths(resource_type) if beginnings else []
+        for names, others in (by_prefix, []), (by_name, names_denied):
+            for name in names:
+                yield
+                if not any(name in each for each in others) and not _begins_with_one(name, beginnings, lengths):
+                    return True
+        return False
 
     def _decide_anew(self, key: _Key, decide: Callable[[], bool]) -> bool:
         decided = self._decided_before.get(key)
@@ -262,18 +269,10 @@ def java_host(host: str) -> str:
     return ":".join(f"{int(group, 16):x}" for group in address.exploded.split(":")) + percent + scope
 
 
-def _union(sets: list[set[str]]) -> set[str]:
-    return sets[0] if len(sets) == 1 else set().union(*sets)
-
-
-def _is_one_outside(names: Iterable[str], prefixes: Collection[str]) -> Steps[bool]:
-    """Whether one of `names` begins with none of `prefixes`."""
-    lengths = sorted(set(map(len, prefixes)))
-    for name in names:
-        yield
-        if not any(name[:length] in prefixes for length in takewhile(len(name).__ge__, lengths)):
-            return True
-    return False
+def _begins_with_one(name: str, beginnings: Collection[set[str]], lengths: Iterable[int]) -> bool:
+    """Whether it begins with one of all these; `lengths`, in order, are those that they may have."""
+    fitting = takewhile(len(name).__ge__, lengths)
+    return any(name[:length] in each for length in fitting for each in beginnings)
 
 
 def _acl(

@@ -101,6 +101,10 @@ class AclIndex:
             if rules is not None:
                 yield pattern, rules
 
+    def prefix_lengths(self, resource_type: ResourceType) -> list[int]:
+        """How many characters the prefixes in entries have, in order."""
+        return sorted(self._prefix_chars.get(resource_type, ()))
+
     def patterns(self, resource_type: ResourceType, pattern: PatternType, name: str) -> list[Pattern]:
         """Those with entries that a filter of this name means: with MATCH the ones that `rules_for` has, else of this very name."""
         if pattern is PatternType.MATCH:

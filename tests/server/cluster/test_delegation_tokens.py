@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+import trio
 
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.create_delegation_token import CreatableRenewers, CreateDelegationTokenRequest
@@ -23,6 +24,7 @@ from ottla.protocol.messages.renew_delegation_token import RenewDelegationTokenR
 from ottla.server.broker.broker import Broker
 from ottla.server.cluster import token_changes
 from ottla.server.config.authorization import STANDARD
+from ottla.server.runtime.turns import Turn
 from ottla.server.security.acls.acl import parse
 from ottla.server.security.principal import Principal
 from ottla.server.security.tokens.token import Token
@@ -253,6 +255,32 @@ def test_expired_tokens_are_refused_and_taken_away_at_the_next_check() -> None:
             assert await expired(alice, gone.hmac) == (0, broker.clock.now_ms())
         async with with_tokens(files) as (_, alice):
             assert await described(alice) == [kept.token_id]
+
+    run_in_order(work)
+
+
+def test_thousands_that_have_expired_go_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To find the secret of one takes microseconds."""
+
+    async def work() -> None:
+        async with with_tokens() as (broker, alice):
+            changes = broker.services.token_changes
+            assert changes is not None
+            for _ in range(20):
+                await made(alice)
+            sweeping, had = trio.lowlevel.current_task(), 0
+
+            async def next_turn(self: Turn) -> None:
+                nonlocal had
+                had += trio.lowlevel.current_task() is sweeping
+                await trio.lowlevel.checkpoint()
+
+            monkeypatch.setattr(Turn, "is_over", lambda self: True)
+            monkeypatch.setattr(Turn, "next", next_turn)
+            await changes.sweep(broker.clock.now_ms() + 100 * DAY_MS)
+            monkeypatch.undo()
+            assert len(changes.tokens) == 0
+            assert had >= 2 * 20  # to look at each, and to take it away
 
     run_in_order(work)
 
