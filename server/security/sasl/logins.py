@@ -12,7 +12,7 @@ from ...config.broker_config import BrokerConfig
 from ...config.listeners import OVER_SASL
 from ...config.live_config import LiveConfig
 from ...runtime.clock import Clock
-from .conversation import Conversation
+from .conversation import Conversation, SaslError
 from .scram_users import ScramUsers
 
 if TYPE_CHECKING:
@@ -165,8 +165,14 @@ class ListenerLogin:
 
         Args:
             expires_ms: When the credentials expire, in wall time.
+
+        Raises:
+            SaslError: Since the client began, the mechanism has been taken out of those that are enabled.
         """
-        max_ms = self._sasl.mechanisms[mechanism].max_reauth_ms
+        config = self._sasl.mechanisms.get(mechanism)
+        if config is None:
+            raise SaslError(f"SASL mechanism {mechanism} is not enabled any more")
+        max_ms = config.max_reauth_ms
         limits = [max_ms] if max_ms > 0 else []
         if expires_ms is not None:
             limits.append(expires_ms - self.clock.now_ms())

@@ -20,6 +20,11 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.delete_groups import DeleteGroupsRequest
+from ottla.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from ottla.protocol.messages.list_groups import ListGroupsRequest
 from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.protocol.messages.produce import ProduceRequest
@@ -149,6 +154,23 @@ def test_nothing_else_is_answered_before(client: RawClient, requests: list[tuple
         client.ask(request, its_version)
     client.send(last, version)
     assert client.is_closed_by_peer()
+
+
+def test_a_mechanism_that_is_taken_away_during_a_login_is_refused() -> None:
+    with secured(sasl_enabled_mechanisms="PLAIN,SCRAM-SHA-256") as broker, connected(broker) as late:
+        shake_hands(late)
+        with connected(broker) as admin:
+            log_in(admin)
+            change = AlterableConfig(name="sasl.enabled.mechanisms", config_operation=0, value="SCRAM-SHA-256")
+            resource = AlterConfigsResource(resource_type=4, resource_name="0", configs=(change,))
+            (row,) = admin.ask(IncrementalAlterConfigsRequest(resources=(resource,))).responses
+            assert (row.error_code, row.error_message) == (0, None)
+        answer = authenticate(late, plain())
+        assert (answer.error_code, answer.error_message) == (
+            ErrorCode.SASL_AUTHENTICATION_FAILED,
+            "SASL mechanism PLAIN is not enabled any more",
+        )
+        assert late.is_closed_by_peer()
 
 
 def test_authentications_are_counted_as_by_kafka() -> None:
