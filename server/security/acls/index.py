@@ -15,6 +15,10 @@ from .kinds import Operation, PatternType, Permission, ResourceType
 Pattern: TypeAlias = tuple[PatternType, str]
 Who: TypeAlias = tuple[str, str]
 """Principal and host, each as in the entry."""
+Bits: TypeAlias = tuple[int, int]
+"""Operations: those denied, and those allowed."""
+
+_NONE: Bits = (0, 0)
 
 ALL_BIT = 1 << Operation.ALL
 
@@ -36,8 +40,7 @@ class AclIndex:
 
     def __init__(self) -> None:
         self._acls: dict[Acl, None] = {}
-        self._rules: dict[tuple[ResourceType, Pattern], dict[Who, list[int]]] = {}
-        """Operations, as bits: those denied, and those allowed, in this order."""
+        self._rules: dict[tuple[ResourceType, Pattern], dict[Who, Bits]] = {}
         self._prefix_chars: defaultdict[ResourceType, Counter[int]] = defaultdict(Counter)
         """How many patterns there are with a prefix of so many characters."""
         self._names: dict[tuple[ResourceType, Who, Operation, Permission], dict[PatternType, set[str]]] = {}
@@ -62,7 +65,9 @@ class AclIndex:
             rules = self._rules[key] = {}
             if acl.pattern is PatternType.PREFIXED:
                 self._prefix_chars[acl.resource_type][len(acl.name)] += 1
-        rules.setdefault((acl.principal, acl.host), [0, 0])[acl.permission is Permission.ALLOW] |= 1 << acl.operation
+        who, bit = (acl.principal, acl.host), 1 << acl.operation
+        denied, allowed = rules.get(who, _NONE)
+        rules[who] = (denied, allowed | bit) if acl.permission is Permission.ALLOW else (denied | bit, allowed)
         by_pattern = self._names.setdefault(_names_key(acl), {PatternType.LITERAL: set(), PatternType.PREFIXED: set()})
         by_pattern[acl.pattern].add(acl.name)
 
@@ -71,9 +76,10 @@ class AclIndex:
             return
         del self._acls[acl]
         key, who = (acl.resource_type, (acl.pattern, acl.name)), (acl.principal, acl.host)
-        rules = self._rules[key]
-        rules[who][acl.permission is Permission.ALLOW] &= ~(1 << acl.operation)
-        if rules[who] == [0, 0]:
+        rules, left = self._rules[key], ~(1 << acl.operation)
+        denied, allowed = rules[who]
+        rules[who] = (denied, allowed & left) if acl.permission is Permission.ALLOW else (denied & left, allowed)
+        if rules[who] == _NONE:
             del rules[who]
         if not rules:
             del self._rules[key]
@@ -87,7 +93,7 @@ class AclIndex:
         if not any(by_pattern.values()):
             del self._names[_names_key(acl)]
 
-    def rules_for(self, resource_type: ResourceType, name: str) -> Iterator[tuple[Pattern, Mapping[Who, list[int]]]]:
+    def rules_for(self, resource_type: ResourceType, name: str) -> Iterator[tuple[Pattern, Mapping[Who, Bits]]]:
         """What is said of the patterns that match the resource `name`: literal ones first, then ever shorter prefixes."""
         patterns: list[Pattern] = [(PatternType.LITERAL, name)]
         if name != ANYTHING:
@@ -114,7 +120,7 @@ class AclIndex:
 
     def of(self, resource_type: ResourceType, pattern: Pattern) -> Iterator[Acl]:
         """The entries of this pattern, as they are at the call; each is made when it is asked for."""
-        return _entries(resource_type, [_snapshot(pattern, self._rules.get((resource_type, pattern), {}))])
+        return _entries(resource_type, [(pattern, dict(self._rules.get((resource_type, pattern), {})))])
 
     def about(self, resource_type: ResourceType, name: str) -> Iterator[Acl]:
         """The entries whose pattern matches the resource `name`, or is of this very name, as they are at the call. Each is made
@@ -122,7 +128,7 @@ class AclIndex:
         patterns = dict(self.rules_for(resource_type, name))
         own = PatternType.PREFIXED, name
         patterns.setdefault(own, self._rules.get((resource_type, own), {}))
-        return _entries(resource_type, [_snapshot(pattern, rules) for pattern, rules in patterns.items()])
+        return _entries(resource_type, [(pattern, dict(rules)) for pattern, rules in patterns.items()])
 
     def names(
         self, resource_type: ResourceType, who: Collection[Who], operation: Operation, permission: Permission
@@ -142,16 +148,12 @@ def whoever(principal: str, host: str) -> tuple[Who, ...]:
     return tuple({(one, where): None for one in (principal, EVERYBODY) for where in (host, ANYTHING)})
 
 
-_Snapshot: TypeAlias = tuple[Pattern, list[tuple[Who, int, int]]]
-
-
-def _snapshot(pattern: Pattern, rules: Mapping[Who, list[int]]) -> _Snapshot:
-    return pattern, [(who, denied, allowed) for who, (denied, allowed) in rules.items()]
+_Snapshot: TypeAlias = tuple[Pattern, dict[Who, Bits]]
 
 
 def _entries(resource_type: ResourceType, present: list[_Snapshot]) -> Iterator[Acl]:
     for (kind, name), rules in present:
-        for (principal, host), denied, allowed in rules:
+        for (principal, host), (denied, allowed) in rules.items():
             for permission, bits in (Permission.DENY, denied), (Permission.ALLOW, allowed):
                 while bits:
                     lowest = bits & -bits

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 
 import pytest
 from hypothesis import given
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from ottla.server.security.acls.acl import Acl, parse
 from ottla.server.security.acls.authorizer import MAX_CACHED, Authorizer, java_host
+from ottla.server.security.acls.filters import AclFilter
 from ottla.server.security.acls.kinds import Operation, PatternType, Permission, ResourceType
 from ottla.server.security.principal import Principal
 from ottla.storage.steps import to_the_end
@@ -130,6 +132,15 @@ def test_names_are_held_against_many_denied_names_in_pieces_too() -> None:
     for _ in names:
         next(steps)
     assert to_the_end(steps) is False
+
+
+def test_what_is_said_of_one_name_is_noted_without_an_object_for_each_entry() -> None:
+    """A hundred thousand may speak of one: to make and to free their tuples took 20 ms."""
+    by = authorizer(*(f"User:u{number} allow READ topic:orders" for number in range(500)))
+    before = sys.getallocatedblocks()
+    found = AclFilter(name="orders").candidates(by.index)
+    assert sys.getallocatedblocks() - before < 100
+    assert len(list(found)) == 500
 
 
 def test_hostile_names_fill_no_memory() -> None:
