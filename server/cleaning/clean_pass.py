@@ -16,6 +16,7 @@ from ...storage.cleaning.dirtiness import LogToClean
 from ...storage.segment.segment import LogSegment
 from ..runtime.clock import Clock
 from .throttler import Throttler
+from .watched import Watched
 
 # The cleaner itself is imported when the first log needs it: most short-lived brokers never clean.
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ def clean(
     now_s: Callable[[], float],
     throttler: Throttler,
     must_stop: Callable[[], bool],
+    watched: Watched,
 ) -> tuple[int, CleanStats]:
     """Run a pass; for a worker thread of Trio's.
 
@@ -43,6 +45,7 @@ def clean(
         clock: The broker's, for delete horizons and the removal of old segments.
         now_s: Trio's time, which may be asked in any thread.
         must_stop: Whether the pass is to be given up; asked in this thread and in Trio's.
+        watched: Told how far it is, and in the end what it has done.
 
     Returns:
         As `Cleaner.clean`, the three times filled in.
@@ -79,6 +82,7 @@ def clean(
             swap=swap,
             checkpoint=checkpoint,
             on_map_built=on_map_built,
+            progress=watched.progress,
         )
     except BaseException as error:
         clear_frames(error.__traceback__)
@@ -91,6 +95,7 @@ def clean(
     stats.seconds = now_s() - begun_s
     stats.map_seconds = map_built_s - begun_s
     stats.throttled_seconds = throttled_s
+    watched.ended(end_offset, stats, clock.now_ms())
     return end_offset, stats
 
 

@@ -38,6 +38,7 @@ from .demands import Demand, Demands, Served
 from .status import CleanerStatus, LastPass
 from .threads import CleanerSettings, CleanerThread
 from .throttler import Throttler
+from .watched import Watched, WatchedPasses
 
 if TYPE_CHECKING:
     from ...storage.cleaning.cleaner import Cleaner
@@ -70,6 +71,7 @@ class Cleaning:
         """When a thread looked for a log to clean last, in elapsed time."""
         self._passes: dict[TopicPartition, tuple[int, LastPass]] = {}
         """How many passes came to their end since the start, and the last of them."""
+        self.watched = WatchedPasses()
         self._waiting: dict[TopicPartition, list[Callable[[], None]]] = {}
         """Who waits for a pass that is being given up."""
         self._calls = 0
@@ -215,14 +217,15 @@ class Cleaning:
                 return _Ended(Served.GIVEN_UP, is_busy=False)
             ended = _Ended(Served.GIVEN_UP)
             # A pass ends by its own checkpoints, never in the middle of a swap.
-            with trio.CancelScope(shield=True):
-                ended = await self._pass(thread, cleaner, chosen, is_forced=is_forced)
+            watching = self.watched.watching(chosen, self.clock.now_ms(), is_forced=is_forced)
+            with trio.CancelScope(shield=True), watching as watched:
+                ended = await self._pass(thread, cleaner, chosen, watched)
             return ended
         finally:
             self.manager.done_cleaning(chosen)
             self._waits.replaced(chosen.log)
 
-    async def _pass(self, thread: CleanerThread, cleaner: Cleaner, chosen: LogToClean, *, is_forced: bool) -> _Ended:
+    async def _pass(self, thread: CleanerThread, cleaner: Cleaner, chosen: LogToClean, watched: Watched) -> _Ended:
         """The pass, and what is known after it."""
         from ...storage.cleaning.cleaner import CleaningAbortedError
 
@@ -236,9 +239,10 @@ class Cleaning:
             now_s=self._now_s,
             throttler=self.throttler,
             must_stop=must_stop,
+            watched=watched,
         )
         try:
-            if is_forced and not chosen.cleanable_bytes:
+            if watched.is_forced and not chosen.cleanable_bytes:
                 look = partial(is_worth_it, chosen, self.clock.now_ms(), must_stop)
                 if not await in_thread(Work.CLEAN, data_dir_of(chosen.log), look):
                     return _Ended(Served.NOT_DUE)
@@ -267,6 +271,7 @@ class Cleaning:
         passes, _ = self._passes.get(partition, (0, None))
         last_pass = LastPass(end_offset, self.clock.now_ms(), stats)
         self._passes[partition] = passes + 1, last_pass
+        self.watched.passed(partition, watched)
         self.demands.passed(partition, last_pass)
         report(chosen, end_offset, stats)
         return _Ended(Served.PASSED)
@@ -404,6 +409,7 @@ class Cleaning:
         """Paused partitions of a data directory were deleted: their checkpoint entries, marks and counts go."""
         for partition in partitions:
             self._passes.pop(partition, None)
+            self.watched.forget(partition)
         try:
             await in_thread(Work.CATALOG, data_dir, self.manager.forget, data_dir, partitions)
         except Exception as error:  # noqa: BLE001 - they are gone all the same, and their names are to be free

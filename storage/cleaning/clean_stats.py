@@ -33,10 +33,14 @@ class CleanStats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupPreview:
-    """Neighbouring segments that would become one."""
+    """Neighbouring segments that would become one, or have."""
 
     base_offset: int
+    end_offset: int
+    """Where what follows begins."""
     source_base_offsets: tuple[int, ...]
+    source_bytes: tuple[int, ...]
+    """Of each, as it is now."""
     bytes_before: int
     bytes_after: int
     records_before: int

@@ -14,6 +14,7 @@ same; the next pass begins anew from the old checkpoint.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from itertools import pairwise
 
 from ..disk import paths
@@ -23,6 +24,7 @@ from ..filter.copy_group import copy_group
 from ..filter.dead_bits import DeadBits
 from ..filter.map_builder import DirtyMap, build_map
 from ..filter.offset_map import BYTES_PER_SLOT, OffsetMap, TableMemory, entries_max
+from ..filter.removed import RemovedRecords
 from ..produce import producer_snapshots
 from ..produce.producer_state import LastRecord
 from ..segment.cleaned import discard, discard_cleaned, set_mtime
@@ -30,8 +32,9 @@ from ..segment.index import RELATIVE_OFFSET_MAX, AbortedTxn
 from ..segment.segment import LogSegment
 from ..segment.split import overflows, split_segment
 from ..topics.config import LogConfig
-from .clean_stats import CleanStats
+from .clean_stats import CleanStats, GroupPreview
 from .dirtiness import LogToClean
+from .progress import GroupAt, PassProgress, Phase
 
 __all__ = ["IO_BUFFER_BYTES_MIN", "CleanPass", "CleanStats", "Cleaner", "CleaningAbortedError"]
 
@@ -84,6 +87,7 @@ class Cleaner:
         swap: Swap,
         checkpoint: Checkpoint,
         on_map_built: Callable[[], None] = lambda: None,
+        progress: PassProgress | None = None,
     ) -> tuple[int, CleanStats]:
         """Clean the log up to the end of its cleanable part, or as far as the map reaches.
 
@@ -95,6 +99,7 @@ class Cleaner:
             checkpoint: Called before every chunk with the bytes read or written since the last call. May wait, or
                 raise CleaningAbortedError.
             on_map_built: Called once, between the two halves of the pass.
+            progress: A new one, for those who watch.
 
         Returns:
             The next first dirty offset, and what was done.
@@ -113,6 +118,7 @@ class Cleaner:
             swap=swap,
             checkpoint=checkpoint,
             on_map_built=on_map_built,
+            progress=progress,
         ).run()
 
     def new_map(self, to_clean: LogToClean, secret: bytes) -> OffsetMap:
@@ -140,6 +146,7 @@ class CleanPass:
         swap: Swap,
         checkpoint: Checkpoint,
         on_map_built: Callable[[], None],
+        progress: PassProgress | None = None,
     ) -> None:
         self._to_clean = to_clean
         self._log = to_clean.log
@@ -152,14 +159,25 @@ class CleanPass:
         self._checkpoint = checkpoint
         self._on_map_built = on_map_built
         self._stats = stats = CleanStats()
+        self._progress = progress = progress or PassProgress()
+
+        def on_mapped(size_bytes: int) -> None:
+            progress.map_bytes_read += size_bytes
+            progress.map_offset = offsets.latest_offset + 1
+            checkpoint(size_bytes)
+
+        def on_read(size_bytes: int) -> None:
+            progress.bytes_read += size_bytes
+            checkpoint(size_bytes)
 
         def on_written(size_bytes: int) -> None:
             stats.bytes_written += size_bytes
+            progress.bytes_written += size_bytes
             checkpoint(size_bytes)
 
         # Nothing here may refer back to the pass: its buffers and its files are to go with it, in its thread, and not when
         # the garbage collector next runs, which is in the owner's thread and holds that until they are gone.
-        self._on_written = on_written
+        self._on_mapped, self._on_read, self._on_written = on_mapped, on_read, on_written
         segments = to_clean.segments
         self._ends = {segment.base_offset: following.base_offset for segment, following in pairwise(segments)}
         if segments:
@@ -174,8 +192,12 @@ class CleanPass:
         self._on_map_built()
         rules = self._new_rules(dirty.dead_bits(), last_records)
         segments = [segment for segment in self._to_clean.segments if segment.base_offset < dirty.end_offset]
-        for group in group_segments(segments, self._to_clean.upper_offset, self._config):
-            self._clean_group(group, rules)
+        groups, progress = group_segments(segments, self._to_clean.upper_offset, self._config), self._progress
+        progress.group_count = len(groups)
+        progress.bytes_to_read = sum(segment.size_bytes for segment in segments)
+        progress.phase = Phase.GROUPS
+        for number, group in enumerate(groups, start=1):
+            self._rewrite(number, group, rules)
         stats = self._stats
         stats.removed = rules.removed
         stats.records_read = rules.records_read
@@ -217,14 +239,18 @@ class CleanPass:
 
     def _build_map(self) -> DirtyMap:
         start, upper = self._to_clean.first_dirty_offset, self._to_clean.upper_offset
+        segments = [segment for segment in self._to_clean.segments if self._ends[segment.base_offset] > start]
+        self._progress.map_bytes = sum(segment.size_bytes for segment in segments)
+        self._progress.map_offset = start
+        self._progress.phase = Phase.MAP
         dirty = build_map(
             self._offsets,
-            [segment for segment in self._to_clean.segments if self._ends[segment.base_offset] > start],
+            segments,
             start,
             upper,
             aborted=self._log.aborted_transactions(start, upper),
             reader=self._reader,
-            checkpoint=self._checkpoint,
+            checkpoint=self._on_mapped,
         )
         self._stats.map_bytes_read = dirty.bytes_read
         self._stats.map_record_count = dirty.offsets.keys.records
@@ -232,8 +258,32 @@ class CleanPass:
         self._stats.map_utilization = dirty.offsets.utilization
         return dirty
 
-    def _clean_group(self, group: Sequence[LogSegment], rules: BatchFilter) -> None:
-        """Copy what stays of a group to a new segment and swap that in."""
+    def _rewrite(self, number: int, group: Sequence[LogSegment], rules: BatchFilter) -> None:
+        """`_clean_group`, for those who watch, too."""
+        removed, records_read = asdict(rules.removed), rules.records_read
+        source_bytes = tuple(segment.size_bytes for segment in group)
+        size_bytes, base_offset = sum(source_bytes), group[0].base_offset
+        end_offset, progress = self._ends[group[-1].base_offset], self._progress
+        progress.group = GroupAt(number, base_offset, end_offset, size_bytes, progress.bytes_read)
+        bytes_after = self._clean_group(group, rules)
+        progress.bytes_read = progress.group.begun_at_bytes + size_bytes  # a chunk's end may have been read twice
+        progress.done.append(
+            GroupPreview(
+                base_offset=base_offset,
+                end_offset=end_offset,
+                source_base_offsets=tuple(segment.base_offset for segment in group),
+                source_bytes=source_bytes,
+                bytes_before=size_bytes,
+                bytes_after=bytes_after,
+                records_before=rules.records_read - records_read,
+                removed=RemovedRecords(
+                    **{name: count - removed[name] for name, count in asdict(rules.removed).items()}
+                ),
+            )
+        )
+
+    def _clean_group(self, group: Sequence[LogSegment], rules: BatchFilter) -> int:
+        """Copy what stays of a group to a new segment and swap that in. Returns its bytes."""
         files, directory = self._log.files, self._log.directory
         new: list[LogSegment] = []
         try:
@@ -246,7 +296,9 @@ class CleanPass:
         except BaseException:
             discard(files, directory, new)
             raise
+        size_bytes = cleaned.size_bytes
         self._swap([cleaned], group)
+        return size_bytes
 
     def _copy(self, group: Sequence[LogSegment], cleaned: LogSegment, rules: BatchFilter) -> None:
         """Fill `cleaned` with what stays of a group."""
@@ -256,7 +308,7 @@ class CleanPass:
             rules,
             reader=self._reader,
             aborted_in=self._aborted_in,
-            checkpoint=self._checkpoint,
+            checkpoint=self._on_read,
         )
         self._stats.segments_before += len(group)
         self._stats.segments_after += 1

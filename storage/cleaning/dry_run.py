@@ -6,7 +6,6 @@ Nothing is written, synced or renamed. The figures are those of the pass that wo
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from types import SimpleNamespace
 from typing import cast
 
@@ -16,15 +15,16 @@ from ..disk.size_only import SizeOnlyFiles
 from ..filter.clean_rules import BatchFilter
 from ..filter.dead_bits import DeadBits
 from ..filter.listed_filter import ListedFilter
-from ..filter.removed import Removal, RemovedRecords
+from ..filter.removed import Removal
 from ..logs.log import Log
 from ..produce.producer_state import LastRecord
 from ..segment.segment import LogSegment
 from ..steps import Steps
-from .clean_stats import CleanStats, DryPass, GroupPreview
+from .clean_stats import CleanStats, DryPass
 from .cleaner import Checkpoint, Cleaner, CleaningAbortedError, CleanPass
 from .dirtiness import LogToClean, dirtiness_in_pieces, find_bound_in_pieces
 from .outlook import Supposed
+from .progress import PassProgress
 
 
 def forced_in_pieces(log: Log, dirty_from: int, now_ms: int) -> Steps[LogToClean]:
@@ -70,6 +70,7 @@ def dry_run(
     Raises:
         As `Cleaner.clean`.
     """
+    progress = PassProgress()
     found = _DryPass(
         to_clean,
         now_ms,
@@ -78,6 +79,7 @@ def dry_run(
         swap=_nothing,
         checkpoint=checkpoint,
         on_map_built=_nothing,
+        progress=progress,
     )
     found.records_max = records_max
     end_offset, stats, to_split = to_clean.first_dirty_offset, CleanStats(), 0
@@ -90,7 +92,7 @@ def dry_run(
         upper_offset=to_clean.upper_offset,
         end_offset=end_offset,
         stats=stats,
-        groups=tuple(found.groups),
+        groups=tuple(progress.done),
         removals=tuple(found.listed()),
         are_all_listed=len(found.listed()) == stats.removed.total,
         segments_to_split=to_split,
@@ -105,14 +107,12 @@ class _SplitsFirst(CleaningAbortedError):
 
 class _DryPass(CleanPass):
     records_max = 0
-    groups: list[GroupPreview]
     _rules: BatchFilter | None = None
 
     def listed(self) -> Sequence[Removal]:
         return self._rules.listed if isinstance(self._rules, ListedFilter) else ()
 
     def _prepare(self) -> None:
-        self.groups = []
         if found := self._overflowing():
             raise _SplitsFirst(len(found))
 
@@ -131,8 +131,7 @@ class _DryPass(CleanPass):
         )
         return self._rules
 
-    def _clean_group(self, group: Sequence[LogSegment], rules: BatchFilter) -> None:
-        removed, records_read = asdict(rules.removed), rules.records_read
+    def _clean_group(self, group: Sequence[LogSegment], rules: BatchFilter) -> int:
         cleaned = LogSegment.create(
             cast(Files, SizeOnlyFiles()),
             self._log.directory,
@@ -142,18 +141,7 @@ class _DryPass(CleanPass):
             suffix=paths.CLEANED,
         )
         self._copy(group, cleaned, rules)
-        self.groups.append(
-            GroupPreview(
-                base_offset=cleaned.base_offset,
-                source_base_offsets=tuple(segment.base_offset for segment in group),
-                bytes_before=sum(segment.size_bytes for segment in group),
-                bytes_after=cleaned.size_bytes,
-                records_before=rules.records_read - records_read,
-                removed=RemovedRecords(
-                    **{name: count - removed[name] for name, count in asdict(rules.removed).items()}
-                ),
-            )
-        )
+        return cleaned.size_bytes
 
 
 def _as_it_is(active: LogSegment, dirty_from: int) -> LogSegment:

@@ -22,10 +22,12 @@ _base_offset = attrgetter("base_offset")
 class SegmentList:
     """Segments by base offset; never two with the same one."""
 
-    __slots__ = ("_segments",)
+    __slots__ = ("_segments", "changes")
 
     def __init__(self, segments: Iterable[LogSegment] = ()) -> None:
         self._segments: tuple[LogSegment, ...] = tuple(sorted(segments, key=_base_offset))
+        self.changes = 0
+        """How often segments came or went."""
 
     def __len__(self) -> int:
         return len(self._segments)
@@ -93,3 +95,4 @@ class SegmentList:
             end = at + (at < len(kept) and kept[at].base_offset == segment.base_offset)
             kept[at:end] = [segment]
         self._segments = tuple(kept)
+        self.changes += 1

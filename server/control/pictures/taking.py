@@ -1,0 +1,128 @@
+"""Pictures of logs, as they are in memory: cheap enough for each second."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
+from ....storage.cleaning.cleaner_checkpoints import data_dir_of
+from ....storage.logs.log import Log
+from ....storage.pictures.log_picture import LogPicture
+from ....storage.pictures.taking import BARS_MAX, picture_in_pieces
+from ...broker.broker import Broker
+from ...runtime.disk import Work, in_thread
+from ...runtime.turns import Turn, in_turns
+from ..partitions import logs_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicPicture:
+    """What the logs of a topic look like."""
+
+    topic: str
+    now_ms: int
+    """The broker's clock, in ms since 1970."""
+    partitions: tuple[LogPicture, ...]
+
+
+async def topic_picture(
+    broker: Broker, topic: str, partitions: Sequence[int] | None = None, *, bars_max: int = BARS_MAX
+) -> TopicPicture:
+    """Take the pictures of all partitions of a topic, or of these.
+
+    Args:
+        bars_max: As `storage.pictures.taking` has it.
+
+    Raises:
+        ControlError: NOT_FOUND: there is no such topic or partition.
+    """
+    logs = logs_of(broker, topic, partitions)
+    found = [each async for each in pictures(broker, logs, bars_max=bars_max)]
+    return TopicPicture(topic=topic, now_ms=broker.clock.now_ms(), partitions=tuple(found))
+
+
+async def pictures(
+    broker: Broker, logs: Sequence[Log], turn: Turn | None = None, *, bars_max: int = BARS_MAX
+) -> AsyncIterator[LogPicture]:
+    """The picture of each of these logs, each as of the moment at which it is asked for."""
+    turn = turn or Turn()
+    for log in logs:
+        if turn.is_over():
+            await turn.next()
+        await _ready(log, turn)
+        state = _state(broker, log, bars_max)
+        known_state, found = _TAKEN.get(log, (None, None))
+        if found is None or state is None or state != known_state:
+            found = await _taken(broker, log, turn, bars_max)
+            if state is not None and state == _state(broker, log, bars_max) and found.eligible_at_ms is None:
+                _TAKEN[log] = state, found
+        yield found
+
+
+async def _taken(broker: Broker, log: Log, turn: Turn, bars_max: int) -> LogPicture:
+    cleaning, tp = broker.services.cleaning, log.topic_partition
+    (assessing,) = cleaning.statuses([log], with_ways=False)
+    status = await in_turns(assessing, turn)
+    return await in_turns(
+        picture_in_pieces(
+            log,
+            status.eligibility,
+            passes=status.passes,
+            running=cleaning.watched.running(tp),
+            last_pass=cleaning.watched.last(tp),
+            horizon=cleaning.watched.horizon(tp),
+            bars_max=bars_max,
+        ),
+        turn,
+    )
+
+
+_TAKEN: WeakKeyDictionary[Log, tuple[tuple[object, ...], LogPicture]] = WeakKeyDictionary()
+"""The last pictures of logs that nobody has in hand, and that time alone changes nothing about, with `_state`: of hundreds of
+partitions that are looked at each second few have changed."""
+
+
+def _state(broker: Broker, log: Log, bars_max: int) -> tuple[object, ...] | None:
+    """All that a picture depends on, as long as it is the same; None where that is not so easily said."""
+    cleaning, tp = broker.services.cleaning, log.topic_partition
+    manager, watched, segments = cleaning.manager, cleaning.watched, log.segments
+    if manager.is_held(tp) or log.config.min_compaction_lag_ms:
+        return None
+    return (
+        log.config,
+        log.failure,
+        manager.uncleanable.get(tp),
+        cleaning.why_off(),
+        manager.first_dirty_offset(log),
+        segments.changes,
+        segments.active.size_bytes,
+        log.log_start_offset,
+        log.last_stable_offset,
+        log.high_watermark,
+        log.log_end_offset,
+        watched.last(tp),
+        watched.horizon(tp),
+        bars_max,
+    )
+
+
+async def picture_of(broker: Broker, log: Log, *, bars_max: int = BARS_MAX) -> LogPicture:
+    """That of one log."""
+    (found,) = [each async for each in pictures(broker, [log], bars_max=bars_max)]
+    return found
+
+
+async def _ready(log: Log, turn: Turn) -> None:
+    """Once after a start what is to be known of a log is read from the disk."""
+    if not log.is_surveyed or not log.segments.active.is_ready:
+        await in_thread(Work.READ, data_dir_of(log), _survey, log)
+        turn.begin()
+
+
+def _survey(log: Log) -> None:
+    """What cannot be read is told by who wants to know it."""
+    log.survey()
+    with suppress(Exception):
+        log.segments.active.get_ready()

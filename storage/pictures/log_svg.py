@@ -1,0 +1,110 @@
+"""The picture of one log as SVG: its segments to scale, what a pass under way is at, and the offsets that mean something."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby
+
+from ..cleaning.progress import Phase
+from . import svg
+from .legend import LETTERS, MEANINGS, counted, running_words, sentences, size
+from .log_picture import Bar, LogPicture, RunningPass
+from .scale import Axis, Placed, Scale, grouped, labels, marks, placed
+
+BAR = 34.0
+LANE = 15.0
+PASS = 24.0
+EDGE = 6.0
+LETTER_FROM = 16.0
+"""Pixels: a narrower bar has no letter."""
+
+
+def log_svg(picture: LogPicture, axis: Axis = Axis.OFFSETS, *, is_small: bool = False) -> str:
+    """Draw a log.
+
+    Args:
+        is_small: Bars alone, as in a list of many: no marks and no text but letters.
+    """
+    scale = Scale(picture.bars, axis)
+    bars = placed(picture.bars, scale)
+    top = PASS if picture.running is not None else (0.0 if is_small else EDGE)
+    height = BAR * (0.6 if is_small else 1)
+    drawn = [_bar(each, top, height) for each in bars]
+    drawn += [_letter(each, top, height) for each in _runs(bars)]
+    if not bars:
+        drawn.append(svg.bar(0, 1, top, height, "nothing"))
+        drawn.append(svg.text(0, top + height / 2 + 4, "no records", class_="label quiet", dx=8))
+    if picture.running is not None:
+        drawn += _running(picture.running, scale, top, height)
+    bottom = top + height
+    if not is_small:
+        found = labels(marks(picture, scale), svg.NARROW, svg.CHARACTER)
+        for label in found:
+            foot = bottom + EDGE + LANE * (label.lane + 1)
+            dx = 4 if label.anchor == "start" else -4
+            drawn.append(svg.line(label.mark.place, top - 3, foot - 3, f"mark {_kind(label.mark.names)}"))
+            drawn.append(svg.text(label.place, foot - 3, label.mark.text, anchor=label.anchor, dx=dx))
+        bottom += EDGE + LANE * (1 + max((label.lane for label in found), default=0))
+    return svg.drawing(
+        bottom + 2,
+        f"The log of {picture.name} by {axis.value}",
+        " ".join(sentences(picture)),
+        *drawn,
+        kind="log",
+    )
+
+
+def _bar(each: Placed, top: float, height: float) -> str:
+    return svg.bar(each.left, each.right, top, height, f"bar {each.bar.part.value}", _title(each.bar))
+
+
+def _title(bar: Bar) -> str:
+    many = "segment" if bar.segments == 1 else counted(bar.segments, "segment")
+    end = bar.end_offset - 1
+    offsets = f"offsets {grouped(bar.base_offset)} to {grouped(end)}" if end >= bar.base_offset else "no offsets"
+    return f"{MEANINGS[bar.part][0]} {many} {grouped(bar.base_offset)}: {offsets}, {size(bar.size_bytes)}"
+
+
+def _runs(bars: list[Placed]) -> Iterator[Placed]:
+    """Neighbours of one part as one: in its middle stands the part's letter."""
+    for _, members in groupby(bars, key=lambda each: each.bar.part):
+        alike = list(members)
+        yield Placed(alike[0].bar, alike[0].left, alike[-1].right)
+
+
+def _letter(each: Placed, top: float, height: float) -> str:
+    if (each.right - each.left) * svg.NARROW < LETTER_FROM:
+        return ""
+    middle = (each.left + each.right) / 2
+    return svg.tag(
+        "g",
+        svg.tag("circle", class_="letter-ground", cx=svg.part(middle), cy=top + height / 2, r=8.5),
+        svg.text(middle, top + height / 2 + 4, LETTERS[each.bar.part], class_="letter", anchor="middle"),
+        aria_hidden="true",
+    )
+
+
+def _kind(names: tuple[str, ...]) -> str:
+    for name, kind in (("first dirty", "dirty-mark"), ("uncleanable from", "bound-mark")):
+        if name in names:
+            return kind
+    return "horizon-mark" if "delete horizon" in names else "end-mark"
+
+
+def _running(running: RunningPass, scale: Scale, top: float, height: float) -> Iterator[str]:
+    """What a pass is at: a bracket over what it reads, filled as far as it is."""
+    foot = top - 4
+    left = right = done = scale.at(running.first_dirty_offset)
+    if running.phase is Phase.GROUPS and running.group_count:
+        part = running.group_bytes_read / running.group_bytes if running.group_bytes else 1.0
+        left, right = scale.at(running.group_base_offset), scale.at(running.group_end_offset)
+        done = left + part * (right - left)
+        yield svg.bar(0, left, foot - 3, 3, "pass-done", "groups that were rewritten")
+    elif running.phase is Phase.MAP:
+        right = scale.at(running.upper_offset)
+        done = max(left, min(right, scale.at(running.map_offset)))
+    yield svg.bar(left, right, foot - 3, 3, "pass-span")
+    yield svg.bar(left, done, foot - 3, 3, "pass-now")
+    yield svg.bar(left, done, top, height, "pass-shade")
+    yield svg.line(done, foot - 5, top + height, "pass-head")
+    yield svg.text(0, foot - 7, running_words(running), class_="label pass-label")

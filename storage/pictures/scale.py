@@ -1,0 +1,187 @@
+"""Where things stand in the picture of a log: from offsets to places between 0 and 1, bars and marks in order."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import accumulate
+
+from .log_picture import Bar, LogPicture
+
+NARROWEST = 1 / 160
+"""Of the width: two pixels of a telephone, eight of a large screen. What is narrower goes together with its neighbour."""
+
+
+TEXT_MAX = 50
+"""Characters of a mark; where it has several names, those that there is room for are written."""
+
+
+class Axis(StrEnum):
+    """What a place stands for."""
+
+    OFFSETS = "offsets"
+    BYTES = "bytes"
+
+
+class Scale:
+    """The places of one log: 0 is where its first segment begins, 1 its end. An empty log is all at 0."""
+
+    def __init__(self, bars: tuple[Bar, ...], axis: Axis) -> None:
+        self._axis = axis
+        self._bars = bars
+        self._bases = [bar.base_offset for bar in bars]
+        self._edges = [0, *accumulate(self._size(bar) for bar in bars)]
+
+    def _size(self, bar: Bar) -> int:
+        return bar.size_bytes if self._axis is Axis.BYTES else bar.end_offset - bar.base_offset
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing that would have a width."""
+        return not self._edges[-1]
+
+    def edges(self) -> list[float]:
+        """Where each bar begins, and the last one ends."""
+        whole = self._edges[-1] or 1
+        return [edge / whole for edge in self._edges]
+
+    def at(self, offset: int) -> float:
+        """The place of an offset; within a bar its records are taken for equally long."""
+        number = max(0, bisect_right(self._bases, offset) - 1)
+        if self.is_empty or not self._bars:
+            return 0.0
+        bar, edge = self._bars[number], self._edges[number]
+        span = bar.end_offset - bar.base_offset
+        within = min(max(0, offset - bar.base_offset), span)
+        size = self._edges[number + 1] - edge
+        # In whole numbers: offsets may be larger than what a float tells apart.
+        return (edge * span + within * size) / (span * self._edges[-1]) if span else edge / self._edges[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A bar where it is drawn."""
+
+    bar: Bar
+    left: float
+    right: float
+
+
+def placed(bars: tuple[Bar, ...], scale: Scale, narrowest: float = NARROWEST) -> list[Placed]:
+    """All bars that have a width, in order and without gaps; very narrow neighbours of one part are one."""
+    found: list[Placed] = []
+    edges = scale.edges()
+    for bar, left, right in zip(bars, edges, edges[1:], strict=False):
+        last = found[-1] if found else None
+        if last is not None and last.right - last.left < narrowest and last.bar.part == bar.part:
+            found[-1] = Placed(_together(last.bar, bar), last.left, right)
+        elif right > left:
+            found.append(Placed(bar, left, right))
+    return found
+
+
+def _together(one: Bar, following: Bar) -> Bar:
+    return Bar(
+        part=one.part,
+        base_offset=one.base_offset,
+        end_offset=following.end_offset,
+        size_bytes=one.size_bytes + following.size_bytes,
+        segments=one.segments + following.segments,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """An offset that means something."""
+
+    offset: int
+    place: float
+    names: tuple[str, ...]
+    """What it is; several where they fall together."""
+
+    @property
+    def text(self) -> str:
+        offset = grouped(self.offset)
+        ways = (" = ".join(self.names), f"{self.names[0]} = … = {self.names[-1]}", self.names[-1])
+        return next((f"{names} {offset}" for names in ways if len(names) + len(offset) < TEXT_MAX), f"… {offset}")
+
+
+def grouped(count: int) -> str:
+    """`12 345`: in threes, with narrow spaces that no line ends at."""
+    return f"{count:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
+
+
+def marks(picture: LogPicture, scale: Scale) -> list[Mark]:
+    """Those of a log, in the order of their offsets."""
+    names: dict[int, list[str]] = {}
+    for name, offset in _marks(picture):
+        names.setdefault(offset, []).append(name)
+    return [Mark(offset, scale.at(offset), tuple(found)) for offset, found in sorted(names.items())]
+
+
+def _marks(picture: LogPicture) -> Iterator[tuple[str, int]]:
+    if picture.log_start_offset == picture.log_end_offset:
+        yield "empty, the next offset is", picture.log_end_offset
+        return
+    yield "log start", picture.log_start_offset
+    if picture.is_compacted:
+        yield "first dirty", picture.first_dirty_offset
+        if picture.horizon is not None:
+            yield "delete horizon", picture.horizon.offset
+        yield "uncleanable from", picture.first_uncleanable_offset
+    yield "last stable", picture.last_stable_offset
+    yield "high watermark", picture.high_watermark
+    yield "log end", picture.log_end_offset
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """The text of a mark, in a lane below the bars."""
+
+    mark: Mark
+    lane: int
+    place: float
+    """Of its anchor."""
+    anchor: str
+    """`start` or `end`: which side of the text is there."""
+
+
+def labels(found: list[Mark], width: float, character: float) -> list[Label]:
+    """A lane for each mark's text, so that none covers another, or the line of one, in a picture of this width or a wider one.
+
+    Texts stand to the right of marks in the left half, and to the left of others, so those near the middle are placed first:
+    the lines of the outer ones come down outside of their texts.
+
+    Args:
+        width, character: Of the picture and of a character, in one unit.
+    """
+    out: list[Label] = []
+    taken: list[tuple[int, float, float]] = []
+    """Lane, left and right of each text."""
+    lines: list[tuple[int, float]] = []
+    """To which lane a line goes, and where."""
+    for mark in sorted(found, key=lambda each: abs(each.place - 0.5)):
+        length, at = (len(mark.text) + 1) * character, mark.place * width
+        place, anchor = mark.place, "start" if mark.place < 0.5 else "end"
+        if length > (width - at if anchor == "start" else at):  # it does not fit beside its mark
+            place = 0.0 if anchor == "start" else 1.0
+        left = place * width - length * (anchor == "end")
+        lane = next(
+            lane
+            for lane in range(len(found) + 1)
+            if lane == len(found)
+            or (
+                not any(
+                    (other == lane and left < end and start < left + length) or (other < lane and start <= at <= end)
+                    for other, start, end in taken
+                )
+                and not any(down > lane and left < there < left + length for down, there in lines)
+            )
+        )
+        lane = min(lane, 1 + max((other for other, _, _ in taken), default=-1))
+        taken.append((lane, left, left + length))
+        lines.append((lane, at))
+        out.append(Label(mark, lane, place, anchor))
+    return sorted(out, key=lambda each: each.mark.offset)
