@@ -5,13 +5,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 DATA ?= ./data
 
-.PHONY: run test check docs example format schemas compat-quick nightly clean help
+.PHONY: run test check docs pages example format schemas compat-quick nightly clean help
 
 help:
 	@echo "make run           a broker on 127.0.0.1:9092, data in ./data"
 	@echo "make test          all tests"
 	@echo "make check         format, lint, types, import contracts, tests"
 	@echo "make docs          the site of docs/, in build/docs"
+	@echo "make pages         the pages of docs/ that are made from the code, written anew"
 	@echo "make example       a change feed, Spark's Structured Streaming into a table, nightly compaction and snapshots"
 	@echo "make schemas       fetch Apache Kafka's message definitions, which a test compares ours with (needs Maven)"
 	@echo "make compat-quick  other programs judge us, 10 minutes at most"
@@ -55,6 +56,12 @@ $(VENV)-docs/.ready: pyproject.toml
 	$(VENV)-docs/bin/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["docs"], sep="\n")' >$(VENV)-docs/requirements.txt
 	$(VENV)-docs/bin/python -m pip install --quiet --disable-pip-version-check -r $(VENV)-docs/requirements.txt
 	@touch $@
+
+# Those that are made from the code; tests compare them with it.
+pages: $(BIN)/.ready
+	cd tests && for page in broker.calls_listed broker.reference_pages commands.commands_page authorization.rights_page \
+		texts.compaction_picture texts.configuration_page texts.metrics_page texts.python_api_page; do \
+		../$(BIN)/python -m support.$$page || exit 1; done
 
 docs: $(VENV)-docs/.ready
 	@$(VENV)-docs/bin/python docs/site/build.py

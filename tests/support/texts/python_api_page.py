@@ -1,0 +1,221 @@
+"""`docs/python-api.md`, made from the signatures and docstrings of the public names: the source is read, nothing is run.
+
+cd tests && python -m support.texts.python_api_page      writes it anew
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+PAGE = ROOT / "docs" / "python-api.md"
+INTRODUCTION = """\
+# Python API
+
+Made from the docstrings of the public names (`cd tests && python -m support.texts.python_api_page`). What they are for stands in
+[A broker in your tests](testing.md), [Compaction and time](compaction.md), [Faults](faults.md), [Security](security.md) and
+[Spark](spark.md). All of it is typed (`py.typed`), for mypy and pyright.
+"""
+GROUPS = {
+    "Life": ("Running", "Broker"),
+    "Topics, records, groups": ("KafkaCalls",),
+    "Time": ("Timed",),
+    "Compaction": ("Compacting", "Explaining"),
+    "Faults": ("Faulting",),
+    "Access and quotas": ("Guarded", "Limiting"),
+}
+"""The classes that `ottla.Broker` is made of, under what people look for."""
+BESIDE = (
+    ("`broker.clock`", "BrokerClock"),
+    ("`broker.fault(…)` returns", "Fault"),
+    ("`broker.tls`", "Tls"),
+    ("`broker.sasl(…)`", "Sasl"),
+)
+OF_ITS_INSIDE = {"inner", "run", "advance_clock", "security"}
+VALUES = ("NewRecord", "Record", "ControlError", "KafkaError")
+ITEM = re.compile(r"\w+(, \w+)*( and the like)?: |Whatever ")
+SECTION = re.compile(r"^(Args|Returns|Raises|Yields):\s*(.*)$")
+
+
+def page() -> str:
+    """The whole text."""
+    return "\n".join([INTRODUCTION, *_broker(), *_values(), *_pipeline()])
+
+
+def _classes(*folders: str) -> dict[str, ast.ClassDef]:
+    found: dict[str, ast.ClassDef] = {}
+    for path in sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py")):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef):
+                found.setdefault(node.name, node)
+    return found
+
+
+def _broker() -> Iterator[str]:
+    classes = _classes("server/embedded")
+    yield "## ottla.Broker\n"
+    yield f"`{_signature(_named(classes['Running'], '__init__'), 'ottla.Broker')}`\n"
+    yield from _prose(_doc(classes["Broker"]))
+    yield from _prose("Args:" + _doc(_opening()).partition("Args:")[2].partition("\n\n")[0])
+    for heading, names in GROUPS.items():
+        yield f"### {heading}\n"
+        for name in names:
+            yield from _members(classes[name], "broker")
+    for heading, name in BESIDE:
+        yield f"### {heading}\n"
+        yield from _prose(_doc(classes[name]))
+        yield from _members(classes[name], "")
+    yield "## ottla.open_broker\n"
+    yield f"`{_signature(_opening(), 'ottla.open_broker')}`\n"
+    yield "In the Trio loop of the caller; its arguments are those of `ottla.Broker`, above.\n"
+
+
+def _opening() -> ast.AsyncFunctionDef:
+    tree = ast.parse((ROOT / "server/embedded/in_trio.py").read_text())
+    return next(node for node in tree.body if isinstance(node, ast.AsyncFunctionDef) and node.name == "open_broker")
+
+
+def _values() -> Iterator[str]:
+    classes = _classes(
+        "server/client", "server/control", "protocol", "server/services", "server/cleaning", "storage/cleaning"
+    )
+    yield "## Records and refusals\n"
+    for name in VALUES:
+        yield from _value(classes[name], f"ottla.{name}")
+    yield "## What methods return\n"
+    yield "Frozen dataclasses; over HTTP they are the JSON objects of [the same calls](admin.md).\n"
+    for name in sorted(_returned(classes) - set(VALUES)):
+        yield from _value(classes[name], name)
+
+
+def _returned(classes: dict[str, ast.ClassDef]) -> set[str]:
+    """Dataclasses that the methods' annotations name, and those that these are made of."""
+    methods = [node for each in _classes("server/embedded").values() for node in _public(each)]
+    wanted = {word for node in methods if node.returns for word in re.findall(r"\w+", ast.unparse(node.returns))}
+    found: set[str] = set()
+    while new := {name for name in wanted - found if name in classes and _fields(classes[name])}:
+        found |= new
+        wanted |= {
+            word
+            for name in new
+            for field, _ in _fields(classes[name])
+            for word in re.findall(r"\w+", ast.unparse(field.annotation))
+        }
+    return found
+
+
+def _value(node: ast.ClassDef, name: str) -> Iterator[str]:
+    yield f"### {name}\n"
+    yield from _prose(_doc(node))
+    for field, doc in _fields(node):
+        yield f"- `{ast.unparse(field.target)}: {ast.unparse(field.annotation)}`{f' {_line(doc)}' if doc else ''}"
+    yield ""
+
+
+def _fields(node: ast.ClassDef) -> list[tuple[ast.AnnAssign, str]]:
+    found: list[tuple[ast.AnnAssign, str]] = []
+    for statement in node.body:
+        if isinstance(statement, ast.AnnAssign) and not ast.unparse(statement.target).startswith("_"):
+            found.append((statement, ""))
+        elif (
+            isinstance(statement, ast.Expr)
+            and isinstance(statement.value, ast.Constant)
+            and found
+            and found[-1][0].end_lineno == statement.lineno - 1
+        ):
+            found[-1] = (found[-1][0], str(statement.value.value))
+    return found
+
+
+def _pipeline() -> Iterator[str]:
+    yield "## ottla.pipeline\n"
+    for path, prefix, names in (
+        ("pipeline/source/source.py", "ottla.pipeline", ("register", "read", "malformed")),
+        ("pipeline/jobs.py", "ottla.pipeline.jobs", None),
+    ):
+        for node in ast.parse((ROOT / path).read_text()).body:
+            if isinstance(node, ast.FunctionDef) and (node.name in names if names else not node.name.startswith("_")):
+                yield from _function(node, f"{prefix}.{node.name}")
+
+
+def _members(node: ast.ClassDef, of: str) -> Iterator[str]:
+    for method in _public(node):
+        yield from _function(method, f"{of}.{method.name}" if of else method.name)
+
+
+def _public(node: ast.ClassDef) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    functions = (each for each in node.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef))
+    return [each for each in functions if not each.name.startswith("_") and each.name not in OF_ITS_INSIDE]
+
+
+def _function(node: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> Iterator[str]:
+    if any(ast.unparse(each) == "property" for each in node.decorator_list):
+        yield f"**{name}**  \n`{name}: {ast.unparse(node.returns) if node.returns else ''}`\n"
+    else:
+        yield f"**{name}**  \n`{_signature(node, name)}`\n"
+    yield from _prose(_doc(node))
+
+
+def _signature(node: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> str:
+    arguments = node.args
+    arguments.args = [each for each in arguments.args if each.arg not in ("self", "cls")]
+    if arguments.kwarg is not None and arguments.kwarg.arg == "unknown":
+        arguments.kwarg = None
+    returns = "" if node.returns is None or node.name == "__init__" else f" -> {ast.unparse(node.returns)}"
+    return f"{name}({ast.unparse(arguments)}){returns}"
+
+
+def _named(node: ast.ClassDef, name: str) -> ast.FunctionDef:
+    return next(each for each in node.body if isinstance(each, ast.FunctionDef) and each.name == name)
+
+
+def _doc(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> str:
+    return ast.get_docstring(node) or ""
+
+
+def _prose(doc: str) -> Iterator[str]:
+    """Paragraphs as they are, code in them as text, and the sections of arguments and errors as lists."""
+    for paragraph in re.split(r"\n\s*\n", doc):
+        lines = paragraph.splitlines()
+        begun = SECTION.match(lines[0].strip()) if lines else None
+        if begun:
+            yield f"*{begun[1]}*\n"
+            yield from _items(
+                [begun[2]] * bool(begun[2]) + inspect.cleandoc("\n".join(["", *lines[1:]])).splitlines(), begun[1]
+            )
+        elif any(line.startswith(("with ", "async with ", "    ")) for line in lines):
+            yield "\n".join(["```text", *lines, "```", ""])
+        elif lines:
+            yield "\n".join([*map(_plain, lines), ""])
+
+
+def _items(lines: Iterable[str], section: str) -> Iterator[str]:
+    items: list[str] = []
+    for line in lines:
+        if not items or (section in ("Args", "Raises") and ITEM.match(line)):
+            items.append(line.strip())
+        else:
+            items[-1] += f" {line.strip()}"
+    for item in items:
+        name, colon, text = item.partition(": ")
+        yield f"- `{name}`: {_plain(text)}" if colon and re.fullmatch(r"[\w, *]+", name) else f"- {_plain(item)}"
+    yield ""
+
+
+def _line(doc: str) -> str:
+    return _plain(" ".join(doc.split()))
+
+
+def _plain(text: str) -> str:
+    """Nothing in it but code is markup."""
+    parts = text.split("`")
+    parts[::2] = [re.sub(r"([*<_\[\]])", r"\\\1", part) for part in parts[::2]]
+    return "`".join(parts)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())

@@ -1,0 +1,20 @@
+"""Pages that are made from the code are as the code would make them now; each script's docstring says how to make it anew."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.texts import compaction_picture, configuration_page, metrics_page, python_api_page
+
+
+@pytest.mark.parametrize("module", [configuration_page, metrics_page, python_api_page])
+def test_pages_are_up_to_date(module: object) -> None:
+    assert module.PAGE.read_text() == module.page(), module.__doc__  # type: ignore[attr-defined]
+
+
+def test_the_picture_of_compaction_is_what_a_broker_does() -> None:
+    assert compaction_picture.PICTURE.read_text() == compaction_picture.picture(), compaction_picture.__doc__
+
+
+def test_no_metric_is_explained_that_there_is_not() -> None:
+    assert set(metrics_page.MEANINGS) == {sample.name for sample in metrics_page.every_sample()}
