@@ -60,9 +60,8 @@ class Client(Protocol):
     @property
     def client_port(self) -> str: ...
 
-    @property
-    def principal(self) -> Principal:
-        """Who it is, as far as it has proved that."""
+    principal: Principal
+    """Who it is, as far as it has proved that."""
 
     logging_in: LoggingIn | None
     """While it proves who it is."""

@@ -17,6 +17,10 @@ class Principal:
     is_by_token: bool = False
     """Whether it logged in with a delegation token, which may neither make nor renew others (KIP-48). Not part of its text."""
 
+    def is_same(self, other: Principal) -> bool:
+        """Whether both are one user, however each has logged in: what KafkaPrincipal's equality means."""
+        return (self.type, self.name) == (other.type, other.name)
+
     def __str__(self) -> str:
         return f"{self.type}:{self.name}"
 

@@ -82,7 +82,7 @@ class Login:
         answer = await conversation.respond(token, rules.clock.now_ms())
         principal = conversation.principal
         if principal is not None:
-            if (was := self._present) is not None and was != principal:
+            if (was := self._present) is not None and not was.is_same(principal):
                 raise SaslError(
                     f"Cannot change principals during re-authentication from {was.type}.{was.name}:"
                     f" {principal.type}.{principal.name}"

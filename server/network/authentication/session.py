@@ -114,6 +114,8 @@ class Session:
             await self._fail(client, again.failure)
         elif again.principal is not None:
             self._counts.succeed_again((self._rules.clock.elapsed_ms() - self._last_ms) / 1000)
+            # One user, but with a delegation token or without, which decides about further ones.
+            self.principal = client.principal = again.principal
             self._begin(again)
         return answer
 
