@@ -93,10 +93,17 @@ def run(options: argparse.Namespace) -> int:
 
     options.config, options.profile = None, "dev"
     options.listener = options.listener or [LISTENER]
+    from ...storage.topics.options import ConfigError  # as late as the start
+    from ..config.data_paths import refuse_comma
+
     try:
+        if options.data is None:
+            refuse_comma("TMPDIR", tempfile.gettempdir())
         temporary = (
             tempfile.mkdtemp(prefix="ottla-dev-") if options.data is None or options.user or options.tls else None
         )
+    except ConfigError as error:
+        raise WrongCallError(str(error)) from None
     except OSError as error:
         raise WrongCallError(f"no temporary directory: {error.strerror}; TMPDIR names another") from error
     data = options.data

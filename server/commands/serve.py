@@ -27,6 +27,7 @@ from ...storage.topics.config import ConfigError
 from ..broker.broker import Broker
 from ..broker.lives import AdminListener, Lives, run_lives
 from ..cluster.opening import static_config_with_stored_id
+from ..config.data_paths import refuse_comma
 from ..config.properties import Properties, parse_server_properties
 from ..config.static_config import StaticConfig
 from ..control.errors import ControlError
@@ -170,6 +171,7 @@ def configuration(options: argparse.Namespace, environment: Mapping[str, str] = 
 def _configured(options: argparse.Namespace, environment: Mapping[str, str]) -> tuple[StaticConfig, Secured | None]:
     users, flags, protocol = _users(options.user, over_tls=options.tls)
     if options.data is not None:
+        refuse_comma("--data", options.data)
         flags["log.dirs"] = options.data
     if options.listener:
         flags["listeners"] = ",".join(_listener(text, protocol) for text in options.listener)

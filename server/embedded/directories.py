@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from ...storage.disk.files import Files
 from ...storage.disk.os_files import OsFiles
 from ...storage.disk.unsynced_files import UnsyncedFiles
+from ..config.data_paths import refuse_comma
 
 
 @contextmanager
@@ -18,10 +19,15 @@ def data_directory(named: str | None) -> Iterator[tuple[str, Files]]:
 
     A temporary directory is removed at the end. As it never outlives the process, nothing in it is made to survive a
     power loss, which would be most of a start's time.
+
+    Raises:
+        ConfigError: Temporary directories are where a comma is in the path.
+        OSError: None can be made.
     """
     if named is not None:
         yield named, OsFiles()
         return
+    refuse_comma("TMPDIR", tempfile.gettempdir())
     made = tempfile.mkdtemp(prefix="ottla-")
     try:
         yield made, UnsyncedFiles()

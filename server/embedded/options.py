@@ -14,6 +14,7 @@ from ...storage.disk.files import Files
 from ...storage.topics.config import TOPIC_OPTIONS, ConfigError
 from ..cluster.opening import static_config_with_stored_id
 from ..config.authorization import CLASS_NAME, HANDED_ON, STANDARD
+from ..config.data_paths import refuse_comma
 from ..config.emulation import release_of
 from ..config.features import SUPPORTED
 from ..config.options.by_name import BROKER_OPTIONS, find_option
@@ -278,6 +279,7 @@ def _directory(given: str | os.PathLike[str] | None) -> str | None:
             raise ConfigError(f"Invalid value {path} for data_dir: a comma separates directories in log.dirs")
         return _absolute(path)
     _expect("data_dir", given, str)
+    refuse_comma("data_dir", os.path.expanduser(given))
     return ",".join(_absolute(each.strip()) for each in given.split(","))
 
 

@@ -24,7 +24,7 @@ from typing import Any, NoReturn
 import trio
 
 from ...storage.disk.files import Buffer, Files, SyncError, WouldWaitError, WriteAhead
-from ...storage.disk.os_files import OsFile, OsFiles
+from ...storage.disk.os_files import OsFile, OsFiles, open_descriptor
 from ...storage.disk.unsynced_files import UnsyncedFiles
 from .table import Fault, Faults
 
@@ -259,8 +259,7 @@ class DiskFiles(OsFiles):
         of_path.refuse_if_failed()
         if create and not os.path.exists(path):
             of_path.refuse_if_there_is_no_room()
-        flags = os.O_RDWR | (os.O_CREAT if create else 0) | (os.O_TRUNC if truncate else 0)
-        return of_path.file_class(os.open(path, flags, 0o644))
+        return of_path.file_class(open_descriptor(path, create=create, truncate=truncate))
 
     def rename(self, old: str, new: str) -> None:
         self._refuse_if_failed(old)

@@ -15,6 +15,7 @@ from functools import partial
 from .descriptors import KEPT_FOR_SHORT_WORK, is_scarce
 from .files import Buffer, Ownership, SyncError, WouldWaitError, WriteAhead
 from .os_lock import OsLock
+from .paths import PRIVATE
 
 READ_CHUNK_BYTES = 1 << 30
 """The most that one system call is asked to read; Linux transfers at most 2 GiB - 4 KiB at once."""
@@ -276,14 +277,19 @@ class _OsWriteAhead:
             self._is_dropped = True
 
 
+def open_descriptor(path: str, *, create: bool, truncate: bool) -> int:
+    """As `Files.open`. A file of `paths.PRIVATE` that is made here is its owner's alone; one that is there keeps its mode."""
+    flags = os.O_RDWR | (os.O_CREAT if create else 0) | (os.O_TRUNC if truncate else 0)
+    return os.open(path, flags, 0o600 if path.rpartition("/")[2] in PRIVATE else 0o644)
+
+
 class OsFiles:
     """`Files` on the operating system."""
 
     file_type = OsFile
 
     def open(self, path: str, *, create: bool = False, truncate: bool = False) -> OsFile:
-        flags = os.O_RDWR | (os.O_CREAT if create else 0) | (os.O_TRUNC if truncate else 0)
-        return self.file_type(os.open(path, flags, 0o644))
+        return self.file_type(open_descriptor(path, create=create, truncate=truncate))
 
     def rename(self, old: str, new: str) -> None:
         os.replace(old, new)

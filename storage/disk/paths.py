@@ -71,6 +71,8 @@ MOVING_FILE: Final = "ottla-moving"
 
 TEMPORARY: Final = ".tmp"
 """Suffix of a file that is being written and will be renamed into place."""
+PRIVATE: Final = frozenset({CATALOG_FILE, CATALOG_FILE + TEMPORARY})
+"""Names of files that keep secrets, the keys of SCRAM users and of delegation tokens: made for their owner only."""
 
 OFFSET_MAX: Final = 2**63 - 1
 PARTITION_MAX: Final = 2**31 - 1

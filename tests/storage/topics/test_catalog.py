@@ -4,15 +4,17 @@ import dataclasses
 import errno
 import json
 import os
+import stat
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.storage.disk.os_files import OsFiles
+from ottla.storage.disk.os_files import OsFile, OsFiles
 from ottla.storage.topics.catalog import PRODUCER_ID_BLOCK, Catalog
 from ottla.storage.topics.catalog_file import (
     SECTIONS,
@@ -395,3 +397,28 @@ def test_a_large_catalog_is_put_together_in_pieces(monkeypatch: pytest.MonkeyPat
     assert b"".join(pieces) == whole
     longest_line = max(map(len, whole.splitlines(keepends=True)))
     assert max(map(len, pieces)) < piece_chars + 3 * longest_line
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
+def test_the_file_is_its_owners_alone_from_its_first_byte_on(tmp_path: Path, umask: int) -> None:
+    modes = []
+
+    class Looking(OsFiles):
+        def open(self, path: str, *, create: bool = False, truncate: bool = False) -> OsFile:
+            file = super().open(path, create=create, truncate=truncate)
+            modes.append(stat.S_IMODE(os.stat(path).st_mode))
+            return file
+
+    path, before = tmp_path / "ottla.json", stat.S_IMODE(tmp_path.stat().st_mode)
+    old = os.umask(umask)
+    try:
+        catalog = Catalog.create(Looking(), str(tmp_path), EXAMPLE)
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        path.chmod(0o644)  # of an earlier release, or somebody's wish: until the next change
+        (tmp_path / "ottla.json.tmp").write_text("of a start that was killed")
+        catalog.take_producer_ids()
+    finally:
+        os.umask(old)
+    assert modes == [0o600, 0o600]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(tmp_path.stat().st_mode) == before  # the directory's is whoever made it

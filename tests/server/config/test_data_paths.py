@@ -1,0 +1,78 @@
+"""A data directory whose path has a comma is refused by name, wherever it is given: `log.dirs` would take it for several."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import ottla
+from ottla.server.commands.cli import main
+from ottla.server.config.data_paths import refuse_comma
+from ottla.storage.topics.options import ConfigError
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "my,data"
+    made.mkdir()
+    return made
+
+
+@pytest.fixture
+def temporary(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    yield folder
+
+
+def told(name: str, given: object, folder: Path) -> str:
+    return (
+        f"Invalid value {given} for {name}: {folder} is one path, and a comma separates directories in log.dirs; name it"
+        " by a link without a comma"
+    )
+
+
+@pytest.mark.parametrize("below", [".", "not/there/yet"])
+def test_a_path_that_is_there_is_refused_with_its_comma(folder: Path, below: str) -> None:
+    given = str(folder) if below == "." else f"{folder}/{below}"
+    with pytest.raises(ConfigError) as refused:
+        refuse_comma("--data", given)
+    assert str(refused.value) == told("--data", given, folder)
+
+
+@pytest.mark.parametrize("given", ["/a,/b", "a,b", "/a, /b", ",", "/a,", "", "x"])
+def test_several_are_several_as_in_log_dirs(given: str) -> None:
+    refuse_comma("--data", given)
+
+
+def test_a_broker_says_so_and_makes_nothing(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as refused:
+        ottla.Broker(str(folder / "logs"))
+    assert str(refused.value) == told("data_dir", folder / "logs", folder)
+    assert (os.listdir(tmp_path), os.listdir(folder)) == (["my,data"], [])
+
+
+def test_a_temporary_directory_of_a_broker_is_refused_by_the_name_of_its_setting(temporary: Path) -> None:
+    with pytest.raises(ConfigError) as refused, ottla.Broker():
+        pass
+    assert str(refused.value) == told("TMPDIR", temporary, temporary)
+    assert os.listdir(temporary) == []
+
+
+@pytest.mark.parametrize("line", [["dev"], ["dev", "--tls"]], ids=" ".join)
+def test_ottla_dev_says_so_and_leaves_nothing(
+    temporary: Path, capsys: pytest.CaptureFixture[str], line: list[str]
+) -> None:
+    assert main([*line, "--listener", "127.0.0.1:0"]) == 2
+    assert capsys.readouterr().err.strip() == f"ottla: {told('TMPDIR', temporary, temporary)}"
+    assert os.listdir(temporary) == []
+
+
+@pytest.mark.parametrize("command", ["serve", "dev"])
+def test_a_command_says_so(folder: Path, capsys: pytest.CaptureFixture[str], command: str) -> None:
+    assert main([command, "--data", str(folder), "--listener", "127.0.0.1:0"]) == 2
+    assert told("--data", folder, folder) in capsys.readouterr().err
