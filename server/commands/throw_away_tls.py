@@ -4,7 +4,8 @@
     ottla-tls-ca.pem          its certificate, which clients trust
     ottla-tls-client.pem      key and certificate of a client, `User:CN=client`, anew with each start
 
-They are files of the first data directory, for their owner only; neither a snapshot nor a reset touches them, and Apache
+They are files of one data directory, for their owner only: of the first that has an authority, else of the first that takes them, as
+the disk of any may have failed. Neither a snapshot nor a reset touches them, and Apache
 Kafka minds no file there. The broker's own key is never written, and its certificate is for all hosts that this start
 listens at or tells clients. Nothing is written before the data directories are open.
 """
@@ -21,6 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from ...storage.disk.health import is_disk_failure
 from ...storage.topics.options import ConfigError
 from ..config.listeners import OVER_SASL, OVER_TLS, PLAINTEXT, SASL_PLAINTEXT, SSL, parse_endpoint
 from ..config.options.by_name import BROKER_OPTIONS, LISTENER_PREFIX
@@ -58,12 +60,31 @@ Certificate and key of a client, {principal}, are in {client}.
 
 
 class KeptFiles(Files):
-    """Files of a data directory; each is written once, in place of what an earlier start has written."""
+    """Files of one of some data directories; each is written once, in place of what an earlier start has written."""
 
-    def __init__(self, directory: str) -> None:
+    def __init__(self, directories: Sequence[str]) -> None:
         super().__init__(PREFIX)
-        self._directory = directory
+        self._directories = directories
+        self._directory = directories[0]
         self._written: set[str] = set()
+
+    def begin(self, name: str, content: bytes) -> None:
+        """Write a first file, without the prefix, into the first directory that takes it; all others come to lie beside it.
+
+        Raises:
+            OSError: None does; what the first one said.
+        """
+        refused: OSError | None = None
+        for directory in self._directories:
+            try:
+                replace_file(os.path.join(directory, name), content)
+            except OSError as error:
+                refused = refused or error
+            else:
+                self._directory = directory
+                return
+        assert refused is not None
+        raise refused
 
     def written(self, name: str, content: str | bytes) -> str:
         """As `Files`. OSError: The disk refused."""
@@ -82,15 +103,14 @@ class Secured:
     authority: Authority = field(repr=False)
     is_new: bool
     """Whether it was made for this start."""
-    directory: str
-    """Where its files are kept; absolute."""
+    files: KeptFiles
     tls: Tls
     """Its clients' side."""
 
     def keep(self) -> None:
-        """Write the files. OSError: The disk refused."""
+        """Write the files. OSError: The disk refused, of all data directories if the authority is new."""
         if self.is_new:
-            replace_file(os.path.join(self.directory, AUTHORITY), self.authority.pem.encode())
+            self.files.begin(AUTHORITY, self.authority.pem.encode())
         _ = self.tls.ca_path, self.tls.key_store_path
 
     @property
@@ -183,13 +203,45 @@ def secured(
 
     authority = Authority(now_ms)
     static = over_tls(authority, HOSTS)  # which says where it listens, and whether an authority is kept
-    directory = os.path.abspath(static.node(static.node_ids[0]).data_dirs[0])
-    kept = _kept(os.path.join(directory, AUTHORITY), now_ms)
+    directories = [os.path.abspath(each) for each in static.node(static.node_ids[0]).data_dirs]
+    kept, directories = _found(directories, now_ms)
     authority = kept or authority
     static = over_tls(authority, _hosts(static))
-    files = KeptFiles(directory)
+    files = KeptFiles(directories)
     tls = Tls(authority, files, USER_NAME, authority.issue(USER_NAME), 0)
-    return Secured(static, authority, kept is None, directory, tls)
+    return Secured(static, authority, kept is None, files, tls)
+
+
+def _found(directories: Sequence[str], now_ms: int) -> tuple[Authority | None, Sequence[str]]:
+    """The authority of an earlier start, and the directories that may have its files.
+
+    Of several the first counts. A directory whose disk has failed, or that cannot even be listed, is passed over where there
+    are others: the start of the broker says what is wrong with it. ConfigError as of `_kept`.
+    """
+    for directory in directories:
+        try:
+            kept = _kept(os.path.join(directory, AUTHORITY), now_ms)
+        except ConfigError as error:
+            if (
+                len(directories) > 1
+                and isinstance(error.__cause__, OSError)
+                and _has_failed(directory, error.__cause__)
+            ):
+                continue
+            raise
+        if kept is not None:
+            return kept, [directory]
+    return None, directories
+
+
+def _has_failed(directory: str, error: OSError) -> bool:
+    if is_disk_failure(error):
+        return True
+    try:
+        os.listdir(directory)
+    except OSError:
+        return True
+    return False
 
 
 def _listeners(told: Sequence[Mapping[str, str]], profile: str, protocol: str) -> dict[str, str]:
@@ -264,7 +316,7 @@ def _kept(path: str, now_ms: int) -> Authority | None:
     except UnicodeDecodeError:
         text = ""
     except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}") from None
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
     else:
         if stat.S_IMODE(found.st_mode) & 0o007 or (found.st_uid not in (os.geteuid(), 0) and os.geteuid() != 0):
             raise ConfigError(

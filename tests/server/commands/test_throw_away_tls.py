@@ -18,7 +18,7 @@ from confluent_kafka import Producer
 from kafka import KafkaProducer
 
 from ottla.server.commands.frame.command_line import understand
-from ottla.server.commands.serve import configuration
+from ottla.server.commands.serve import _configured, configuration
 from ottla.server.config.static_config import StaticConfig
 from ottla.server.security.tls.throw_away import DAYS, LAST_DAYS, Authority
 from ottla.storage.topics.options import ConfigError
@@ -246,3 +246,30 @@ def test_a_file_that_cannot_be_written_ends_the_start_in_a_line(tmp_path: Path) 
 
 def test_no_secret_is_shown(tmp_path: Path) -> None:
     assert "PRIVATE KEY" not in repr(start("--tls", "--data", str(tmp_path)))
+
+
+def test_the_authority_is_kept_where_a_directory_takes_it_and_found_wherever_it_is(tmp_path: Path) -> None:
+    first, second = tmp_path / "a", tmp_path / "b"
+    second.mkdir()
+    first.write_text("no directory: this disk has failed")
+    line = understand(["serve", "--tls", "--data", f"{first},{second}", "--listener", "127.0.0.1:0"])
+    assert line is not None
+    trusted = set()
+    for is_there in (False, False, True):
+        if is_there:  # again, and empty
+            first.unlink()
+            first.mkdir()
+        _, secured = _configured(line.options, {})
+        assert secured is not None
+        secured.keep()
+        assert {path.parent for path in tmp_path.glob("*/ottla-tls-*")} == {second}
+        trusted.add(Path(secured.tls.ca_path).read_text())
+        assert secured.tls.ca_path == str(second / "ottla-tls-ca.pem")
+    assert len(trusted) == 1
+
+
+def test_an_authority_that_no_directory_takes_ends_the_start_in_a_line(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name / AUTHORITY).mkdir(parents=True)
+    with pytest.raises(ConfigError, match=f"cannot read {tmp_path}/a/{AUTHORITY}: Is a directory"):
+        start("--tls", "--data", f"{tmp_path}/a,{tmp_path}/b")
