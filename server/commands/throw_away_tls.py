@@ -203,8 +203,8 @@ def secured(
 
     authority = Authority(now_ms)
     static = over_tls(authority, HOSTS)  # which says where it listens, and whether an authority is kept
-    directories = [os.path.abspath(each) for each in static.node(static.node_ids[0]).data_dirs]
-    kept, directories = _found(directories, now_ms)
+    named = [os.path.abspath(each) for each in static.node(static.node_ids[0]).data_dirs]
+    kept, directories = _found(named, now_ms)
     authority = kept or authority
     static = over_tls(authority, _hosts(static))
     files = KeptFiles(directories)
