@@ -19,7 +19,7 @@ from ..runtime.worker import in_worker
 from . import rendering
 from .rendering import Drawn, Look
 from .section import Page, Section
-from .views import overview, topics
+from .views import overview, partition, topics
 
 log = logging.getLogger("ottla.page")
 
@@ -31,6 +31,7 @@ VIEWS: dict[str, View] = {
     "/topics": topics.view,
     "/topics/{topic}": topics.one,
     "/topics/{topic}/options": topics.options,
+    "/topics/{topic}/partitions/{partition}": partition.view,
 }
 """By path; `{name}` is a segment, percent-decoded, that becomes the field of that name."""
 

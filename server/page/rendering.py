@@ -60,6 +60,8 @@ def changes(page: Page, last: Drawn | None) -> tuple[list[str], Drawn]:
         before = {each.id: each for each in last.page.sections}
     found = []
     for section in page.sections:
+        if section.is_still:
+            continue
         for id, html in _changed(section, before.get(section.id), last, drawn):
             found.append(json.dumps({"id": id, "html": html}))
     return found, drawn
@@ -105,6 +107,8 @@ def plain(template: str, **fields: object) -> str:
 def _environment() -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
+    from . import drawing
+
     environment = Environment(
         loader=PackageLoader(__package__, "templates"),
         autoescape=True,
@@ -113,7 +117,9 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    environment.filters |= formats.FILTERS
+    environment.filters |= formats.FILTERS | drawing.DRAWINGS | drawing.SENTENCES
+    environment.globals["picture_all"] = drawing.KEY
+    environment.globals["picture_definitions"] = drawing.DEFINITIONS
     return environment
 
 
@@ -126,5 +132,9 @@ def static(name: str) -> bytes | None:
     """A file that pages load; None if there is none of that name."""
     # No name of ours has a slash, so none leads elsewhere.
     folder = resources.files(__package__).joinpath("static")
+    if name == "picture.css":  # which drawings outside of pages have, too
+        from .drawing import style
+
+        return style()
     there = {each.name: each for each in folder.iterdir()}
     return there[name].read_bytes() if name in there else None

@@ -29,6 +29,8 @@ class Section:
     """What the template shows, as `state`; see `Row.state`."""
     rows: tuple[Row, ...] = ()
     """Drawn by `rows/<template>.html`, each by itself; the section's template places them, as `rows`."""
+    is_still: bool = False
+    """Whether it is drawn with the page alone, and stays as it was then while the page is watched."""
 
 
 @dataclass(frozen=True, slots=True)

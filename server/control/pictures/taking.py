@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
@@ -39,15 +39,15 @@ async def topic_picture(
         ControlError: NOT_FOUND: there is no such topic or partition.
     """
     logs = logs_of(broker, topic, partitions)
-    found = [each async for each in pictures(broker, logs, bars_max=bars_max)]
+    found = await pictures(broker, logs, bars_max=bars_max)
     return TopicPicture(topic=topic, now_ms=broker.clock.now_ms(), partitions=tuple(found))
 
 
 async def pictures(
     broker: Broker, logs: Sequence[Log], turn: Turn | None = None, *, bars_max: int = BARS_MAX
-) -> AsyncIterator[LogPicture]:
-    """The picture of each of these logs, each as of the moment at which it is asked for."""
-    turn = turn or Turn()
+) -> list[LogPicture]:
+    """The picture of each of these logs, each as of the moment at which it was taken."""
+    turn, all_found = turn or Turn(), []
     for log in logs:
         if turn.is_over():
             await turn.next()
@@ -58,7 +58,8 @@ async def pictures(
             found = await _taken(broker, log, turn, bars_max)
             if state is not None and state == _state(broker, log, bars_max) and found.eligible_at_ms is None:
                 _TAKEN[log] = state, found
-        yield found
+        all_found.append(found)
+    return all_found
 
 
 async def _taken(broker: Broker, log: Log, turn: Turn, bars_max: int) -> LogPicture:
@@ -110,7 +111,7 @@ def _state(broker: Broker, log: Log, bars_max: int) -> tuple[object, ...] | None
 
 async def picture_of(broker: Broker, log: Log, *, bars_max: int = BARS_MAX) -> LogPicture:
     """That of one log."""
-    (found,) = [each async for each in pictures(broker, [log], bars_max=bars_max)]
+    (found,) = await pictures(broker, [log], bars_max=bars_max)
     return found
 
 

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ....storage.pictures.log_picture import LogPicture
 from ...broker.broker import Broker
+from ...control.pictures.taking import pictures
 from ...control.topic_configs import topic_configs
 from ...control.topics import TopicState, list_topics, topic_named
 from ...partitions.topics import Partition
-from ...runtime.turns import Turn
 from ..formats import segment
 from ..section import Page, Row, Section
+
+BARS_MAX = 40
+"""Of a partition among many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,7 @@ class PartitionRow:
     log_end_offset: int
     size_bytes: int
     segments: int
+    picture: LogPicture
 
 
 async def view(broker: Broker, fields: Mapping[str, str]) -> Page:
@@ -68,8 +73,9 @@ def _row(broker: Broker, topic: TopicState) -> TopicRow:
 async def one(broker: Broker, fields: Mapping[str, str]) -> Page:
     """The topic `topic`."""
     topic = topic_named(broker, fields["topic"])
-    turn = Turn()
-    partitions = await turn.map(_partition, tuple(topic.partitions))
+    known = tuple(topic.partitions)
+    taken = await pictures(broker, [each.log for each in known], bars_max=BARS_MAX)
+    partitions = list(map(_partition, known, taken))
     return Page(
         topic.name,
         "/topics",
@@ -99,7 +105,7 @@ async def options(broker: Broker, fields: Mapping[str, str]) -> Page:
     )
 
 
-def _partition(partition: Partition) -> PartitionRow:
+def _partition(partition: Partition, picture: LogPicture) -> PartitionRow:
     log = partition.log
     return PartitionRow(
         topic=partition.topic_partition.topic,
@@ -111,4 +117,5 @@ def _partition(partition: Partition) -> PartitionRow:
         log_end_offset=log.log_end_offset,
         size_bytes=log.size_bytes,
         segments=len(log.segments),
+        picture=picture,
     )

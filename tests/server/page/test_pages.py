@@ -106,6 +106,8 @@ def forms_of_templates() -> Iterator[tuple[str, str, list[str]]]:
                 for form in re.findall(r"<form[^>]*data-call=\".*?</form>", text, re.DOTALL):
                     called = re.search(r'data-call="([^"]+)"', form)
                     assert called is not None
+                    if "{{" in called[1]:  # of the view: tests/server/page/test_partition_page.py presses each button
+                        continue
                     yield template.name, called[1], re.findall(r' name="([^"]+)"', form)
 
 

@@ -1,0 +1,73 @@
+"""The pictures of logs on pages: what `storage.pictures` draws, as filters of the templates. All of it is markup."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...storage.cleaning.eligibility import Waits
+from ...storage.pictures import page, svg
+from ...storage.pictures.contents_svg import contents_svg
+from ...storage.pictures.legend import contents_sentence, parts_in, pass_sentence, percent, running_words, sentences
+from ...storage.pictures.log_picture import LogPicture, Part
+from ...storage.pictures.log_svg import log_svg
+from ...storage.pictures.pass_svg import pass_svg
+from ...storage.pictures.scale import Axis
+
+
+def small(picture: LogPicture) -> str:
+    """Bars alone, for a row of a table."""
+    return log_svg(picture, is_small=True)
+
+
+def by_bytes(picture: LogPicture) -> str:
+    return log_svg(picture, Axis.BYTES)
+
+
+def short(picture: LogPicture) -> str:
+    """What a row says beside the bars: a pass under way, or what the partition waits for."""
+    if picture.running is not None:
+        return running_words(picture.running)
+    if not picture.is_compacted:
+        return "not compacted"
+    dirty = f"{percent(picture.dirty_ratio)} dirty"
+    if picture.waits_for is None:
+        return f"{dirty}, eligible"
+    return (
+        "all clean"
+        if picture.waits_for is Waits.ALL_CLEAN
+        else f"{dirty}, waits: {picture.waits_for.value.replace('_', ' ')}"
+    )
+
+
+def key(picture: LogPicture) -> str:
+    """What the bars of this log mean."""
+    return page.key(parts_in(picture))
+
+
+DRAWINGS: dict[str, Callable[..., str]] = {
+    "picture": log_svg,
+    "picture_small": small,
+    "picture_by_bytes": by_bytes,
+    "picture_key": key,
+    "picture_of_pass": pass_svg,
+    "picture_of_contents": contents_svg,
+}
+"""Filters whose result is markup."""
+
+SENTENCES: dict[str, Callable[..., str]] = {
+    "picture_short": short,
+    "picture_told": lambda picture: " ".join(sentences(picture)),
+    "pass_told": pass_sentence,
+    "contents_told": contents_sentence,
+}
+"""Filters whose result is text."""
+
+KEY = page.key(Part)
+"""What all kinds of bars mean."""
+DEFINITIONS = svg.definitions()
+"""What all drawings of a page refer to."""
+
+
+def style() -> bytes:
+    """`/static/picture.css`."""
+    return page.style().encode()

@@ -1,0 +1,194 @@
+"""The page of a partition: what it shows, and that each of its buttons does what it says."""
+
+from __future__ import annotations
+
+import html
+import http.client
+import json
+import re
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any, NamedTuple
+
+import pytest
+
+import ottla
+from ottla.server.http.table import Table
+from support.broker.admin_calls import AdminCalls
+
+NEVER_MS = 10**12
+DAY_MS = 86_400_000
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[ottla.Broker]:
+    """It cleans nothing by itself."""
+    with ottla.Broker(admin="0", overrides={"log.cleaner.backoff.ms": NEVER_MS}) as running:
+        yield running
+
+
+def get(broker: ottla.Broker, target: str) -> tuple[int, str]:
+    assert broker.admin is not None
+    with closing(http.client.HTTPConnection(broker.admin, timeout=60)) as connection:
+        connection.request("GET", target)
+        response = connection.getresponse()
+        return response.status, response.read().decode()
+
+
+class Form(NamedTuple):
+    """A form whose button makes a call."""
+
+    method: str
+    path: str
+    fields: dict[str, Any]
+    says: str
+
+
+FORM = re.compile(r'<form data-call="(\w+) ([^"]+)".*?>(.*?)</form>', re.DOTALL)
+FIELD = re.compile(r'<input type="hidden" name="([^"]+)" data-type="json" value="([^"]*)">')
+
+
+def forms(page: str) -> list[Form]:
+    """As the page's script reads them."""
+    found = []
+    for method, path, inside in FORM.findall(page):
+        fields: dict[str, Any] = {}
+        for name, value in FIELD.findall(inside):
+            whole, _, entry = html.unescape(name).partition("/")
+            told = json.loads(html.unescape(value))
+            if entry:
+                fields.setdefault(whole, {})[entry] = told
+            else:
+                fields[whole] = told
+        (says,) = re.findall(r"<button[^>]*>([^<]*)<", inside)
+        found.append(Form(method, html.unescape(path), fields, html.unescape(says)))
+    return found
+
+
+def text(page: str) -> str:
+    return re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]+>", " ", page)))
+
+
+def filled(broker: ottla.Broker, topic: str, **configs: object) -> str:
+    """A topic with a closed segments' worth of records of few keys; its page."""
+    broker.create_topic(
+        topic, 1, {"cleanup.policy": "compact", "internal.segment.bytes": 4_000} | {str(k): str(v) for k, v in configs.items()}
+    )  # fmt: skip
+    for _ in range(8):
+        broker.produce_all(topic, [(f"k{at % 5}", "v" * 90) for at in range(20)])
+    return f"/topics/{topic}/partitions/0"
+
+
+def test_a_topic_that_is_not_compacted_is_compacted_in_two_clicks(broker: ottla.Broker) -> None:
+    page = filled(broker, "plain", **{"cleanup.policy": "delete"})
+    admin = AdminCalls.of(broker)
+    for says in ("Make it a compacted topic", "Compact it now"):
+        status, shown = get(broker, page)
+        assert status == 200
+        first = forms(shown)[0]
+        assert first.says == says
+        code, answer = admin.ask(first.method, first.path, first.fields)
+        assert code == 200, answer
+    _, shown = get(broker, page)
+    assert "Nothing is dirty" in text(shown)
+    assert "The pass kept 5 of" in text(shown)
+    assert len(broker.records("plain")) == 5
+
+
+REASONS: dict[str, dict[str, object]] = {
+    "delete": {"cleanup.policy": "delete"},
+    "lag": {"min.compaction.lag.ms": DAY_MS},
+    "ratio": {"min.cleanable.dirty.ratio": 1},
+    "active": {"internal.segment.bytes": 1_000_000},
+    "active-and-lag": {"internal.segment.bytes": 1_000_000, "min.compaction.lag.ms": DAY_MS},
+    "eligible": {},
+}
+
+
+@pytest.mark.parametrize("reason", REASONS)
+def test_every_button_is_a_call_that_is_taken(broker: ottla.Broker, reason: str) -> None:
+    page = filled(broker, f"why-{reason}", **REASONS[reason])
+    _, shown = get(broker, page)
+    buttons = forms(shown)
+    assert buttons
+    admin = AdminCalls.of(broker)
+    for each in buttons:
+        assert Table().route(each.method, each.path)
+        status, answer = admin.ask(each.method, each.path, each.fields)
+        assert status == 200, (each, answer)
+
+
+@pytest.mark.parametrize("reason", ["lag", "ratio", "active"])
+def test_each_other_way_alone_makes_it_eligible_now_or_in_time(broker: ottla.Broker, reason: str) -> None:
+    count = len(forms(get(broker, filled(broker, f"count-{reason}", **REASONS[reason]))[1])) - 1
+    assert count >= 1
+    for at in range(count):
+        topic = f"way-{reason}-{at}"
+        page = filled(broker, topic, **REASONS[reason])
+        button = forms(get(broker, page)[1])[1 + at]
+        status, answer = AdminCalls.of(broker).ask(button.method, button.path, button.fields)
+        assert status == 200, answer
+        (found,) = broker.explain(topic).partitions
+        assert found.eligible or found.eligible_at_ms is not None, (button, found.sentence)
+
+
+def test_a_dry_run_and_a_look_come_with_the_page_and_not_with_its_changes(broker: ottla.Broker) -> None:
+    page = filled(broker, "tried")
+    status, shown = get(broker, f"{page}?dry=yes&from=3&to=40")
+    assert status == 200
+    assert "The pass would keep" in text(shown)
+    assert "segments 0" in text(shown)
+    assert "Of 37 offsets from 3 to 40" in text(shown)
+    assert broker.admin is not None
+    with closing(http.client.HTTPConnection(broker.admin, timeout=60)) as connection:
+        connection.request("GET", f"{page}?dry=yes&events")
+        with connection.getresponse() as stream:
+            ids = []
+            while (line := stream.readline().decode().strip()) or not ids:
+                if line.startswith("data: "):
+                    ids.append(json.loads(line.removeprefix("data: "))["id"])
+            assert ids == ["log", "why", "last"]
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("from=9&to=3", "from_offset: expected one up to to_offset=3, found 9"),
+        ("from=x", "from: expected an offset, found 'x'"),
+        ("from=%3Cscript%3E", "from: expected an offset, found '<script>'"),
+        ("to=99999999999999999999", "to: expected an offset"),
+        ("to=9999999999999999999", "to_offset: expected a number"),
+    ],
+)
+def test_a_range_that_is_none_is_refused_beside_its_fields(broker: ottla.Broker, query: str, said: str) -> None:
+    broker.topics()
+    page = "/topics/ranges/partitions/0"
+    if "ranges" not in {topic.name for topic in broker.topics()}:
+        filled(broker, "ranges")
+    status, shown = get(broker, f"{page}?{query}")
+    assert status == 200
+    assert said in text(shown)
+    assert "<script>" not in shown
+
+
+def test_a_dry_run_that_is_refused_is_told(broker: ottla.Broker) -> None:
+    page = filled(broker, "undried", **{"cleanup.policy": "delete"})
+    assert "undried-0 is not compacted" in text(get(broker, f"{page}?dry=yes")[1])
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [("/topics/none/partitions/0", 404), ("/topics/there/partitions/1", 404), ("/topics/there/partitions/x", 422)],
+)
+def test_what_is_not_there_is_said_so(broker: ottla.Broker, path: str, status: int) -> None:
+    if "there" not in {topic.name for topic in broker.topics()}:
+        broker.create_topic("there", 1)
+    assert get(broker, path)[0] == status
+
+
+def test_pages_bring_no_style_of_their_own(broker: ottla.Broker) -> None:
+    page = filled(broker, "styled")
+    for target in (f"{page}?dry=yes", "/topics/styled"):
+        _, shown = get(broker, target)
+        assert " style=" not in shown
+        assert "<style" not in shown
