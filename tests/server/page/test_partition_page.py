@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import ottla
+from ottla.server.client.kafka import ConfigValue
 from ottla.server.http.table import Table
 from support.broker.admin_calls import AdminCalls
 
@@ -69,11 +70,10 @@ def text(page: str) -> str:
     return re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]+>", " ", page)))
 
 
-def filled(broker: ottla.Broker, topic: str, **configs: object) -> str:
+def filled(broker: ottla.Broker, topic: str, **configs: ConfigValue) -> str:
     """A topic with a closed segments' worth of records of few keys; its page."""
-    broker.create_topic(
-        topic, 1, {"cleanup.policy": "compact", "internal.segment.bytes": 4_000} | {str(k): str(v) for k, v in configs.items()}
-    )  # fmt: skip
+    defaults: dict[str, ConfigValue] = {"cleanup.policy": "compact", "internal.segment.bytes": 4_000}
+    broker.create_topic(topic, 1, {**defaults, **configs})
     for _ in range(8):
         broker.produce_all(topic, [(f"k{at % 5}", "v" * 90) for at in range(20)])
     return f"/topics/{topic}/partitions/0"
@@ -95,7 +95,7 @@ def test_a_topic_that_is_not_compacted_is_compacted_in_two_clicks(broker: ottla.
     assert len(broker.records("plain")) == 5
 
 
-REASONS: dict[str, dict[str, object]] = {
+REASONS: dict[str, dict[str, ConfigValue]] = {
     "delete": {"cleanup.policy": "delete"},
     "lag": {"min.compaction.lag.ms": DAY_MS},
     "ratio": {"min.cleanable.dirty.ratio": 1},
@@ -143,7 +143,7 @@ def test_a_dry_run_and_a_look_come_with_the_page_and_not_with_its_changes(broker
     with closing(http.client.HTTPConnection(broker.admin, timeout=60)) as connection:
         connection.request("GET", f"{page}?dry=yes&events")
         with connection.getresponse() as stream:
-            ids = []
+            ids: list[str] = []
             while (line := stream.readline().decode().strip()) or not ids:
                 if line.startswith("data: "):
                     ids.append(json.loads(line.removeprefix("data: "))["id"])
