@@ -21,6 +21,7 @@ from .calls import (
     compaction,
     explain,
     faults,
+    groups,
     lives,
     pictures,
     probes,
@@ -56,6 +57,7 @@ CALLS: tuple[AnyCall, ...] = (
     *clock.CALLS,
     *compaction.CALLS,
     *faults.CALLS,
+    *groups.CALLS,
     *seeds.CALLS,
     *topics.CALLS,
 )

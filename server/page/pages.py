@@ -19,7 +19,7 @@ from ..runtime.worker import in_worker
 from . import rendering
 from .rendering import Drawn, Look
 from .section import Page, Section
-from .views import overview, partition, topics
+from .views import access, faults, groups, overview, partition, topics
 
 log = logging.getLogger("ottla.page")
 
@@ -32,10 +32,24 @@ VIEWS: dict[str, View] = {
     "/topics/{topic}": topics.one,
     "/topics/{topic}/options": topics.options,
     "/topics/{topic}/partitions/{partition}": partition.view,
+    "/groups": groups.view,
+    "/groups/{group}": groups.one,
+    "/transactions": groups.transactions,
+    "/quotas": access.quotas,
+    "/acls": access.acls,
+    "/faults": faults.view,
 }
 """By path; `{name}` is a segment, percent-decoded, that becomes the field of that name."""
 
-NAVIGATION = (("/", "Overview"), ("/topics", "Topics"))
+NAVIGATION = (
+    ("/", "Overview"),
+    ("/topics", "Topics"),
+    ("/groups", "Groups"),
+    ("/transactions", "Transactions"),
+    ("/quotas", "Quotas"),
+    ("/acls", "ACLs"),
+    ("/faults", "Faults and clock"),
+)
 """Paths and names of the pages that all others lead to."""
 
 STATIC = "/static/"

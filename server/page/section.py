@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-CHARACTERS_MAX = 200
-"""Of a name that comes from clients; the rest is not shown."""
+ROWS_MAX = 500
+"""Of what may be more than anybody reads; how many there are is told."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ from ....storage.logs.log_parts import LogPlace
 from ....storage.topics.config import LogConfig
 from ...broker.broker import Broker
 from ...partitions.topics import Topic
+from ..coordinators.group_state import Position, begin_group_at, commit_offsets, remove_group
 from ..errors import ControlError, Kind, did_you_mean
-from ..group_state import Position, begin_group_at, commit_offsets, remove_group
 from ..refusals import refusal
 from .case import Case, Expected, Level
 from .table import CASES

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import fields
 from importlib import resources
+from itertools import pairwise
 
 import pytest
 
@@ -137,3 +138,47 @@ def test_topics_and_their_options_are_shown(broker: ottla.Broker) -> None:
 def test_hostile_names_are_refused(broker: ottla.Broker, target: str) -> None:
     response, body = get(broker, target)
     assert response.status in (400, 404) and len(body) < 5000
+
+
+HOSTILE = '"><script>alert(1)</script>'
+
+
+@pytest.fixture(scope="module")
+def busy() -> Iterator[ottla.Broker]:
+    """A broker with one of everything, under names that are as bad as clients may choose them."""
+    with ottla.Broker(
+        admin="0",
+        overrides={"allow.everyone.if.no.acl.found": True},
+        acls=["User:alice allow READ,WRITE topic:orders*", "User:alice allow READ group:*"],
+        quotas={f"user={HOSTILE[2:]}": {"producer_byte_rate": 1000.0}},
+    ) as broker:
+        broker.create_topic("t", partitions=2)
+        broker.fault(api="Produce", client=HOSTILE, error="NOT_LEADER_OR_FOLLOWER", count=3)
+        yield broker
+
+
+@pytest.mark.parametrize("target", [path for path in VIEWS if "{" not in path])
+def test_every_page_is_whole_and_escapes_what_clients_have_named(busy: ottla.Broker, target: str) -> None:
+    response, html = get(busy, target)
+    assert response.status == 200
+    assert html.count("<section") == html.count("</section>") > 0
+    assert "<script>alert" not in html
+    assert sorted(found := re.findall(r' id="([^"]+)"', html)) == sorted(set(found))
+    headings = [int(level) for level in re.findall(r"<h(\d)", html)]
+    assert headings[0] == 1 and headings.count(1) == 1
+    assert all(later - earlier <= 1 for earlier, later in pairwise(headings))
+
+
+def test_the_question_who_may_do_what_is_answered_on_the_page(busy: ottla.Broker) -> None:
+    assert '<strong class="good">Yes</strong>' in get(busy, "/acls?who=User:alice&what=READ&on=topic:orders1")[1]
+    assert '<strong class="bad">No</strong>' in get(busy, "/acls?who=User:bob&what=READ&on=topic:orders1")[1]
+    assert 'class="refusal"' in get(busy, "/acls?who=bob&what=READ&on=topic:orders1")[1]
+    assert "is no principal" in get(busy, "/acls?principal=bob")[1]
+
+
+def test_the_clock_is_shown_where_it_stands(busy: ottla.Broker) -> None:
+    busy.clock.freeze()
+    busy.clock.advance(days=1)
+    assert "<strong>stands still" in get(busy, "/faults")[1]
+    busy.clock.unfreeze()
+    assert "<strong>stands still" not in get(busy, "/faults")[1]

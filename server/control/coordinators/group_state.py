@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 import trio
 
-from ...protocol.errors import KafkaError
-from ...protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition
-from ...storage.disk.paths import TopicPartition
-from ..broker.broker import Broker
-from ..partitions.internal_topics import OFFSETS_TOPIC
-from ..runtime.turns import Turn, in_turns
+from ....protocol.errors import KafkaError
+from ....protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition
+from ....storage.disk.paths import TopicPartition
+from ...broker.broker import Broker
+from ...partitions.internal_topics import OFFSETS_TOPIC
+from ...runtime.turns import Turn, in_turns
 
 _OFFSET_COMMIT_KEY, _OFFSET_COMMIT_VERSION = 8, 9
 
@@ -35,7 +35,7 @@ async def commit_offsets(broker: Broker, group_id: str, positions: Mapping[Topic
     """
     services, turn = broker.services, Turn()
     await broker.handlers.loaded(_OFFSET_COMMIT_KEY)  # in a thread, what groups need
-    from ..groups.offsets.commits import TopicCommit
+    from ...groups.offsets.commits import TopicCommit
 
     groups = services.coordinators.groups
     await groups.ensure_topic()

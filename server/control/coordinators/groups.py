@@ -1,0 +1,182 @@
+"""Consumer groups as they are: state, members, committed offsets and lag. Nothing is changed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ....protocol.errors import KafkaError
+from ...broker.broker import Broker
+from ...partitions.internal_topics import OFFSETS_TOPIC
+from ...runtime.turns import Turn, in_turns
+from ..errors import ControlError, Kind, did_you_mean
+from ..refusals import refusal
+
+if TYPE_CHECKING:
+    from ...groups.service import GroupService
+
+CLASSIC, CONSUMER = "classic", "consumer"
+_OFFSET_COMMIT_KEY = 8
+_DESCRIBE_GROUPS_VERSION = 5
+"""In which a group that is not there is Dead, and no error: `_described` has looked."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupState:
+    """A group."""
+
+    group_id: str
+    kind: str
+    """`classic` or `consumer` (KIP-848)."""
+    state: str
+    """As Apache Kafka's tools name it, "Stable"."""
+    lag: int
+    """Offsets that it has not committed, in all partitions that it has committed something in."""
+    partitions: int
+    """Those."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupList:
+    """Groups in the order of their ids."""
+
+    groups: tuple[GroupState, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMember:
+    """A member of a group."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    assigned: tuple[str, ...] | None
+    """TOPIC-PARTITION of each, of members of the `consumer` protocol; null: the group's own members know."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOffset:
+    """What a group has committed in one partition."""
+
+    topic: str
+    partition: int
+    committed_offset: int
+    log_end_offset: int | None
+    """Null: there is no such partition any more."""
+    lag: int
+    metadata: str
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    """All of one group."""
+
+    group: GroupState
+    members: tuple[GroupMember, ...]
+    offsets: tuple[GroupOffset, ...]
+    """By topic and partition."""
+
+
+async def list_groups(broker: Broker) -> GroupList:
+    """All groups. ControlError UNAVAILABLE: some are being loaded."""
+    groups, turn = await _groups(broker), Turn()
+    if groups is None:
+        return GroupList(())
+    try:
+        listed = await in_turns(groups.coordinator.list_groups(_partitions(broker, groups), (), ()), turn)
+        found = {each.group_id: each for each in listed}
+        states = []
+        for group_id in await turn.sorted(found):
+            each = found[group_id]
+            offsets = await _offsets(broker, groups, group_id, turn)
+            states.append(_state(group_id, each.group_type, each.group_state, offsets))
+    except KafkaError as error:
+        raise refusal(error) from error
+    return GroupList(tuple(states))
+
+
+async def describe_group(broker: Broker, group_id: str) -> GroupDescription:
+    """One group.
+
+    Raises:
+        ControlError: NOT_FOUND; UNAVAILABLE: groups are being loaded.
+    """
+    groups, turn = await _groups(broker), Turn()
+    try:
+        group = None if groups is None else groups.coordinator.shard_of(group_id).groups.get(group_id)
+        if groups is None or group is None:
+            known = [] if groups is None else [name for shard in groups.coordinator.shards for name in shard.groups]
+            raise ControlError(
+                Kind.NOT_FOUND, f"there is no group {group_id[:249]!r}{did_you_mean(group_id, known[:1000])}"
+            )
+        kind = group.type_name
+        if kind == CONSUMER:
+            described = await in_turns(groups.coordinator.describe_consumer_group(group_id), turn)
+            members = tuple(
+                GroupMember(
+                    each.member_id,
+                    each.instance_id,
+                    each.client_id,
+                    each.client_host,
+                    tuple(
+                        f"{one.topic_name}-{index}"
+                        for one in each.assignment.topic_partitions
+                        for index in one.partitions
+                    ),
+                )
+                for each in described.members
+            )
+            state = described.group_state
+        else:
+            classic = await in_turns(groups.coordinator.describe_group(group_id, _DESCRIBE_GROUPS_VERSION), turn)
+            members = tuple(
+                GroupMember(each.member_id, each.group_instance_id, each.client_id, each.client_host, None)
+                for each in classic.members
+            )
+            state = classic.group_state
+        offsets = await _offsets(broker, groups, group_id, turn)
+    except KafkaError as error:
+        raise refusal(error) from error
+    return GroupDescription(_state(group_id, kind, state, offsets), members, offsets)
+
+
+async def _groups(broker: Broker) -> GroupService | None:
+    """None where nobody has used a group yet."""
+    if broker.services.topics.get(OFFSETS_TOPIC) is None:
+        return None
+    await broker.handlers.loaded(_OFFSET_COMMIT_KEY)  # in a thread, what groups need
+    return broker.services.coordinators.groups
+
+
+def _partitions(broker: Broker, groups: GroupService) -> list[int]:
+    return sorted({each for node in broker.nodes if node.is_alive for each in groups.partitions_led_by(node)})
+
+
+def _state(group_id: str, kind: str, state: str, offsets: tuple[GroupOffset, ...]) -> GroupState:
+    return GroupState(group_id, kind, state, sum(each.lag for each in offsets), len(offsets))
+
+
+async def _offsets(broker: Broker, groups: GroupService, group_id: str, turn: Turn) -> tuple[GroupOffset, ...]:
+    positions = groups.coordinator.positions(group_id, stable=False)
+    found = await in_turns(groups.coordinator.fetch_all(positions), turn)
+    offsets = []
+    for topic in sorted(found):
+        for fetched in found[topic]:
+            if turn.is_over():
+                await turn.next()
+            if fetched.committed is None:
+                continue
+            end = _end(broker, topic, fetched.partition)
+            committed = fetched.committed.offset
+            lag = 0 if end is None else max(0, end - committed)
+            offsets.append(GroupOffset(topic, fetched.partition, committed, end, lag, fetched.committed.metadata))
+    offsets.sort(key=lambda each: (each.topic, each.partition))
+    return tuple(offsets)
+
+
+def _end(broker: Broker, topic: str, partition: int) -> int | None:
+    found = broker.services.topics.get(topic)
+    if found is None or not 0 <= partition < len(found.partitions):
+        return None
+    return found.partitions[partition].log.log_end_offset

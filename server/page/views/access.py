@@ -1,0 +1,95 @@
+"""Who may do what, and how much of it: access control entries, and quotas."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ...broker.broker import Broker
+from ...control.acls import list_acls, why_allowed
+from ...control.errors import ControlError
+from ...control.quotas import list_quotas, list_throttled
+from ..section import ROWS_MAX, Page, Row, Section
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """What is shown of how many, and for whom."""
+
+    shown: int
+    count: int
+    principal: str
+    resource: str
+    refused: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Whether somebody may do something; all empty before it is asked."""
+
+    principal: str
+    operation: str
+    resource: str
+    answer: str | None
+    is_allowed: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaRow:
+    """One quota of one entity."""
+
+    entity: str
+    key: str
+    value: float
+
+
+async def acls(broker: Broker, fields: Mapping[str, str]) -> Page:
+    """Entries; of the field `principal` and about the field `resource` only, if given. `who`, `what` and `on` ask a question."""
+    principal, resource = fields.get("principal", "").strip(), fields.get("resource", "").strip()
+    rows: tuple[Row, ...] = ()
+    refused, count = None, 0
+    try:
+        found = (await list_acls(broker, principal=principal or None, resource=resource or None)).acls
+        count = len(found)
+        rows = tuple(Row(f"acl-{each.acl}", each) for each in found[:ROWS_MAX])
+    except ControlError as error:
+        refused = str(error)
+    sections = [Section("acls", "acls", Entries(len(rows), count, principal, resource, refused), rows)]
+    if refused is None or principal or resource:
+        sections += [Section("add", "add_acl", None), Section("why", "why_allowed", await _question(broker, fields))]
+    return Page("Access control", "/acls", tuple(sections))
+
+
+async def _question(broker: Broker, fields: Mapping[str, str]) -> Question:
+    who, what, on = (fields.get(name, "").strip() for name in ("who", "what", "on"))
+    if not (who and what and on):
+        return Question(who, what, on, None, None)
+    try:
+        decision = await why_allowed(broker, who, what, on)
+    except ControlError as error:
+        return Question(who, what, on, str(error), None)
+    return Question(who, what, on, decision.sentence, decision.is_allowed)
+
+
+async def quotas(broker: Broker, fields: Mapping[str, str]) -> Page:
+    """What is set, and who is throttled at the moment."""
+    found = [
+        QuotaRow(each.entity, key, value)
+        for each in (await list_quotas(broker)).quotas
+        for key, value in each.quotas.items()
+    ]
+    throttled = (await list_throttled(broker)).throttled
+    return Page(
+        "Quotas",
+        "/quotas",
+        (
+            Section(
+                "quotas",
+                "quotas",
+                len(found),
+                tuple(Row(f"quota-{each.entity}-{each.key}", each) for each in found[:ROWS_MAX]),
+            ),
+            Section("set", "set_quota", None),
+            Section("throttled", "throttled", tuple(each.sentence for each in throttled[:ROWS_MAX])),
+        ),
+    )
