@@ -22,25 +22,24 @@ def search_all(suite: Suite, processes: Executor, how: str, quick: bool) -> None
 
 def search(name: str, how: str, with_server: bool, quick: bool) -> tuple[str, int]:
     """What was found, and how many disks are wrong."""
-    from support.disk import crash_files
     from support.pipeline.install_lives import INSTALLS, search
 
+    life = INSTALLS[name]()
     # Of more operations that are not synced, any two may be missing; so many in all ways.
-    crash_files.CHANGES_MAX = 6 if quick else 8
+    life.files.changes_max = 6 if quick else 8
     thinned = (
         {"losses": 1, "thinned_to": 48} if quick else {"losses": 2, "recover_thinned_to": 32, "later_thinned_to": 32}
     )
-    counts = search(INSTALLS[name](), how=how, with_server=with_server, **thinned)
+    counts = search(life, how=how, with_server=with_server, **thinned)
     return f"{counts} {dict(counts.failures) or ''}", counts.failing
 
 
 def without_a_sync() -> tuple[str, int]:
     """As `search`, of a link_into whose sync does nothing."""
-    from support.disk import crash_files
     from support.pipeline.install_lives import search, staged
 
-    crash_files.CHANGES_MAX = 8
     life = staged()
+    life.files.changes_max = 8
     life.files.skipped = lambda _: is_in("link_into")
     counts = search(life, with_server=True, losses=1)
     return str(counts), counts.failing

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from ottla.storage.disk.files import DirectoryLockedError, Files, SyncError
 from ottla.storage.disk.os_files import OsFiles
 from support.disk.crash_files import CrashFiles, PowerLoss, power_losses
+from support.disk.crash_nodes import Directory, Inode, Node, digest_of, take, tree
+from support.disk.crash_subsets import COMBINED_CHANGES_MAX, Versions, sets_of
 
 BOTH_MODELS = pytest.mark.parametrize("ordered", [True, False], ids=["ordered", "unordered"])
 
@@ -338,3 +340,83 @@ def test_a_program_sees_the_same_on_this_disk_as_on_a_real_one(program: list[tup
         for path, content in fake.snapshot().items():
             with open(path, "rb") as file:
                 assert file.read() == content
+
+
+# What a search leaves out as known, or puts together from parts, beside going through all of every disk at every moment.
+
+
+class _Names(dict[Directory, dict[str, Node]]):
+    """What becomes of the names on the disk."""
+
+    def __missing__(self, directory: Directory) -> dict[str, Node]:
+        self[directory] = dict(directory.durable)
+        return self[directory]
+
+
+def all_digests(files: CrashFiles) -> set[int]:
+    """Of every disk that a power loss may leave now, in no particular order of directory operations."""
+    steps, found = files._steps, set()
+    versions = Versions(every_cut=False, combined=len(steps) <= COMBINED_CHANGES_MAX)
+    for kept in sets_of(len(steps), False, files.changes_max, files.lost_at_most):
+        names = _Names()
+        for number, step in enumerate(steps):
+            if kept >> number & 1:
+                take(step, names.__getitem__)
+        there = list(tree(files._root, names))
+        varying = tuple((path, node) for path, node in there if isinstance(node, Inode) and node.changes)
+        for _, contents in versions.of(varying):
+            found.add(
+                digest_of(
+                    (path, contents.get(node, node.durable) if isinstance(node, Inode) else None)
+                    for path, node in there
+                )
+            )
+    return found
+
+
+CHANGING = [
+    "append",
+    "append",
+    "create",
+    "empty",
+    "link",
+    "make_dir",
+    "remove",
+    "remove_dir",
+    "rename",
+    "sync",
+    "sync_dir",
+]
+
+
+@settings(max_examples=100)
+# What a search with few sets of many operations has not seen, one with all sets of fewer does.
+@example([*(("create", name, name, 1) for name in ("a", "b", "d/b", "e/a")), ("sync_dir", "e/a", "e/a", 1)], 3, 1)
+@given(
+    st.lists(st.tuples(st.sampled_from(CHANGING), NAMES, NAMES, st.integers(1, 3)), max_size=14),
+    st.sampled_from([3, 8]),
+    st.integers(1, 3),
+)
+def test_a_search_through_a_program_finds_what_one_of_each_moment_does(
+    program: list[tuple[str, str, str, int]], changes_max: int, parts: int
+) -> None:
+    files = CrashFiles()
+    for directory in ("d", "e"):
+        files.make_dir(directory)
+    files.open("d/a", create=True).append(b"12")
+    files.sync_all()
+    files.changes_max, files.lost_at_most = changes_max, 1
+    wanted, seen, known = set[int](), set[int](), set[int]()
+
+    def look() -> None:
+        wanted.update(all_digests(files))
+        seen.update(each.digest() for each in files.after_crash(ordered=False, seen=known))
+
+    files.before_step = look
+    for action, name, other, number in program:
+        run(files, "", action, name, other, number)
+    files.before_step = None
+    look()
+    assert seen == known == wanted
+    dealt = [each.digest() for part in range(parts) for each in files.after_crash(ordered=False, part=(part, parts))]
+    assert sorted(dealt) == sorted(all_digests(files))

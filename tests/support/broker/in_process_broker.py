@@ -12,6 +12,7 @@ something happens to the disk.
 from __future__ import annotations
 
 import random
+import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
@@ -26,6 +27,7 @@ from ottla.server.broker.life import run_broker
 from ottla.server.client.connection import api_of
 from ottla.server.config.static_config import static_config
 from ottla.server.network.desk import Client
+from ottla.server.runtime import turns
 from ottla.server.runtime.clock import Clock
 from support.broker.contexts import context_of
 from support.disk.crash_files import CrashFiles
@@ -61,6 +63,7 @@ def run_in_order(work: Callable[[], Awaitable[Result]]) -> Result:
         patch.setattr(trio.to_thread, "run_sync", _in_place)
         patch.setattr("trio._core._run._ALLOW_DETERMINISTIC_SCHEDULING", True)
         patch.setattr("trio._core._run._r", random.Random(0))
+        patch.setattr(turns, "perf_counter", lambda: 0.0)  # else a slow machine ends turns that a fast one does not
         return trio.run(body, clock=trio.testing.MockClock())
 
 
@@ -103,8 +106,10 @@ async def running(
     )
     clock = Clock(wall=lambda: NOW_MS, monotonic=lambda: 0)
     rng = random.Random(files.digest())  # else the ids of a later run would be those of an earlier one
-    async with run_broker(static, files=files, clock=clock, rng=rng) as broker:
-        yield broker, InProcessClient(broker)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(uuid, "uuid4", lambda: uuid.UUID(int=rng.getrandbits(128), version=4))  # of members of groups
+        async with run_broker(static, files=files, clock=clock, rng=rng) as broker:
+            yield broker, InProcessClient(broker)
 
 
 async def pass_time(broker: Broker, by_ms: int) -> None:

@@ -25,91 +25,15 @@ from __future__ import annotations
 
 import errno
 import threading
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
-from hashlib import blake2b
-from itertools import combinations, product
-from math import prod
+from collections.abc import Callable, Hashable, Iterator, Sequence
 
 from ottla.storage.disk.files import Buffer, DirectoryLockedError, Ownership, SyncError, WriteAhead
-
-CHANGES_MAX = 14
-"""More unsynced directory operations than this, and the unordered model has too many subsets to go through."""
-
-COMBINED_CHANGES_MAX = 6
-COMBINATIONS_MAX = 64
-"""With more unsynced directory operations than the first, or where the contents of the files with unsynced bytes combine
-in more ways than the second, contents vary one file at a time."""
+from support.disk.crash_nodes import DIGEST_MASK, Directory, Inode, Node, Step, digest_of, is_of_part, take, tree
+from support.disk.crash_subsets import CHANGES_MAX, COMBINED_CHANGES_MAX, Searched, Survivors, Versions, sets_of
 
 
 class PowerLoss(BaseException):
     """The power is gone. Not an Exception: no error handling of a program can run after it."""
-
-
-@dataclass(eq=False)
-class Inode:
-    """A file's bytes: those on the disk, those in memory, and the steps between them."""
-
-    data: bytearray = field(default_factory=bytearray)
-    mtime_ms: int = 0
-    ownership: Ownership = field(default_factory=lambda: Ownership(0, 0, 0o644))
-    durable: bytes = b""
-    changes: list[tuple[int, bytes | None]] = field(default_factory=list)
-    """Writes (position, bytes) and cuts or extensions with zeros (new size, None) since the last sync."""
-    is_lost: bool = False
-    """A sync was refused: nothing of it becomes durable any more."""
-
-    def change(self, at: int, written: bytes | None) -> None:
-        self.changes.append((at, written))
-        _apply(self.data, at, written)
-
-    def sync(self) -> None:
-        if not self.is_lost:
-            self.durable = bytes(self.data)
-            self.changes.clear()
-
-    def versions(self, *, every_cut: bool) -> list[bytes]:
-        """What the disk may hold, each content once: first the last synced one, last what memory has."""
-        found = {self.durable: None}
-        data = bytearray(self.durable)
-        for at, written in self.changes:
-            before = bytes(data)
-            if written:
-                size = len(written)
-                for cut in range(1, size) if every_cut else sorted({1, size // 2, size - 1} - {0, size}):
-                    torn = bytearray(before)
-                    _apply(torn, at, written[:cut])
-                    found[bytes(torn)] = None
-                zeros = bytearray(before)
-                _apply(zeros, at, bytes(size))
-                found[bytes(zeros)] = None
-            _apply(data, at, written)
-            found[bytes(data)] = None
-        newest = bytes(self.data)
-        found.pop(newest)
-        return [*found, newest]
-
-
-def _apply(data: bytearray, at: int, written: bytes | None) -> None:
-    if len(data) < at:
-        data += bytes(at - len(data))
-    if written is None:
-        del data[at:]
-    else:
-        data[at : at + len(written)] = written
-
-
-@dataclass(eq=False)
-class Directory:
-    names: dict[str, Inode | Directory] = field(default_factory=dict)
-    durable: dict[str, Inode | Directory] = field(default_factory=dict)
-
-
-Node = Inode | Directory
-Step = tuple[Directory, str | None, str | None, Node, Directory | None]
-"""One directory operation: the node loses the first name (if any) and gets the second (if any), in the second directory if
-there is one."""
 
 
 class CrashWriteAhead:
@@ -202,7 +126,7 @@ class CrashFile:
                 self._failed_sync = error
                 raise SyncError(error.errno, str(error)) from error
             if not self._files.is_skipped("sync"):
-                self._files.contents_changed()
+                self._files.contents_changed(self._inode)
                 self._inode.sync()
 
     def size(self) -> int:
@@ -223,7 +147,7 @@ class CrashFile:
     def _change(self, operation: str, at: int, written: bytes | None) -> None:
         self._check_open()
         self._files.step(operation, self._path, len(written or b""))
-        self._files.contents_changed()
+        self._files.contents_changed(self._inode)
         self._inode.change(at, written)
         self._inode.mtime_ms = self._files.now_ms
 
@@ -250,7 +174,7 @@ class CrashFiles:
         before_step: Called before each operation; may look at the disk, with `after_crash`, but not change it.
         refuse: Called before each operation with its name, its path and the bytes it adds; may raise OSError.
         refuse_reading: Called with the path before whatever changes nothing: reading, listing, looking something up.
-        lost_at_most: Where there are more than CHANGES_MAX unsynced directory operations, try those sets in which so many
+        changes_max, lost_at_most: Where there are more than so many unsynced directory operations, try those sets in which so many
             are missing of all up to some operation. None: refuse to go on.
         skipped: Asked before each `sync` and `sync_dir`, with its name; True makes it do nothing. Holds after a restart.
         now_ms: The clock of modification times.
@@ -262,6 +186,7 @@ class CrashFiles:
         self.before_step: Callable[[], None] | None = None
         self.refuse: Callable[[str, str, int], None] | None = None
         self.refuse_reading: Callable[[str], None] | None = None
+        self.changes_max = CHANGES_MAX
         self.lost_at_most: int | None = None
         self.skipped: Callable[[str], bool] | None = None
         self.operations: list[tuple[str, str]] = []
@@ -271,9 +196,7 @@ class CrashFiles:
         self._steps: list[Step] = []  # those that may not be on the disk, oldest first
         self._held: set[str] = set()
         self._is_powerless = False
-        self._content_version = 0
-        # As of the last search with digests of known disks: those, the content version, the steps.
-        self._searched: tuple[set[int] | None, int, Sequence[Step]] = (None, -1, ())
+        self._searched = Searched()
 
     def step(self, operation: str, path: str, added_bytes: int = 0) -> None:
         """Count an operation that is about to happen; raise if it must not."""
@@ -294,9 +217,9 @@ class CrashFiles:
         if self.refuse_reading is not None:
             self.refuse_reading(path)
 
-    def contents_changed(self) -> None:
+    def contents_changed(self, inode: Inode) -> None:
         """For its files: what they hold, in memory or on the disk, is about to change."""
-        self._content_version += 1
+        self._searched.changed.add(inode)
 
     def is_skipped(self, operation: str) -> bool:
         """Whether a sync is to do nothing."""
@@ -319,7 +242,7 @@ class CrashFiles:
             self.look(path)
         else:
             self.step("truncate", path)
-            self.contents_changed()
+            self.contents_changed(node)
             node.change(0, None)
         if truncate:
             node.mtime_ms = self.now_ms
@@ -405,7 +328,7 @@ class CrashFiles:
             return
         for step in self._steps:
             if directory in (step[0], step[4]):
-                _take(step, lambda each: each.durable)
+                take(step, lambda each: each.durable)
         self._steps = [step for step in self._steps if directory not in (step[0], step[4])]
 
     def size(self, path: str) -> int:
@@ -463,7 +386,13 @@ class CrashFiles:
         self.operations.clear()
 
     def after_crash(
-        self, *, ordered: bool, every_cut: bool = False, seen: set[int] | None = None, one_in: int = 1
+        self,
+        *,
+        ordered: bool,
+        every_cut: bool = False,
+        seen: set[int] | None = None,
+        one_in: int = 1,
+        part: tuple[int, int] = (0, 1),
     ) -> Iterator[CrashFiles]:
         """Every disk that a restart may find, as files of its own; at this moment or after a PowerLoss.
 
@@ -473,50 +402,47 @@ class CrashFiles:
             seen: Digests of disks that are known and not given again; those given are added. What the last search
                 with the same set must have come across is not even looked at.
             one_in: Give one disk in so many, by their digests.
+            part: Of those, give the part of this number, of so many parts.
 
         For one state of the directories the files' contents come in all combinations, or (see COMBINATIONS_MAX) vary
         one file at a time, while the others are as last synced or as in memory. A disk that looks like an earlier one is
         left out.
         """
-        known_steps: Sequence[Step] = ()
+        changed = self._searched.changed
+        is_news = self._searched.news(seen, self._steps, ordered, self.changes_max) if seen is not None else None
         if seen is None:
             seen = set()
-        else:
-            if self._searched[0] is seen and self._searched[1] == self._content_version:
-                known_steps = self._searched[2]
-            self._searched = (seen, self._content_version, list(self._steps))
-        for kept in self._surviving_steps(ordered, known_steps):
-            names = self._names_after(kept)
-            found = dict(_tree(self._root, names))
-            nodes = dict.fromkeys(node for node in found.values() if isinstance(node, Inode) and node.changes)
-            for contents in _contents(list(nodes), every_cut, len(self._steps) <= COMBINED_CHANGES_MAX):
-                look = _digest(
-                    (path, contents.get(node, node.durable) if isinstance(node, Inode) else None)
-                    for path, node in found.items()
-                )
+        survivors = Survivors(self._root, list(self._steps), changed)
+        versions = Versions(every_cut=every_cut, combined=len(self._steps) <= COMBINED_CHANGES_MAX)
+        for kept in sets_of(len(self._steps), ordered, self.changes_max, self.lost_at_most):
+            fixed, files = survivors.find(kept)
+            if is_news is not None and not is_news(kept, files):
+                continue
+            for varied, contents in versions.of(files):
+                look = (fixed + varied) & DIGEST_MASK
                 if look not in seen:
                     seen.add(look)
-                    if look % one_in == 0:
-                        yield self._restarted(found, contents)
+                    if look % one_in == 0 and is_of_part(look, *part):
+                        yield self._restarted(dict(survivors.tree(kept)), contents)
 
     def digest(self) -> int:
         """What tells this disk, as a program sees it now, from others: by all names and contents."""
-        return _digest(
+        return digest_of(
             (path, bytes(node.data) if isinstance(node, Inode) else None)
-            for path, node in _tree(self._root, {each: each.names for each in self._directories()})
+            for path, node in tree(self._root, {each: each.names for each in self._directories()})
         )
 
     def moment(self) -> Hashable:
         """What tells this disk from others, with all that a power loss may make of it."""
         return (
-            _digest((path, node.durable if isinstance(node, Inode) else None) for path, node in _tree(self._root, {})),
+            digest_of((path, node.durable if isinstance(node, Inode) else None) for path, node in tree(self._root, {})),
             tuple((old, new) for _, old, new, _, _ in self._steps),
             self.digest(),
         )
 
     def copy(self, *, fail_at: int | None = None) -> CrashFiles:
         """The same disk, all of it durable, as files of its own."""
-        found = dict(_tree(self._root, {directory: directory.names for directory in self._directories()}))
+        found = dict(tree(self._root, {directory: directory.names for directory in self._directories()}))
         contents = {node: bytes(node.data) for node in found.values() if isinstance(node, Inode)}
         files = self._restarted(found, contents)
         files.fail_at = fail_at
@@ -524,46 +450,14 @@ class CrashFiles:
 
     def snapshot(self) -> dict[str, bytes]:
         """Every file by its path, as a program sees it now."""
-        tree = _tree(self._root, {directory: directory.names for directory in self._directories()})
-        return {path: bytes(node.data) for path, node in tree if isinstance(node, Inode)}
-
-    def _surviving_steps(self, ordered: bool, known: Sequence[Step]) -> Iterator[Sequence[Step]]:
-        """Which steps may be on the disk; not those sets again that consist of `known` ones."""
-        steps = self._steps
-        is_new = [not any(step is other for other in known) for step in steps]
-        if known and not any(is_new):
-            return
-        if ordered:
-            yield from (steps[:count] for count in range(len(steps) + 1) if not known or any(is_new[:count]))
-            return
-        for some in self._sets_of(len(steps)):
-            if not known or any(is_new[at] for at in some):
-                yield [steps[at] for at in some]
-
-    def _sets_of(self, count: int) -> Iterator[Sequence[int]]:
-        """Which of so many steps, by number, are there together."""
-        if count <= CHANGES_MAX:
-            for size in range(count + 1):
-                yield from combinations(range(count), size)
-        elif self.lost_at_most is None:
-            raise ValueError(f"{count} unsynced directory operations have too many subsets: sync more, or do less")
-        else:
-            for up_to in range(count + 1):
-                for missing in range(min(up_to, self.lost_at_most) + 1):
-                    yield from combinations(range(up_to), up_to - missing)
-
-    def _names_after(self, kept: Sequence[Step]) -> dict[Directory, dict[str, Node]]:
-        names: dict[Directory, dict[str, Node]] = {}
-
-        for step in kept:
-            _take(step, lambda each: names.setdefault(each, dict(each.durable)))
-        return names
+        found = tree(self._root, {directory: directory.names for directory in self._directories()})
+        return {path: bytes(node.data) for path, node in found if isinstance(node, Inode)}
 
     def _restarted(self, found: dict[str, Node], contents: dict[Inode, bytes]) -> CrashFiles:
         files = CrashFiles()
         files.now_ms = self.now_ms
         files.skipped = self.skipped
-        files.lost_at_most = self.lost_at_most
+        files.changes_max, files.lost_at_most = self.changes_max, self.lost_at_most
         files.free_bytes = self.free_bytes
         copies: dict[Node, Node] = {}
         for path, node in sorted(found.items()):
@@ -582,7 +476,7 @@ class CrashFiles:
 
     def _do(self, step: Step) -> None:
         self._steps.append(step)
-        _take(step, lambda each: each.names)
+        take(step, lambda each: each.names)
 
     def _find(self, path: str) -> Node | None:
         node: Node | None = self._root
@@ -648,56 +542,3 @@ def power_losses(
 
 def _names(path: str) -> list[str]:
     return [name for name in path.split("/") if name not in ("", ".")]
-
-
-def _take(step: Step, names_of: Callable[[Directory], dict[str, Node]]) -> None:
-    """Do `step` to the names of its directories, as memory or the disk has them."""
-    directory, old, new, node, target = step
-    if target is None:
-        _rename(names_of(directory), old, new, node)
-    else:
-        _rename(names_of(directory), old, None, node)
-        _rename(names_of(target), None, new, node)
-
-
-def _rename(names: dict[str, Node], old: str | None, new: str | None, node: Node) -> None:
-    # The old name may have been given to something else meanwhile, if an earlier step did not survive.
-    if old is not None and names.get(old) is node:
-        del names[old]
-    if new is not None:
-        names[new] = node
-
-
-def _tree(root: Directory, names: dict[Directory, dict[str, Node]], above: str = "") -> Iterator[tuple[str, Node]]:
-    """(path, node) of everything below `root`, a directory before what is in it; `names` where they are not the durable ones."""
-    for name, node in names.get(root, root.durable).items():
-        path = f"{above}/{name}"
-        yield path, node
-        if isinstance(node, Directory):
-            yield from _tree(node, names, path)
-
-
-def _digest(entries: Iterable[tuple[str, bytes | None]]) -> int:
-    # Marks of single files are worth keeping: most disks differ in one or two.
-    return sum(_mark(path, content) for path, content in entries) & (1 << 128) - 1
-
-
-@lru_cache(maxsize=1 << 16)
-def _mark(path: str, content: bytes | None) -> int:
-    told = path.encode() + (b"/" if content is None else b"\0" + content)
-    return int.from_bytes(blake2b(told, digest_size=16).digest())
-
-
-def _contents(changed: list[Inode], every_cut: bool, combined: bool) -> Iterator[dict[Inode, bytes]]:
-    versions = {inode: inode.versions(every_cut=every_cut) for inode in changed}
-    if combined and prod(map(len, versions.values())) <= COMBINATIONS_MAX:
-        yield from (dict(zip(versions, each, strict=True)) for each in product(*versions.values()))
-        return
-    oldest = {inode: choices[0] for inode, choices in versions.items()}
-    newest = {inode: choices[-1] for inode, choices in versions.items()}
-    yield oldest
-    yield newest
-    for inode, choices in versions.items():
-        for choice in choices:
-            yield {**oldest, inode: choice}
-            yield {**newest, inode: choice}

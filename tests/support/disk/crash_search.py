@@ -10,13 +10,14 @@ few different states, and each of those is checked once.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from support.disk.crash_files import CrashFiles
+from support.disk.crash_nodes import is_of_part
 
 State = TypeVar("State")
 Facts = TypeVar("Facts", bound=Hashable)
@@ -32,6 +33,16 @@ class Counts:
     failing: int = 0
     """Disks that settle to what must not be."""
     failures: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+
+    def __add__(self, other: Counts) -> Counts:
+        failures = Counter(self.failures) + Counter(other.failures)
+        return Counts(
+            self.after_one_loss + other.after_one_loss,
+            self.after_more + other.after_more,
+            self.settled + other.settled,
+            self.failing + other.failing,
+            defaultdict(int, failures),
+        )
 
     def __str__(self) -> str:
         return (
@@ -58,6 +69,7 @@ class CrashSearch(Generic[State, Facts]):
         recover_thinned_to: Of those looked at after one loss, lose power in the recovery of one in so many.
         later_thinned_to: Of the disks after a loss in recovery, look at one in so many.
         wrong_max: Stop after so many wrong disks.
+        part, parts: Of all that, this search does one part, by the disks' digests; another the next.
     """
 
     recover: Callable[[CrashFiles], State]
@@ -69,6 +81,8 @@ class CrashSearch(Generic[State, Facts]):
     recover_thinned_to: int = 1
     later_thinned_to: int = 1
     wrong_max: int | None = None
+    part: int = 0
+    parts: int = 1
     counts: Counts = field(default_factory=Counts)
     _seen: dict[Facts, set[int]] = field(default_factory=lambda: defaultdict(set))
     _seen_later: dict[Facts, set[int]] = field(default_factory=lambda: defaultdict(set))
@@ -88,10 +102,11 @@ class CrashSearch(Generic[State, Facts]):
 
         def look() -> None:
             known, if_killed = facts(False), facts(True)
-            found.extend((disk, known) for disk in self._disks_of(files, self._seen[known], self.thinned_to))
+            found.extend((disk, known) for disk in self._disks_of(files, self._seen[known]))
             if if_killed != known and (digest := files.digest()) not in self._seen[if_killed]:
                 self._seen[if_killed].add(digest)
-                found.append((files.copy(), if_killed))
+                if is_of_part(digest, self.part, self.parts):
+                    found.append((files.copy(), if_killed))
 
         files.before_step = look
         scenario(files)
@@ -102,8 +117,9 @@ class CrashSearch(Generic[State, Facts]):
                 self._settle(disk, known)
         return self.counts
 
-    def _disks_of(self, files: CrashFiles, seen: set[int], one_in: int) -> Iterator[CrashFiles]:
-        return files.after_crash(ordered=self.ordered, seen=seen, one_in=one_in)
+    def _disks_of(self, files: CrashFiles, seen: set[int]) -> Iterator[CrashFiles]:
+        part = (self.part, self.parts)
+        return files.after_crash(ordered=self.ordered, seen=seen, one_in=self.thinned_to, part=part)
 
     def _settle(self, disk: CrashFiles, known: Facts) -> None:
         """Recover a disk that the scenario has left, and the disks that the recovery leaves if it loses power, too."""
@@ -112,7 +128,7 @@ class CrashSearch(Generic[State, Facts]):
 
         def look() -> None:
             seen = self._seen_later[known]
-            found = self._disks_of(disk, seen, self.later_thinned_to)
+            found = disk.after_crash(ordered=self.ordered, seen=seen, one_in=self.later_thinned_to)
             more.extend(each for each in found if each.digest() not in self._seen[known])
 
         is_searched = self.losses > 1 and disk.digest() // self.thinned_to % self.recover_thinned_to == 0

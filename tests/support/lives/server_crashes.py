@@ -52,10 +52,10 @@ class _Search(CrashSearch[Any, tuple[int, bool]]):
     moments_thinned_to: int = 1
     moments: int = 0
 
-    def _disks_of(self, files: CrashFiles, seen: set[int], one_in: int) -> Iterator[CrashFiles]:
+    def _disks_of(self, files: CrashFiles, seen: set[int]) -> Iterator[CrashFiles]:
         self.moments += 1
         if self.moments % self.moments_thinned_to == 0:
-            yield from super()._disks_of(files, seen, one_in)
+            yield from super()._disks_of(files, seen)
 
 
 def power_losses(
@@ -66,6 +66,9 @@ def power_losses(
     killed_thinned_to: int = 1,
     losses: int = 1,
     recover_thinned_to: int = 1,
+    later_thinned_to: int = 1,
+    part: int = 0,
+    parts: int = 1,
 ) -> Counts:
     """Lose power before each operation of the life, and kill the process there.
 
@@ -73,7 +76,7 @@ def power_losses(
         thinned_to: Of the disks that a power loss may leave, one in so many is started on.
         moments_thinned_to: The power is lost before one operation in so many.
         killed_thinned_to: The process is killed before one operation in so many.
-        losses, recover_thinned_to: See `CrashSearch`.
+        losses, recover_thinned_to, later_thinned_to, part, parts: See `CrashSearch`.
     """
     ledger = Ledger()
     versions: list[Owed] = []
@@ -99,7 +102,9 @@ def power_losses(
         thinned_to=thinned_to,
         moments_thinned_to=moments_thinned_to,
         recover_thinned_to=recover_thinned_to,
-        later_thinned_to=thinned_to,
+        later_thinned_to=later_thinned_to,
+        part=part,
+        parts=parts,
     )
 
     def life(files: CrashFiles) -> None:

@@ -1,0 +1,187 @@
+"""Which disks a loss of power leaves of unsynced steps and unsynced bytes, without going through a whole disk for each.
+
+steps     b . d . .     one set of those that survived
+/         the names of a directory depend on the steps that touch it, what is below it on those within: each
+├ d       such part is looked at once for all sets that agree on it
+└ e       the digest of a disk is the sum of the marks of its files
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from functools import lru_cache
+from itertools import combinations, product
+from math import prod
+
+from support.disk.crash_nodes import Directory, Inode, Node, Step, mark, take, tree
+
+CHANGES_MAX = 14
+"""More unsynced directory operations than this, and the unordered model has too many subsets to go through."""
+
+COMBINED_CHANGES_MAX = 6
+COMBINATIONS_MAX = 64
+"""With more unsynced directory operations than the first, or where the contents of the files with unsynced bytes combine
+in more ways than the second, contents vary one file at a time."""
+
+Varying = tuple[tuple[str, Inode], ...]
+"""Files whose contents may differ, by their paths."""
+
+
+@lru_cache(maxsize=64)
+def sets_of(count: int, ordered: bool, changes_max: int, lost_at_most: int | None) -> Sequence[int]:
+    """Which of so many steps may be on the disk together: sets, as the bits of their numbers; see CrashFiles for the limits."""
+    if ordered:
+        return [(1 << size) - 1 for size in range(count + 1)]
+    bits = [1 << number for number in range(count)]
+    if count <= changes_max:
+        return [sum(some) for size in range(count + 1) for some in combinations(bits, size)]
+    if lost_at_most is None:
+        raise ValueError(f"{count} unsynced directory operations have too many subsets: sync more, or do less")
+    return [
+        (1 << up_to) - 1 - sum(missing)
+        for up_to in range(count + 1)
+        for size in range(min(up_to, lost_at_most) + 1)
+        for missing in combinations(bits[:up_to], size)
+    ]
+
+
+class Survivors:
+    """What sets of steps leave.
+
+    Args:
+        steps: The unsynced directory operations, oldest first.
+        varying: Files that are to be told besides those with unsynced bytes.
+    """
+
+    def __init__(self, root: Directory, steps: Sequence[Step], varying: AbstractSet[Inode]) -> None:
+        self._root, self._steps, self._varying = root, steps, varying
+        self._own: dict[Directory, int] = {}
+        below: dict[Directory, set[Directory]] = {}
+        for number, (directory, _, new, node, target) in enumerate(steps):
+            for each in {directory, target or directory}:
+                self._own[each] = self._own.get(each, 0) | 1 << number
+            if new is not None and isinstance(node, Directory):
+                below.setdefault(target or directory, set()).add(node)
+        self._below = below
+        self._within: dict[Directory, int] = {}
+        self._names: dict[tuple[Directory, int], dict[str, Node]] = {}
+        self._found: dict[tuple[Directory, str, int], tuple[int, Varying]] = {}
+
+    def find(self, kept: int, directory: Directory | None = None, path: str = "") -> tuple[int, Varying]:
+        """Of what is below a directory (the root): the digest of all files that cannot vary, and the others."""
+        directory = directory or self._root
+        key = directory, path, kept & self._steps_within(directory)
+        if key not in self._found:
+            digest, varying = 0, list[tuple[str, Inode]]()
+            for name, node in self._names_in(directory, kept).items():
+                below = f"{path}/{name}"
+                if isinstance(node, Directory):
+                    digest_below, varying_below = self.find(kept, node, below)
+                    digest += mark(below, None) + digest_below
+                    varying += varying_below
+                elif node.changes or node in self._varying:
+                    varying.append((below, node))
+                else:
+                    digest += mark(below, node.durable)
+            self._found[key] = digest, tuple(varying)
+        return self._found[key]
+
+    def tree(self, kept: int) -> Iterator[tuple[str, Node]]:
+        """(path, node) of everything there is."""
+        return tree(self._root, {each: self._names_in(each, kept) for each in self._own})
+
+    def _names_in(self, directory: Directory, kept: int) -> dict[str, Node]:
+        key = directory, kept & self._own.get(directory, 0)
+        if key not in self._names:
+            names = {directory: dict(directory.durable)}
+            for number, step in enumerate(self._steps):
+                if key[1] >> number & 1:
+                    take(step, lambda each: names.setdefault(each, {}))
+            self._names[key] = names[directory]
+        return self._names[key]
+
+    def _steps_within(self, directory: Directory) -> int:
+        """The steps that may change something below a directory."""
+        if directory not in self._within:
+            seen, todo, found = {directory}, [directory], 0
+            while todo:
+                each = todo.pop()
+                found |= self._own.get(each, 0)
+                there = {node for node in each.durable.values() if isinstance(node, Directory)}
+                there = (there | self._below.get(each, set())) - seen
+                seen |= there
+                todo.extend(there)
+            self._within[directory] = found
+        return self._within[directory]
+
+
+Contents = dict[Inode, bytes]
+
+
+class Versions:
+    """What files with unsynced bytes may hold together."""
+
+    def __init__(self, *, every_cut: bool, combined: bool) -> None:
+        self._every_cut, self._combined = every_cut, combined
+        self._versions: dict[Inode, list[bytes]] = {}
+        self._found: dict[Varying, list[tuple[int, Contents]]] = {}
+
+    def of(self, files: Varying) -> list[tuple[int, Contents]]:
+        """All contents of these files, each with its part of the disk's digest."""
+        if files not in self._found:
+            each_once: dict[int, Contents] = {}
+            for contents in self._contents(list(dict.fromkeys(inode for _, inode in files))):
+                each_once.setdefault(sum(mark(path, contents[inode]) for path, inode in files), contents)
+            self._found[files] = list(each_once.items())
+        return self._found[files]
+
+    def _contents(self, changed: list[Inode]) -> Iterator[Contents]:
+        for inode in changed:
+            if inode not in self._versions:
+                self._versions[inode] = inode.versions(every_cut=self._every_cut)
+        versions = {inode: self._versions[inode] for inode in changed}
+        if self._combined and prod(map(len, versions.values())) <= COMBINATIONS_MAX:
+            yield from (dict(zip(versions, each, strict=True)) for each in product(*versions.values()))
+            return
+        oldest = {inode: choices[0] for inode, choices in versions.items()}
+        newest = {inode: choices[-1] for inode, choices in versions.items()}
+        yield oldest
+        yield newest
+        for inode, choices in versions.items():
+            for choice in choices:
+                yield {**oldest, inode: choice}
+                yield {**newest, inode: choice}
+
+
+class Searched:
+    """What the last search with the same digests of known disks has gone through, so that it need not be gone through again."""
+
+    def __init__(self) -> None:
+        self.changed: set[Inode] = set()
+        """What files hold, in memory or on the disk, that has changed since."""
+        self._seen: AbstractSet[int] | None = None
+        self._steps: Sequence[Step] = ()
+
+    def news(
+        self, seen: AbstractSet[int], steps: Sequence[Step], ordered: bool, changes_max: int
+    ) -> Callable[[int, Varying], bool]:
+        """Begin a search: which sets of steps with which files it has to look at."""
+        known, changed = self._steps, self.changed
+        count = len(known)
+        all_of_them = (
+            ordered
+            or count <= changes_max
+            or (len(steps) >= count and all(map(lambda one, other: one is other, steps, known)))
+        )
+        is_known = (
+            self._seen is seen
+            and all_of_them
+            and (count <= COMBINED_CHANGES_MAX) >= (len(steps) <= COMBINED_CHANGES_MAX)
+        )
+        self._seen, self._steps, self.changed = seen, list(steps), set()
+        if not is_known:
+            return lambda kept, files: True
+        known_ids = {id(step) for step in known}
+        new = sum(1 << number for number, step in enumerate(steps) if id(step) not in known_ids)
+        return lambda kept, files: bool(kept & new) or any(inode in changed for _, inode in files)
