@@ -6,6 +6,7 @@ In virtual time a wait of any length ends as soon as every task waits, so no tes
 from __future__ import annotations
 
 import inspect
+import signal
 from functools import partial
 
 import hypothesis
@@ -15,6 +16,10 @@ import trio.testing
 
 hypothesis.settings.register_profile("untimed", deadline=None)
 hypothesis.settings.load_profile("untimed")  # how long an example takes is the machine's business
+
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    # A shell that starts pytest in the background says so, and every process that a test starts, and interrupts, inherits it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
