@@ -9,7 +9,8 @@ from typing import NamedTuple
 import h11
 import trio
 
-from ..page.pages import EVENTS, STATIC, Pages, Shown, Stream
+from ..page.pages import STATIC, Pages, Shown, Stream
+from ..page.section import EVENTS
 from ..runtime.turns import Turn
 from .access import Access, Refused
 from .answering import Answering, Reply, query_fields, refusal

@@ -18,8 +18,8 @@ from ..control.errors import ControlError, Kind
 from ..runtime.worker import in_worker
 from . import rendering
 from .rendering import Drawn, Look
-from .section import Page, Section
-from .views import access, faults, groups, overview, partition, topics
+from .section import EVENTS, Page, Section
+from .views import access, faults, groups, keys, overview, partition, topics
 
 log = logging.getLogger("ottla.page")
 
@@ -31,6 +31,7 @@ VIEWS: dict[str, View] = {
     "/topics": topics.view,
     "/topics/{topic}": topics.one,
     "/topics/{topic}/options": topics.options,
+    "/topics/{topic}/keys": keys.view,
     "/topics/{topic}/partitions/{partition}": partition.view,
     "/groups": groups.view,
     "/groups/{group}": groups.one,
@@ -53,8 +54,6 @@ NAVIGATION = (
 """Paths and names of the pages that all others lead to."""
 
 STATIC = "/static/"
-EVENTS = "events"
-"""The field that asks for a page's changes instead of the page."""
 HTML = "text/html; charset=utf-8"
 POLICY = (
     "default-src 'none'",

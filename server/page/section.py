@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+EVENTS = "events"
+"""The field of a page that is watched: what takes a look at files is drawn with the page alone (`Section.is_still`)."""
 ROWS_MAX = 500
 """Of what may be more than anybody reads; how many there are is told."""
 

@@ -20,10 +20,8 @@ from ...control.why.dry_run import dry_run
 from ...runtime.turns import Turn
 from ...services.explaining import Explaining, PartitionExplanation
 from ..formats import segment
-from ..section import Page, Section
+from ..section import EVENTS, Page, Section
 
-EVENTS = "events"
-"""The field of a page that is only watched: what takes a look at files is drawn with the page, and stays as it was."""
 RECORDS_MAX = 20
 """Removals that a dry run lists."""
 

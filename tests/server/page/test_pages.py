@@ -182,3 +182,22 @@ def test_the_clock_is_shown_where_it_stands(busy: ottla.Broker) -> None:
     assert "<strong>stands still" in get(busy, "/faults")[1]
     busy.clock.unfreeze()
     assert "<strong>stands still" not in get(busy, "/faults")[1]
+
+
+def test_a_keys_life_is_told_record_by_record(broker: ottla.Broker) -> None:
+    broker.create_topic("k", partitions=2, configs={"cleanup.policy": "compact"})
+    for value in ("1", "22", None):
+        broker.produce("k", value, key="a<b>")
+    _, html = get(broker, "/topics/k/keys?key=a%3Cb%3E")
+    assert html.count('<tr id="record-') == 3 and "tombstone" in html and 'href="#record-1"' in html
+    assert get(broker, "/topics/k/keys?key=613c623e&encoding=hex")[1].count('<tr id="record-') == 3
+    assert get(broker, "/topics/k/keys?key=other")[1].count("<tr id=") == 0
+    for query, sentence in {
+        "key=xyz&encoding=hex": "expected pairs of hexadecimal digits",
+        "key=a&encoding=base9": "expected text or hex",
+        "key=a&partition=9": "partition",
+        "key=a&partition=%C2%B2": "expected a number",
+    }.items():
+        response, refused = get(broker, f"/topics/k/keys?{query}")
+        assert response.status == 200 and sentence in refused and 'role="alert"' in refused
+    broker.delete_topic("k")
