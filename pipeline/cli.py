@@ -100,6 +100,7 @@ def _parser() -> Parser:
 def _plan(commands: Commands) -> None:
     parser = _command(commands, "plan", "fix what a compaction would do, and save it beside the data directory")
     _log_options(parser)
+    _html_option(parser)
 
 
 def _compact(commands: Commands) -> None:
@@ -108,6 +109,7 @@ def _compact(commands: Commands) -> None:
     parser.add_argument("--install", action="store_true", help="then put the result into the log")
     _admin_option(parser)
     parser.add_argument("--dry-run", action="store_true", help="say what would go, and leave nothing behind")
+    _html_option(parser)
     parser.add_argument(
         "--resume", action="store_true",
         help="insist on the pending plan where there is one: whatever the configs are now, and if its segments have"
@@ -221,6 +223,10 @@ def _log_options(parser: Parser, *, needs_topic: bool = True) -> None:
 def _default_master(environment: Mapping[str, str]) -> str | None:
     """None leaves it to spark-submit, which tells the Python that it starts where its gateway listens."""
     return environment.get("OTTLA_SPARK_MASTER", None if "PYSPARK_GATEWAY_PORT" in environment else "local[*]")
+
+
+def _html_option(parser: Parser) -> None:
+    parser.add_argument("--html", metavar="FILE", help="draw what would go, segment by segment, into this file")
 
 
 def _admin_option(parser: Parser) -> None:

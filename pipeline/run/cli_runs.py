@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import secrets
+import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -16,6 +17,8 @@ import pyarrow as pa
 
 from ...storage.disk.os_files import OsFiles
 from ...storage.filter.offset_map import SECRET_BYTES
+from ...storage.pictures.page import document
+from ...storage.pictures.text import pass_lines, style
 from ..errors import UsageError
 from ..install.install_steps import is_plan_installed
 from ..snapshot.snapshot_rounds import MAX_PART_BYTES
@@ -24,7 +27,7 @@ from ..source.split_reader import Wanted, read_split
 from . import commands
 from .engine import Engine
 from .job_plans import Job, find_plan, forget, status
-from .job_results import PartitionResult, as_json
+from .job_results import PartitionResult, as_json, html_of
 
 
 def run(options: argparse.Namespace) -> int:
@@ -66,10 +69,14 @@ def _quiet(_line: str) -> None:
 
 
 def _plan(job: Job, options: argparse.Namespace) -> int:
-    return _print_results(commands.plan(job), options)
+    _try_html(options)
+    return _print_drawn(commands.plan(job), options)
 
 
 def _compact(job: Job, options: argparse.Namespace) -> int:
+    if options.html is not None and not options.dry_run:
+        raise UsageError("--html: expected --dry-run with it, as it draws what would go")
+    _try_html(options)
     if options.install and options.dry_run:
         raise UsageError("--install and --dry-run: expected one of them")
     if options.include_active and (options.dry_run or options.admin):
@@ -85,11 +92,34 @@ def _compact(job: Job, options: argparse.Namespace) -> int:
         skips_corrupt=options.on_corrupt == "skip-partition",
         verifies=not options.no_verify,
     )
-    return _print_results(results, options)
+    return _print_drawn(results, options) if options.dry_run else _print_results(results, options)
 
 
 def _install(job: Job, options: argparse.Namespace) -> int:
     return _print_results(commands.install_plans(job, plan_id=options.plan, max_groups=options.max_groups), options)
+
+
+def _try_html(options: argparse.Namespace) -> None:
+    """A file that cannot be written is refused before hours of work."""
+    if options.html is not None:
+        open(options.html, "a", encoding="utf-8").close()
+
+
+def _print_drawn(results: list[PartitionResult], options: argparse.Namespace) -> int:
+    """With --html FILE into that, too; on a terminal with a drawing below each line."""
+    if options.html is not None:
+        with open(options.html, "w", encoding="utf-8") as file:
+            file.write(document("What a compaction would do", html_of(results)))
+    if options.json or not sys.stdout.isatty():
+        return _print_results(results, options)
+    width = min(100, shutil.get_terminal_size().columns)
+    is_unicode = (sys.stdout.encoding or "").lower().startswith("utf")
+    look = style(is_unicode=is_unicode, has_colours="NO_COLOR" not in os.environ)
+    for each in results:
+        print(each)
+        for line in () if each.picture is None else pass_lines(each.picture, width, look):
+            print(line)
+    return 0
 
 
 def _print_results(results: list[PartitionResult], options: argparse.Namespace) -> int:

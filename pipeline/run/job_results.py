@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from ...storage.pictures.log_picture import PassPicture
+from ...storage.pictures.page import plan_fragment
 from ..compaction.plan import CompactionPlan
 from ..compaction.rewrite import GroupResult
+from .plan_pictures import picture_of
 
 
 @dataclass(kw_only=True)
@@ -28,6 +32,15 @@ class PartitionResult:
     records_written: int = 0
     removed: dict[str, int] = field(default_factory=dict)
     """Records that went, or would, by reason."""
+
+    def __post_init__(self) -> None:
+        # No field: programs have the figures.
+        self.picture: PassPicture | None = None
+        """Of a plan, and of a dry run: what goes, segment by segment."""
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        return html_of([self])
 
     def __str__(self) -> str:
         text = f"{self.topic}-{self.partition}: {self.outcome}"
@@ -73,7 +86,15 @@ def result_of(plan: CompactionPlan, outcome: str, results: list[GroupResult] | N
     if results:
         made.records_read = sum(result.records_read for result in results)
         made.records_written = sum(result.records_written for result in results)
+    made.picture = picture_of(plan, results or ())
     return made
+
+
+def html_of(results: Sequence[PartitionResult]) -> str:
+    """What plans would do, drawn: a fragment that needs nothing else."""
+    drawn = [(f"{each.topic}-{each.partition}", each.picture) for each in results if each.picture is not None]
+    others = "; ".join(str(each) for each in results if each.picture is None)
+    return plan_fragment(f"What a compaction would do. {others}".rstrip(), drawn)
 
 
 def group_line(plan: CompactionPlan, result: GroupResult) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from .running import Running
 
 if TYPE_CHECKING:  # what only some need is loaded by them
+    from ..control.pictures.taking import TopicPicture
     from ..control.why.dry_run import DryRun
     from ..control.why.explain import Explanation
     from ..control.why.explain_key import KeyExplanation
@@ -26,6 +27,27 @@ class Explaining(Running):
         from ..control.why.explain import explain
 
         return self._ask(explain, topic, None if partition is None else [partition])
+
+    def picture(self, topic: str, partition: int | None = None) -> TopicPicture:
+        """What the logs of a topic look like to the cleaner: segments, offsets that mean something, passes. In a notebook it is drawn.
+
+        Raises:
+            ControlError: There is no such topic or partition; the message names the nearest.
+        """
+        from ..control.pictures.taking import topic_picture
+
+        return self._ask(topic_picture, topic, None if partition is None else [partition])
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the logs of clients' topics, drawn; compacted ones first. What does not run is a line."""
+        from html import escape
+
+        if self.state != "serving":
+            return f"<code>{escape(repr(self))}</code>"
+        from ...storage.pictures.page import fragment
+        from ..control.pictures.taking import all_pictures
+
+        return fragment(repr(self), self._ask(all_pictures))
 
     def dry_run(
         self, topic: str, partition: int | None = None, *, force: bool = False, records_max: int = 100

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...storage.cleaning.eligibility import Waits
 from ...storage.pictures import page, svg
 from ...storage.pictures.contents_svg import contents_svg
-from ...storage.pictures.legend import contents_sentence, parts_in, pass_sentence, percent, running_words, sentences
+from ...storage.pictures.legend import contents_sentence, parts_in, pass_sentence, sentences
 from ...storage.pictures.log_picture import LogPicture, Part
 from ...storage.pictures.log_svg import log_svg
 from ...storage.pictures.pass_svg import pass_svg
 from ...storage.pictures.scale import Axis
+from ...storage.pictures.text import state
 
 
 def small(picture: LogPicture) -> str:
@@ -21,22 +21,6 @@ def small(picture: LogPicture) -> str:
 
 def by_bytes(picture: LogPicture) -> str:
     return log_svg(picture, Axis.BYTES)
-
-
-def short(picture: LogPicture) -> str:
-    """What a row says beside the bars: a pass under way, or what the partition waits for."""
-    if picture.running is not None:
-        return running_words(picture.running)
-    if not picture.is_compacted:
-        return "not compacted"
-    dirty = f"{percent(picture.dirty_ratio)} dirty"
-    if picture.waits_for is None:
-        return f"{dirty}, eligible"
-    return (
-        "all clean"
-        if picture.waits_for is Waits.ALL_CLEAN
-        else f"{dirty}, waits: {picture.waits_for.value.replace('_', ' ')}"
-    )
 
 
 def key(picture: LogPicture) -> str:
@@ -55,7 +39,7 @@ DRAWINGS: dict[str, Callable[..., str]] = {
 """Filters whose result is markup."""
 
 SENTENCES: dict[str, Callable[..., str]] = {
-    "picture_short": short,
+    "picture_short": state,
     "picture_told": lambda picture: " ".join(sentences(picture)),
     "pass_told": pass_sentence,
     "contents_told": contents_sentence,

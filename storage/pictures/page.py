@@ -81,7 +81,7 @@ def _heading(title: str) -> str:
 def _log(picture: LogPicture) -> str:
     drawing = log_svg(picture, Axis.OFFSETS)
     told = svg.words(" ".join(sentences(picture)))
-    why = svg.words(picture.explanation)
+    why = svg.words(f"{picture.explanation[:1].upper()}{picture.explanation[1:]}.")
     return f'<section><p><b>{svg.words(picture.name)}</b></p>{drawing}<p class="quiet">{told} {why}</p></section>'
 
 

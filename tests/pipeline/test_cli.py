@@ -118,6 +118,28 @@ def test_a_dry_run_says_what_would_go_and_leaves_nothing(shell: Shell) -> None:
     assert [path.name for path in shell.data_dir.parent.iterdir()] == ["data"]
 
 
+def test_a_plan_and_a_dry_run_are_drawn(shell: Shell, tmp_path: Path) -> None:
+    file = tmp_path / "plan.html"
+    shell("plan", "--html", file)
+    planned = file.read_text()
+    assert planned.startswith("<!doctype html>") and "A pass would read" in planned
+    shell("compact", "--dry-run", "--html", file)
+    dry = file.read_text()
+    assert "The pass would keep" in dry and 'class="gone"' in dry
+    assert "<script" not in dry and dry.count("<svg") == dry.count("</svg>")
+    assert "--html: expected --dry-run" in shell("compact", "--html", file, exit_code=1)
+    assert "No such file" in shell("plan", "--html", tmp_path / "none" / "x.html", exit_code=1)
+
+
+def test_pictures_of_results_add_up(shell: Shell) -> None:
+    (done,) = jobs.compact(None, str(shell.data_dir), topic=TOPIC, partition=0, dry_run=True)
+    assert done.picture is not None
+    assert (done.picture.bytes_before, done.picture.bytes_after) == (done.bytes_read, done.bytes_written)
+    assert (done.picture.records_before, done.picture.records_after) == (done.records_read, done.records_written)
+    assert dict(done.picture.removed) == {reason: count for reason, count in done.removed.items() if count}
+    assert "The pass would keep" in done._repr_html_()
+
+
 def test_the_pending_plan_is_gone_on_with(shell: Shell) -> None:
     planned = [each["plan_id"] for each in shell.json("plan")["partitions"]]
     assert [each["plan_id"] for each in shell.json("compact")["partitions"]] == planned

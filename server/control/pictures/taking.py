@@ -16,6 +16,9 @@ from ...runtime.disk import Work, in_thread
 from ...runtime.turns import Turn, in_turns
 from ..partitions import logs_of
 
+PICTURES_MAX = 1_000
+"""Of all topics together."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicPicture:
@@ -25,6 +28,23 @@ class TopicPicture:
     now_ms: int
     """The broker's clock, in ms since 1970."""
     partitions: tuple[LogPicture, ...]
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the logs, drawn; see `storage.pictures.page`."""
+        from ....storage.pictures.page import fragment
+
+        return fragment(self.topic, self.partitions)
+
+    def __str__(self) -> str:
+        from ....storage.pictures.text import bar, state, style
+
+        look = style(is_unicode=True, has_colours=False)
+        return "\n".join(
+            f"{each.name:<{_NAME_PLACES}} {bar(each, _BAR_PLACES, look)} {state(each)}" for each in self.partitions
+        )
+
+
+_NAME_PLACES, _BAR_PLACES = 16, 48
 
 
 async def topic_picture(
@@ -107,6 +127,13 @@ def _state(broker: Broker, log: Log, bars_max: int) -> tuple[object, ...] | None
         watched.horizon(tp),
         bars_max,
     )
+
+
+async def all_pictures(broker: Broker, *, bars_max: int = BARS_MAX, most: int = PICTURES_MAX) -> list[LogPicture]:
+    """Those of clients' topics, by name: compacted ones first, so many at most."""
+    logs = [each.log for topic in broker.services.topics if not topic.is_internal for each in topic.partitions]
+    logs.sort(key=lambda log: (not log.config.is_compact, log.topic_partition))
+    return await pictures(broker, logs[:most], bars_max=bars_max)
 
 
 async def picture_of(broker: Broker, log: Log, *, bars_max: int = BARS_MAX) -> LogPicture:

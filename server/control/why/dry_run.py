@@ -76,6 +76,14 @@ class DryRun:
     def __str__(self) -> str:
         return "\n".join(str(each) for each in self.partitions)
 
+    def _repr_html_(self) -> str:
+        """For notebooks: now and after, drawn; see `storage.pictures.page`."""
+        from ....storage.pictures.page import plan_fragment
+        from ....storage.pictures.passes import pass_tried
+
+        passes = [(f"{self.topic}-{each.partition}", pass_tried(each.would_pass)) for each in self.partitions]
+        return plan_fragment(f"What the next pass over {self.topic} would remove", passes)
+
 
 async def dry_run(
     broker: Broker,
