@@ -39,7 +39,9 @@ class LiveConfig:
         self.groups: dict[str, GroupConfig] = {}
         """What is set of single groups, by group id; read again whenever it is needed."""
         self.watchers: list[Callable[[], None]] = []
-        """Called once `current` is another one."""
+        """Called after each change of the options of any node."""
+        self.changes = 0
+        """How many there have been: whoever keeps what it has made of a node's options keeps this beside it."""
         self._catalog: Catalog
 
     def open(self, catalog: Catalog) -> list[str]:
@@ -144,6 +146,7 @@ class LiveConfig:
     def read_anew(self) -> None:
         """The dynamic options in the catalog have changed."""
         self.current = self.of(self.static.node_ids[0])
+        self.changes += 1
         for watcher in self.watchers:
             watcher()
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ...storage.topics.config import ConfigError
-from .broker_config import NO_TEXTS, BrokerConfig, Texts
+from .broker_config import NO_TEXTS, BrokerConfig, ConfigSource, Texts
 from .emulation import release_of
 from .features import check_levels, feature_warnings, levels_of
 from .listeners import OVER_SASL, ListenerConfig, controller_listener, parse_endpoint, parse_protocol_map
@@ -56,8 +56,8 @@ class StaticConfig:
     """What a start is told, before any dynamic config."""
 
     node_ids: tuple[int, ...]
-    texts: Mapping[int, Texts] = field(repr=False)
-    """The static values of each node."""
+    configs: Mapping[int, BrokerConfig] = field(repr=False)
+    """Of each node the static values."""
     cluster_id: str | None
     features: Mapping[str, int]
     warnings: tuple[str, ...]
@@ -82,12 +82,15 @@ class StaticConfig:
     def node(self, node_id: int, *, cluster_dynamic: Texts = NO_TEXTS, node_dynamic: Texts = NO_TEXTS) -> BrokerConfig:
         """The configuration of one node, or of a controller that is none: it has the first node's values.
 
-        ConfigError as for `BrokerConfig.from_texts`.
+        ConfigError as for `BrokerConfig.from_texts`; never for a node without dynamic options.
         """
-        texts = self.texts.get(node_id)
-        if texts is None:
-            texts = {**self.texts[self.node_ids[0]], "node.id": str(node_id), "broker.id": str(node_id)}
-        return BrokerConfig.from_texts(texts, cluster_dynamic=cluster_dynamic, node_dynamic=node_dynamic)
+        config = self.configs.get(node_id)
+        if config is None:
+            texts = self.configs[self.node_ids[0]].texts_of(ConfigSource.STATIC_BROKER)
+            config = BrokerConfig.from_texts({**texts, **_ids(node_id)})
+        if cluster_dynamic or node_dynamic:
+            config = config.with_dynamic(cluster_dynamic, node_dynamic)
+        return config
 
 
 def static_config(
@@ -138,28 +141,31 @@ def static_config(
             own = {name: text for name, text in file.node_values.get(node_id, {}).items() if name in PER_NODE}
             given = {name: text for name, text in shared.items() if name not in _ADDRESSES}
             given |= own if "listeners" in own else _free_ports(shared) | own
-        texts[node_id] = given | {"node.id": str(node_id), "broker.id": str(node_id)}
+        texts[node_id] = given | _ids(node_id)
     warnings = (*_warnings(shared, file.node_values, node_ids, controllers), *feature_warnings(file.features))
     release = None if emulate is None else release_of(emulate)
     if release is not None:
         check_levels(file.features, release)
     features = {} if file.metadata_version is None else levels_of(file.metadata_version)
+    configs = {node_id: BrokerConfig.from_texts(own) for node_id, own in texts.items()}
     static = StaticConfig(
         node_ids,
-        texts,
+        configs,
         file.cluster_id,
         features | file.features,
         warnings,
         None if release is None else release.name,
         profile,
-        _controllers(file, BrokerConfig.from_texts(texts[first])),
+        _controllers(file, configs[first]),
     )
-    for node_id in node_ids:
-        static.node(node_id)
     for controller in static.controllers:
         if controller.security_protocol in OVER_SASL:
-            static.node(first).sasl_at(controller.name)
+            configs[first].sasl_at(controller.name)
     return static
+
+
+def _ids(node_id: int) -> dict[str, str]:
+    return {"node.id": str(node_id), "broker.id": str(node_id)}
 
 
 def _controllers(file: Properties, config: BrokerConfig) -> tuple[ListenerConfig, ...]:

@@ -14,7 +14,8 @@ Behaviour
 from __future__ import annotations
 
 import re
-from functools import cache
+from functools import cache, lru_cache
+from typing import NamedTuple
 
 from ...protocol.apis import API_VERSIONS_KEY, APIS
 from ...protocol.connection import Request
@@ -26,25 +27,38 @@ from ...protocol.messages.api_versions import (
     SupportedFeatureKey,
 )
 from ..config.emulation import Release
+from ..config.features import Feature
 from ..services.context import Context
 from . import Handlers, controller_keys
 
 OF_METRICS = ("GetTelemetrySubscriptions", "PushTelemetry")
+FIRST_VERSION_WITH_ZERO = 4
+ANSWERS_KEPT = 16
+"""Of a broker's listeners, versions and lives the present ones; each takes some kilobytes."""
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
+class Named(NamedTuple):
+    """By what `api_rows` chooses."""
+
+    release: Release | None
+    is_controller: bool
+    takes_metrics: bool
+    unstable: bool
+
+
 async def handle(ctx: Context, request: Request) -> ApiVersionsResponse:
-    is_controller = ctx.listener.controller_id is not None
-    rows = api_rows(
-        ctx.services.config.release,
-        is_controller=is_controller,
-        takes_metrics=ctx.services.telemetry.has_receiver,
-        unstable=ctx.services.config.current.unstable_api_versions_enable,
+    config = ctx.services.config
+    named = Named(
+        config.release,
+        ctx.listener.controller_id is not None,
+        ctx.services.telemetry.has_receiver,
+        config.current.unstable_api_versions_enable,
     )
     if request.body is None:
         return ApiVersionsResponse(
             error_code=ErrorCode.UNSUPPORTED_VERSION,
-            api_keys=tuple(row for row in rows if row.api_key == API_VERSIONS_KEY),
+            api_keys=tuple(row for row in api_rows(*named) if row.api_key == API_VERSIONS_KEY),
         )
     if request.version >= 3 and not (
         SOFTWARE.fullmatch(request.body.client_software_name)
@@ -53,20 +67,28 @@ async def handle(ctx: Context, request: Request) -> ApiVersionsResponse:
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=())
     if request.version >= 3:
         ctx.client.software = request.body.client_software_name, request.body.client_software_version
-    features = ctx.services.config.features
+    shows_zero = request.version >= FIRST_VERSION_WITH_ZERO
+    return _answer(named, tuple(config.features.items()), config.features_epoch, shows_zero)
+
+
+@lru_cache(maxsize=ANSWERS_KEPT)
+def _answer(
+    named: Named, features: tuple[tuple[str, Feature], ...], features_epoch: int, shows_zero: bool
+) -> ApiVersionsResponse:
+    """All that it says is among the arguments, so it may be kept: every client's first question has the same answer."""
     return ApiVersionsResponse(
         error_code=ErrorCode.NONE,
-        api_keys=rows,
+        api_keys=api_rows(*named),
         supported_features=tuple(
             SupportedFeatureKey(name=name, min_version=feature.min_level, max_version=feature.max_level)
-            for name, feature in features.items()
+            for name, feature in features
             # Clients of version 3 take a minimum of 0 for an error.
-            if feature.max_level and (request.version >= 4 or feature.min_level > 0)
+            if feature.max_level and (shows_zero or feature.min_level > 0)
         ),
-        finalized_features_epoch=ctx.services.config.features_epoch,
+        finalized_features_epoch=features_epoch,
         finalized_features=tuple(
             FinalizedFeatureKey(name=name, max_version_level=feature.level, min_version_level=feature.level)
-            for name, feature in features.items()
+            for name, feature in features
             if feature.level > 0
         ),
     )
@@ -75,7 +97,6 @@ async def handle(ctx: Context, request: Request) -> ApiVersionsResponse:
 @cache
 def api_rows(
     release: Release | None = None,
-    *,
     is_controller: bool = False,
     takes_metrics: bool = True,
     unstable: bool = False,

@@ -31,7 +31,7 @@ from ..runtime.turns import Turn
 from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
 from .authorized_operations import topic_operations
-from .routing import offline_replicas
+from .routing import leader_and_offline
 
 
 async def handle(ctx: Context, request: Request) -> DescribeTopicPartitionsResponse:
@@ -110,14 +110,15 @@ def _missing(ctx: Context, name: str, code: ErrorCode) -> DescribeTopicPartition
 
 
 def _partition(partition: Partition, live: list[int]) -> DescribeTopicPartitionsResponsePartition:
+    leader, offline = leader_and_offline(partition, live)
     return DescribeTopicPartitionsResponsePartition(
         error_code=ErrorCode.NONE,
         partition_index=partition.index,
-        leader_id=partition.present_leader,
+        leader_id=leader,
         leader_epoch=partition.leader_epoch,
         replica_nodes=partition.replicas,
         isr_nodes=partition.isr,
         eligible_leader_replicas=(),
         last_known_elr=(),
-        offline_replicas=offline_replicas(partition, live),
+        offline_replicas=offline,
     )

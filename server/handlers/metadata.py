@@ -37,30 +37,31 @@ from ..runtime.turns import Turn
 from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
 from .authorized_operations import NOT_ASKED, cluster_operations, topic_operations
-from .routing import endpoints, offline_replicas
+from .permissions import seeing
+from .routing import endpoints, leader_and_offline
 
 FIRST_VERSION_WITH_IDS = 10
 # These have a field for topic ids, but only version 12 made them work; a request with one is refused whole.
 NO_IDS_YET = (10, 11)
 
-Operations: TypeAlias = Callable[[str], int]
-"""What the client may do with a topic of this name, as bits."""
+Operations: TypeAlias = Callable[[str], int] | None
+"""What the client may do with a topic of this name, as bits; None where it has not asked for that."""
 
 
 async def handle(ctx: Context, request: Request) -> MetadataResponse:
     body: MetadataRequest = request.body
     services = ctx.services
-    operations = partial(topic_operations, ctx) if body.include_topic_authorized_operations else _not_asked
+    operations = partial(topic_operations, ctx) if body.include_topic_authorized_operations else None
     everything = body.topics is None or (request.version == 0 and not body.topics)
-    turn = ctx.turn
+    turn, live = ctx.turn, services.cluster.live_node_ids()
     topics = []
     if everything:
+        sees = seeing(ctx)
         for topic in list(services.topics):
             if turn.is_over():
                 await turn.next()
-            may_describe = ctx.may(Operation.DESCRIBE, ResourceType.TOPIC, topic.name, is_attempt=False)
-            if may_describe and services.topics.get(topic.name) is topic:
-                topics.append(await _topic(ctx, topic, request.version, operations, turn))
+            if (sees is None or sees(topic.name)) and services.topics.get(topic.name) is topic:
+                topics.append(await _topic(topic, live, request.version, operations, turn))
     elif request.version in NO_IDS_YET and any(await turn.map(_names_an_id, body.topics or ())):
         topics = await turn.map(
             lambda row: _missing(row.name or "", row.topic_id, ErrorCode.INVALID_REQUEST, NOT_ASKED), body.topics or ()
@@ -74,7 +75,7 @@ async def handle(ctx: Context, request: Request) -> MetadataResponse:
             key = _key(row, request.version)
             if key not in seen:
                 seen.add(key)
-                topics.append(await _wanted(ctx, key, request.version, creating, operations, turn))
+                topics.append(await _wanted(ctx, key, live, request.version, creating, operations, turn))
     return MetadataResponse(
         throttle_time_ms=0,
         brokers=tuple(
@@ -91,10 +92,6 @@ async def handle(ctx: Context, request: Request) -> MetadataResponse:
     )
 
 
-def _not_asked(_: str) -> int:
-    return NOT_ASKED
-
-
 def _names_an_id(row: MetadataRequestTopic) -> bool:
     return row.name is None or row.topic_id != ZERO_UUID
 
@@ -107,23 +104,30 @@ def _key(row: MetadataRequestTopic, version: int) -> str | bytes:
 
 
 async def _wanted(
-    ctx: Context, key: str | bytes, version: int, creating: _Creating, operations: Operations, turn: Turn
+    ctx: Context,
+    key: str | bytes,
+    live: list[int],
+    version: int,
+    creating: _Creating,
+    operations: Operations,
+    turn: Turn,
 ) -> MetadataResponseTopic:
     """One topic, by name or id; a missing name is created if that is allowed."""
     services = ctx.services
     topic = services.topics.by_id(key) if isinstance(key, bytes) else services.topics.get(key)
-    name = key if isinstance(key, str) else topic.name if topic is not None else None
-    if name is not None and not ctx.may(Operation.DESCRIBE, ResourceType.TOPIC, name):
-        named, topic_id = (key, ZERO_UUID) if isinstance(key, str) else (None, key)
-        return _refused(named, topic_id)
+    if services.authorizer is not None:
+        name = key if isinstance(key, str) else topic.name if topic is not None else None
+        if name is not None and not ctx.may(Operation.DESCRIBE, ResourceType.TOPIC, name):
+            named, topic_id = (key, ZERO_UUID) if isinstance(key, str) else (None, key)
+            return _refused(named, topic_id)
     if topic is not None:
-        return await _topic(ctx, topic, version, operations, turn)
+        return await _topic(topic, live, version, operations, turn)
     if isinstance(key, bytes):
         return _missing(None, key, ErrorCode.UNKNOWN_TOPIC_ID, NOT_ASKED)
     code = await creating.code_for(key)
     if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
         return _refused(key, ZERO_UUID)
-    return _missing(key, ZERO_UUID, code, operations(key))
+    return _missing(key, ZERO_UUID, code, NOT_ASKED if operations is None else operations(key))
 
 
 def _refused(name: str | None, topic_id: bytes) -> MetadataResponseTopic:
@@ -182,8 +186,9 @@ def _missing(name: str | None, topic_id: bytes, code: ErrorCode, operations: int
     )
 
 
-async def _topic(ctx: Context, topic: Topic, version: int, operations: Operations, turn: Turn) -> MetadataResponseTopic:
-    live = ctx.services.cluster.live_node_ids()
+async def _topic(
+    topic: Topic, live: list[int], version: int, operations: Operations, turn: Turn
+) -> MetadataResponseTopic:
     partitions: Sequence[MetadataResponsePartition]
     if len(topic.partitions) == 1:
         partitions = (_partition(topic.partitions[0], live, version),)
@@ -195,18 +200,17 @@ async def _topic(ctx: Context, topic: Topic, version: int, operations: Operation
         topic_id=topic.id,
         is_internal=topic.is_internal,
         partitions=tuple(partitions),
-        topic_authorized_operations=operations(topic.name),
+        topic_authorized_operations=NOT_ASKED if operations is None else operations(topic.name),
     )
 
 
 def _partition(partition: Partition, live: list[int], version: int) -> MetadataResponsePartition:
-    offline = offline_replicas(partition, live)
+    leader, offline = leader_and_offline(partition, live)
     replicas, isr = partition.replicas, partition.isr
     error = ErrorCode.NONE
     if version == 0 and offline:  # it has no field for them
         error = ErrorCode.REPLICA_NOT_AVAILABLE
         replicas, isr = (tuple(each for each in nodes if each not in offline) for nodes in (replicas, isr))
-    leader = partition.present_leader
     if leader == NO_LEADER:
         error = ErrorCode.LEADER_NOT_AVAILABLE
     return MetadataResponsePartition(

@@ -56,8 +56,10 @@ def endpoints(ctx: Context, node_ids: Iterable[int]) -> list[tuple[int, str, int
     return found
 
 
-def offline_replicas(partition: Partition, live: Collection[int]) -> tuple[int, ...]:
-    """The replicas on nodes that are not among the live ones; all of them if their log is offline."""
+def leader_and_offline(partition: Partition, live: Collection[int]) -> tuple[int, tuple[int, ...]]:
+    """Who leads it and which of its replicas are offline, as clients are told: those on nodes that are not among the live ones;
+    nobody and all of them while its log is offline."""
     if partition.log.failure is not None:
-        return partition.replicas
-    return tuple(node_id for node_id in partition.replicas if node_id not in live)
+        return NO_LEADER, partition.replicas
+    # Of few: a generator would take twice as long.
+    return partition.leader, tuple([node_id for node_id in partition.replicas if node_id not in live])

@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager
 
 import trio
 
-from .request_memory import RequestMemory
+from .request_memory import LOOK_EVERY_S, RequestMemory
 
 PLACES = 32
 COUNTS_S = 5.0
@@ -46,13 +46,20 @@ class AnswerPlaces(dict[int, RequestMemory]):
     """The places of each of these APIs, by API key. The unit is an answer."""
 
     def __init__(self) -> None:
-        super().__init__({key: RequestMemory(PLACES, stands_still_s=COUNTS_S) for key in UNBOUNDED})
+        self._became_short = trio.lowlevel.ParkingLot()
+        super().__init__(
+            {key: RequestMemory(PLACES, stands_still_s=COUNTS_S, became_short=self._became_short) for key in UNBOUNDED}
+        )
 
     async def run(self) -> None:
-        """Until cancelled."""
-        async with trio.open_nursery() as nursery:
+        """While anybody waits for a place, take those of who has had one for long. Until cancelled. One task for all of them:
+        a start waits for each task that it begins."""
+        while True:
+            if not any(places.is_short for places in self.values()):
+                await self._became_short.park()
+            await trio.sleep(LOOK_EVERY_S)
             for places in self.values():
-                nursery.start_soon(places.run)
+                await places.end_who_stands_still()
 
 
 class AnswerPlace:

@@ -50,7 +50,13 @@ class Holder(Protocol):
 class RequestMemory:
     """See the module. All on Trio's thread and by Trio's time; `run` is the task that looks who stands still."""
 
-    def __init__(self, limit_bytes: int, *, stands_still_s: float = STANDS_STILL_S) -> None:
+    def __init__(
+        self,
+        limit_bytes: int,
+        *,
+        stands_still_s: float = STANDS_STILL_S,
+        became_short: trio.lowlevel.ParkingLot | None = None,
+    ) -> None:
         self.limit_bytes = limit_bytes
         self._stands_still_s = stands_still_s
         self.address_limit_bytes = limit_bytes // 2
@@ -62,7 +68,8 @@ class RequestMemory:
         """When each that holds anything was given room for the last time; who is beyond the limit, for the first time."""
         self._beyond: Holder | None = None
         self._waiting: OrderedDict[str, OrderedDict[Holder, _Wait]] = OrderedDict()
-        self._became_short = trio.lowlevel.ParkingLot()
+        self._became_short = trio.lowlevel.ParkingLot() if became_short is None else became_short
+        """Where whoever looks waits; several memories may share one who does."""
 
     @property
     def waiting(self) -> int:
@@ -136,15 +143,19 @@ class RequestMemory:
                 if self.is_short and each.held_bytes:
                     each.shrink()
             await trio.sleep(LOOK_EVERY_S)
-            before_s = trio.current_time() - self._stands_still_s
-            still = [each for each, granted_s in self._granted_s.items() if granted_s < before_s and each.is_receiving]
-            for each in still:
-                if self.is_short and each.held_bytes:
-                    each.give_up(
-                        f"its frame stands still at {each.held_bytes} bytes while others wait for memory"
-                        f" (queued.max.request.bytes is {self.limit_bytes})"
-                    )
-                await trio.lowlevel.checkpoint()
+            await self.end_who_stands_still()
+
+    async def end_who_stands_still(self) -> None:
+        """For `run`, or for who looks after several of these in its stead."""
+        before_s = trio.current_time() - self._stands_still_s
+        still = [each for each, granted_s in self._granted_s.items() if granted_s < before_s and each.is_receiving]
+        for each in still:
+            if self.is_short and each.held_bytes:
+                each.give_up(
+                    f"its frame stands still at {each.held_bytes} bytes while others wait for memory"
+                    f" (queued.max.request.bytes is {self.limit_bytes})"
+                )
+            await trio.lowlevel.checkpoint()
 
     def _fits(self, address: str, size_bytes: int) -> bool:
         return (

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import trio
 
 from ....storage.topics.options import ConfigError
-from ...config.broker_config import BrokerConfig
 from ...config.listeners import OVER_SASL
 from ...config.live_config import LiveConfig
 from ...runtime.clock import Clock
@@ -123,17 +122,17 @@ class ListenerLogin:
     def __init__(self, logins: Logins, config: LiveConfig, clock: Clock, node_id: int, listener: str) -> None:
         self.clock = clock
         self._node_id = node_id
-        self._of: tuple[BrokerConfig, SaslConfig] | None = None
-        """What the present configuration says, nodes of which may have listeners of their own."""
+        self._of: tuple[int, SaslConfig] | None = None
+        """What the options of its node say after so many changes."""
         self._logins = logins
         self._config = config
         self._listener = listener
 
     @property
     def _sasl(self) -> SaslConfig:
-        current = self._config.current
-        if self._of is None or self._of[0] is not current:
-            self._of = current, self._config.of(self._node_id).sasl_at(self._listener)
+        changes = self._config.changes
+        if self._of is None or self._of[0] != changes:
+            self._of = changes, self._config.of(self._node_id).sasl_at(self._listener)
         return self._of[1]
 
     @property

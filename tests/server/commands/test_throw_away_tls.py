@@ -64,7 +64,7 @@ def names_of(static: StaticConfig) -> set[str]:
     """What the certificate of the listeners is for."""
     from cryptography import x509
 
-    chain = str(static.texts[static.node_ids[0]]["ssl.keystore.certificate.chain"])
+    chain = str(static.node(static.node_ids[0]).value("ssl.keystore.certificate.chain"))
     names = x509.load_pem_x509_certificate(chain.encode()).extensions.get_extension_for_class(
         x509.SubjectAlternativeName
     )
@@ -225,7 +225,7 @@ def test_an_authority_that_is_damaged_or_in_other_hands_is_told_in_a_line(tmp_pa
     with pytest.raises(ConfigError, match="is not its owner's alone: remove it"):
         start("--tls", "--data", str(tmp_path))
     kept.chmod(0o600)
-    assert start("--tls", "--data", str(tmp_path)).texts[0]["ssl.truststore.certificates"] in good
+    assert str(start("--tls", "--data", str(tmp_path)).node(0).value("ssl.truststore.certificates")) in good
 
 
 def test_an_authority_is_used_until_it_is_nearly_over() -> None:

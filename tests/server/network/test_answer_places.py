@@ -87,6 +87,26 @@ async def test_answers_that_wait_for_a_disk_do_not_keep_others_waiting(autojump_
         nursery.cancel_scope.cancel()
 
 
+async def test_places_of_several_apis_are_looked_after_at_once(autojump_clock: trio.testing.MockClock) -> None:
+    places = AnswerPlaces()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(places.run)
+        for key in UNBOUNDED:  # the first of them are short already when the others become so
+            for _ in range(PLACES):
+                nursery.start_soon(AnswerPlace("one").take, places[key])
+            await trio.sleep(0.3)
+        with trio.fail_after(COUNTS_S + 2):
+            for key in UNBOUNDED:
+                await AnswerPlace("one").take(places[key])
+        await trio.sleep(COUNTS_S + 2)
+        assert [places[key].waiting for key in UNBOUNDED] == [0] * len(UNBOUNDED)
+        # Nobody waits any more, and the next one who has to is noticed as the first one was.
+        await take(places, "two", PLACES, nursery)
+        with trio.fail_after(COUNTS_S + 2):
+            await AnswerPlace("two").take(places[METADATA])
+        nursery.cancel_scope.cancel()
+
+
 def test_so_many_handlers_are_at_work_for_the_connections_of_an_address(tmp_path: Path) -> None:
     at_work = most = 0
     with ottla.Broker(str(tmp_path)) as broker:

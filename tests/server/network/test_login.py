@@ -591,3 +591,18 @@ async def test_a_listener_that_another_node_alone_has_takes_logins_too(tmp_path:
                 assert client.ask(METADATA, 9).brokers
 
         await trio.to_thread.run_sync(ask)
+
+
+async def test_options_of_a_node_that_is_not_the_first_count_from_the_next_client_on(tmp_path: Path) -> None:
+    lines = "# feature.eligible.leader.replicas.version=0\n"  # which would keep an option of all nodes
+    lines += f"listeners=SASL_PLAINTEXT://127.0.0.1:0\nsasl.enabled.mechanisms=PLAIN\nsasl.jaas.config={PLAIN_LINE}\n"
+    file = parse_server_properties(lines.replace("sasl.jaas", "listener.name.sasl_plaintext.plain.sasl.jaas"))
+    async with run_broker(static_config(file=file, nodes=2, overrides={"log.dirs": str(tmp_path)})) as broker:
+        login = broker.services.logins.of(1, "SASL_PLAINTEXT", "SASL_PLAINTEXT")
+        assert login is not None
+        before = login._sasl
+        assert login._sasl is before, "it is made once"
+        other = PLAIN_LINE.replace("user_alice", "user_carol")
+        configs = {"listener.name.sasl_plaintext.plain.sasl.jaas.config": other}
+        await broker.services.config_changes.alter_broker("1", configs)
+        assert login._sasl.mechanisms["PLAIN"].users != before.mechanisms["PLAIN"].users
