@@ -26,6 +26,7 @@ from .calls import (
     pictures,
     probes,
     quotas,
+    records,
     seeds,
     topics,
 )
@@ -58,6 +59,7 @@ CALLS: tuple[AnyCall, ...] = (
     *compaction.CALLS,
     *faults.CALLS,
     *groups.CALLS,
+    *records.CALLS,
     *seeds.CALLS,
     *topics.CALLS,
 )

@@ -19,7 +19,7 @@ from ..runtime.worker import in_worker
 from . import rendering
 from .rendering import Drawn, Look
 from .section import EVENTS, Page, Section
-from .views import access, faults, groups, keys, overview, partition, topics
+from .views import access, faults, groups, keys, overview, partition, records, topics
 
 log = logging.getLogger("ottla.page")
 
@@ -32,6 +32,7 @@ VIEWS: dict[str, View] = {
     "/topics/{topic}": topics.one,
     "/topics/{topic}/options": topics.options,
     "/topics/{topic}/keys": keys.view,
+    "/topics/{topic}/records": records.view,
     "/topics/{topic}/partitions/{partition}": partition.view,
     "/groups": groups.view,
     "/groups/{group}": groups.one,

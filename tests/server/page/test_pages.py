@@ -201,3 +201,16 @@ def test_a_keys_life_is_told_record_by_record(broker: ottla.Broker) -> None:
         response, refused = get(broker, f"/topics/k/keys?{query}")
         assert response.status == 200 and sentence in refused and 'role="alert"' in refused
     broker.delete_topic("k")
+
+
+def test_records_are_paged_and_escaped(broker: ottla.Broker) -> None:
+    broker.create_topic("r")
+    for number in range(60):
+        broker.produce("r", f"<i>{number}</i>" + "x" * 200, key=f"k{number}")
+    _, newest = get(broker, "/topics/r/records")
+    assert newest.count('<tr id="record-') == 50 and "&lt;i&gt;59&lt;/i&gt;" in newest and "<i>59" not in newest
+    assert 'href="?partition=0&amp;offset=0"' in newest and ">Later<" not in newest
+    _, oldest = get(broker, "/topics/r/records?offset=0")
+    assert ">Later<" in oldest and ">Earlier<" not in oldest
+    assert "expected a number" in get(broker, "/topics/r/records?offset=x")[1]
+    broker.delete_topic("r")

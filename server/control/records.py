@@ -1,0 +1,258 @@
+"""Records of a partition, read and appended: for people, and for tests in languages without a Kafka client at hand."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from ...protocol.batch_builder import build_batch
+from ...protocol.errors import CorruptRecordError, KafkaError
+from ...protocol.records import Record, RecordBatch, batches
+from ...storage.cleaning.cleaner_checkpoints import data_dir_of
+from ...storage.disk.files import FileSlice, WouldWaitError
+from ...storage.logs.log import Log
+from ..broker.broker import Broker
+from ..client.partitioner import partition_of
+from ..partitions.large_appends import append_later
+from ..partitions.topics import NO_LEADER
+from ..runtime.cold_reads import TRIES_MAX, bring
+from ..runtime.disk import Work, in_thread
+from .errors import ControlError, Kind, check_number
+from .partitions import logs_of
+from .refusals import refusal
+from .topics import topic_named
+
+COUNT, COUNT_MAX = 100, 500
+READ_BYTES_MAX = 1 << 20
+"""Of batches in one answer; a first batch that is larger is given all the same, up to UNPACKED_BYTES_MAX."""
+UNPACKED_BYTES_MAX = 16 << 20
+"""Of one batch. What is larger is for a consumer."""
+HEADERS_MAX = 100
+
+
+class Encoding(Enum):
+    """How bytes are written as a text."""
+
+    TEXT = "text"
+    """UTF-8."""
+    HEX = "hex"
+    BASE64 = "base64"
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderState:
+    """A header of a record."""
+
+    name: str
+    value: str | None
+    encoding: Encoding
+
+
+@dataclass(frozen=True, slots=True)
+class RecordState:
+    """One record as it lies in the log."""
+
+    offset: int
+    timestamp_ms: int
+    """As its producer, or the broker, has set it; -1: it has none."""
+    key: str | None
+    key_encoding: Encoding
+    """`text` where the key is UTF-8, else `base64`."""
+    value: str | None
+    """Null: a tombstone."""
+    value_encoding: Encoding
+    value_bytes: int
+    headers: tuple[HeaderState, ...]
+    marker: str | None
+    """`COMMIT` or `ABORT`: no record of a client, but the end of a transaction of `producer_id`; `CONTROL`: another of the kind."""
+    is_transactional: bool
+    producer_id: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class RecordList:
+    """Records in the order of their offsets."""
+
+    topic: str
+    partition: int
+    records: tuple[RecordState, ...]
+    next_offset: int
+    """From where to read on."""
+    log_start_offset: int
+    log_end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class NewRecordFields:
+    """A record to be."""
+
+    key: str | None = None
+    value: str | None = None
+    """None: a tombstone."""
+    key_encoding: Encoding = Encoding.TEXT
+    value_encoding: Encoding = Encoding.TEXT
+    headers: Mapping[str, str] = field(default_factory=dict)
+    timestamp_ms: int | None = None
+    """None: now, by the broker's clock."""
+    partition: int | None = None
+    """None: where the clients' default partitioner puts the key; 0 without a key."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordAppended:
+    """Where a record lies now."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+
+
+async def read_records(
+    broker: Broker, topic: str, partition: int = 0, *, offset: int | None = None, count: int = COUNT
+) -> RecordList:
+    """Read on from an offset, or the end of the partition.
+
+    Args:
+        offset: The first; what lies below the log stands for its start. None: `count` offsets before the end.
+        count: So many at most, fewer where they are more than READ_BYTES_MAX.
+
+    Raises:
+        ControlError: NOT_FOUND: no such topic or partition; INVALID: a number beyond its bounds, or a batch that is too large to be
+            shown; FAILED: what is there cannot be read.
+    """
+    check_number("count", count, 1, COUNT_MAX)
+    (log,) = logs_of(broker, topic, [partition])
+    end = log.log_end_offset
+    at = max(log.log_start_offset, end - count if offset is None else offset)
+    records: list[RecordState] = []
+    size_bytes = 0
+    while at < end and len(records) < count and size_bytes < READ_BYTES_MAX:
+        part = await _part(log, at, end, READ_BYTES_MAX - size_bytes)
+        if not len(part):
+            at = end
+        elif len(part) > UNPACKED_BYTES_MAX:
+            raise ControlError(
+                Kind.INVALID, f"the batch at offset {at} has {len(part)} bytes; at most {UNPACKED_BYTES_MAX} are shown"
+            )
+        else:
+            size_bytes += len(part)
+            try:
+                found, at = await in_thread(Work.READ, data_dir_of(log), _records, part, at, count - len(records))
+            except (OSError, CorruptRecordError) as error:
+                raise ControlError(Kind.FAILED, f"{log.topic_partition}: {error}") from error
+            records += found
+    return RecordList(topic, partition, tuple(records), at, log.log_start_offset, end)
+
+
+async def _part(log: Log, at: int, end: int, max_bytes: int) -> FileSlice:
+    """Whole batches from `at` on."""
+    tries = 0
+    while True:
+        tries += 1
+        at_once = tries < TRIES_MAX
+        try:
+            place = log.locate(end, at_once=at_once)
+            return log.fetch(max(at, log.log_start_offset), max_bytes=max_bytes, end=place, at_once=at_once).records
+        except WouldWaitError as cold:
+            await bring(cold, log)
+        except KafkaError as error:
+            raise refusal(error) from error
+
+
+def _records(part: FileSlice, at: int, count: int) -> tuple[list[RecordState], int]:
+    """`count` records at most from offset `at` on, and from where to read on. For a worker."""
+    found: list[RecordState] = []
+    for batch in batches(part.read()):
+        for record in batch.records(max_bytes=UNPACKED_BYTES_MAX):
+            if record.offset < at:
+                continue
+            if len(found) == count:
+                return found, record.offset
+            found.append(_state(batch, record))
+        at = max(at, batch.next_offset)
+    return found, at
+
+
+def _state(batch: RecordBatch, record: Record) -> RecordState:
+    key, key_encoding = _told(record.key)
+    value, value_encoding = _told(record.value)
+    return RecordState(
+        offset=record.offset,
+        timestamp_ms=record.timestamp,
+        key=key,
+        key_encoding=key_encoding,
+        value=value,
+        value_encoding=value_encoding,
+        value_bytes=len(record.value or b""),
+        headers=tuple(HeaderState(name, *_told(header)) for name, header in record.headers[:HEADERS_MAX]),
+        marker=_MARKERS.get(bytes(record.key or b""), "CONTROL") if batch.is_control else None,
+        is_transactional=batch.is_transactional,
+        producer_id=batch.producer_id if batch.has_producer else None,
+    )
+
+
+_MARKERS = {b"\0\0\0\0": "ABORT", b"\0\0\0\1": "COMMIT"}
+"""By the key of a control record: version i16, type i16."""
+
+
+def _told(data: bytes | None) -> tuple[str | None, Encoding]:
+    if data is None:
+        return None, Encoding.TEXT
+    try:
+        return data.decode(), Encoding.TEXT
+    except UnicodeDecodeError:
+        return base64.b64encode(data).decode(), Encoding.BASE64
+
+
+async def append_record(broker: Broker, topic: str, new: NewRecordFields) -> RecordAppended:
+    """Append a record as a producer without a producer id does, with `acks=all`.
+
+    Raises:
+        ControlError: NOT_FOUND: no such topic or partition; INVALID: it is the broker's own topic, or the record is refused;
+            UNAVAILABLE: nobody leads the partition; FAILED: the disk refused.
+    """
+    key, value = _bytes("key", new.key, new.key_encoding), _bytes("value", new.value, new.value_encoding)
+    there = topic_named(broker, topic)
+    services = broker.services
+    if there.is_internal:
+        raise ControlError(Kind.INVALID, f"{topic} is written by the broker alone")
+    index = new.partition
+    if index is None:
+        index = 0 if key is None else partition_of(key, len(there.partitions))
+    logs_of(broker, topic, [index])
+    partition = there.partitions[index]
+    log = partition.log
+    if partition.present_leader == NO_LEADER:
+        raise ControlError(Kind.UNAVAILABLE, f"no node leads {partition.topic_partition}")
+    at_ms = services.clock.now_ms() if new.timestamp_ms is None else new.timestamp_ms
+    headers = tuple((name, text.encode()) for name, text in new.headers.items())
+    records = build_batch([(0, at_ms, key, value, headers)])
+    try:
+        services.appends.check_insync(partition)
+        done = await append_later(services.appends, partition, memoryview(records), None)
+        if log.needs_flush:
+            for error in (await services.appends.flusher.flush_each([log])).values():
+                raise error
+        else:
+            services.waits.moved(log)
+    except KafkaError as error:
+        raise refusal(error) from error
+    logged_ms = at_ms if done.log_append_time_ms < 0 else done.log_append_time_ms
+    return RecordAppended(topic, index, done.base_offset, logged_ms)
+
+
+def _bytes(what: str, text: str | None, encoding: Encoding) -> bytes | None:
+    if text is None:
+        return None
+    try:
+        if encoding is Encoding.HEX:
+            return bytes.fromhex(text)
+        if encoding is Encoding.BASE64:
+            return base64.b64decode(text, validate=True)
+        return text.encode()
+    except (ValueError, binascii.Error):
+        raise ControlError(Kind.INVALID, f"{what}: expected {encoding.value}, found {text[:100]!r}") from None

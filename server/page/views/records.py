@@ -1,0 +1,73 @@
+"""Records of a partition, a page at a time, and a form for another one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ...broker.broker import Broker
+from ...control.errors import ControlError, Kind
+from ...control.records import RecordList, RecordState, read_records
+from ...control.topics import topic_named
+from ..formats import segment
+from ..section import EVENTS, Page, Row, Section
+
+COUNT = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """Which records are on the page."""
+
+    topic: str
+    partition: int
+    partitions: int
+    refusal: str | None
+    found: RecordList | None
+    earlier: int | None
+    """Offset to begin with for those before."""
+
+
+async def view(broker: Broker, fields: Mapping[str, str]) -> Page:
+    """Records of the field `partition` of `topic`, from the field `offset` on; the newest unless given. Read with the page alone."""
+    topic = topic_named(broker, fields["topic"])
+    shown = Shown(topic.name, 0, len(topic.partitions), None, None, None)
+    rows: tuple[Row, ...] = ()
+    if EVENTS not in fields:
+        shown = await _read(broker, shown, fields)
+        rows = tuple(map(_row, shown.found.records if shown.found else ()))
+    return Page(
+        "Records",
+        "/topics",
+        (
+            Section("records", "records", shown, rows, is_still=True),
+            Section("produce", "produce", (shown.topic, shown.partitions), is_still=True),
+        ),
+        trail=(("Topics", "/topics"), (topic.name, f"/topics/{segment(topic.name)}")),
+    )
+
+
+async def _read(broker: Broker, shown: Shown, fields: Mapping[str, str]) -> Shown:
+    partition = 0
+    try:
+        partition = _number("partition", fields.get("partition", ""), 10) or 0
+        offset = _number("offset", fields.get("offset", ""), 19)
+        found = await read_records(broker, shown.topic, partition, offset=offset, count=COUNT)
+    except ControlError as error:
+        return Shown(shown.topic, partition, shown.partitions, str(error), None, None)
+    first = found.records[0].offset if found.records else found.next_offset
+    earlier = max(found.log_start_offset, first - COUNT) if first > found.log_start_offset else None
+    return Shown(shown.topic, partition, shown.partitions, None, found, earlier)
+
+
+def _number(name: str, text: str, digits_max: int) -> int | None:
+    text = text.strip()
+    if not text:
+        return None
+    if not text.isascii() or not text.isdigit() or len(text) > digits_max:
+        raise ControlError(Kind.INVALID, f"{name}: expected a number, found {text!r:.40}")
+    return int(text)
+
+
+def _row(record: RecordState) -> Row:
+    return Row(f"record-{record.offset}", record)
