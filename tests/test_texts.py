@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from ottla.storage.cleaning.eligibility import Waits
+
 ROOT = Path(__file__).parents[1]
 TEXTS = subprocess.run(
     ["git", "ls-files", "*.md"], cwd=ROOT, capture_output=True, text=True, check=False
@@ -46,6 +48,17 @@ def test_the_index_of_docs_names_each_of_its_pages_once() -> None:
     """It is the navigation of the site that `make docs` builds: a new page has its line there."""
     named = re.findall(r"^- \[[^\]]+\]\(([^)#/]+)\)", (ROOT / "docs/index.md").read_text(), re.MULTILINE)
     assert sorted(named) == sorted(path.name for path in (ROOT / "docs").glob("*.md") if path.name != "index.md")
+
+
+def test_what_troubleshooting_quotes_is_said_by_the_code() -> None:
+    """The first column of its tables: Ottla's own words, with … for what differs."""
+    files = [path for floor in ("protocol", "storage", "server", "pipeline") for path in (ROOT / floor).rglob("*.py")]
+    code = re.sub(r'"\s*\n\s*f?"', "", "\n".join(path.read_text() for path in files))
+    rows = re.findall(r"^\| (.*?) \|", (ROOT / "docs/troubleshooting.md").read_text(), re.MULTILINE)
+    quoted = [piece.strip(" ,") for row in rows for text in re.findall(r"`([^`]+)`", row) for piece in text.split("…")]
+    assert len(quoted) > 30
+    assert [piece for piece in quoted if piece not in code] == []
+    assert {each.value for each in Waits} <= {*quoted}
 
 
 def test_steps_of_the_paths_are_calls_that_there_are() -> None:

@@ -5,6 +5,7 @@
     ```python spark, ```sh spark   run where there is a session of Spark, by `tests/pipeline/test_blocks_of_spark.py`
     ```sh                          run by bash; `ottla dev` and `ottla serve` go on until the next one, or the page's end
     ```yaml, json, properties, ini, toml, diff     parsed; seeds, options and ini files by what reads them
+    ```java from: PATH             a piece of a file of the repository, which some other suite runs
     ```text                        no code
     ```text output                 what the block before it printed; … stands for anything
     ```sh not-run: needs REASON    not run, for a reason that `tests/test_blocks.py` lists

@@ -24,13 +24,13 @@ import pytest
 import yaml
 
 import ottla
-import ottla.server.testing.run  # pytest in pytest forgets what it has loaded: a class would be there twice
 from ottla.server.config.options.by_name import find_option
 from ottla.server.config.properties import parse_properties
 from ottla.server.control.seed.seed import FIELDS, seed_from
 
 from .blocks import Block
 
+ROOT = Path(__file__).parents[3]
 PATIENCE_S = 60
 PORT = re.compile(r"\b909(\d)\b")
 SERVER = re.compile(r"ottla (serve|dev)\b")
@@ -92,6 +92,9 @@ class PageRun:
                 _assert_shown(block.text, self._printed)
             case "text", "":
                 pass
+            case _, source if source.startswith("from: "):
+                whole = (ROOT / source.removeprefix("from: ")).read_text()
+                assert _without_indent(block.text) in _without_indent(whole), f"{source} reads otherwise"
             case language, "" if language in READERS:
                 READERS[language](text)
             case language, words:
@@ -111,7 +114,7 @@ class PageRun:
         path.write_text(text)
         if path.name == "conftest.py":
             return
-        result = self._pytester.runpytest("-p", "no:cacheprovider", str(path))
+        result = self._pytester.runpytest_subprocess("-p", "no:cacheprovider", str(path))
         self._printed = "\n".join(result.outlines)
         outcomes = result.parseoutcomes()
         wanted = {"failed"} if "fails" in block.words else {"passed"}
@@ -169,6 +172,12 @@ class PageRun:
     def _serve(self, line: str) -> None:
         self._end_brokers()
         words = [*shlex.split(line.removesuffix("&"), comments=True)]
+        for option, last in (
+            ("--listener", 2),
+            ("--admin", 9),
+        ):  # free ports, which the page's further lines are to know
+            if option in words and "--nodes" not in words and words[(at := words.index(option) + 1)].endswith(":0"):
+                words[at] = words[at][:-1] + str(self._base + last)
         given = " ".join(words)
         if "--listener" not in given and "--config" not in given and "listeners=" not in given:
             words += ["--listener", f"127.0.0.1:{self._base + 2}"]
@@ -245,6 +254,10 @@ def _assert_shown(shown: str, printed: str) -> None:
     pieces = [re.escape(piece) for piece in "\n".join(map(str.rstrip, shown.strip().splitlines())).split("…")]
     found = "\n".join(map(str.rstrip, printed.strip().splitlines()))
     assert re.search(rf"(?m:^){'.*?'.join(pieces)}(?m:$)", found, re.DOTALL), f"shown:\n{shown}\nprinted:\n{printed}"
+
+
+def _without_indent(text: str) -> str:
+    return "\n".join(map(str.strip, text.splitlines()))
 
 
 def _whole_lines(text: str) -> list[str]:
