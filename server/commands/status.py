@@ -1,24 +1,29 @@
-"""`ottla status`: a running broker on one screen: where it is, its clock, topics, groups, faults."""
+"""`ottla status`: a running broker on one screen: where it is, its clock, topics, what their logs look like, groups, faults."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
-from contextlib import AbstractContextManager
-from itertools import groupby
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from ...storage.pictures.legend import parts_in
+from ...storage.pictures.log_picture import LogPicture, Part
+from ...storage.pictures.text import Style, bar, key, pass_lines, state, style
+from ..http.decoding import FieldError, decoded
 from .admin.asking import Admin, path
 from .admin.faults import row_of
 from .admin.showing import duration_text, show_rows
 from .frame.command import Command
-from .frame.options import admin_options, command_config_option, json_option
+from .frame.errors import RefusedError
+from .frame.options import admin_options, json_option
 from .frame.parser import Parser
-from .frame.printing import show, show_json
+from .frame.printing import fitted, folded, places, show, show_json, terminal_width, visible
 from .frame.times import time_text
 from .frame.watching import watch_option, watched
-from .kafka.asking import Cluster, connected
-from .kafka.topics_status import statuses, when
+from .kafka.topics_status import when
 
 NOTES = """\
 columns:
@@ -27,49 +32,60 @@ columns:
   ELIGIBLE     now, or from what time (UTC) on if nothing but time passes, or no: of the partition that is first
   WAITS FOR    of that partition; `ottla explain TOPIC` has the sentences
   LAG          offsets that a group has not committed
+
+Below that the logs of compacted topics, to scale by offset; with TOPIC all of its partitions, their last pass, and why they wait.
 """
+
+WITHOUT_TERMINAL = 100
+"""Places of a line that goes to a file."""
+BAR_PLACES_MIN, NAME_PLACES_MAX, STATE_PLACES_MAX = 8, 28, 34
+LOGS_MIN, LOGS_MAX = 5, 24
+"""Without a TOPIC, so many logs are drawn at least, and at most; between them as many as the terminal has lines for."""
 
 
 def run(options: argparse.Namespace) -> None:
-    """Ask for everything, and show it."""
+    """Ask for everything, in one go, and show it."""
     admin = Admin(options)
     watched(options, lambda: _once(admin, options))
 
 
 def _once(admin: Admin, options: argparse.Namespace) -> None:
-    broker = admin.get(path("broker"))
-    clock = admin.get(path("clock"))
-    faults = admin.get(path("faults"))["faults"]
-    with _asking(admin, broker, options) as cluster:
-        topics = statuses(cluster.nodes, internal=options.all)
-        groups = list(_groups(cluster))
+    width = terminal_width() or WITHOUT_TERMINAL
+    found = admin.get(path("status"), topic=options.topic, internal=options.all, bars_max=min(1_000, 2 * width))
     if options.json:
-        show_json(
-            {"broker": broker, "clock": clock, "topics": topics, "groups": groups, "faults": faults},
-            indent=None if options.watch else 2,
-        )
+        show_json(found, indent=None if options.watch else 2)
         return
-    show(_headlines(broker, clock))
-    if topics:
+    pictures = {each["topic"]: [_picture(one) for one in each["partitions"]] for each in found["topics"]}
+    lines = [visible(line) for line in _headlines(found["broker"], found["clock"])]
+    show(lines)
+    if pictures:
         show("")
-        show_rows([_topic(name, list(rows)) for name, rows in groupby(topics, key=lambda row: row["topic"])])
-    if groups:
+        show_rows([_topic(name, rows) for name, rows in pictures.items()])
+    look = _style()
+    used = len(lines) + len(pictures) + len(found["groups"]) + len(found["faults"]) + 8
+    show(_logs(pictures, width, look, used) if options.topic is None else _one_topic(pictures, width, look))
+    if left_out := found["partitions_left_out"]:
+        show(f"and {left_out} partitions more")
+    if found["groups"]:
         show("")
-        show_rows(groups)
-    if faults:
+        show_rows([_group(each) for each in found["groups"]])
+    if found["faults"]:
         show("")
-        show_rows([row_of(each) for each in faults])
+        show_rows([row_of(each) for each in found["faults"]])
 
 
-def _asking(admin: Admin, broker: dict[str, Any], options: argparse.Namespace) -> AbstractContextManager[Cluster]:
-    return connected(argparse.Namespace(bootstrap=_bootstrap(admin, broker), command_config=options.command_config))
+def _picture(found: Mapping[str, Any]) -> LogPicture:
+    try:
+        return decoded(LogPicture, found)
+    except FieldError as error:
+        raise RefusedError(f"the broker is of another version than this command: {error}") from error
 
 
-def _bootstrap(admin: Admin, broker: dict[str, Any]) -> str:
-    """Where the broker's clients find it, as seen from here: on its own machine where it listens, else what they are told."""
-    if admin.is_on_this_machine:
-        return str(broker["bootstrap"])
-    return ",".join(node["listeners"][0]["advertised"] for node in broker["nodes"] if node["is_alive"])
+def _style() -> Style:
+    """Blocks where they can be shown, colours where somebody looks who wants them (https://no-color.org)."""
+    is_unicode = (sys.stdout.encoding or "").lower().replace("-", "").startswith("utf")
+    sees = sys.stdout.isatty() and os.environ.get("TERM") != "dumb" and not os.environ.get("NO_COLOR")
+    return style(is_unicode=is_unicode, has_colours=sees)
 
 
 def _headlines(broker: dict[str, Any], clock: dict[str, Any]) -> Iterator[str]:
@@ -85,42 +101,87 @@ def _headlines(broker: dict[str, Any], clock: dict[str, Any]) -> Iterator[str]:
         yield f"data     {data_dir['path']}{', OFFLINE' if data_dir['is_offline'] else ''}"
 
 
-def _topic(name: str, partitions: list[dict[str, Any]]) -> dict[str, Any]:
-    compacted = [each for each in partitions if "compact" in each["cleanup_policy"]]
+def _topic(name: str, partitions: Sequence[LogPicture]) -> dict[str, Any]:
+    compacted = [each for each in partitions if each.is_compacted]
     first = min(compacted, key=_order, default=None)
     return {
         "topic": name,
         "partitions": len(partitions),
-        "records": sum(each["log_end_offset"] - each["log_start_offset"] for each in partitions),
-        "policy": partitions[0]["cleanup_policy"],
-        "dirty": f"{max(each['dirty_ratio'] for each in compacted):.2f}" if compacted else None,
-        "eligible": when(first) if first else None,
-        "waits_for": (first["waits_for"] or "nothing") if first else None,
+        "records": sum(each.log_end_offset - each.log_start_offset for each in partitions),
+        "policy": list(partitions[0].cleanup_policy),
+        "dirty": f"{max(each.dirty_ratio for each in compacted):.2f}" if compacted else None,
+        "eligible": when({"eligible": first.eligible, "eligible_at_ms": first.eligible_at_ms}) if first else None,
+        "waits_for": (first.waits_for or "nothing") if first else None,
     }
 
 
-def _order(status: dict[str, Any]) -> tuple[bool, bool, int]:
+def _order(picture: LogPicture) -> tuple[bool, bool, int]:
     """What is eligible first, comes first."""
-    at_ms = status["eligible_at_ms"]
-    return not status["eligible"], at_ms is None, at_ms or 0
+    return not picture.eligible, picture.eligible_at_ms is None, picture.eligible_at_ms or 0
 
 
-def _groups(cluster: Cluster) -> Iterator[dict[str, Any]]:
-    ends: dict[str, dict[int, int]] = {}
-    for group in cluster.kafka.groups():
-        lag = 0
-        for (topic, index), committed in group.offsets.items():
-            if topic not in ends:
-                ends[topic] = cluster.ends(topic)
-            lag += max(0, ends[topic].get(index, committed) - committed)
-        yield {"group": group.group_id, "type": group.type, "state": group.state, "lag": lag}
+def _logs(pictures: Mapping[str, Sequence[LogPicture]], width: int, look: Style, used: int) -> Iterator[str]:
+    """A line for each log that is compacted: those with a pass first, then the dirtiest; as many as there is room for."""
+    found = [each for rows in pictures.values() for each in rows if each.is_compacted]
+    if not found:
+        return
+    lines = shutil.get_terminal_size().lines if sys.stdout.isatty() else used + LOGS_MAX
+    most = max(LOGS_MIN, min(LOGS_MAX, lines - used))
+    shown = sorted(found, key=lambda each: (each.running is None, -each.dirty_ratio))[:most]
+    yield ""
+    yield from _lines(sorted(shown, key=lambda each: (each.topic, each.partition)), width, look)
+    if len(found) > len(shown):
+        yield f"and {len(found) - len(shown)} more: ottla status TOPIC"
+    there = {part for each in shown for part in parts_in(each)}
+    yield key([part for part in Part if part in there], look)
+
+
+def _lines(pictures: Sequence[LogPicture], width: int, look: Style) -> Iterator[str]:
+    names = [visible(each.name) for each in pictures]
+    name_places = min(NAME_PLACES_MAX, max(map(places, names), default=0), max(4, width // 3))
+    state_places = min(STATE_PLACES_MAX, max((len(state(each)) for each in pictures), default=0))
+    room = width - name_places - state_places - 4
+    for name, each in zip(names, pictures, strict=True):
+        if room >= BAR_PLACES_MIN:
+            yield f"{fitted(name, name_places)}  {bar(each, room, look)}  {fitted(state(each), state_places).rstrip()}"
+        else:
+            yield f"{fitted(name, min(width, places(name))).rstrip()}"
+            yield bar(each, max(1, width), look)
+            yield fitted(state(each), max(2, width)).rstrip()
+
+
+def _one_topic(pictures: Mapping[str, Sequence[LogPicture]], width: int, look: Style) -> Iterator[str]:
+    """Each partition with all that there is to see of it."""
+    for rows in pictures.values():
+        for each in rows:
+            yield ""
+            yield fitted(f"{visible(each.name)}: {state(each)}", width).rstrip()
+            yield bar(each, max(1, width), look)
+            yield from folded(
+                visible(
+                    f"offsets {each.log_start_offset} to {each.log_end_offset}, first dirty {each.first_dirty_offset},"
+                    f" uncleanable from {each.first_uncleanable_offset}, last stable {each.last_stable_offset},"
+                    f" high watermark {each.high_watermark}; {each.explanation}"
+                ),
+                width,
+                "  ",
+            )
+            if each.last_pass is not None:
+                yield "  the last pass:"
+                yield from (f"  {line}" for line in pass_lines(each.last_pass, max(1, width - 2), look))
+        yield ""
+        yield key([part for part in Part if any(part in parts_in(each) for each in rows)], look)
+
+
+def _group(found: Mapping[str, Any]) -> dict[str, Any]:
+    return {"group": found["group_id"], "type": found["kind"], "state": found["state"], "lag": found["lag"]}
 
 
 def add_options(parser: Parser) -> None:
+    parser.add_argument("topic", nargs="?", metavar="TOPIC", help="of all topics this one, with all of its partitions")
     parser.add_argument("--all", action="store_true", help="the broker's own topics, too")
     watch_option(parser)
     admin_options(parser)
-    command_config_option(parser)
     json_option(parser)
 
 

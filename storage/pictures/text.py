@@ -83,10 +83,15 @@ def _coloured(cells: list[Part], passed: range, look: Style) -> str:
     return "".join([*found, look.coloured(run, code)])
 
 
+def _plain(text: str) -> str:
+    """With spaces that every terminal has."""
+    return text.replace("\N{NARROW NO-BREAK SPACE}", " ")
+
+
 def state(picture: LogPicture) -> str:
     """What is to be said beside the bar."""
     if picture.running is not None:
-        return running_words(picture.running)
+        return _plain(running_words(picture.running))
     if not picture.is_compacted:
         return "not compacted"
     if picture.waits_for is Waits.ALL_CLEAN:
@@ -111,13 +116,13 @@ def pass_lines(picture: PassPicture, width: int, look: Style) -> list[str]:
     )
     is_done = picture.ended_at_ms is not None
     found = f"{size(picture.bytes_before)}, {counted(picture.records_before, 'record')}, {counted(picture.segments_before, 'segment')}"
-    lines = [before, f"{'before' if is_done else 'now'}: {found}"]
+    lines = [before, _plain(f"{'before' if is_done else 'now'}: {found}")]
     if picture.bytes_after is not None and picture.records_after is not None:
         after = max(round(picture.bytes_after * width / whole), 1 if picture.bytes_after else 0)
         found = f"{size(picture.bytes_after)} ({percent(picture.bytes_after / whole)})"
         found += f", {counted(picture.records_after, 'record')}, {counted(picture.segments_after, 'segment')}"
         lines += [
             look.coloured(block * after, _ANSI[Part.CLEAN]),
-            f"{'after' if is_done else 'after the pass'}: {found}",
+            _plain(f"{'after' if is_done else 'after the pass'}: {found}"),
         ]
     return lines

@@ -38,7 +38,11 @@ def show(lines: str | Iterable[str], *, flush: bool = False) -> None:
     """Print one line, or each of several; `flush` what was printed so far, too. ReaderGoneError if nobody takes them."""
     with to_the_reader():
         for line in (lines,) if isinstance(lines, str) else lines:
-            print(line)
+            try:
+                print(line)
+            except UnicodeEncodeError:  # a terminal that has few characters gets those that it has
+                encoding = sys.stdout.encoding
+                print(line.replace(ELLIPSIS, "~").encode(encoding, "replace").decode(encoding))
         if flush:
             sys.stdout.flush()
 

@@ -6,17 +6,27 @@ import argparse
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 
 from .errors import CommandError
 from .parser import Parser
 from .printing import show
 
 EVERY_S = 1.0
+EVERY_S_MAX = 86_400.0
 CLEAR = "\x1b[H\x1b[2J\x1b[3J"
 
 
 def watch_option(parser: Parser) -> None:
     parser.add_argument("--watch", action="store_true", help="again every second, until Ctrl-C")
+    parser.add_argument("--interval", type=_seconds, default=EVERY_S, metavar="SECONDS", help="with --watch: so often")
+
+
+def _seconds(text: str) -> float:
+    with suppress(ValueError):
+        if 0.1 <= (found := float(text)) <= EVERY_S_MAX:
+            return found
+    raise argparse.ArgumentTypeError(f"expected seconds from 0.1 to {EVERY_S_MAX:g}, found {text!r}")
 
 
 def watched(options: argparse.Namespace, once: Callable[[], None]) -> None:
@@ -39,4 +49,4 @@ def watched(options: argparse.Namespace, once: Callable[[], None]) -> None:
             return
         is_first = False
         show((), flush=True)
-        once_more.wait(EVERY_S)
+        once_more.wait(options.interval)

@@ -7,14 +7,29 @@ from typing import Annotated, Any
 
 from ...control.broker_state import BrokerState, NodeState, broker_state, node_states
 from ...control.nodes import start_node, stop_node
+from ...control.status import BARS_MAX, Status, status
 from ..call import Call, Lives, Nothing
-from ..fields import Range
+from ..fields import Range, TopicName
 
 _INT32_MAX = 2**31 - 1
 
 
 async def state(lives: Lives, request: Nothing) -> BrokerState:
     return broker_state(lives.broker)
+
+
+@dataclass(frozen=True, slots=True)
+class StatusRequest:
+    topic: TopicName | None = None
+    """Of all topics this one."""
+    internal: bool = False
+    """The broker's own topics, too, where none is named."""
+    bars_max: Annotated[int, Range(1, 1_000)] = BARS_MAX
+    """As of a topic's picture."""
+
+
+async def whole(lives: Lives, request: StatusRequest) -> Status:
+    return await status(lives.broker, request.topic, internal=request.internal, bars_max=request.bars_max)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +58,16 @@ async def start(lives: Lives, request: NodeRequest) -> NodeState:
 
 CALLS: tuple[Call[Any, Any], ...] = (
     Call("GET", "/v1/broker", "Version, addresses, nodes, data directories, clock.", Nothing, BrokerState, state),
+    Call(
+        "GET",
+        "/v1/status",
+        "All of it at a glance: the broker, its clock, pictures of its logs, groups with lag, faults.",
+        StatusRequest,
+        Status,
+        whole,
+        statuses=(404, 409),
+        only_waits=True,
+    ),
     Call("GET", "/v1/nodes", "The broker ids that the process plays, and which of them serve.", Nothing, Nodes, nodes),
     Call(
         "POST",

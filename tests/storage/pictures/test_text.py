@@ -70,6 +70,10 @@ def test_a_pass_is_told_before_and_after(tried: bool) -> None:
     )
     made = pass_of([group, group], first_dirty_offset=0, upper_offset=20, removed={"superseded": 14})
     lines = pass_lines(made, 16, PLAIN)
+    assert all(
+        line.isascii()
+        for line in pass_lines(pass_of([group] * 5_000, first_dirty_offset=0, upper_offset=1, removed={}), 9, PLAIN)
+    )
     if tried:
         assert lines == [
             "##......##......",

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -182,8 +184,54 @@ def test_status_is_one_screen(running: ottla.Broker) -> None:
     assert re.search(r"^billing +classic +Empty +2$", text, re.MULTILINE)
     assert "Produce: disconnect before" in text
     assert "__consumer_offsets" not in text and "__consumer_offsets" in said("status --all")
+    assert re.search(r"^orders-0  \W+ waits: active segment$", text, re.MULTILINE)
     everything = told("status")
-    assert everything.keys() == {"broker", "clock", "topics", "groups", "faults"}
+    assert everything.keys() == {"broker", "clock", "topics", "partitions_left_out", "groups", "faults"}
+
+
+def test_status_of_a_topic_draws_its_logs_and_their_last_pass(running: ottla.Broker) -> None:
+    running.create_topic("drawn", 2, {"cleanup.policy": "compact", "internal.segment.bytes": 4_000})
+    for _ in range(8):
+        running.produce_all("drawn", [(f"k{at % 5}", "v" * 90) for at in range(40)])
+    running.compact("drawn", force=True)
+    text = said("status drawn")
+    assert "orders" not in text
+    assert text.count("drawn-0: all clean") == text.count("drawn-1: all clean") == 1
+    assert text.count("the last pass:") == 2
+    assert "first dirty" in text and "nothing is dirty" in text
+    assert "there is no topic 'drawm'; did you mean 'drawn'?" in ran("status drawm").err
+
+
+TERMINAL = """
+import sys
+from ottla.server.commands.cli import main
+sys.stdout.isatty = lambda: True
+sys.exit(main(["status"]))
+"""
+
+
+@pytest.mark.parametrize(("columns", "encoding"), [(20, "utf-8"), (43, "ascii"), (200, "utf-8")])
+def test_status_is_as_wide_as_the_terminal_and_drawn_with_what_that_has(
+    running: ottla.Broker, columns: int, encoding: str
+) -> None:
+    running.create_topic("wide-" + "n" * 60, 30, {"cleanup.policy": "compact"})
+    environment = {"COLUMNS": str(columns), "LINES": "24", "PYTHONIOENCODING": encoding, "NO_COLOR": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", TERMINAL], env={**os.environ, **environment}, capture_output=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    shown = done.stdout.decode(encoding)
+    assert "\x1b" not in shown
+    bars = [line for line in shown.splitlines() if re.search("[█░–_-]{8}", line) and "data  " not in line]
+    assert bars
+    assert max(len(line) for line in bars) <= columns
+    assert "more: ottla status TOPIC" in shown
+
+
+@pytest.mark.usefixtures("running")
+@pytest.mark.parametrize("interval", ["0", "-1", "x", "1e9", "nan"])
+def test_an_interval_that_is_none_is_refused(interval: str) -> None:
+    assert f"expected seconds from 0.1 to 86400, found {interval!r}" in ran(f"status --watch --interval={interval}").err
 
 
 def test_what_nobody_leads_is_shown_as_far_as_it_is_known(running: ottla.Broker) -> None:

@@ -1,0 +1,76 @@
+"""A broker on one screen: where it is, its clock, its logs as they look, groups with lag, faults. One answer, taken in turns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import groupby
+
+from ...storage.pictures.log_picture import LogPicture
+from ..broker.broker import Broker
+from .broker_state import BrokerState, broker_state
+from .clock import ClockReading
+from .clock import read as read_clock
+from .coordinators.groups import GroupState, list_groups
+from .faults import FaultState, list_faults
+from .partitions import logs_of
+from .pictures.taking import pictures
+
+BARS_MAX = 120
+"""Of a log: a line of a terminal has few places more."""
+PARTITIONS_MAX = 2_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicStatus:
+    """A topic, and what its logs look like."""
+
+    topic: str
+    partitions: tuple[LogPicture, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """All of it."""
+
+    broker: BrokerState
+    clock: ClockReading
+    topics: tuple[TopicStatus, ...]
+    """By name, partitions by number."""
+    partitions_left_out: int
+    """Those beyond the first 2000."""
+    groups: tuple[GroupState, ...]
+    """By id."""
+    faults: tuple[FaultState, ...]
+
+
+async def status(
+    broker: Broker, topic: str | None = None, *, internal: bool = False, bars_max: int = BARS_MAX
+) -> Status:
+    """Look at everything.
+
+    Args:
+        topic: Of all topics this one.
+        internal: The broker's own topics, too, where none is named.
+        bars_max: As `storage.pictures.taking` has it.
+
+    Raises:
+        ControlError: NOT_FOUND: there is no such topic; UNAVAILABLE: groups are being loaded.
+    """
+    if topic is not None:
+        logs = logs_of(broker, topic)
+    else:
+        known = [each for each in broker.services.topics if internal or not each.is_internal]
+        logs = [partition.log for each in known for partition in each.partitions]
+        logs.sort(key=lambda log: log.topic_partition)
+    found = await pictures(broker, logs[:PARTITIONS_MAX], bars_max=bars_max)
+    return Status(
+        broker=broker_state(broker),
+        clock=read_clock(broker),
+        topics=tuple(
+            TopicStatus(topic=name, partitions=tuple(partitions))
+            for name, partitions in groupby(found, key=lambda each: each.topic)
+        ),
+        partitions_left_out=max(0, len(logs) - PARTITIONS_MAX),
+        groups=(await list_groups(broker)).groups,
+        faults=(await list_faults(broker)).faults,
+    )
