@@ -66,6 +66,7 @@ SUITES = (
     "wheel",
     "docker_image",
     "examples",
+    "page",
     "loop_holds",
     "bench.acls",
     "bench.embedded",

@@ -3,6 +3,7 @@
 
 const token = document.querySelector('meta[name="ottla-token"]')?.content;
 const state = document.getElementById("state");
+const answers = document.getElementById("answers");
 
 // A field's name, where `data-call` has it in braces, goes into the path; all others go into the JSON body.
 // `data-type` says as what: number, boolean, list (of lines), json; text unless given. Empty fields are left out.
@@ -38,27 +39,43 @@ function asked(form) {
   return [method, query ? `${path}?${query}` : path, null];
 }
 
+// Beside the form for eyes, and in a place that was there before, which is what screen readers listen to.
 function told(form, sentence, isRefused) {
-  let place = form.querySelector(".answer");
+  let place = form.querySelector(":scope > .answer");
   if (!place) {
     place = document.createElement("p");
-    place.setAttribute("role", "status");
     form.append(place);
   }
   place.className = isRefused ? "answer refusal" : "answer done";
   place.textContent = sentence;
-  state.textContent = sentence;
+  answers.textContent = sentence;
+}
+
+// Whether it was pressed twice, where the form asks whether that is meant.
+function isSure(form, button) {
+  if (!form.dataset.sure) return true;
+  const says = button.textContent;
+  if (form.dataset.asked) {
+    button.textContent = form.dataset.asked;
+    delete form.dataset.asked;
+    return true;
+  }
+  form.dataset.asked = says;
+  button.textContent = form.dataset.sure;
+  answers.textContent = form.dataset.sure;
+  setTimeout(() => {
+    if (!form.dataset.asked) return;
+    delete form.dataset.asked;
+    button.textContent = says;
+  }, 5000);
+  return false;
 }
 
 async function call(form) {
   const button = form.querySelector("button");
-  if (form.dataset.sure && !form.dataset.asked) {
-    form.dataset.asked = "yes";
-    button.textContent = form.dataset.sure;
-    setTimeout(() => { delete form.dataset.asked; }, 5000);
-    return;
-  }
-  button.disabled = true;
+  // A disabled button would lose the focus.
+  if (button.getAttribute("aria-disabled") === "true" || !isSure(form, button)) return;
+  button.setAttribute("aria-disabled", "true");
   try {
     const [method, path, body] = asked(form);
     const headers = { Authorization: `Bearer ${token}` };
@@ -73,7 +90,7 @@ async function call(form) {
   } catch (error) {
     told(form, error instanceof SyntaxError ? `not JSON: ${error.message}` : "the broker does not answer", true);
   } finally {
-    button.disabled = false;
+    button.removeAttribute("aria-disabled");
   }
 }
 
@@ -95,22 +112,55 @@ async function login(form) {
   else form.querySelector("[role=alert]").textContent = answer ? "That is not the token." : "The broker does not answer.";
 }
 
-// What somebody is busy with stays as it is: a field that is being written, a button about to be pressed.
-const isBusy = (place) => place.contains(document.activeElement) && document.activeElement.matches("input, textarea, select");
+// What this script or its user has put there: it stays as it is.
+const KEPT = ["open", "aria-disabled", "data-asked", "tabindex"];
+const isOurs = (node) => node.classList?.contains("answer");
+
+// What is there becomes what has come, node by node: the focus, what is being written and what was opened stay.
+function become(old, fresh) {
+  if (old.isEqualNode(fresh)) return;
+  if (old.nodeName !== fresh.nodeName || old.id !== fresh.id || old.nodeName === "svg") return old.replaceWith(fresh);
+  if (old.nodeType !== Node.ELEMENT_NODE) {
+    old.data = fresh.data;
+    return;
+  }
+  for (const { name } of [...old.attributes]) if (!fresh.hasAttribute(name) && !KEPT.includes(name)) old.removeAttribute(name);
+  for (const { name, value } of fresh.attributes) if (old.getAttribute(name) !== value) old.setAttribute(name, value);
+  if (old.nodeName === "BUTTON" && old.form?.dataset.asked) return;
+  const ids = new Set([...fresh.children].map((each) => each.id));
+  for (const each of [...old.children]) if (each.id && !ids.has(each.id)) each.remove();
+  let place = old.firstChild;
+  for (const child of [...fresh.childNodes]) {
+    while (place && isOurs(place)) place = place.nextSibling;
+    const there = child.id ? [...old.children].find((each) => each.id === child.id) : place;
+    if (!there || there.nodeName !== child.nodeName || (there.id ?? "") !== (child.id ?? "")) {
+      old.insertBefore(child, place);
+      continue;
+    }
+    if (there === place) place = place.nextSibling;
+    else old.insertBefore(there, place);
+    become(there, child);
+  }
+  while (place) {
+    const next = place.nextSibling;
+    if (!isOurs(place)) place.remove();
+    place = next;
+  }
+}
 
 function put(id, html) {
   const place = document.getElementById(id);
-  if (!place || isBusy(place)) return;
-  const open = [...place.querySelectorAll("details[open]")].map((each) => each.id);
-  const answers = [...place.querySelectorAll("form[data-call] .answer")].map((each) => [each.closest("form").dataset.call, each]);
-  const focused = place.contains(document.activeElement) ? document.activeElement.closest("[id]")?.id : null;
+  if (!place) return;
+  const focused = place.contains(document.activeElement) ? document.activeElement : null;
+  const around = place.closest("section") ?? place;
   const frame = document.createElement("template");
   frame.innerHTML = html;
-  const fresh = frame.content.firstElementChild;
-  place.replaceWith(fresh);
-  for (const each of open) document.getElementById(each)?.setAttribute("open", "");
-  for (const [of, answer] of answers) fresh.querySelector(`form[data-call="${CSS.escape(of)}"]`)?.append(answer);
-  if (focused && focused !== id) document.getElementById(focused)?.focus();
+  become(place, frame.content.firstElementChild);
+  if (!focused || document.activeElement === focused) return;
+  // What had the focus has gone: the next Tab goes on where it was.
+  const next = focused.isConnected ? focused : document.getElementById(around.id);
+  if (next !== focused) next.setAttribute("tabindex", "-1");
+  next.focus();
 }
 
 let watching = null;
@@ -118,8 +168,9 @@ function watch() {
   const address = new URL(location.href);
   address.searchParams.set("events", "");
   watching = new EventSource(address);
+  watching.addEventListener("open", () => { document.body.dataset.watched = "yes"; });
   watching.addEventListener("changes", (event) => {
-    state.textContent = "";
+    if (state.textContent) state.textContent = "";
     for (const line of event.data.split("\n")) {
       const change = JSON.parse(line);
       if (change.reload) location.reload();

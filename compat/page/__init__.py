@@ -1,0 +1,1 @@
+"""The status page in a browser: `python -m compat.page`."""
