@@ -15,6 +15,7 @@ from functools import partial
 import trio
 
 from ..network.listener import Listener
+from ..page import log_tail
 from ..page.pages import Pages
 from .access import Access, checked_token, parse_address
 from .answering import Answering
@@ -68,7 +69,8 @@ class AdminHttp:
         log.info("admin HTTP listener on %s", self.address)
         listening = trio.SocketListener(trio.socket.from_stdlib_socket(self._listener.socket))
         answering, pages = Answering(lives, Table()), Pages(lives, self._access.page_token)
-        await trio.serve_listeners(partial(self._serve, answering, pages), [listening])
+        with log_tail.kept():
+            await trio.serve_listeners(partial(self._serve, answering, pages), [listening])
 
     async def _serve(self, answering: Answering, pages: Pages, stream: trio.SocketStream) -> None:
         self._connections += 1

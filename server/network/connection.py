@@ -63,6 +63,9 @@ class Connection:
     principal: Principal = ANONYMOUS
     """Who the client is, as far as it has proved that."""
 
+    mechanism: str | None = None
+    """Of SASL, by which it did."""
+
     _allowed: Allowance | None = None
     """While it proves who it is, as the next one."""
 
@@ -175,7 +178,7 @@ class Connection:
             send, allowance, counts = self._transport.send, self._allowance(), self._counts()
             session = await log_in(desk.login, desk, context, self, frames, send, allowance, counts)
             self._allowed = None
-            self.principal, desk = session.principal, session.desk
+            self.principal, self.mechanism, desk = session.principal, session.mechanism, session.desk
         handlers, answer_places, turn = desk.handlers, self._shares.answer_places, self.turn
         while desk.is_open:
             frame = await frames.next_frame()

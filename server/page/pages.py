@@ -19,7 +19,7 @@ from ..runtime.worker import in_worker
 from . import rendering
 from .rendering import Drawn, Look
 from .section import EVENTS, Page, Section
-from .views import access, faults, groups, keys, overview, partition, records, topics
+from .views import access, connections, faults, groups, keys, overview, partition, records, topics
 
 log = logging.getLogger("ottla.page")
 
@@ -37,9 +37,11 @@ VIEWS: dict[str, View] = {
     "/groups": groups.view,
     "/groups/{group}": groups.one,
     "/transactions": groups.transactions,
+    "/connections": connections.view,
     "/quotas": access.quotas,
     "/acls": access.acls,
     "/faults": faults.view,
+    "/log": connections.log,
 }
 """By path; `{name}` is a segment, percent-decoded, that becomes the field of that name."""
 
@@ -48,9 +50,11 @@ NAVIGATION = (
     ("/topics", "Topics"),
     ("/groups", "Groups"),
     ("/transactions", "Transactions"),
+    ("/connections", "Connections"),
     ("/quotas", "Quotas"),
     ("/acls", "ACLs"),
     ("/faults", "Faults and clock"),
+    ("/log", "Log"),
 )
 """Paths and names of the pages that all others lead to."""
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from ...control.broker_state import BrokerState, NodeState, broker_state, node_states
+from ...control.connections import ConnectionList, list_connections
 from ...control.nodes import start_node, stop_node
 from ...control.status import BARS_MAX, Status, status
 from ..call import Call, Lives, Nothing
@@ -44,6 +45,10 @@ class NodeRequest:
     node_id: Annotated[int, Range(0, _INT32_MAX)]
 
 
+async def connections(lives: Lives, request: Nothing) -> ConnectionList:
+    return await list_connections(lives.broker)
+
+
 async def nodes(lives: Lives, request: Nothing) -> Nodes:
     return Nodes(node_states(lives.broker))
 
@@ -69,6 +74,9 @@ CALLS: tuple[Call[Any, Any], ...] = (
         only_waits=True,
     ),
     Call("GET", "/v1/nodes", "The broker ids that the process plays, and which of them serve.", Nothing, Nodes, nodes),
+    Call(
+        "GET", "/v1/connections", "Clients that are connected.", Nothing, ConnectionList, connections, only_waits=True
+    ),
     Call(
         "POST",
         "/v1/nodes/{node_id}/stop",

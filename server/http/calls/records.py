@@ -1,4 +1,4 @@
-"""Records, read and appended: see `...control.records`."""
+"""Records, read and appended: see `...control.topic.records`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from ...control.records import (
+from ...control.topic.records import (
     COUNT,
     COUNT_MAX,
     HEADERS_MAX,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from ...control.topic_configs import TopicConfigs, alter_topic_configs, topic_configs
+from ...control.topic.configs import TopicConfigs, alter_topic_configs, topic_configs
 from ...control.topics import (
     PARTITIONS_MAX,
     TopicDeleted,

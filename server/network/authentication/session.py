@@ -33,7 +33,7 @@ class Session:
         self._rules = rules
         self._desk = desk
         self._counts = counts
-        self._mechanism = login.mechanism
+        self.mechanism = login.mechanism
         self._due_ms = math.inf
         """When it ends, by the clock's elapsed time."""
         self._last_ms = -math.inf
@@ -87,7 +87,7 @@ class Session:
             HangUpError: The session has ended, or the client does not go on with logging in.
         """
         if (again := self._again) is not None:
-            if again.mechanism != self._mechanism:
+            if again.mechanism != self.mechanism:
                 return self._refuse_mechanism
             return self._log_in if key == AUTHENTICATE_KEY else self._refuse
         if self._due_ms != math.inf:
@@ -135,7 +135,7 @@ class Session:
         await let_wait(context.client, self._rules.failure_delay_ms)
         raise HangUpError(
             f"SASL mechanism '{self._again.mechanism}' requested by client is not supported for re-authentication of mechanism"
-            f" '{self._mechanism}'"
+            f" '{self.mechanism}'"
         )
 
     async def _fail(self, client: Client, why: str | None) -> None:

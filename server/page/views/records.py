@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ...broker.broker import Broker
 from ...control.errors import ControlError, Kind
-from ...control.records import RecordList, RecordState, read_records
+from ...control.topic.records import RecordList, RecordState, read_records
 from ...control.topics import topic_named
 from ..formats import segment
 from ..section import EVENTS, Page, Row, Section

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from kafka import KafkaProducer
 
 import ottla
 from support.broker.admin_calls import AdminCalls
@@ -109,3 +110,18 @@ def test_who_waits_when_a_life_ends_is_told(broker: ottla.Broker, end: str) -> N
         getattr(broker, end)()
         status, answer = waiting.result()
     assert (status, answer["error"]) == (503, "the broker stopped or was restarted before this was done")
+
+
+def test_who_is_connected_is_told_with_his_library_and_name() -> None:
+    with ottla.Broker(admin="0", users={"alice": "wonder<land>"}) as broker:
+        admin = AdminCalls.of(broker)
+        assert admin.get("/v1/connections") == {"connections": [], "count": 0}
+        with KafkaProducer(bootstrap_servers=broker.bootstrap, **broker.sasl("alice").kafka_python()) as producer:
+            producer.partitions_for("t")
+            found = admin.get("/v1/connections")
+            assert found["count"] == len(found["connections"]) >= 1
+            one = found["connections"][0]
+            assert (one["principal"], one["node"]) == ("User:alice", 0)
+            assert one["mechanism"] in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+            assert one["security_protocol"] == "SASL_PLAINTEXT" and one["software"].startswith("kafka-python")
+            assert "wonder" not in str(found)

@@ -8,22 +8,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from ...protocol.batch_builder import build_batch
-from ...protocol.errors import CorruptRecordError, KafkaError
-from ...protocol.records import Record, RecordBatch, batches
-from ...storage.cleaning.cleaner_checkpoints import data_dir_of
-from ...storage.disk.files import FileSlice, WouldWaitError
-from ...storage.logs.log import Log
-from ..broker.broker import Broker
-from ..client.partitioner import partition_of
-from ..partitions.large_appends import append_later
-from ..partitions.topics import NO_LEADER
-from ..runtime.cold_reads import TRIES_MAX, bring
-from ..runtime.disk import Work, in_thread
-from .errors import ControlError, Kind, check_number
-from .partitions import logs_of
-from .refusals import refusal
-from .topics import topic_named
+from ....protocol.batch_builder import build_batch
+from ....protocol.errors import CorruptRecordError, KafkaError
+from ....protocol.records import Record, RecordBatch, batches
+from ....storage.cleaning.cleaner_checkpoints import data_dir_of
+from ....storage.disk.files import FileSlice, WouldWaitError
+from ....storage.logs.log import Log
+from ...broker.broker import Broker
+from ...client.partitioner import partition_of
+from ...partitions.large_appends import append_later
+from ...partitions.topics import NO_LEADER
+from ...runtime.cold_reads import TRIES_MAX, bring
+from ...runtime.disk import Work, in_thread
+from ..errors import ControlError, Kind, check_number
+from ..partitions import logs_of
+from ..refusals import refusal
+from ..topics import topic_named
 
 COUNT, COUNT_MAX = 100, 500
 READ_BYTES_MAX = 1 << 20

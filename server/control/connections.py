@@ -1,0 +1,67 @@
+"""Who is connected: from where, with which library, as whom."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import trio
+
+from ..broker.broker import Broker
+from ..runtime.turns import Turn
+
+COUNT_MAX = 500
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionState:
+    """One connection of a client."""
+
+    peer: str
+    """HOST:PORT of the client."""
+    node: int
+    listener: str
+    """Its name."""
+    security_protocol: str
+    """PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."""
+    principal: str
+    """As `User:alice`; `User:ANONYMOUS` for who has not proved who he is."""
+    mechanism: str | None
+    """Of SASL, by which he did."""
+    software: str | None
+    """Name and version of the client's library, where it tells them."""
+    idle_s: int
+    """How long no byte has moved, in whole seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionList:
+    """Those by node, listener and address."""
+
+    connections: tuple[ConnectionState, ...]
+    """COUNT_MAX at most."""
+    count: int
+    """How many there are."""
+
+
+async def list_connections(broker: Broker) -> ConnectionList:
+    """All of clients; the admin listener's are not among them."""
+    turn, now_s = Turn(), trio.current_time()
+    found = tuple(broker.connections)
+    states = []
+    for each in found[:COUNT_MAX]:
+        if turn.is_over():
+            await turn.next()
+        states.append(
+            ConnectionState(
+                peer=each.peer,
+                node=each.node_id,
+                listener=each.listener.name,
+                security_protocol=each.listener.security_protocol,
+                principal=str(each.principal),
+                mechanism=each.mechanism,
+                software=None if each.software is None else " ".join(each.software),
+                idle_s=int(each.idle_s(now_s)),
+            )
+        )
+    states.sort(key=lambda each: (each.node, each.listener, each.peer))
+    return ConnectionList(tuple(states), len(found))

@@ -1,0 +1,68 @@
+"""The last lines that Ottla has logged in this process, for who looks at them in a browser."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from ..runtime.log_lines import LogLines
+
+LINES_MAX = 500
+LINE_CHARACTERS_MAX = 2_000
+
+
+class Line(NamedTuple):
+    """One of them."""
+
+    number: int
+    """From 0 on."""
+    at_ms: int
+    """By the machine's clock, which no test moves."""
+    level: int
+    """As `logging` numbers them."""
+    source: str
+    """The logger."""
+    text: str
+
+
+class _Tail(logging.Handler):
+    """Keeps what passes the levels that are set anyway; nobody else sees a line more or less."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setFormatter(LogLines("%(message)s"))
+        self.lines: deque[Line] = deque(maxlen=LINES_MAX)
+        self.count = 0
+        self.listeners = 0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = self.format(record)[:LINE_CHARACTERS_MAX]
+        self.lines.append(Line(self.count, int(record.created * 1000), record.levelno, record.name, text))
+        self.count += 1
+
+
+_TAIL = _Tail()
+
+
+@contextmanager
+def kept() -> Iterator[None]:
+    """Lines are kept while anybody is in here, of all brokers of the process."""
+    logger = logging.getLogger("ottla")
+    if not _TAIL.listeners:
+        logger.addHandler(_TAIL)
+    _TAIL.listeners += 1
+    try:
+        yield
+    finally:
+        _TAIL.listeners -= 1
+        if not _TAIL.listeners:
+            logger.removeHandler(_TAIL)
+            _TAIL.lines.clear()
+
+
+def last_lines(level: int) -> list[Line]:
+    """Those of `level` and above, the newest first."""
+    return [line for line in reversed(tuple(_TAIL.lines)) if line.level >= level]
