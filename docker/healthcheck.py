@@ -1,30 +1,61 @@
-"""Exit code 0 when a broker answers an ApiVersions request within two seconds: `healthcheck.py HOST:PORT`.
+"""Exit code 0 when the broker answers an ApiVersions request within two seconds: `healthcheck.py [HOST:PORT [PROTOCOL]]`.
 
-A port that accepts connections is not enough; nothing but the standard library is needed.
+Without arguments the broker is the one that this container serves, wherever that is. A port that accepts connections is not
+enough; logins are not tried, and certificates are nobody's business here. Nothing but the standard library is needed.
 """
 
+import os
 import socket
+import ssl
 import struct
 import sys
+import tempfile
+
+LISTENER_FILE = os.path.join(tempfile.gettempdir(), "ottla-listener")
+"""What the entrypoint writes once the broker serves: security protocol and address of its first listener."""
 
 API_VERSIONS, VERSION, CORRELATION_ID = 18, 0, 4711
 TIMEOUT_S = 2.0
 
 
-def is_healthy(address: str) -> bool:
-    """Whether the broker at HOST:PORT answers ApiVersions v0 with error code 0 and at least one API."""
+def is_healthy(address: str, protocol: str = "PLAINTEXT") -> bool:
+    """Whether the broker at HOST:PORT answers ApiVersions v0 with error code 0 and at least one API.
+
+    One that wants a certificate of its clients is healthy when it says so.
+    """
     host, _, port = address.rpartition(":")
     body = struct.pack(">hhih", API_VERSIONS, VERSION, CORRELATION_ID, -1)
     try:
-        with socket.create_connection((host, int(port)), TIMEOUT_S) as connection:
+        with _connected(host.strip("[]"), int(port), protocol) as connection:
             connection.sendall(struct.pack(">i", len(body)) + body)
             reader = connection.makefile("rb")
             size, correlation_id, error_code, apis = struct.unpack(">iihi", reader.read(14))
             rest = reader.read(size - 10)
-    except (OSError, struct.error):
+    except ssl.SSLError as error:
+        return "CERTIFICATE_REQUIRED" in str(error.reason) or "HANDSHAKE_FAILURE" in str(error.reason)
+    except (OSError, struct.error, ValueError):
         return False
     return correlation_id == CORRELATION_ID and error_code == 0 and apis > 0 and len(rest) == apis * 6
 
 
+def _connected(host: str, port: int, protocol: str) -> socket.socket:
+    connection = socket.create_connection((host, port), TIMEOUT_S)
+    if not protocol.endswith("SSL"):
+        return connection
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context.wrap_socket(connection, server_hostname="localhost")
+
+
+def where() -> tuple[str, str]:
+    """Address and security protocol of this container's broker."""
+    try:
+        with open(LISTENER_FILE, encoding="utf-8") as file:
+            protocol, address = file.read().split()
+    except (OSError, ValueError):
+        return "127.0.0.1:9092", "PLAINTEXT"
+    return address, protocol
+
+
 if __name__ == "__main__":
-    sys.exit(0 if is_healthy(sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:9092") else 1)
+    sys.exit(0 if is_healthy(*(sys.argv[1:] or where())) else 1)

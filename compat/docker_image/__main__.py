@@ -1,136 +1,354 @@
-"""The container's parts: what the Dockerfile installs serves, and the health check tells alive from dead.
+"""The image, built from the Dockerfile and run: what a user of Docker sees of it, short of Docker.
 
-Follows the Dockerfile's own lines in a fresh virtual environment: the wheel from the files that it copies, installed
-without an index, started with its ENV and ENTRYPOINT (other ports, another data directory). With a Docker engine at
-hand the image is built and composed as well.
+`buildah` builds and runs it on a stand-in of the base image (`engine`); clients come in over the container's ports, as published.
+The start of each stock Kafka module of testcontainers is acted out (`testcontainers`), and the compose files are read by Docker
+Compose itself and run.
 """
 
 import json
 import re
-import shutil
-import subprocess
 import sys
-import venv
+import tempfile
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
-from ..support.brokers.ottla_process import OttlaProcess
-from ..support.brokers.process import free_port
-from ..support.clients.steps import admin
-from ..support.suite import Options, Suite, run_suite
+from ..support.certificates import HOSTS, Certificates
+from ..support.suite import NotRunError, Options, Suite, run_suite
+from . import engine
+from .composing import services
+from .engine import Container
+from .testcontainers import CLUSTER_ID, FORMAT, KRAFT, MODULES, ONE_BROKER, Module
 
-ROOT = Path(__file__).parents[2]
-DOCKERFILE = ROOT / "docker" / "Dockerfile"
-COMPOSE = ROOT / "docker" / "compose.yaml"
-HEALTHCHECK = ROOT / "docker" / "healthcheck.py"
-
-
-class InstalledOttla(OttlaProcess):
-    """A command of the container, from the environment that the Dockerfile's lines made, on other ports and data."""
-
-    def __init__(self, ottla: Path, variables: list[str], words: list[str], ports: dict[str, int]) -> None:
-        super().__init__()
-        line = "\0".join([*variables, str(ottla), *words[1:]]).replace("/var/lib/ottla", str(self.data))
-        for theirs, ours in ports.items():
-            line = line.replace(f":{theirs}", f":{ours}")
-        self.words = ["env", *line.split("\0")]
-
-    def command(self) -> list[str]:
-        return self.words
+ADDRESS = "localhost:9092"
+OUTSIDE = 32768
+"""The random port of the host that testcontainers was given."""
+BUILD_TOOLS = "gcc cc ld make cython pip"
 
 
 def body(suite: Suite, options: Options) -> None:
-    text = DOCKERFILE.read_text()
-    entrypoint, variables = entrypoint_words(text), environment(text)
-    with TemporaryDirectory(prefix="compat-docker-") as folder:
-        ottla = install(suite, text, Path(folder))
-        if ottla:
-            port = free_port()
-            from_dockerfile(suite, InstalledOttla(ottla, variables, entrypoint, {"9092": port}), port)
-            ports = {"9092": free_port(), "29092": free_port()}
-            from_compose(suite, InstalledOttla(ottla, variables, entrypoint + compose_words(), ports), ports)
-    with_engine(suite)
-
-
-def from_dockerfile(suite: Suite, broker: InstalledOttla, port: int) -> None:
-    suite.check("health check: nothing there", not healthy(port))
-    with broker:
-        suite.check("health check: the installed wheel serves", healthy(port))
-        suite.equal("SIGTERM stops it cleanly", 0, broker.stop())
-        suite.check("health check: stopped", not healthy(port))
-        broker.start()
-
-
-def from_compose(suite: Suite, broker: InstalledOttla, ports: dict[str, int]) -> None:
-    with broker:
-        for listener, host in (("9092", "localhost"), ("29092", "ottla")):
-            (node,) = admin(f"127.0.0.1:{ports[listener]}").list_topics(timeout=10).brokers.values()
-            expected = f"{host}:{ports[listener]}"
-            suite.equal(f"compose: who comes in by {listener} is told {host}", expected, f"{node.host}:{node.port}")
-
-
-def entrypoint_words(text: str) -> list[str]:
-    """ENTRYPOINT of the Dockerfile."""
-    found = re.search(r"^ENTRYPOINT (\[.*\])$", text, re.MULTILINE)
-    assert found
-    return [str(word) for word in json.loads(found[1])]
-
-
-def environment(text: str) -> list[str]:
-    """The variables of the Dockerfile's ENV lines, as NAME=VALUE."""
-    return [pair for line in re.findall(r"^ENV (.*)$", text, re.MULTILINE) for pair in line.split()]
-
-
-def compose_words() -> list[str]:
-    """The items under `command:` in compose.yaml."""
-    command = COMPOSE.read_text().partition("    command:\n")[2].partition("    ports:")[0]
-    return [line.strip().removeprefix("- ") for line in command.splitlines()]
-
-
-def install(suite: Suite, text: str, folder: Path) -> Path | None:
-    """The COPY and pip lines of the Dockerfile, in a fresh environment; returns the console command."""
-    source, wheels = folder / "src", folder / "wheels"
-    source.mkdir()
-    for line in re.findall(r"^COPY (?!docker)(.*)$", text, re.MULTILINE):
-        for name in line.split()[:-1]:
-            path = ROOT / name
-            if path.is_dir():
-                shutil.copytree(path, source / name, ignore=shutil.ignore_patterns("__pycache__", "*.so", "kernel.c"))
-            else:
-                shutil.copy(path, source / name)
-    venv.create(folder / "venv", with_pip=True)
-    python = folder / "venv" / "bin" / "python"
-    pip = [str(python), "-m", "pip", "--disable-pip-version-check"]
-    built = subprocess.run(
-        [*pip, "wheel", "-q", "-w", str(wheels), str(source)], capture_output=True, text=True, check=False
-    )
-    if not suite.check("pip wheel builds from what the Dockerfile copies", built.returncode == 0, built.stderr[-300:]):
-        return None
-    offline = ["install", "-q", "--no-index", f"--find-links={wheels}", "ottla"]
-    done = subprocess.run([*pip, *offline], capture_output=True, text=True, check=False)
-    suite.check("the wheels install without an index", done.returncode == 0, done.stderr[-300:])
-    if done.returncode:
-        return None
-    ottla = folder / "venv" / "bin" / "ottla"
-    version = subprocess.run([str(ottla), "--version"], capture_output=True, text=True, check=False).stdout
-    suite.check("the image's kernel is compiled", "compiled" in version, version)
-    return ottla
-
-
-def healthy(port: int) -> bool:
-    command = [sys.executable, "-I", str(HEALTHCHECK), f"127.0.0.1:{port}"]
-    return subprocess.run(command, timeout=30, check=False).returncode == 0
-
-
-def with_engine(suite: Suite) -> None:
-    """Build the image, compose it up until it is healthy, and take it down."""
-    if not shutil.which("docker") or subprocess.run(["docker", "info"], capture_output=True, check=False).returncode:
-        suite.skip("image built and composed", "no Docker engine here")
+    engine.base(make=not options.quick)
+    if options.quick and not engine.has_image(engine.IMAGE):
+        raise NotRunError("a built image in the cache; without --quick it is built")
+    built = engine.build(engine.IMAGE)
+    if not suite.check(
+        "the image builds", built.returncode == 0, built.stderr.strip()[-400:] if built.returncode else ""
+    ):
         return
-    compose = ["docker", "compose", "-f", str(COMPOSE), "-p", "compat-ottla"]
-    up = subprocess.run([*compose, "up", "--build", "--wait", "-d"], capture_output=True, text=True, check=False)
-    suite.check("compose up, healthy", up.returncode == 0, up.stderr[-300:])
-    subprocess.run([*compose, "down", "-v"], capture_output=True, check=False)
+    serves(suite)
+    if options.quick:
+        acted_out(suite, MODULES[0])
+        return
+    parts: list[Callable[[Suite], None]] = [says, commands, addresses, environment, lasting, security]
+    parts += [partial(acted_out, module=module) for module in MODULES]
+    for part in (*parts, acted_out_with_logins, composed, no_kernel):
+        try:
+            part(suite)
+        except RuntimeError as error:
+            suite.check(f"{part} runs to its end", False, error)
+
+
+def serves(suite: Suite) -> None:
+    """`docker run IMAGE`, and `docker stop`."""
+    with Container() as box:
+        suite.check("it says ready", box.wait_for(r"^ready 0\.0\.0\.0:9092$"))
+        suite.check("the health check: healthy", box.healthy())
+        seen = box.client("round", ADDRESS)
+        suite.equal(
+            "a client is told localhost:9092, writes and reads", (["0 localhost:9092"], 0, 10), tuple(seen.values())
+        )
+        listed = box.execute("ottla", "topics", "list").stdout
+        suite.check("`docker exec … ottla topics list`", "round" in listed, "" if "round" in listed else listed)
+        version = box.execute("ottla", "--version").stdout
+        suite.check("the kernel is compiled", "compiled" in version, version.strip())
+        suite.check("data lie in /var/lib/ottla", "round-0" in box.execute("ls", "/var/lib/ottla").stdout)
+        code, seconds = box.stop()
+        suite.equal(f"SIGTERM stops it cleanly, in {seconds:.1f} s", 0, code)
+
+
+def says(suite: Suite) -> None:
+    """What the image says of itself, and what is not in it."""
+    config = engine.config(engine.IMAGE)
+    suite.check(
+        "its user is a number, and not root's", config["User"].isdigit() and config["User"] != "0", config["User"]
+    )
+    suite.check("it makes no anonymous volume", not config.get("Volumes"))
+    suite.equal("it exposes the port", {"9092/tcp": {}}, config["ExposedPorts"])
+    labels = {
+        name.rpartition(".")[2] for name, text in config["Labels"].items() if name.startswith("org.opencontainers")
+    }
+    suite.check("its labels are OCI's", labels >= {"title", "description", "licenses", "version", "revision"}, labels)
+    with Container("sh", "-c", f"command -v {BUILD_TOOLS}; id -u; touch /opt/ottla/x /etc/x; exit 0") as box:
+        suite.equal("a shell in it ends with its own code", 0, box.ended())
+        lines = box.said().splitlines()
+        suite.equal(
+            "neither root nor build tools are in it", ["10001"], [line for line in lines if "touch" not in line]
+        )
+        suite.equal("its user may not change it", 2, sum("Permission denied" in line for line in lines))
+    ours, base = engine.size_bytes(engine.IMAGE), engine.size_bytes(engine.BASE)
+    packed = engine.packed_bytes(engine.IMAGE, engine.BASE)
+    suite.note(f"size: {(ours - base) / 1e6:.0f} MB beside the base's, unpacked; {packed / 1e6:.0f} MB packed")
+
+
+def commands(suite: Suite) -> None:
+    """Other words behind the image's name."""
+    for words, code, said in (
+        (("--version",), 0, "compiled"),
+        (("--help",), 0, "usage: ottla serve"),
+        (("help",), 0, "a broker on localhost:9092"),
+        (("topics", "list", "--bootstrap", "localhost:1"), 2, "localhost:1"),
+        (("describe-config", "log.dirs"), 0, "log.dirs"),
+        (("topcs",), 2, "did you mean topics"),
+        (("--node", "2"), 2, "did you mean --nodes"),
+        (("bash", "-c", "echo $0 $BASH_VERSION; exit 7"), 7, "bash "),
+        (("/opt/ottla/bin/python", "-c", "import ottla; print('library', ottla.__version__)"), 0, "library"),
+    ):
+        with Container(*words) as box:
+            ended = box.ended()
+            suite.check(
+                f"docker run IMAGE {' '.join(words)[:60]}", ended == code and said in box.said(), box.said()[-150:]
+            )
+    with Container("dev") as box:
+        suite.check("docker run IMAGE dev: says what to paste", box.wait_for("KafkaConsumer"))
+        status = box.execute("ottla", "status")
+        suite.check(
+            "… and `docker exec … ottla status` finds the admin listener", status.returncode == 0, status.stderr[-200:]
+        )
+    with Container("dev", environment={"OTTLA_ADMIN_TOKEN": "0123456789abcdef0123"}) as box:
+        box.wait_for("KafkaConsumer")
+        status = box.execute("ottla", "status", "--admin", "127.0.0.2:9099")
+        suite.check("… which with a token listens everywhere", status.returncode == 0, status.stderr[-200:])
+
+
+def addresses(suite: Suite) -> None:
+    """Options add to the defaults."""
+    for words, variables, bootstrap, told in (
+        (("--profile", "dev"), {}, ADDRESS, ["0 localhost:9092"]),
+        (("--nodes", "3"), {}, ADDRESS, [f"{index} localhost:{9092 + index}" for index in range(3)]),
+        (("--listener", "0.0.0.0:7000"), {}, "localhost:7000", ["0 localhost:7000"]),
+        (("--override", "node.id=5"), {}, ADDRESS, ["5 localhost:9092"]),
+        ((), {"KAFKA_ADVERTISED_LISTENERS": "PLAINTEXT://box:19092"}, "box:19092", ["0 box:19092"]),
+        ((), {"KAFKA_LISTENERS": "PLAINTEXT://:7001"}, "localhost:7001", ["0 localhost:7001"]),
+        ((), {"OTTLA_NODES": "2", "OTTLA_PROFILE": "dev"}, ADDRESS, ["0 localhost:9092", "1 localhost:9093"]),
+    ):
+        with Container(*words, environment=variables) as box:
+            ready = box.wait_for("^ready ")
+            what = " ".join([*(f"-e {name}={text}" for name, text in variables.items()), *words])
+            suite.equal(
+                f"{what}: clients are told", told, box.client("told", bootstrap) if ready else box.said()[-300:]
+            )
+            suite.check(f"{what}: healthy", box.healthy())
+
+
+def environment(suite: Suite) -> None:
+    """What users of Kafka's images set."""
+    usual = {
+        **ONE_BROKER,
+        **KRAFT,
+        "KAFKA_LISTENERS": "PLAINTEXT://0.0.0.0:9092,BROKER://0.0.0.0:19092,CONTROLLER://0.0.0.0:9094",
+        "KAFKA_ADVERTISED_LISTENERS": "PLAINTEXT://localhost:9092,BROKER://box:19092",
+        "KAFKA_LOG_DIRS": "/var/lib/kafka/data",
+        "KAFKA_HEAP_OPTS": "-Xmx1G -Xms1G",
+        "KAFKA_JMX_PORT": "9999",
+        "KAFKA_LOG4J_ROOT_LOGLEVEL": "WARN",
+        "KAFKA_AUTO_CREATE_TOPICS_ENABLE": "true",
+        "KAFKA_PORT": "tcp://10.0.0.1:9092",
+        "KAFKA_ZOOKEEPER_CONNECT": "zookeeper:2181",
+        "KAFKA_NUM_PARTITIONS": "4",
+    }
+    with Container(environment=usual) as box:
+        suite.check("the environment of a broker of Kafka's images", box.wait_for("^ready "), box.said()[-300:])
+        suite.equal("… its address and id", ["1 localhost:9092"], box.client("told", ADDRESS))
+        described = json.loads(box.execute("ottla", "configs", "describe", "brokers", "1", "--json").stdout or "{}")
+        suite.check("… its options", '"4"' in json.dumps(described) or "num.partitions" in json.dumps(described))
+        warned = [line for line in box.said().splitlines() if "environment variable" in line]
+        suite.check("… of what means nothing one line tells", len(warned) == 1 and "ZOOKEEPER" in warned[0], warned)
+        suite.check(
+            "… and the cluster has its id", CLUSTER_ID in (box.root / "var/lib/ottla/meta.properties").read_text()
+        )
+    for variables, said in (
+        ({"KAFKA_PROCESS_ROLES": "controller"}, "KAFKA_PROCESS_ROLES=controller"),
+        ({"KAFKA_CONTROLLER_QUORUM_VOTERS": "1@a:9093,2@b:9093"}, "names 2 controllers"),
+        ({"KAFKA_LOG_RETENTION_MS": "soon"}, "log.retention.ms"),
+    ):
+        with Container(environment=variables) as box:
+            code = box.ended()
+            lines = [line for line in box.said().splitlines() if line.startswith("ottla: ")]
+            suite.check(
+                f"refused in a line: {said}", code == 2 and len(lines) == 1 and said in lines[0], box.said()[-200:]
+            )
+
+
+def lasting(suite: Suite) -> None:
+    """Data outlive the container in a volume, and it a kill."""
+    with tempfile.TemporaryDirectory(prefix="compat-volume-") as volume:
+        Path(volume).chmod(0o777)
+        mounted = {"/var/lib/ottla": volume}
+        with Container(volumes=mounted) as box:
+            box.wait_for("^ready ")
+            suite.equal("a volume: records are written", 10, box.client("round", ADDRESS)["read"])
+            code, _ = box.stop()
+            suite.equal("… it stops", 0, code)
+            box.start()
+            suite.check("… docker start", box.wait_for("^ready "))
+            box.client("write", ADDRESS, "round", "5")
+            box.kill()
+            suite.check(
+                "… docker kill: unhealthy no more is asked", box.process is not None and box.process.returncode != 0
+            )
+        with Container(volumes=mounted) as box:
+            box.wait_for("^ready ")
+            suite.equal("… another container of the same volume has them all", 15, box.client("read", ADDRESS, "round"))
+    with tempfile.TemporaryDirectory(prefix="compat-volume-") as volume:
+        Path(volume).chmod(0o755)
+        with Container(volumes={"/var/lib/ottla": volume}) as box:
+            code = box.ended()
+            line = box.said().strip().splitlines()[-1]
+            suite.check(
+                "a volume that its user may not write to is refused in a line",
+                code == 2 and "/var/lib/ottla" in line,
+                line,
+            )
+
+
+def security(suite: Suite) -> None:
+    """The health check follows the protocol as well as the port."""
+    for words in (("--tls",), ("--user", "alice:secret"), ("--tls", "--user", "alice:secret")):
+        with Container(*words) as box:
+            suite.check(f"{' '.join(words)}: serves", box.wait_for("^ready "), box.said()[-300:])
+            suite.check(f"{' '.join(words)}: healthy", box.healthy(), (box.root / "tmp/ottla-listener").read_text())
+            suite.equal(f"{' '.join(words)}: stops", 0, box.stop()[0])
+            box.start()
+
+
+def acted_out(suite: Suite, module: Module) -> None:
+    """One module's way to start a container, up to a client of the port on the host."""
+    with Container(*module.words(), environment=module.environment, entrypoint=module.entrypoint) as box:
+        copy_script(box, module)
+        ready = box.wait_for(module.ready)
+        suite.check(f"{module.name}: has the words that it waits for", ready, "" if ready else box.said()[-800:])
+        if ready:
+            seen = box.client("round", f"localhost:{OUTSIDE}", f"{OUTSIDE}:{module.public}")
+            host = "127.0.0.1" if module.by_exec else "localhost"
+            suite.equal(f"{module.name}: a client on the host", ([f"1 {host}:{OUTSIDE}"], 0, 10), tuple(seen.values()))
+            suite.check(f"{module.name}: healthy", box.healthy())
+        noise = [line for line in box.said().splitlines() if re.search("denied|not found|No such", line)]
+        suite.check(f"{module.name}: nothing in its script fails", not noise, noise)
+
+
+def copy_script(box: Container, module: Module) -> None:
+    script = module.script.replace("{host}", "localhost").replace("{port}", str(OUTSIDE)).replace("{name}", box.name)
+    if module.by_exec:
+        box.execute("sh", "-c", f"echo '{script}' > {module.path}")
+    else:
+        box.copy(script, module.path, module.mode)
+
+
+def acted_out_with_logins(suite: Suite) -> None:
+    """testcontainers-node's `withSaslSslListener`: a PKCS#12 store, and a user whom its script has formatted in."""
+    node = next(module for module in MODULES if module.name.startswith("node"))
+    with tempfile.TemporaryDirectory(prefix="compat-tls-") as folder:
+        certificates = Certificates(Path(folder))
+        password = "serverKeystorePassword"
+        server = certificates.authority.issue("localhost", HOSTS)
+        store = server.pkcs12("localhost", password, certificates.authority.certificate)
+        variables = {
+            **node.environment,
+            "KAFKA_LISTENERS": "SECURE://0.0.0.0:9096,PLAINTEXT://0.0.0.0:9093,BROKER://0.0.0.0:9092,CONTROLLER://0.0.0.0:9094",
+            "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "BROKER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SECURE:SASL_SSL,CONTROLLER:PLAINTEXT",
+            "KAFKA_SSL_PROTOCOL": "TLSv1.2",
+            "KAFKA_SSL_KEYSTORE_LOCATION": "/etc/kafka/secrets/server.keystore.pfx",
+            "KAFKA_SSL_KEYSTORE_PASSWORD": password,
+            "KAFKA_SSL_KEYSTORE_TYPE": "PKCS12",
+            "KAFKA_SASL_ENABLED_MECHANISMS": "SCRAM-SHA-512",
+            "KAFKA_LISTENER_NAME_SECURE_SCRAM-SHA-512_SASL_JAAS_CONFIG": (
+                "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+            ),
+        }
+        user = (
+            FORMAT.splitlines()[1]
+            .replace("{id}", CLUSTER_ID)
+            .replace(
+                "kafka.properties'",
+                'kafka.properties --add-scram "SCRAM-SHA-512=[name=app-user,password=userPassword]"\'',
+            )
+        )
+        script = f"#!/bin/bash\nexport KAFKA_ADVERTISED_LISTENERS=BROKER://box:9092,PLAINTEXT://localhost:{OUTSIDE},SECURE://localhost:9096\n{user}\n/etc/confluent/docker/run \n"
+        box = Container(*node.words(), environment=variables, entrypoint=node.entrypoint)
+        target = box.root / "etc/kafka/secrets/server.keystore.pfx"
+        target.write_bytes(store)
+        target.chmod(0o644)
+        with box:
+            box.copy(script, node.path, node.mode)
+            suite.check("node, SASL_SSL: serves", box.wait_for(node.ready), box.said()[-600:])
+            client = {
+                "security.protocol": "SASL_SSL",
+                "sasl.mechanism": "SCRAM-SHA-512",
+                "sasl.username": "app-user",
+                "sasl.password": "userPassword",
+                "ssl.ca.location": str(certificates.ca),
+            }
+            seen = box.client("round", "localhost:9096", properties=client)
+            suite.equal("node, SASL_SSL: its user writes", (["1 localhost:9096"], 0), (seen["said"], seen["left"]))
+
+
+def composed(suite: Suite) -> None:
+    """The compose files are as Docker Compose has them, and their services serve."""
+    for path in sorted((engine.ROOT / "docker").glob("compose*.yaml")):
+        found = services(path)
+        if isinstance(found, str):
+            suite.skip(f"{path.name} is valid", found)
+            return
+        suite.check(f"{path.name} is valid", True)
+        for name, service in found.items():
+            with Container(*service.words, environment=service.environment, volumes=service.volumes, name=name) as box:
+                suite.check(f"{path.name}: {name} serves", box.wait_for("^ready "), box.said()[-600:])
+                suite.check(f"{path.name}: {name} is healthy", box.healthy())
+                checks: Mapping[str, Callable[[Suite, Container], None]] = {
+                    "compose.yaml": plain_compose,
+                    "compose.security.yaml": secure_compose,
+                }
+                checks[path.name](suite, box)
+
+
+def plain_compose(suite: Suite, box: Container) -> None:
+    suite.equal("compose.yaml: from the host", ["0 localhost:9092"], box.client("told", ADDRESS))
+    suite.equal("compose.yaml: from another container", ["0 ottla:29092"], box.client("told", "ottla:29092"))
+    suite.equal("compose.yaml: records", 10, box.client("round", ADDRESS)["read"])
+
+
+def secure_compose(suite: Suite, box: Container) -> None:
+    trusted = str(box.root / "var/lib/ottla/ottla-tls-ca.pem")
+    login = {"security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-256", "ssl.ca.location": trusted}
+    admin = {**login, "sasl.username": "admin", "sasl.password": "admin-secret"}
+    alice = {**login, "sasl.username": "alice", "sasl.password": "alice-secret"}
+    name = "compose.security.yaml"
+    suite.equal(f"{name}: admin, from the host", ["0 localhost:9092"], box.client("told", ADDRESS, properties=admin))
+    suite.equal(f"{name}: … from a container", ["0 ottla:29092"], box.client("told", "ottla:29092", properties=admin))
+    suite.equal(f"{name}: alice writes orders", 0, box.client("write", ADDRESS, "orders", "3", properties=alice))
+    try:
+        box.client("round", ADDRESS, properties=alice)
+        refused = ""
+    except RuntimeError as error:
+        refused = str(error)
+    suite.check(f"{name}: alice makes no topics", "AUTHORIZATION" in refused.upper(), refused[:200])
+
+
+def no_kernel(suite: Suite) -> None:
+    """An image without the compiled kernel is none."""
+    text = engine.DOCKERFILE.read_text()
+    step = "RUN /opt/ottla/bin/pip install --no-cache-dir --no-deps ."
+    suite.equal("the step that compiles", 1, text.count(step))
+    with tempfile.NamedTemporaryFile("w", suffix=".Dockerfile") as file:
+        file.write(text.replace(step, step.replace("RUN ", "RUN CC=false ")))
+        file.flush()
+        built = engine.build("localhost/without-kernel", file=Path(file.name))
+    said = built.stdout + built.stderr
+    suite.check(
+        "the build fails without a compiler",
+        built.returncode != 0 and "the kernel was not compiled" in said,
+        said[-200:],
+    )
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from .frame.command_line import understand
@@ -16,9 +16,18 @@ from .frame.errors import DONE, INTERRUPTED, WRONG_CALL, CommandError, ReaderGon
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line; returns the exit code. SystemExit for a call that is wrong, or after a help text."""
+    return with_exit_code(lambda: _carry_out(sys.argv[1:] if arguments is None else arguments))
+
+
+def _carry_out(words: Sequence[str]) -> int | None:
+    asked = understand(words)
+    return asked.command.run(asked.options)
+
+
+def with_exit_code(command: Callable[[], int | None]) -> int:
+    """Run a command; what it ends with as an exit code, and a line on standard error where that is not 0."""
     try:
-        asked = understand(sys.argv[1:] if arguments is None else arguments)
-        code = asked.command.run(asked.options)
+        code = command()
         if sys.stdout is not None:
             sys.stdout.flush()
         return DONE if code is None else code

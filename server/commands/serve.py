@@ -73,6 +73,10 @@ Stop with Ctrl-C."""
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
 
+Defaults = Callable[[Properties, Mapping[str, str], str, int], Properties]
+"""From what the file and the environment say, each option that has a value, the security protocol of a listener without a name
+and the number of nodes: what to start with."""
+
 
 class StartError(Exception):
     """Why the broker does not start, in one line."""
@@ -91,6 +95,7 @@ def serve(
     hello: Callable[[Lives, Secured | None], str] | None = None,
     *,
     environment: Mapping[str, str] = NOTHING,
+    defaults: Defaults | None = None,
 ) -> int:
     """Run a broker until SIGTERM, SIGINT or SIGHUP; returns the exit code, 0 after a clean stop, 1 after an error, or when
     its data directories have failed.
@@ -98,13 +103,14 @@ def serve(
     Args:
         hello: What to print behind the line that says that it is ready.
         environment: Variables that may name broker options.
+        defaults: What lies beneath what is given, and above the profile.
 
     Raises:
         StartError: Bad options, an address or a data directory that cannot be used. Nothing was written.
     """
     stop = StopSignals()
     try:
-        static, secured = _configured(options, environment)
+        static, secured = _configured(options, environment, defaults)
         for line in static.warnings:
             log.warning("%s", line)
         _prepare_process()
@@ -168,7 +174,9 @@ def configuration(options: argparse.Namespace, environment: Mapping[str, str] = 
     return _configured(options, environment)[0]
 
 
-def _configured(options: argparse.Namespace, environment: Mapping[str, str]) -> tuple[StaticConfig, Secured | None]:
+def _configured(
+    options: argparse.Namespace, environment: Mapping[str, str], defaults: Defaults | None = None
+) -> tuple[StaticConfig, Secured | None]:
     users, flags, protocol = _users(options.user, over_tls=options.tls)
     if options.data is not None:
         refuse_comma("--data", options.data)
@@ -182,6 +190,8 @@ def _configured(options: argparse.Namespace, environment: Mapping[str, str]) -> 
             raise ConfigError(f"Invalid value {text} for --override: must be NAME=VALUE")
         overrides[name.strip()] = value
     file = _with_environment(_file(options.config) if options.config else Properties(), environment)
+    if defaults is not None:
+        file = defaults(file, {**file.values, **flags, **overrides}, protocol, options.nodes or file.nodes or 1)
     if not {"log.dirs", "log.dir"} & {*flags, *overrides, *file.values}:
         flags["log.dirs"] = DATA_DIR
         log.warning("logs are kept in %s, as neither --data nor log.dirs names a directory", DATA_DIR)

@@ -35,6 +35,7 @@ FOR_THE_JVM = frozenset(
     }
 )
 
+_SERVICE_LINK = re.compile(r"(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)")
 _CHARS_LIKE = 100
 _LINE_END = re.compile(r"(?<!\\)((?:\\\\)*)[\n\r]")
 """One that no backslash stands before; two are none, but a backslash of the value."""
@@ -60,6 +61,8 @@ def read_environment(variables: Mapping[str, str]) -> Environment:
             continue
         name = option_name(variable)
         if find_option(name) is None and name not in HANDED_ON:
+            if is_service_link(variable, variables[variable], PREFIX):
+                continue
             close = difflib.get_close_matches(name[:_CHARS_LIKE], BROKER_OPTIONS, n=1)
             hint = f"; did you mean {variable_name(close[0])} ({close[0]})?" if close else ""
             told = f"there is no option {name}" if name else "it names no option"
@@ -68,6 +71,14 @@ def read_environment(variables: Mapping[str, str]) -> Environment:
         options[name] = _value(variable, variables[variable])
         taken.append(variable)
     return Environment(options, tuple(taken), tuple(warnings), variables.get(CLUSTER_ID) or None)
+
+
+def is_service_link(variable: str, value: str, prefix: str) -> bool:
+    """Whether Kubernetes may have made it, as for each service: where one is called `kafka`, KAFKA_PORT is tcp://10.0.0.1:9092."""
+    name = variable.removeprefix(prefix)
+    return _SERVICE_LINK.fullmatch(name) is not None and (
+        not name.endswith("PORT") or "SERVICE" in name or "://" in value
+    )
 
 
 def option_name(variable: str) -> str:

@@ -55,6 +55,23 @@ def test_options_are_taken_and_others_told_of_with_the_nearest_name() -> None:
     assert zork.startswith("environment variable KAFKA_ZORK_ZORK_ZORK: there is no option zork.zork.zork, ignored")
 
 
+def test_what_kubernetes_makes_beside_a_service_called_kafka_is_passed_by() -> None:
+    links = {
+        "KAFKA_SERVICE_HOST": "10.0.0.1",
+        "KAFKA_SERVICE_PORT": "9092",
+        "KAFKA_SERVICE_PORT_PLAINTEXT": "9092",
+        "KAFKA_PORT": "tcp://10.0.0.1:9092",
+        "KAFKA_PORT_9092_TCP": "tcp://10.0.0.1:9092",
+        "KAFKA_PORT_9092_TCP_ADDR": "10.0.0.1",
+        "KAFKA_UI_SERVICE_HOST": "10.0.0.2",
+        "KAFKA_UI_PORT_80_TCP_PROTO": "tcp",
+    }
+    found = read_environment(links)
+    assert (found.options, found.warnings) == ({}, ())
+    # An option of old brokers is told of.
+    assert len(read_environment({"KAFKA_PORT": "9092", "KAFKA_ADVERTISED_PORT": "9092"}).warnings) == 2
+
+
 def test_what_is_handed_on_to_the_authorizer_is_taken() -> None:
     found = read_environment({"KAFKA_SUPER_USERS": "User:a", "KAFKA_ALLOW_EVERYONE_IF_NO_ACL_FOUND": "true"})
     assert (found.options, found.warnings) == (

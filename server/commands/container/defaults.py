@@ -1,0 +1,74 @@
+"""Where a container serves, and keeps data, as far as nobody says so: beneath all that the user gives, above the profile.
+
+log.dirs                /var/lib/ottla
+listeners               the addresses of advertised.listeners on all interfaces, as in Kafka's images; else port 9092
+advertised.listeners    of a listener on all interfaces `localhost`, where a published port is; else what it listens at
+of a further node       both, on the ports above: 9093, 9094 … can be published, free ones cannot
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from ...config.listeners import Endpoint, parse_endpoint
+from ...config.properties import Properties
+
+DATA_DIR = "/var/lib/ottla"
+PORT = 9092
+HOST = "localhost"
+ALL_INTERFACES = "0.0.0.0"
+
+_ANY_ADDRESS = ("", ALL_INTERFACES, "::")
+_LISTENERS, _ADVERTISED = "listeners", "advertised.listeners"
+
+
+def image_defaults(file: Properties, given: Mapping[str, str], protocol: str, nodes: int) -> Properties:
+    """What a start is told with these defaults beneath it.
+
+    Args:
+        file: What the file and the environment say.
+        given: Each option that has a value, from wherever.
+        protocol: The security protocol of a listener without a name.
+        nodes: How many there are.
+
+    Raises:
+        ConfigError: An address that is none.
+    """
+    told = _endpoints(_ADVERTISED, given.get(_ADVERTISED, ""))
+    heard = _endpoints(_LISTENERS, given.get(_LISTENERS, ""))
+    listeners = (
+        heard or [replace(each, host=ALL_INTERFACES) for each in told] or [Endpoint(protocol, ALL_INTERFACES, PORT)]
+    )
+    controllers = {each.strip().upper() for each in given.get("controller.listener.names", "").split(",")}
+    advertised = told or [
+        replace(each, host=HOST) if each.host in _ANY_ADDRESS else each
+        for each in listeners
+        if each.name not in controllers
+    ]
+    values = {_LISTENERS: _text(listeners), _ADVERTISED: _text(advertised)}
+    if not {"log.dirs", "log.dir"} & given.keys():
+        values["log.dirs"] = DATA_DIR
+    first = given.get("node.id", given.get("broker.id", "0")).strip()
+    node_values = {
+        int(first) + step: {_LISTENERS: _text(_above(listeners, step)), _ADVERTISED: _text(_above(advertised, step))}
+        for step in range(1, nodes if first.isascii() and first.isdigit() else 1)  # else it is refused, a moment later
+    }
+    for node_id, own in file.node_values.items():
+        node_values[node_id] = own if _LISTENERS in own else node_values.get(node_id, {}) | own
+    return replace(file, values=values | file.values, node_values=node_values)
+
+
+def _endpoints(option: str, text: str) -> list[Endpoint]:
+    return [parse_endpoint(option, item.strip()) for item in text.split(",") if item.strip()]
+
+
+def _above(endpoints: Iterable[Endpoint], step: int) -> list[Endpoint]:
+    """Of a free port another free one."""
+    return [replace(each, port=each.port and each.port + step) for each in endpoints]
+
+
+def _text(endpoints: Iterable[Endpoint]) -> str:
+    return ",".join(
+        f"{each.name}://{f'[{each.host}]' if ':' in each.host else each.host}:{each.port}" for each in endpoints
+    )

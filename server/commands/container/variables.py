@@ -1,0 +1,109 @@
+"""What the environment of a container says: `OTTLA_*` for options of `ottla serve`, `KAFKA_*` as Kafka's images take them.
+
+`KAFKA_LOG_RETENTION_MS` and the like are read as everywhere (`frame/environment`). Here is what only those images' scripts do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Mapping, Sequence
+
+from ..frame.environment import is_service_link
+from ..frame.errors import WrongCallError, did_you_mean
+from ..frame.options import ADMIN_TOKEN, BOOTSTRAP, COMMAND_CONFIG
+from ..frame.parser import takes_value
+
+PREFIX = "OTTLA_"
+OF_COMMANDS = frozenset({ADMIN_TOKEN, BOOTSTRAP, COMMAND_CONFIG})
+"""Not options of `serve`, but known."""
+
+YES, NO = frozenset({"true", "1", "yes"}), frozenset({"", "false", "0", "no"})
+
+SECRETS_DIR = "/etc/kafka/secrets"
+FILES = {
+    "KAFKA_SSL_KEYSTORE_FILENAME": "KAFKA_SSL_KEYSTORE_LOCATION",
+    "KAFKA_SSL_TRUSTSTORE_FILENAME": "KAFKA_SSL_TRUSTSTORE_LOCATION",
+}
+"""A file in SECRETS_DIR, and the variable that has its path."""
+CONTENTS = {
+    "KAFKA_SSL_KEYSTORE_CREDENTIALS": "KAFKA_SSL_KEYSTORE_PASSWORD",
+    "KAFKA_SSL_KEY_CREDENTIALS": "KAFKA_SSL_KEY_PASSWORD",
+    "KAFKA_SSL_TRUSTSTORE_CREDENTIALS": "KAFKA_SSL_TRUSTSTORE_PASSWORD",
+}
+"""A file in SECRETS_DIR, and the variable that has what stands in it."""
+
+_ROLES, _VOTERS = "KAFKA_PROCESS_ROLES", "KAFKA_CONTROLLER_QUORUM_VOTERS"
+_ADDRESSES = ("KAFKA_LISTENERS", "KAFKA_ADVERTISED_LISTENERS")
+
+
+def serve_words(
+    options: Mapping[str, argparse.Action], words: Sequence[str], environment: Mapping[str, str]
+) -> tuple[list[str], list[str]]:
+    """Words for the options that variables name (`OTTLA_ADMIN_TOKEN_FILE` for --admin-token-file) and `words` do not, and
+    a warning for each variable that names none.
+
+    Of an option that may be repeated each line of a value is one. WrongCallError for a switch that is neither on nor off.
+    """
+    given = {word.partition("=")[0] for word in words}
+    found, warnings = [], []
+    for variable in sorted(variable for variable in environment if variable.startswith(PREFIX)):
+        if variable in OF_COMMANDS or is_service_link(variable, environment[variable], PREFIX):
+            continue
+        name = f"--{variable.removeprefix(PREFIX).lower().replace('_', '-')}"
+        action = options.get(name)
+        if action is None:
+            hint = did_you_mean(variable, [_variable(each) for each in options])
+            warnings.append(f"environment variable {variable}: there is no option {name}, ignored{hint}")
+        elif name not in given:
+            found += _words(variable, name, action, environment[variable])
+    return found, warnings
+
+
+def _variable(option: str) -> str:
+    return PREFIX + option.strip("-").replace("-", "_").upper()
+
+
+def _words(variable: str, name: str, action: argparse.Action, text: str) -> list[str]:
+    if takes_value(action):
+        return [f"{name}={value}" for value in text.splitlines() if value.strip()]
+    if text.lower() not in YES | NO:
+        raise WrongCallError(f"{variable} must be true or false, found {text!r}")
+    return [name] if text.lower() in YES else []
+
+
+def broker_variables(environment: Mapping[str, str], secrets: str = SECRETS_DIR) -> dict[str, str]:
+    """The environment with what the scripts of Kafka's images make of it.
+
+    Raises:
+        WrongCallError: It asks for a part in a cluster of several containers, or names a secret that cannot be read.
+    """
+    roles = [each.strip() for each in environment.get(_ROLES, "broker").split(",")]
+    if "broker" not in roles:
+        raise WrongCallError(
+            f"{_ROLES}={environment[_ROLES]}: Ottla has no controllers of their own; leave this container out"
+        )
+    voters = [each for each in environment.get(_VOTERS, "").split(",") if each.strip()]
+    if len(voters) > 1:
+        raise WrongCallError(
+            f"{_VOTERS} names {len(voters)} controllers: containers of Ottla form no cluster;"
+            " one of them plays several brokers with --nodes (OTTLA_NODES)"
+        )
+    found = {name: value for name, value in environment.items() if name not in FILES | CONTENTS}
+    for name in _ADDRESSES:
+        # testcontainers-dotnet ends the list with a comma; of no address at all there is nothing to tell.
+        if (text := ",".join(filter(None, found.pop(name, "").split(",")))) != "":
+            found[name] = text
+    for name, target in (FILES | CONTENTS).items():
+        if environment.get(name):
+            path = os.path.join(secrets, environment[name])
+            found[target] = path if name in FILES else _secret(name, path)
+    return found
+
+
+def _secret(variable: str, path: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read().strip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise WrongCallError(f"{variable}: cannot read {path}: {getattr(error, 'strerror', 'not UTF-8')}") from error

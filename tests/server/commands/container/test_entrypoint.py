@@ -1,0 +1,122 @@
+"""What `docker run IMAGE …` runs, and what it says once it serves."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from ottla.server.commands.container.entrypoint import LISTENER_FILE, ottla_words
+from ottla.server.commands.frame.options import ADMIN_TOKEN
+from support.broker.serve_process import PATIENCE_S
+from support.commands.command_runs import run_command
+
+
+@pytest.mark.parametrize(
+    ("words", "becomes"),
+    [
+        ([], ["serve"]),
+        (["--nodes", "3"], ["serve", "--nodes", "3"]),
+        (["--help"], ["serve", "--help"]),
+        (["--version"], ["--version"]),
+        (["help"], ["help"]),
+        (["serve", "--tls"], ["serve", "--tls"]),
+        (["topics", "list"], ["topics", "list"]),
+        (["reset"], ["reset"]),  # a program of that name is in most images, too
+        (["ottla", "dev"], ["dev"]),
+        (["dev"], ["serve", "--profile", "dev", "--hello", "--admin", "127.0.0.1:9099"]),
+        (["dev", "--admin=7"], ["serve", "--profile", "dev", "--hello", "--admin=7"]),
+        (["sh", "-c", "exit 3"], None),
+        (["/bin/sh"], None),
+        (["topcs", "list"], ["topcs", "list"]),
+    ],
+)
+def test_words_are_options_of_serve_or_a_command_or_another_program(
+    words: list[str], becomes: list[str] | None
+) -> None:
+    assert ottla_words(words, {}) == becomes
+
+
+def test_the_admin_listener_of_dev_is_published_to_those_who_know_the_token_alone() -> None:
+    assert ottla_words(["dev"], {ADMIN_TOKEN: "secret"}) == [
+        *("serve", "--profile", "dev", "--hello"),
+        *("--admin", "0.0.0.0:9099"),
+    ]
+    assert ottla_words(["dev"], {"OTTLA_ADMIN": "127.0.0.1:7"}) == ["serve", "--profile", "dev", "--hello"]
+
+
+def command(*words: str) -> list[str]:
+    return [sys.executable, "-P", "-m", "ottla.server.commands.container", *words]
+
+
+def run(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command(*words),
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+
+
+@contextmanager
+def serving(words: Sequence[str] = (), **variables: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A running one, and its second line of output; the first says where."""
+    process = subprocess.Popen(
+        command(*words), env={**os.environ, **variables}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
+    )
+    with process:
+        assert process.stdout is not None
+        lines = [process.stdout.readline(), process.stdout.readline()]
+        try:
+            yield process, "".join(lines)
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(PATIENCE_S)
+
+
+def test_other_programs_and_commands_have_their_own_exit_code_and_output() -> None:
+    assert run("sh", "-c", "exit 3").returncode == 3
+    # A writer whose reader has gone is ended by the signal, as in any shell.
+    assert run("sh", "-c", "(yes; echo $? >&2) | head -n 1").stderr == f"{128 + signal.SIGPIPE}\n"
+    assert run("--version").stdout == run_command("--version").out
+    assert run("help").stdout == run_command("help").out
+    wrong = run("topcs")
+    assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1) and "did you mean topics" in wrong.stderr
+    wrong = run(KAFKA_PROCESS_ROLES="controller")
+    assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1) and "KAFKA_PROCESS_ROLES" in wrong.stderr
+    wrong = run("--node", "3")
+    assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1) and "did you mean --nodes" in wrong.stderr
+
+
+def test_a_start_says_what_testcontainers_modules_wait_for_and_where_it_is(tmp_path: Path) -> None:
+    variables = {
+        "KAFKA_NODE_ID": "7",
+        "KAFKA_LISTENERS": "PLAINTEXT://127.0.0.1:0,BROKER://127.0.0.1:0",
+        "KAFKA_ADVERTISED_LISTENERS": "PLAINTEXT://localhost:32768,BROKER://172.17.0.2:9093,",
+        "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "PLAINTEXT:PLAINTEXT,BROKER:PLAINTEXT",
+        "OTTLA_DATA": str(tmp_path / "data"),
+        "TMPDIR": str(tmp_path),
+    }
+    with serving(**variables) as (process, said):
+        ready, started = said.splitlines()
+        address = re.fullmatch(r"ready (127\.0\.0\.1:\d+)", ready)
+        assert address is not None
+        for waits_for in (
+            r".*\[KafkaServer id=\d+\] started.*",
+            r".*Kafka Server started.*",
+            r".*Transitioning from RECOVERY to RUNNING.*",
+        ):
+            assert re.fullmatch(waits_for, started), waits_for
+        assert "id=7]" in started
+        assert (tmp_path / LISTENER_FILE).read_text() == f"PLAINTEXT {address[1]}\n"
+        assert run_command("topics", "list", "--bootstrap", address[1]).code == 0
+    assert process.returncode == 0
