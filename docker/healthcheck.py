@@ -11,8 +11,8 @@ import struct
 import sys
 import tempfile
 
-LISTENER_FILE = os.path.join(tempfile.gettempdir(), "ottla-listener")
-"""What the entrypoint writes once the broker serves: security protocol and address of its first listener."""
+LISTENER_FILE = "ottla-listener"
+"""What the entrypoint writes once the broker serves, in the directory for temporary files: security protocol and address."""
 
 API_VERSIONS, VERSION, CORRELATION_ID = 18, 0, 4711
 TIMEOUT_S = 2.0
@@ -50,7 +50,7 @@ def _connected(host: str, port: int, protocol: str) -> socket.socket:
 def where() -> tuple[str, str]:
     """Address and security protocol of this container's broker."""
     try:
-        with open(LISTENER_FILE, encoding="utf-8") as file:
+        with open(os.path.join(tempfile.gettempdir(), LISTENER_FILE), encoding="utf-8") as file:
             protocol, address = file.read().split()
     except (OSError, ValueError):
         return "127.0.0.1:9092", "PLAINTEXT"

@@ -153,6 +153,7 @@ class Container:
         first = config(image)["Entrypoint"] if entrypoint is None else entrypoint
         self.words = [*first, *words]
         self.process: subprocess.Popen[bytes] | None = None
+        self.began = 0
         self.output = tempfile.TemporaryFile()  # noqa: SIM115 - closed at the end of the block
 
     def _run(self, words: Sequence[str], environment: Mapping[str, str]) -> list[str]:
@@ -166,6 +167,7 @@ class Container:
         """Start it, or start it again as `docker start` does."""
         with open(self.root / "etc/hosts", "w") as hosts:
             hosts.write(f"127.0.0.1 localhost\n127.0.0.1 {self.name}\n")
+        self.began = self.output.seek(0, os.SEEK_END)
         alone = ["unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh"]
         self.process = subprocess.Popen(
             [*alone, *self._run(self.words, self.environment)],
@@ -210,8 +212,8 @@ class Container:
         beside.rename(path)
 
     def said(self) -> str:
-        """Its output up to now, both streams."""
-        self.output.seek(0)
+        """Its output since it was started, both streams."""
+        self.output.seek(self.began)
         return self.output.read().decode(errors="replace")
 
     def wait_for(self, pattern: str) -> bool:

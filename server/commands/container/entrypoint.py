@@ -125,9 +125,8 @@ def serving(options: argparse.Namespace, environment: Mapping[str, str], warning
 
 def _note_listener(lives: Lives) -> None:
     listener = lives.nodes[0].listeners[0]
-    path = os.path.join(tempfile.gettempdir(), LISTENER_FILE)
     try:
-        with open(path, "w", encoding="utf-8") as file:
+        with open(os.path.join(tempfile.gettempdir(), LISTENER_FILE), "w", encoding="utf-8") as file:
             file.write(f"{listener.security_protocol} {listener.address}\n")
     except OSError as error:
-        log.warning("the health check asks port 9092, as %s cannot be written: %s", path, error.strerror)
+        log.warning("the health check asks port 9092, as it cannot be told of another: %s", error)

@@ -78,7 +78,7 @@ def broker_variables(environment: Mapping[str, str], secrets: str = SECRETS_DIR)
     Raises:
         WrongCallError: It asks for a part in a cluster of several containers, or names a secret that cannot be read.
     """
-    roles = [each.strip() for each in environment.get(_ROLES, "broker").split(",")]
+    roles = [each.strip() for each in (environment.get(_ROLES) or "broker").split(",")]
     if "broker" not in roles:
         raise WrongCallError(
             f"{_ROLES}={environment[_ROLES]}: Ottla has no controllers of their own; leave this container out"

@@ -120,3 +120,12 @@ def test_a_start_says_what_testcontainers_modules_wait_for_and_where_it_is(tmp_p
         assert (tmp_path / LISTENER_FILE).read_text() == f"PLAINTEXT {address[1]}\n"
         assert run_command("topics", "list", "--bootstrap", address[1]).code == 0
     assert process.returncode == 0
+
+
+def test_a_start_needs_no_file_for_the_health_check(tmp_path: Path) -> None:
+    (tmp_path / LISTENER_FILE).mkdir()
+    with serving(("--listener", "127.0.0.1:0"), TMPDIR=str(tmp_path), KAFKA_LOG_DIRS=str(tmp_path / "data")) as (
+        _,
+        said,
+    ):
+        assert said.startswith("ready 127.0.0.1:")

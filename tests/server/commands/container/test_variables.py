@@ -91,6 +91,7 @@ def test_addresses_may_have_a_comma_too_many_or_be_empty() -> None:
     [
         {},
         {"KAFKA_PROCESS_ROLES": "broker"},
+        {"KAFKA_PROCESS_ROLES": "", "KAFKA_CONTROLLER_QUORUM_VOTERS": ""},
         {"KAFKA_PROCESS_ROLES": "controller, broker", "KAFKA_CONTROLLER_QUORUM_VOTERS": "1@localhost:9094"},
         {"KAFKA_HEAP_OPTS": "-Xmx1G", "CLUSTER_ID": "x"},
     ],
