@@ -19,7 +19,7 @@ from ..runtime.worker import in_worker
 from . import rendering
 from .rendering import Drawn, Look
 from .section import EVENTS, Page, Section
-from .views import access, connections, faults, groups, keys, overview, partition, records, topics
+from .views import access, connections, faults, groups, keys, overview, partition, producers, records, topics
 
 log = logging.getLogger("ottla.page")
 
@@ -34,6 +34,7 @@ VIEWS: dict[str, View] = {
     "/topics/{topic}/keys": keys.view,
     "/topics/{topic}/records": records.view,
     "/topics/{topic}/partitions/{partition}": partition.view,
+    "/topics/{topic}/partitions/{partition}/producers": producers.view,
     "/groups": groups.view,
     "/groups/{group}": groups.one,
     "/transactions": groups.transactions,

@@ -10,6 +10,7 @@ from ...broker.broker import Broker
 from ...control.errors import ControlError, Kind
 from ...control.topics import topic_named
 from ...control.why.explain_key import KeyExplanation, explain_key
+from ..fields import number
 from ..formats import segment
 from ..section import EVENTS, ROWS_MAX, Page, Row, Section
 
@@ -59,7 +60,7 @@ class _Lived:
 
 
 async def _answered(broker: Broker, question: Question) -> Question:
-    key, encoding, partition = question.key or "", question.encoding, question.partition.strip()
+    key, encoding = question.key or "", question.encoding
     refusal, found = None, None
     try:
         if encoding not in ENCODINGS:
@@ -68,13 +69,11 @@ async def _answered(broker: Broker, question: Question) -> Question:
             wanted = bytes.fromhex(key) if encoding == "hex" else key.encode("utf-8", "surrogateescape")
         except ValueError:
             raise ControlError(Kind.INVALID, f"key: expected pairs of hexadecimal digits, found {key!r:.60}") from None
-        if partition and not (partition.isascii() and partition.isdigit() and len(partition) <= 10):
-            raise ControlError(Kind.INVALID, f"partition: expected a number, found {partition!r:.40}")
         found = await explain_key(
             broker,
             question.topic,
             wanted,
-            partition=int(partition) if partition else None,
+            partition=number("partition", question.partition, 10),
             records_max=ROWS_MAX,
         )
     except ControlError as error:

@@ -12,13 +12,14 @@ from ....storage.pictures.log_picture import Contents, LogPicture, PassPicture
 from ....storage.pictures.passes import pass_tried
 from ...broker.broker import Broker
 from ...cleaning.advice import ADVANCE_CLOCK, NEXT_RECORD, WAIT, Remedy, moment
-from ...control.errors import ControlError, Kind
+from ...control.errors import ControlError
 from ...control.partitions import logs_of
 from ...control.pictures.look import partition_picture
 from ...control.pictures.taking import picture_of
 from ...control.why.dry_run import dry_run
 from ...runtime.turns import Turn
 from ...services.explaining import Explaining, PartitionExplanation
+from ..fields import number
 from ..formats import segment
 from ..section import EVENTS, Page, Section
 
@@ -110,10 +111,8 @@ async def view(broker: Broker, fields: Mapping[str, str]) -> Page:
     )
 
 
-def _log(broker: Broker, topic: str, number: str) -> Log:
-    if not number.isascii() or not number.isdigit() or len(number) > 10:
-        raise ControlError(Kind.INVALID, f"partition: expected a number, found {number!r:.40}")
-    (log,) = logs_of(broker, topic, [int(number)])
+def _log(broker: Broker, topic: str, text: str) -> Log:
+    (log,) = logs_of(broker, topic, [number("partition", text, 10) or 0])
     return log
 
 
@@ -212,17 +211,8 @@ async def _tried(broker: Broker, picture: LogPicture, wanted: str | None) -> Tri
 
 async def _looked(broker: Broker, picture: LogPicture, fields: Mapping[str, str]) -> Looked:
     try:
-        low, high = _offset("from", fields), _offset("to", fields)
+        low, high = number("from", fields.get("from", "")), number("to", fields.get("to", ""))
         look = await partition_picture(broker, picture.topic, picture.partition, from_offset=low, to_offset=high)
     except ControlError as refused:
         return Looked(picture.name, None, None, None, str(refused))
     return Looked(picture.name, look.contents.from_offset, look.contents.to_offset, look.contents, None)
-
-
-def _offset(name: str, fields: Mapping[str, str]) -> int | None:
-    text = fields.get(name, "").strip()
-    if not text:
-        return None
-    if not text.isascii() or not text.isdigit() or len(text) > 19:
-        raise ControlError(Kind.INVALID, f"{name}: expected an offset, found {text!r:.40}")
-    return int(text)

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ...broker.broker import Broker
-from ...control.errors import ControlError, Kind
+from ...control.errors import ControlError
 from ...control.topic.records import RecordList, RecordState, read_records
 from ...control.topics import topic_named
+from ..fields import number
 from ..formats import segment
 from ..section import EVENTS, Page, Row, Section
 
@@ -50,23 +51,14 @@ async def view(broker: Broker, fields: Mapping[str, str]) -> Page:
 async def _read(broker: Broker, shown: Shown, fields: Mapping[str, str]) -> Shown:
     partition = 0
     try:
-        partition = _number("partition", fields.get("partition", ""), 10) or 0
-        offset = _number("offset", fields.get("offset", ""), 19)
+        partition = number("partition", fields.get("partition", ""), 10) or 0
+        offset = number("offset", fields.get("offset", ""))
         found = await read_records(broker, shown.topic, partition, offset=offset, count=COUNT)
     except ControlError as error:
         return Shown(shown.topic, partition, shown.partitions, str(error), None, None)
     first = found.records[0].offset if found.records else found.next_offset
     earlier = max(found.log_start_offset, first - COUNT) if first > found.log_start_offset else None
     return Shown(shown.topic, partition, shown.partitions, None, found, earlier)
-
-
-def _number(name: str, text: str, digits_max: int) -> int | None:
-    text = text.strip()
-    if not text:
-        return None
-    if not text.isascii() or not text.isdigit() or len(text) > digits_max:
-        raise ControlError(Kind.INVALID, f"{name}: expected a number, found {text!r:.40}")
-    return int(text)
 
 
 def _row(record: RecordState) -> Row:

@@ -12,6 +12,7 @@ from importlib import resources
 from itertools import pairwise
 
 import pytest
+from kafka import KafkaProducer
 
 import ottla
 from ottla.server.http.table import CALLS, Table
@@ -196,7 +197,7 @@ def test_a_keys_life_is_told_record_by_record(broker: ottla.Broker) -> None:
         "key=xyz&encoding=hex": "expected pairs of hexadecimal digits",
         "key=a&encoding=base9": "expected text or hex",
         "key=a&partition=9": "partition",
-        "key=a&partition=%C2%B2": "expected a number",
+        "key=a&partition=%C2%B2": "expected a whole number",
     }.items():
         response, refused = get(broker, f"/topics/k/keys?{query}")
         assert response.status == 200 and sentence in refused and 'role="alert"' in refused
@@ -212,5 +213,16 @@ def test_records_are_paged_and_escaped(broker: ottla.Broker) -> None:
     assert 'href="?partition=0&amp;offset=0"' in newest and ">Later<" not in newest
     _, oldest = get(broker, "/topics/r/records?offset=0")
     assert ">Later<" in oldest and ">Earlier<" not in oldest
-    assert "expected a number" in get(broker, "/topics/r/records?offset=x")[1]
+    assert "expected a whole number" in get(broker, "/topics/r/records?offset=x")[1]
     broker.delete_topic("r")
+
+
+def test_producers_of_a_partition_are_shown(broker: ottla.Broker) -> None:
+    broker.create_topic("p")
+    with KafkaProducer(bootstrap_servers=broker.bootstrap, enable_idempotence=True) as producer:
+        producer.send("p", b"v").get()
+    _, html = get(broker, "/topics/p/partitions/0/producers")
+    assert html.count('<tr id="producer-') == 1 and "None." not in html
+    assert get(broker, "/topics/p/partitions/x/producers")[0].status == 422
+    assert get(broker, "/topics/p/partitions/1/producers")[0].status == 404
+    broker.delete_topic("p")

@@ -154,9 +154,9 @@ def test_a_dry_run_and_a_look_come_with_the_page_and_not_with_its_changes(broker
     ("query", "said"),
     [
         ("from=9&to=3", "from_offset: expected one up to to_offset=3, found 9"),
-        ("from=x", "from: expected an offset, found 'x'"),
-        ("from=%3Cscript%3E", "from: expected an offset, found '<script>'"),
-        ("to=99999999999999999999", "to: expected an offset"),
+        ("from=x", "from: expected a whole number, found 'x'"),
+        ("from=%3Cscript%3E", "from: expected a whole number, found '<script>'"),
+        ("to=99999999999999999999", "to: expected a whole number"),
         ("to=9999999999999999999", "to_offset: expected a number"),
     ],
 )
