@@ -3,7 +3,7 @@
 import sys
 
 from ..support.suite import NotRunError, Options, Suite, run_suite
-from . import accessibility
+from . import accessibility, person, strangers
 from .chromium import chromium
 from .scene import full
 
@@ -13,6 +13,9 @@ def body(suite: Suite, options: Options) -> None:
         raise NotRunError("to start its own brokers, of Ottla")
     with chromium() as browser:
         suite.note(f"Chromium {browser.version}")
+        person.has_it_compacted(suite, browser)
+        strangers.change_nothing(suite, browser, quick=options.quick)
+        strangers.names_are_text(suite, browser)
         with full() as broker:
             accessibility.operated_by_keyboard(suite, browser, broker)
             accessibility.focus_stays(suite, browser, broker)

@@ -1,4 +1,4 @@
-"""The first page: where the broker is, its clock, nodes, data directories."""
+"""The first page: where the broker is, its clock, nodes, data directories, and how far topics are compacted."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ...broker.broker import Broker
 from ...control.broker_state import BrokerState, DataDirState, NodeState, broker_state
 from ..section import Page, Row, Section
+from . import compaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,7 @@ async def view(broker: Broker, fields: Mapping[str, str]) -> Page:
         "/",
         (
             Section("facts", "facts", _facts(state)),
+            await compaction.of_all(broker),
             Section("nodes", "nodes", None, tuple(map(_node, state.nodes))),
         ),
     )

@@ -13,6 +13,7 @@ from ...control.topics import TopicState, list_topics, topic_named
 from ...partitions.topics import Partition
 from ..formats import segment
 from ..section import Page, Row, Section
+from . import compaction
 
 BARS_MAX = 40
 """Of a partition among many."""
@@ -86,6 +87,7 @@ async def one(broker: Broker, fields: Mapping[str, str]) -> Page:
                 topic.name,
                 tuple(Row(f"partition-{each.partition}", each) for each in partitions),
             ),
+            await compaction.of_one(broker, topic),
             Section("more", "topic_more", topic.name),
             Section("delete", "delete_topic", (topic.name, topic.is_internal)),
         ),

@@ -1,0 +1,70 @@
+"""How far topics are compacted, and the button that compacts one: a section of the first page and of a topic's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...broker.broker import Broker
+from ...partitions.topics import Topic
+from ...runtime.turns import Turn
+from ..section import Row, Section
+
+TOPICS_MAX = 50
+"""That are shown; those with most to clean."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A topic, all partitions together."""
+
+    topic: str
+    is_compacted: bool
+    is_internal: bool
+    offsets: int
+    """In its logs."""
+    dirty: int
+    """Of them no pass has been over."""
+    under_way: int
+    """Passes at the moment."""
+
+
+async def of_all(broker: Broker) -> Section:
+    """All compacted topics but the broker's own."""
+    turn, found = Turn(), []
+    for topic in list(broker.services.topics):
+        if topic.is_internal:
+            continue
+        standing = await _standing(broker, topic, turn)
+        if standing.is_compacted:
+            found.append(standing)
+    shown = sorted(sorted(found, key=_dirtiest)[:TOPICS_MAX], key=lambda each: each.topic)
+    return Section("compaction", "compaction", len(found) - len(shown), _rows(shown))
+
+
+async def of_one(broker: Broker, topic: Topic) -> Section:
+    """`topic` alone, whatever its policy."""
+    return Section("compact", "compact_topic", await _standing(broker, topic, Turn()))
+
+
+def _dirtiest(standing: Standing) -> int:
+    return -standing.dirty
+
+
+def _rows(standings: Sequence[Standing]) -> tuple[Row, ...]:
+    return tuple(Row(f"compaction-{each.topic}", each) for each in standings)
+
+
+async def _standing(broker: Broker, topic: Topic, turn: Turn) -> Standing:
+    cleaning, offsets, dirty, under_way, is_compacted = broker.services.cleaning, 0, 0, 0, False
+    for partition in tuple(topic.partitions):
+        if turn.is_over():
+            await turn.next()
+        log = partition.log
+        is_compacted = "compact" in log.config.cleanup_policy
+        if not is_compacted:
+            break
+        offsets += log.log_end_offset - log.log_start_offset
+        dirty += max(0, log.log_end_offset - max(log.log_start_offset, cleaning.manager.first_dirty_offset(log)))
+        under_way += cleaning.watched.running(log.topic_partition) is not None
+    return Standing(topic.name, is_compacted, topic.is_internal, offsets, dirty, under_way)

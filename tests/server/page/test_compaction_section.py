@@ -1,0 +1,63 @@
+"""How far topics are compacted, on the first page and on a topic's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+import ottla
+from ottla.server.page.views.compaction import TOPICS_MAX
+from support.broker.admin_calls import AdminCalls
+
+NEVER_MS = 10**12
+
+
+@pytest.fixture
+def broker() -> Iterator[ottla.Broker]:
+    """It cleans nothing by itself."""
+    with ottla.Broker(admin="0", overrides={"log.cleaner.backoff.ms": NEVER_MS}) as running:
+        yield running
+
+
+def shown(broker: ottla.Broker, path: str) -> str:
+    """The page, without white space where it says nothing."""
+    status, html = AdminCalls.of(broker).ask("GET", path)
+    assert status == 200
+    return re.sub(r"\s+", " ", re.sub(r"(\s*<[^>]*>\s*)+", " | ", html))
+
+
+def test_how_much_of_a_topic_no_pass_has_been_over(broker: ottla.Broker) -> None:
+    broker.create_topic("empty", 1, {"cleanup.policy": "compact"})
+    broker.create_topic("orders", 2, {"cleanup.policy": "compact"})
+    broker.create_topic("visits", 1, {"cleanup.policy": "delete"})
+    for partition in (0, 1):
+        broker.produce_all("orders", [ottla.NewRecord(f"k{at % 3}", "v", partition=partition) for at in range(30)])
+    broker.compact("orders", [0], force=True)
+    page = shown(broker, "/")
+    assert "| empty | nothing, it is empty | Compact | empty |" in page
+    assert "| orders | 30 of 60 offsets | Compact | orders |" in page
+    assert "visits" not in page and "__consumer_offsets" not in page
+    broker.compact("orders", force=True)
+    assert "| orders | nothing, all was cleaned | Compact" in shown(broker, "/")
+
+
+def test_a_topic_has_the_button_it_needs(broker: ottla.Broker) -> None:
+    broker.create_topic("orders", 1, {"cleanup.policy": "compact,delete"})
+    broker.create_topic("visits", 1, {"cleanup.policy": "delete"})
+    assert "| Compact it now |" in shown(broker, "/topics/orders")
+    page = shown(broker, "/topics/visits")
+    assert "| Make it a compacted topic |" in page and "Compact it now" not in page
+
+
+def test_of_many_those_with_most_to_clean_are_shown_by_name(broker: ottla.Broker) -> None:
+    names = [f"t{number:03d}" for number in range(TOPICS_MAX + 3)]
+    for name in names:
+        broker.create_topic(name, 1, {"cleanup.policy": "compact"})
+        if name not in ("t001", "t004", "t040"):
+            broker.produce(name, key="k", value="v")
+    page = shown(broker, "/")
+    found = re.findall(r"\| (t\d+) \| 1 of 1 offsets", page)
+    assert found == [name for name in names if name not in ("t001", "t004", "t040")]
+    assert "And 3 more with less to clean" in page
