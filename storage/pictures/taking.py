@@ -6,8 +6,8 @@ pieces, as `cleaning.dirtiness` has it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import groupby
+from collections.abc import Sequence
+from itertools import islice
 
 from ..cleaning.dirtiness import SEGMENTS_AT_ONCE
 from ..cleaning.eligibility import Eligibility
@@ -36,28 +36,31 @@ def picture_in_pieces(
             part has segments.
     """
     segments, log_end = list(log.segments), log.log_end_offset
-    bars: list[Bar] = []
-    for at in range(0, len(segments), SEGMENTS_AT_ONCE):
-        if at:
+    is_compacted, active = "compact" in found.cleanup_policy, segments[-1]
+    clean_below, cleaned_below = found.first_dirty_offset, found.upper_offset
+    bundles = _Bundles(-(-len(segments) // bars_max))
+    following = (each.base_offset for each in islice(segments, 1, None))
+    for number, each in enumerate(segments):
+        if number % SEGMENTS_AT_ONCE == 0 and number:
             yield
-        following = segments[at + 1 : at + 1 + SEGMENTS_AT_ONCE]
-        ends = [each.base_offset for each in following]
-        ends += [log_end] * (at + SEGMENTS_AT_ONCE >= len(segments))
-        bars += [
-            Bar(
-                part=_part(each.base_offset, end, found, is_active=each is segments[-1]),
-                base_offset=each.base_offset,
-                end_offset=max(end, each.base_offset),
-                size_bytes=each.size_bytes,
-            )
-            for each, end in zip(segments[at : at + SEGMENTS_AT_ONCE], ends, strict=True)
-        ]
+        base = each.base_offset
+        end = next(following, log_end)
+        if each is active:
+            part = Part.ACTIVE
+        elif not is_compacted:
+            part = Part.CLOSED
+        elif end <= clean_below:
+            part = Part.CLEAN
+        else:
+            part = Part.DIRTY if base < cleaned_below else Part.HELD
+        bundles.add(part, base, max(end, base), each.size_bytes, 1)
+    bars = bundles.all()
     return LogPicture(
         topic=log.topic_partition.topic,
         partition=log.topic_partition.partition,
         cleanup_policy=found.cleanup_policy,
-        bars=bundled(bars, bars_max),
-        segments=len(bars),
+        bars=bars,
+        segments=len(segments),
         size_bytes=sum(bar.size_bytes for bar in bars),
         log_start_offset=log.log_start_offset,
         first_dirty_offset=found.first_dirty_offset,
@@ -80,33 +83,42 @@ def picture_in_pieces(
     )
 
 
-def _part(base_offset: int, end_offset: int, found: Eligibility, *, is_active: bool) -> Part:
-    if is_active:
-        return Part.ACTIVE
-    if "compact" not in found.cleanup_policy:
-        return Part.CLOSED
-    if end_offset <= found.first_dirty_offset:
-        return Part.CLEAN
-    return Part.DIRTY if base_offset < found.upper_offset else Part.HELD
+class _Bundles:
+    """Bars as they come: neighbours of one part together, so many at once."""
+
+    def __init__(self, at_once: int) -> None:
+        self._at_once = at_once
+        self._found: list[Bar] = []
+        self._open: tuple[Part, int, int, int, int] | None = None
+        """Part, base and end offset, bytes and segments of what is not in the list yet."""
+        self._count = 0
+        """Of what has come into that."""
+
+    def add(self, part: Part, base_offset: int, end_offset: int, size_bytes: int, segments: int) -> None:
+        last = self._open
+        if last is not None and last[0] is part and self._count < self._at_once:
+            self._open = (part, last[1], end_offset, last[3] + size_bytes, last[4] + segments)
+            self._count += 1
+            return
+        self._close()
+        self._open, self._count = (part, base_offset, end_offset, size_bytes, segments), 1
+
+    def _close(self) -> None:
+        if self._open is not None:
+            part, base_offset, end_offset, size_bytes, segments = self._open
+            self._found.append(
+                Bar(part=part, base_offset=base_offset, end_offset=end_offset, size_bytes=size_bytes, segments=segments)
+            )
+            self._open = None
+
+    def all(self) -> tuple[Bar, ...]:
+        self._close()
+        return tuple(self._found)
 
 
 def bundled(bars: Sequence[Bar], bars_max: int) -> tuple[Bar, ...]:
     """`bars`, where there are more than `bars_max` with neighbours of one part together."""
-    if len(bars) <= bars_max:
-        return tuple(bars)
-    at_once = -(-len(bars) // bars_max)
-    return tuple(_bundles(bars, at_once))
-
-
-def _bundles(bars: Sequence[Bar], at_once: int) -> Iterator[Bar]:
-    for part, members in groupby(bars, key=lambda bar: bar.part):
-        alike = list(members)
-        for at in range(0, len(alike), at_once):
-            bundle = alike[at : at + at_once]
-            yield Bar(
-                part=part,
-                base_offset=bundle[0].base_offset,
-                end_offset=bundle[-1].end_offset,
-                size_bytes=sum(bar.size_bytes for bar in bundle),
-                segments=sum(bar.segments for bar in bundle),
-            )
+    bundles = _Bundles(max(1, -(-len(bars) // bars_max)))
+    for bar in bars:
+        bundles.add(bar.part, bar.base_offset, bar.end_offset, bar.size_bytes, bar.segments)
+    return bundles.all()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from weakref import WeakKeyDictionary
 
 from ....storage.cleaning.eligibility import Waits
 from ....storage.cleaning.outlook import Move
@@ -90,7 +91,7 @@ async def view(broker: Broker, fields: Mapping[str, str]) -> Page:
     topic = fields["topic"]
     log = _log(broker, topic, fields["partition"])
     picture = await picture_of(broker, log)
-    explained = await (await Explaining.of(broker.services, [log], Turn())).next()
+    why = await _why_of(broker, log, picture)
     is_watched = EVENTS in fields
     tried = Tried(picture.name, False, False, None, (), None)
     looked = Looked(picture.name, None, None, None, None)
@@ -102,7 +103,7 @@ async def view(broker: Broker, fields: Mapping[str, str]) -> Page:
         "/topics",
         (
             Section("log", "log", picture),
-            Section("why", "why", _why(picture, explained)),
+            Section("why", "why", why),
             Section("last", "last_pass", (picture.name, picture.passes, picture.last_pass)),
             Section("next", "next_pass", tried, is_still=True),
             Section("survivors", "survivors", looked, is_still=True),
@@ -114,6 +115,20 @@ async def view(broker: Broker, fields: Mapping[str, str]) -> Page:
 def _log(broker: Broker, topic: str, text: str) -> Log:
     (log,) = logs_of(broker, topic, [number("partition", text, 10) or 0])
     return log
+
+
+_WHYS: WeakKeyDictionary[Log, tuple[LogPicture, Why]] = WeakKeyDictionary()
+"""Each for the picture that it was found out with: what would make a partition eligible takes ten times as long to say as what it looks like."""
+
+
+async def _why_of(broker: Broker, log: Log, picture: LogPicture) -> Why:
+    known_picture, why = _WHYS.get(log, (None, None))
+    if why is None or picture is not known_picture:
+        explained = await (await Explaining.of(broker.services, [log], Turn())).next()
+        why = _why(picture, explained)
+        if explained.waits_for is not Waits.OPEN_TRANSACTION:  # whose coordinator may change its mind
+            _WHYS[log] = picture, why
+    return why
 
 
 def _why(picture: LogPicture, explained: PartitionExplanation) -> Why:
@@ -140,9 +155,7 @@ def _why(picture: LogPicture, explained: PartitionExplanation) -> Why:
 
 def _still(explained: PartitionExplanation) -> str:
     if explained.eligible:
-        at_ms = explained.cleaner_looks_at_ms
-        look = "" if at_ms is None else f" A cleaner thread looks at {moment(at_ms)} at the latest."
-        return f"Eligible: the next round of the cleaner takes it, after logs that are dirtier.{look}"
+        return "Eligible: the next round of the cleaner takes it, after logs that are dirtier."
     if explained.waits_for is Waits.ALL_CLEAN:
         return "Nothing is dirty: all there is was cleaned."
     if explained.waits_for is Waits.NOT_COMPACTED:
