@@ -22,7 +22,7 @@ def contents_svg(found: Contents, name: str) -> str:
     for bucket in found.buckets:
         drawn += _column(bucket, found.from_offset, span)
     if found.looked_at_to_offset < found.to_offset:
-        drawn.append(svg.bar((found.looked_at_to_offset - found.from_offset) / span, 1, 0, FULL, "unseen"))
+        drawn.append(svg.bar((found.looked_at_to_offset - found.from_offset) / span, 1, 0, FULL, "beyond"))
     drawn.append(svg.text(0, FULL + TEXT - 4, grouped(found.from_offset)))
     if span:
         drawn.append(svg.text(1, FULL + TEXT - 4, grouped(found.to_offset), anchor="end"))

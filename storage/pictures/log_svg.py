@@ -13,7 +13,7 @@ from .scale import Axis, Placed, Scale, grouped, labels, marks, placed
 
 BAR = 34.0
 LANE = 15.0
-PASS = 24.0
+PASS = 28.0
 EDGE = 6.0
 LETTER_FROM = 16.0
 """Pixels: a narrower bar has no letter."""
@@ -107,4 +107,4 @@ def _running(running: RunningPass, scale: Scale, top: float, height: float) -> I
     yield svg.bar(left, done, foot - 3, 3, "pass-now")
     yield svg.bar(left, done, top, height, "pass-shade")
     yield svg.line(done, foot - 5, top + height, "pass-head")
-    yield svg.text(0, foot - 7, running_words(running), class_="label pass-label")
+    yield svg.text(0, foot - 9, running_words(running), class_="label pass-label")

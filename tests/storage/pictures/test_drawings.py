@@ -217,7 +217,7 @@ def test_survivors_stand_and_gaps_do_not() -> None:
     drawing = contents_svg(contents(0, 1, 10, 0), "orders-0")
     assert [(box.left, box.right) for box in boxes(drawing, "survivors")] == [(25, 50), (50, 75)]
     assert [(box.left, box.right) for box in boxes(drawing, "tombstones")] == [(50, 75)]
-    assert [(box.left, box.right) for box in boxes(contents_svg(contents(1, looked_at=5), "t-0"), "unseen")] == [
+    assert [(box.left, box.right) for box in boxes(contents_svg(contents(1, looked_at=5), "t-0"), "beyond")] == [
         (50, 100)
     ]
     assert boxes(contents_svg(contents(), "t-0"), "survivors") == []
