@@ -7,8 +7,13 @@ from dataclasses import dataclass
 
 from ...broker.broker import Broker
 from ...control.broker_state import BrokerState, DataDirState, NodeState, broker_state
+from ...control.pictures.taking import all_pictures
 from ..section import Page, Row, Section
 from . import compaction
+
+LOGS_MAX = 200
+BARS_MAX = 40
+"""Of a log among many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +37,18 @@ async def view(broker: Broker, fields: Mapping[str, str]) -> Page:
         (
             Section("facts", "facts", _facts(state)),
             await compaction.of_all(broker),
+            await _logs(broker),
             Section("nodes", "nodes", None, tuple(map(_node, state.nodes))),
         ),
     )
+
+
+async def _logs(broker: Broker) -> Section:
+    """A picture of each log of clients, compacted ones first."""
+    taken = await all_pictures(broker, bars_max=BARS_MAX, most=LOGS_MAX)
+    count = sum(len(topic.partitions) for topic in broker.services.topics if not topic.is_internal)
+    rows = tuple(Row(f"log-{each.name}", each) for each in taken)
+    return Section("logs", "logs", count - len(rows), rows)
 
 
 def _facts(state: BrokerState) -> Facts:

@@ -64,7 +64,7 @@ def test_who_watches_is_sent_all_and_then_what_changes(broker: ottla.Broker) -> 
         connection.request("GET", "/?events")
         with connection.getresponse() as stream:
             assert stream.getheader("content-type") == "text/event-stream; charset=utf-8"
-            assert ids(stream) == ["facts", "compaction", "nodes"]
+            assert ids(stream) == ["facts", "compaction", "logs", "nodes"]
             broker.stop_node(1)
             assert ids(stream) == ["node-1"]
             broker.start_node(1)
