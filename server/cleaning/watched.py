@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ from ...storage.disk.paths import TopicPartition
 if TYPE_CHECKING:
     from ...storage.cleaning.clean_stats import CleanStats
     from ...storage.pictures.log_picture import Horizon, PassPicture, RunningPass
+
+log = logging.getLogger("ottla.cleaner")
 
 
 @dataclass(slots=True, eq=False)
@@ -29,16 +32,19 @@ class Watched:
     """Before and after, once it has come to its end."""
 
     def ended(self, end_offset: int, stats: CleanStats, now_ms: int) -> None:
-        """It has. In the thread of the pass, as what it takes is loaded then."""
-        from ...storage.pictures.passes import pass_done
+        """It has. In the thread of the pass, as what it takes is loaded then. Raises nothing: the pass is done, drawn or not."""
+        try:
+            from ...storage.pictures.passes import pass_done
 
-        self.picture = pass_done(
-            self.progress.done,
-            stats,
-            first_dirty_offset=self.first_dirty_offset,
-            upper_offset=end_offset,
-            ended_at_ms=now_ms,
-        )
+            self.picture = pass_done(
+                self.progress.done,
+                stats,
+                first_dirty_offset=self.first_dirty_offset,
+                upper_offset=end_offset,
+                ended_at_ms=now_ms,
+            )
+        except Exception:
+            log.exception("a pass came to its end, but there is no picture of it")
 
 
 class WatchedPasses:

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from ..cleaning.clean_stats import CleanStats, DryPass, GroupPreview
 from .log_picture import GroupPicture, PassPicture
 
-PIECES_MAX = 240
+PIECES_MAX = 160
 """Segments before, and groups, that are told one by one; more are put together with their neighbours."""
 
 

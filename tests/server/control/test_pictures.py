@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from itertools import pairwise
 from pathlib import Path
 
@@ -161,3 +162,35 @@ async def test_what_time_alone_changes_is_looked_at_anew(tmp_path: Path) -> None
         assert found.eligible_at_ms is not None
         await advance(served.broker, found.eligible_at_ms - clock.now_ms())
         assert (await picture(served.broker)).eligible or (await picture(served.broker)).passes > found.passes
+
+
+async def test_a_log_that_is_offline_is_shown_as_it_was(tmp_path: Path) -> None:
+    async with resting(tmp_path) as (served, log):
+        write(log, "ab", roll=True)
+        before = await picture(served.broker)
+        log.fail(OSError(errno.EIO, "Input/output error"))
+        found = await picture(served.broker)
+        assert (found.bars, found.waits_for, found.eligible) == (before.bars, "offline", False)
+        assert "Input/output error" in found.explanation
+
+
+async def test_a_picture_that_fails_fails_no_pass(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.delattr("ottla.storage.pictures.passes.pass_done")
+    async with resting(tmp_path) as (served, log):
+        write(log, "aba", roll=True)
+        await compact(served.broker, "t")
+        found = await picture(served.broker)
+        assert (found.passes, found.last_pass, found.first_dirty_offset) == (1, None, 3)
+    assert "there is no picture of it" in caplog.text
+
+
+async def test_damage_is_refused_in_a_line(tmp_path: Path) -> None:
+    async with resting(tmp_path) as (served, log):
+        write(log, "ab", roll=True)
+        file = next(tmp_path.rglob("00000000000000000000.log"))
+        file.write_bytes(b"\xff" * file.stat().st_size)
+        with pytest.raises(ControlError) as refused:
+            await partition_picture(served.broker, "t", 0)
+        assert refused.value.kind is Kind.FAILED
