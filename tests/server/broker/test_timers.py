@@ -250,6 +250,7 @@ WITH_STORED_TIMES = {
     "server/transactions/expiry.py expire": "transactional.id.expiration.ms",
     "server/transactions/listing.py select": "durations that a client asks for",
     "server/control/clock.py _roll_if_old": "when a segment got its first record; no timer asks",
+    "server/page/views/faults.py view": "to the step that the page shows",
     "server/control/clock.py _check": "what a caller wants the clock to say",
     "server/control/clock.py set_to": "what a caller wants the clock to say",
     "storage/cleaning/delete_horizons.py is_any_reached": "delete horizons",
@@ -303,6 +304,7 @@ def test_no_time_is_taken_past_the_clock(floor: str) -> None:
         "server/commands/frame/times.py",
         "server/cleaning/advice.py",
         "server/embedded/clock.py",
+        "server/page/formats.py",
         "server/embedded/faults.py",  # a duration as Python has it
         "server/security/tls/throw_away.py",  # the dates of certificates, counted from the time that it is given
     }
@@ -310,6 +312,7 @@ def test_no_time_is_taken_past_the_clock(floor: str) -> None:
     keep_threads = {
         "server/runtime/turns.py",
         "server/partitions/searches.py",
+        "server/control/pictures/look.py",
         "server/control/why/explain_key.py",
         "server/handlers/throttled.py",
     }
