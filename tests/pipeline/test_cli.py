@@ -24,6 +24,7 @@ from ottla.pipeline.errors import SparkFailedError
 from ottla.pipeline.run.engine import interrupts_deferred
 from ottla.storage.disk import paths
 from ottla.storage.disk.os_files import OsFiles
+from support.commands.ended import ended
 from support.pipeline.stored_topic import TOPIC, copied, stored_topic
 
 if TYPE_CHECKING:
@@ -344,7 +345,7 @@ def test_bad_options_are_exit_1(line: list[str], text: str, capsys: pytest.Captu
 
 def test_whoever_reads_the_output_may_stop(shell: Shell) -> None:
     line = [sys.executable, "-m", "ottla.pipeline.cli", "read", str(shell.data_dir), "--topic", TOPIC, *HERE]
-    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with ended(subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE)) as process:
         assert process.stdout is not None and process.stderr is not None
         process.stdout.close()
         assert process.stderr.read() == b""

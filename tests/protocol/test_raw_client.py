@@ -38,7 +38,7 @@ def serve() -> Iterator[Callable[[Callable[[socket.socket], None]], int]]:
 
     yield start
     for thread in threads:
-        thread.join(timeout=10)
+        thread.join(timeout=60)
         assert not thread.is_alive()
     for listener in listeners:
         listener.close()
@@ -76,7 +76,7 @@ def test_it_notices_that_the_broker_stays(serve: Callable[[Callable[[socket.sock
     done = threading.Event()
 
     def stay(connection: socket.socket) -> None:
-        done.wait(10)
+        done.wait(60)
 
     with RawClient("127.0.0.1", serve(stay), timeout_s=0.01) as client:
         assert not client.is_closed_by_peer()

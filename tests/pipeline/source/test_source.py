@@ -61,7 +61,7 @@ def write(broker: ottla.Broker, client: RawClient) -> None:
                 headers=HEADERS[: number % 5],
                 partition=0 if number % 50 == 0 else number % 3,
             )
-        assert producer.flush(30) == 0
+        assert producer.flush(60) == 0
     for name, ends in {"t-1": (True, False, True), "t-2": (False, False), "t-3": (True, None)}.items():
         transactional = TransactionalClient(client, name, version=2)
         transactional.begin()

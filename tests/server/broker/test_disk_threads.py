@@ -323,7 +323,7 @@ async def test_of_a_request_to_many_logs_those_are_refused_that_could_not_be_syn
 
 def test_a_clean_stop_closes_several_logs_at_a_time(tmp_path: Path) -> None:
     """Each pair of syncs waits for each other."""
-    partners, files = threading.Barrier(2, timeout=5), TroubledFiles()
+    partners, files = threading.Barrier(2, timeout=PATIENCE_S), TroubledFiles()
 
     def meet(operation: str, path: str) -> None:
         if operation == "sync" and path.endswith(".log"):

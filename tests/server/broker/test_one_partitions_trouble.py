@@ -32,7 +32,7 @@ EXCEPTIONS: dict[str, Callable[[], Exception]] = {
 }
 EVERY_EXCEPTION = pytest.mark.parametrize("error", EXCEPTIONS.values(), ids=EXCEPTIONS.keys())
 
-PATIENCE_S = 20
+PATIENCE_S = 60
 RECORDS = 6
 QUIET = {"log_initial_task_delay_ms": str(10**9), "log_cleaner_backoff_ms": str(10**9)}
 """Jobs run when the test says so."""

@@ -105,7 +105,7 @@ def configure(client: Client, kind: int, name: str, configs: Mapping[str, str | 
 
 def until(holds: Callable[[], bool]) -> None:
     """Ask until it is so."""
-    deadline_s = time.monotonic() + 20
+    deadline_s = time.monotonic() + 60
     while not holds():
         assert time.monotonic() < deadline_s, "it did not come to pass"
 

@@ -24,6 +24,7 @@ from support.broker.admin import metadata, topic_names
 from support.broker.conversation import address, create_topic, fetch, produce, records_of
 from support.broker.raw_client import RawClient
 from support.broker.serve_process import ServeProcess, command, run
+from support.commands.ended import ended
 
 ANYWHERE = ("--listener", "127.0.0.1:0")
 
@@ -528,7 +529,7 @@ def test_describe_config_explains_an_option_and_helps_with_a_wrong_name(capsys: 
 
 
 def test_a_reader_that_goes_is_no_error() -> None:
-    with subprocess.Popen(command("describe-config"), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with ended(subprocess.Popen(command("describe-config"), stdout=subprocess.PIPE, stderr=subprocess.PIPE)) as process:
         assert process.stdout is not None and process.stderr is not None
         assert process.stdout.readline()
         process.stdout.close()

@@ -15,6 +15,7 @@ import ottla
 from ottla.server.commands.frame.command_line import understand
 from support.broker.serve_process import PATIENCE_S, command
 from support.commands.command_runs import run_command
+from support.commands.ended import ended
 
 FREE = ("--listener", "127.0.0.1:0", "--admin", "0")
 
@@ -23,7 +24,7 @@ FREE = ("--listener", "127.0.0.1:0", "--admin", "0")
 def dev(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A running one, and what it has printed."""
     process = subprocess.Popen(command("dev", *arguments), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
-    with process:
+    with ended(process):
         assert process.stdout is not None
         lines = []
         while line := process.stdout.readline():

@@ -281,7 +281,7 @@ def test_many_threads_may_end_its_lives_at_once() -> None:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(30)
+            thread.join(60)
         assert not failed
         with RawClient(*address(broker)) as client:
             assert topic_names(client) == set()
@@ -302,7 +302,7 @@ def test_a_stop_in_the_middle_of_a_restart_is_told_to_who_asked_for_it() -> None
         thread = threading.Thread(target=restart)
         thread.start()
         broker.stop()
-        thread.join(30)
+        thread.join(60)
         assert not thread.is_alive() and len(told) == 1
 
 
@@ -315,7 +315,7 @@ def test_a_node_that_is_being_stopped_when_the_broker_restarts_lives_again() -> 
                 thread.start()
             broker.restart()
             for thread in threads:
-                thread.join(30)
+                thread.join(60)
             broker.restart()
             with RawClient(host, int(port)) as client:
                 assert topic_names(client) == set()
@@ -343,9 +343,9 @@ def test_what_waits_in_the_broker_when_it_is_stopped_is_told() -> None:
 
     thread = threading.Thread(target=ask)
     thread.start()
-    assert begun.wait(30)
+    assert begun.wait(60)
     broker.stop()
-    thread.join(30)
+    thread.join(60)
     (error,) = told
     assert isinstance(error, RuntimeError) and str(error).startswith("the broker was stopped")
 

@@ -132,7 +132,7 @@ def parked(broker: ottla.Broker, client: RawClient) -> Callable[[FetchRequest], 
     """Sends a fetch and sees it wait."""
 
     async def until_it_waits() -> None:
-        with trio.fail_after(10):
+        with trio.fail_after(60):
             while not broker.inner.waits:
                 await trio.sleep(0.001)
 

@@ -327,7 +327,7 @@ def test_nobody_waits_while_an_api_is_loaded(tmp_path: Path, monkeypatch: pytest
 
     def load(_: int) -> None:
         loading.set()
-        assert may_go_on.wait(10)
+        assert may_go_on.wait(60)
 
     with (
         ottla.Broker(str(tmp_path)) as broker,
@@ -338,7 +338,7 @@ def test_nobody_waits_while_an_api_is_loaded(tmp_path: Path, monkeypatch: pytest
         monkeypatch.setattr(handlers, "load", load)
         monkeypatch.setattr(handlers, "_LOADED", set())
         first.send(FindCoordinatorRequest(coordinator_keys=("g",)), 4)
-        assert loading.wait(10)
+        assert loading.wait(60)
         other.ask(MetadataRequest(topics=()), 12)
         may_go_on.set()
         assert first.receive().coordinators[0].error_code == ErrorCode.NONE

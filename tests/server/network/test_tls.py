@@ -110,7 +110,7 @@ def test_who_comes_again_with_a_session_is_the_same(tmp_path: Path) -> None:
             create_topic(client, "t")
             assert isinstance(client._socket, ssl.SSLSocket)
             session = client._socket.session
-        with socket.create_connection(address(broker), timeout=10) as plain:
+        with socket.create_connection(address(broker), timeout=60) as plain:
             assert security.tls is not None
             with security.tls.wrap_socket(plain, server_hostname="127.0.0.1", session=session) as again:
                 assert again.session_reused
@@ -159,7 +159,7 @@ def test_who_has_no_good_certificate_is_sent_away_with_one_line(
 )
 def test_what_is_no_tls_is_cut_off_with_one_line(nonsense: bytes, told: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "ottla.connection")
-    with secured() as broker, socket.create_connection(address(broker), timeout=10) as sock:
+    with secured() as broker, socket.create_connection(address(broker), timeout=60) as sock:
         sock.sendall(nonsense)
         while True:
             try:
@@ -291,7 +291,7 @@ class Peer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._thread.join(20)
+        self._thread.join(60)
         self._sock.close()
 
     def _run(self) -> None:
@@ -305,7 +305,7 @@ class Peer:
 
 def pair() -> tuple[socket.socket, socket.socket]:
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        theirs = socket.create_connection(listening.getsockname(), timeout=10)
+        theirs = socket.create_connection(listening.getsockname(), timeout=60)
         return listening.accept()[0], theirs
 
 

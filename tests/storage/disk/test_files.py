@@ -328,12 +328,12 @@ def test_another_process_is_refused_even_after_a_refusal_in_this_one(tmp_path: P
     with pytest.raises(DirectoryLockedError):
         FILES.lock(path)
     arguments = [sys.executable, "-c", LOCK_ELSEWHERE, path]
-    while_held = subprocess.run(arguments, capture_output=True, text=True, check=True, timeout=30)
+    while_held = subprocess.run(arguments, capture_output=True, text=True, check=True, timeout=60)
     assert while_held.stdout.startswith(f"{path} is held by another process")
     if sys.platform == "linux":
         assert f" (PID {os.getpid()}: " in while_held.stdout and while_held.stdout.count("\n") == 1
     lock.release()
-    once_released = subprocess.run(arguments, capture_output=True, text=True, check=True, timeout=30)
+    once_released = subprocess.run(arguments, capture_output=True, text=True, check=True, timeout=60)
     assert once_released.stdout == ""
 
 

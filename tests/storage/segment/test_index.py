@@ -628,7 +628,7 @@ def test_an_index_whose_disk_hangs_holds_up_no_other(tmp_path: Path, use: str) -
     files.wait_until_reached()
     working = threading.Thread(target=work, args=("works",))
     working.start()
-    working.join(10)
+    working.join(30)
     done_meanwhile = list(done)
     files.let_on()
     hanging.join()

@@ -16,7 +16,10 @@ __all__ = ["RawClient", "api_of"]
 
 
 class RawClient(Client):
-    """A `Client` that can also misbehave."""
+    """A `Client` that can also misbehave, and has patience: the broker shares a machine with other tests."""
+
+    def __init__(self, host: str, port: int, *, timeout_s: float = 60, **options: Any) -> None:
+        super().__init__(host, port, timeout_s=timeout_s, **options)
 
     def send_without_answer(self, message: Any, version: int) -> None:
         """Send a request that the broker does not answer (Produce with acks=0)."""

@@ -10,7 +10,7 @@ from ottla.storage.disk.files import WouldWaitError
 from ottla.storage.disk.os_files import OsFile, OsFiles
 
 PAGE_BYTES = 4096
-PATIENCE_S = 20
+PATIENCE_S = 45
 
 
 class ColdFile(OsFile):

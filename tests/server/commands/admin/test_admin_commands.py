@@ -17,6 +17,7 @@ import ottla
 from ottla.server.commands.frame.command_line import understand
 from support.broker.serve_process import command
 from support.commands.command_runs import Ran, run_command
+from support.commands.ended import ended
 
 QUIET = {"log.cleaner.backoff.ms": 3_600_000, "log.retention.check.interval.ms": 3_600_000}
 """Nothing is cleaned unless a test has it done."""
@@ -249,9 +250,8 @@ def test_what_nobody_leads_is_shown_as_far_as_it_is_known(running: ottla.Broker)
 
 @pytest.mark.usefixtures("running")
 def test_status_is_watched_until_nobody_does() -> None:
-    with subprocess.Popen(
-        command("status", "--watch", "--json"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
+    watching = command("status", "--watch", "--json")
+    with ended(subprocess.Popen(watching, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)) as process:
         assert process.stdout is not None and process.stderr is not None
         for _ in range(2):
             assert json.loads(process.stdout.readline())["topics"][0]["topic"] == "orders"

@@ -15,6 +15,7 @@ from ottla.server.commands.frame.command_line import Asked, top, understand
 from ottla.server.commands.frame.parser import takes_value
 from ottla.server.commands.frame.places import Place, places
 from ottla.server.commands.frame.table import ROWS, load
+from support.commands.ended import ended
 
 PLACES = {place.at: place for place in places()}
 LEAVES = [place for place in PLACES.values() if place.at and not place.names]
@@ -285,7 +286,7 @@ def test_nobody_reading_on_is_no_error() -> None:
         process = subprocess.Popen(
             [sys.executable, "-m", "ottla.server", *line.split()], stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
-        with process:
+        with ended(process):
             assert process.stdout is not None and process.stderr is not None
             process.stdout.close()
             assert process.stderr.read() == b""

@@ -15,6 +15,7 @@ from support.broker.conversation import create_topic, produce
 from support.broker.raw_client import RawClient
 from support.broker.serve_process import command
 from support.commands.command_runs import Ran, run_command
+from support.commands.ended import ended
 
 
 @pytest.fixture(autouse=True)
@@ -89,7 +90,7 @@ def test_a_reader_of_a_status_that_goes_is_no_broker_that_does_not_answer(
 ) -> None:
     create_topic(client, "wide", 300, cleanup_policy="compact")  # more than a pipe holds
     asked = command("topics", "status", "--json", "--bootstrap", broker.bootstrap)
-    with subprocess.Popen(asked, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with ended(subprocess.Popen(asked, stdout=subprocess.PIPE, stderr=subprocess.PIPE)) as process:
         assert process.stdout is not None and process.stderr is not None
         assert process.stdout.readline() == b"[\n"
         process.stdout.close()
