@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DATA ?= ./data
 
-.PHONY: run test check docs pages example format schemas compat-quick nightly clean help
+.PHONY: run test check docs pages example format schemas compat-quick nightly release clean help
 
 help:
 	@echo "make run           a broker on 127.0.0.1:9092, data in ./data"
@@ -17,6 +17,7 @@ help:
 	@echo "make schemas       fetch Apache Kafka's message definitions, which a test compares ours with (needs Maven)"
 	@echo "make compat-quick  other programs judge us, 10 minutes at most"
 	@echo "make nightly       all of that, at full length"
+	@echo "make release       what is published of the last commit, into dist/ (docs/releasing.md; needs Python 3.11)"
 
 # What an earlier build left would be taken for the new kernel if its compilation failed.
 STALE := build storage/kernel.c storage/kernel*.so
@@ -86,5 +87,15 @@ compat-quick: $(BIN)/.ready
 nightly: $(BIN)/.ready
 	$(BIN)/python -m compat.run nightly
 
+# The tools' versions are pinned, as they decide the bytes.
+$(VENV)-release/.ready: compat/release/requirements.txt
+	$(PYTHON) -m venv $(VENV)-release
+	$(VENV)-release/bin/python -m pip install --quiet --disable-pip-version-check --upgrade pip
+	$(VENV)-release/bin/python -m pip install --quiet --disable-pip-version-check --requirement compat/release/requirements.txt
+	@touch $@
+
+release: $(VENV)-release/.ready
+	$(VENV)-release/bin/python -m compat.release $(if $(TAG),--tag $(TAG))
+
 clean:
-	rm -rf $(VENV) $(VENV)-run $(VENV)-docs $(STALE) dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-run $(VENV)-docs $(VENV)-release $(STALE) dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tomllib
@@ -9,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from compat.release.notes import is_unreleased, release_notes
+from compat.release.readme import long_description
 
 ROOT = Path(__file__).parents[1]
 FLOORS = ("protocol", "storage", "server", "pipeline")
@@ -28,6 +31,19 @@ def test_every_package_is_shipped() -> None:
         for path in (ROOT / floor).rglob("*.py")
     }
     assert present | {"ottla"} == set(PROJECT["tool"]["setuptools"]["packages"])
+
+
+def test_every_file_of_a_floor_is_shipped() -> None:
+    """What is no module has to be package data: else it is in the checkout and in no wheel."""
+    shipped = {
+        path
+        for package, patterns in PROJECT["tool"]["setuptools"]["package-data"].items()
+        for pattern in patterns
+        for path in ROOT.joinpath(*package.split(".")[1:]).glob(pattern)
+    }
+    listed = subprocess.run(["git", "ls-files", *FLOORS], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    others = {ROOT / name for name in listed.split() if not name.endswith((".py", ".md"))}
+    assert others - shipped == set()
 
 
 def test_every_folder_with_code_is_a_package() -> None:
@@ -68,6 +84,42 @@ def test_the_compiled_kernel_is_not_older_than_its_source() -> None:
 
     loaded = Path(kernel.__file__)
     assert loaded.stat().st_mtime >= (ROOT / "storage" / "kernel.py").stat().st_mtime
+
+
+README = (ROOT / "README.md").read_text()
+
+
+@pytest.mark.parametrize("url", [None, "https://host.example/ottla"])
+def test_the_index_shows_the_readme_without_links_that_lead_nowhere(url: str | None) -> None:
+    shown = re.sub(r"^```.*?^```$", "", long_description(README, url, "1.2.3"), flags=re.MULTILINE | re.DOTALL)
+    links = re.findall(r"\]\(([^)]*)\)|^\[[^\]]+\]: *(\S+)|(?:href|src)=\"([^\"]*)", shown, re.MULTILINE)
+    assert [link for link in map("".join, links) if not link.startswith("https://")] == []
+    assert (url is not None) == (f"{url}/blob/v1.2.3/DESIGN.md" in shown)
+
+
+def test_code_in_the_readme_is_shown_as_it_is() -> None:
+    code = "```python\ntable[0](docs/x.md)\n```\n"
+    assert long_description(f"{code}[a](b.md) ![c](d.svg)[![e](f.svg)](g.md)", None, "1") == f"{code}a "
+
+
+def test_releases_have_notes() -> None:
+    assert len(release_notes((ROOT / "CHANGELOG.md").read_text(), version())) > 100
+    with pytest.raises(ValueError, match=r"no section '## 0\.1'"):
+        release_notes("# Changes\n\n## 0.1.0 (2026-01-01)\n\nall of it\n", "0.1")
+    assert release_notes("# Changes\n\n## 2\n\nb\n\n## 1 (unreleased)\n\na\n", "2") == "b\n"
+    assert [is_unreleased("## 2\n\nb\n\n## 1 (unreleased)\n\na\n", which) for which in "12"] == [True, False]
+
+
+def test_tools_of_a_release_are_pinned_and_have_their_reasons() -> None:
+    lines = (ROOT / "compat" / "release" / "requirements.txt").read_text().splitlines()
+    assert [line for line in lines if not re.fullmatch(r"#.*|[\w-]+==[\w.]+ +# .+", line)] == []
+
+
+def test_the_index_is_told_no_licence_twice_and_no_older_python_than_is_served() -> None:
+    project = PROJECT["project"]
+    pythons = [found[1] for each in project["classifiers"] if (found := re.search(r":: (3\.\d+)$", each))]
+    assert f">={pythons[0]}" == project["requires-python"]
+    assert not [each for each in project["classifiers"] if each.startswith("License ::")], "`license` says it (PEP 639)"
 
 
 HEAVY = ("trio", "asyncio", "ssl", "json", "argparse", "logging", "lz4", "zstandard", "cramjam", "crc32c")
