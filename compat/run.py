@@ -64,6 +64,7 @@ SUITES = (
     "spark_connector",
     "spark_cluster",
     "wheel",
+    "wheel.elsewhere",
     "docker_image",
     "examples",
     "page",

@@ -1,102 +1,64 @@
-"""The built wheel in an empty environment: what is in it, what it brings along, and that it serves. The same from source
-without a compiler, where the cleaner's kernel runs interpreted.
+"""The source distribution and the wheel built from it, in empty environments: what is in them, what they bring along, and that
+it serves, by `pip`, `uvx` and `pipx run`. The same without a compiler, where the cleaner's kernel runs interpreted.
 
-Builds from a copy of the source tree, so the checkout stays clean, and installs with nothing but pip and the package
-index. The clients run in our own environment, the broker in the empty one.
+Builds from a copy of the source tree, so the checkout stays clean, and installs with nothing but the package index. The clients
+run in our own environment, the broker in the empty one.
 """
 
+import os
+import shutil
 import sys
-import tomllib
-import zipfile
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from confluent_kafka import Producer
-
-from ..support.brokers.ottla_process import OttlaProcess
-from ..support.clients.steps import CODECS, create_topic, read_partitions
-from ..support.environments import ROOT, copy_of_source, empty_environment, need_package_index, pip, run
+from ..release.contents import sdist_contents, wheel_contents
+from ..support.environments import copy_of_source, empty_environment, need_package_index, pip, run
 from ..support.suite import Options, Suite, run_suite
+from .installed import Dev, produce_and_consume, works
 
-KERNEL = "ottla/storage/kernel.abi3.so"
 NO_COMPILER = {"CC": "false"}
-KERNEL_BYTES_MAX = 600_000
-IN_A_THREAD = "import ottla\nwith ottla.Broker() as broker: print(broker.bootstrap)"
-
-
-class InstalledOttla(OttlaProcess):
-    """The console command of another environment."""
-
-    def __init__(self, ottla: Path) -> None:
-        super().__init__()
-        self.ottla = ottla
-
-    def command(self) -> list[str]:
-        return [str(self.ottla), *super().command()[1:]]
 
 
 def body(suite: Suite, options: Options) -> None:
     with TemporaryDirectory(prefix="compat-wheel-") as name:
         folder = Path(name)
         python = empty_environment(folder / "venv")
-        wheel = build(suite, python, folder)
-        if wheel is None:
+        need_package_index(python, folder)
+        sdist = build_sdist(suite, folder)
+        wheel = build_wheel(suite, python, sdist, folder) if sdist else None
+        if sdist is None or wheel is None or not install(suite, python, wheel):
             return
-        contents(suite, wheel)
-        if not install(suite, python, wheel):
-            return
-        done = run([python, "-c", IN_A_THREAD], cwd=folder)
-        suite.check("a broker in a thread", done.returncode == 0 and ":" in done.stdout, done.stderr[-300:])
-        with InstalledOttla(python.with_name("ottla")) as broker:
-            produce_and_consume(suite, broker.bootstrap)
-            done = run([python.with_name("ottla"), "topics", "--bootstrap", broker.bootstrap, "list"], cwd=folder)
-            rows = [line.split()[:2] for line in done.stdout.splitlines()]
-            suite.check("ottla topics list", ["t", "5"] in rows, done.stdout + done.stderr)
-            suite.equal("SIGTERM stops it cleanly", 0, broker.stop())
-        kernel(suite, python, "compiled", folder)
+        works(suite, "pip", [python], [python.with_name("ottla")], "compiled", folder)
         if not options.quick:
-            without_compiler(suite, folder)
+            without_installing(suite, wheel, folder)
+            without_compiler(suite, sdist, folder)
 
 
-def without_compiler(suite: Suite, folder: Path) -> None:
-    """From source, as on a machine where no wheel fits and no compiler is."""
-    python = empty_environment(folder / "venv-slow")
-    done = pip(python, "install", "--no-cache-dir", folder / "source", cwd=folder, env=NO_COMPILER)
-    suite.check("pip installs it from source without a compiler", done.returncode == 0, done.stderr[-300:])
-    kernel(suite, python, "interpreted", folder)
-    with InstalledOttla(python.with_name("ottla")) as broker:
-        produce_and_consume(suite, broker.bootstrap)
-        said = [line for line in broker.output_path.read_text().splitlines() if "kernel" in line]
-        suite.equal("it says once that its kernel is slow", 1, len(said))
-
-
-def kernel(suite: Suite, python: Path, kind: str, folder: Path) -> None:
-    version = run([python.with_name("ottla"), "--version"], folder).stdout
-    suite.check(f"its kernel is {kind}", f"({kind} " in version, version)
-
-
-def build(suite: Suite, python: Path, folder: Path) -> Path | None:
-    """The wheel, built by pip in an environment of its own. NotRunError without the package index."""
-    need_package_index(python, folder)
+def build_sdist(suite: Suite, folder: Path) -> Path | None:
+    """The source distribution, by the backend in an environment of its own."""
     source = copy_of_source(folder / "source")
-    done = pip(python, "wheel", "--no-deps", "-w", folder, source, cwd=folder)
-    suite.check("pip builds a wheel", done.returncode == 0, done.stderr[-300:])
-    return next(folder.glob("ottla-*-cp311-abi3-*.whl"), None)
+    done = run([sys.executable, "-m", "build", "--sdist", "--outdir", folder, source], cwd=folder)
+    if not suite.check("a source distribution is built", done.returncode == 0, done.stderr[-300:]):
+        return None
+    (sdist,) = folder.glob("ottla-*.tar.gz")
+    suite.equal("it holds what a wheel is built from, and nothing else", [], sdist_contents(sdist, source))
+    suite.note(f"{sdist.name}: {sdist.stat().st_size} bytes")
+    return sdist
 
 
-def contents(suite: Suite, wheel: Path) -> None:
-    """Every module of every package, nothing else."""
-    packages = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
-    expected = {"ottla/py.typed", "ottla/storage/kernel.pyi", KERNEL}
-    for package in packages:
-        folder = ROOT.joinpath(*package.split(".")[1:])
-        expected |= {f"{package.replace('.', '/')}/{path.name}" for path in folder.glob("*.py")}
-    with zipfile.ZipFile(wheel) as archive:
-        found = {name for name in archive.namelist() if ".dist-info/" not in name}
-        kernel_bytes = archive.getinfo(KERNEL).file_size if KERNEL in found else 0
-    suite.check("the compiled kernel is small", kernel_bytes <= KERNEL_BYTES_MAX, f"{kernel_bytes} bytes")
-    suite.equal("modules that are missing in the wheel", set(), expected - found)
-    suite.equal("files that are too much in the wheel", set(), found - expected)
+def build_wheel(suite: Suite, python: Path, sdist: Path, folder: Path) -> Path | None:
+    """What pip makes of the source distribution alone."""
+    done = pip(python, "wheel", "--no-deps", "-w", folder, sdist, cwd=folder)
+    wheel = next(folder.glob("ottla-*-cp311-abi3-*.whl"), None)
+    if (
+        suite.check("pip builds a wheel from it", done.returncode == 0 and wheel is not None, done.stderr[-300:])
+        and wheel
+    ):
+        suite.equal(
+            "that holds every module, the kernel, and nothing else", [], wheel_contents(wheel, folder / "source")
+        )
+        suite.note(f"{wheel.name}: {wheel.stat().st_size} bytes")
+    return wheel
 
 
 def install(suite: Suite, python: Path, wheel: Path) -> bool:
@@ -112,17 +74,31 @@ def installed(python: Path) -> set[str]:
     return {line.partition(" ")[0].partition("==")[0] for line in listed.splitlines()}
 
 
-def produce_and_consume(suite: Suite, bootstrap: str) -> None:
-    create_topic(bootstrap, "t", partitions=len(CODECS))
-    for partition, codec in enumerate(CODECS):
-        producer = Producer({"bootstrap.servers": bootstrap, "compression.type": codec, "log_level": 4})
-        for number in range(100):
-            producer.produce("t", key=f"k{number}", value=b"v" * 100, partition=partition)
-        producer.flush(30)
-    found = read_partitions(bootstrap, [("t", partition) for partition in range(len(CODECS))])
-    for partition, codec in enumerate(CODECS):
-        keys = [record.key for record in found["t", partition]]
-        suite.equal(f"100 records in {codec} come back", [f"k{number}".encode() for number in range(100)], keys)
+def without_installing(suite: Suite, wheel: Path, folder: Path) -> None:
+    """`uvx` and `pipx run` make an environment on the way, and `ottla dev` serves from it."""
+    python = empty_environment(folder / "venv-tools")
+    done = pip(python, "install", "uv", "pipx", cwd=folder)
+    suite.check("pip installs uv and pipx", done.returncode == 0, done.stderr[-300:])
+    home = folder / "home"
+    home.mkdir()
+    # uv runs in the environment of the suite: its index and its certificates are the user's; caches and tools are not.
+    there = [f"UV_CACHE_DIR={home / 'uv'}", f"UV_PYTHON={sys.executable}", f"PIPX_HOME={home / 'pipx'}"]
+    env = ["env", *there, f"PATH={python.parent}{os.pathsep}{os.environ['PATH']}"]
+    for name, option in (("uvx", "--from"), ("pipx run", "--spec")):
+        with Dev([*env, *name.split(), option, wheel, "ottla"]) as broker:
+            produce_and_consume(suite, f"{name} ottla dev", broker.bootstrap)
+            broker.stop()
+            rest = [str(path) for path in Path(broker.work).iterdir() if path.name == "data"]
+            suite.equal(f"{name} ottla dev: nothing is left of it", [], rest)
+    shutil.rmtree(home)
+
+
+def without_compiler(suite: Suite, sdist: Path, folder: Path) -> None:
+    """As on a machine where no wheel fits and no compiler is."""
+    python = empty_environment(folder / "venv-slow")
+    done = pip(python, "install", "--no-cache-dir", sdist, cwd=folder, env=NO_COMPILER)
+    suite.check("pip installs it from source without a compiler", done.returncode == 0, done.stderr[-300:])
+    works(suite, "without a compiler", [python], [python.with_name("ottla")], "interpreted", folder)
 
 
 if __name__ == "__main__":
