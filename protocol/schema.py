@@ -15,7 +15,7 @@ import dataclasses
 import types
 import typing
 from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple, Protocol
+from typing import Annotated, Any, Protocol
 
 ZERO_UUID = bytes(16)
 
@@ -27,32 +27,39 @@ class RecordsPart(Protocol):
     def __len__(self) -> int: ...
 
 
-class Wire(NamedTuple):
+# Markers are no named tuples: since(3) == until(3) would hold, and in some releases of Python 3.11 `Annotated[Int32, until(3)]` comes
+# from typing's cache for any equal marker: the order of imports would decide which fields a version has.
+@dataclass(frozen=True, slots=True)
+class Wire:
     """How an annotated type travels: a `struct` format of fixed size, or one of the names `string`, `bytes`,
     `records`."""
 
     type: str
 
 
-class since(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class since:
     """The field exists from this version on."""
 
     version: int
 
 
-class until(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class until:
     """The last version that has the field."""
 
     version: int
 
 
-class nullable_since(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class nullable_since:
     """Null may be sent from this version on; the type says `| None` for all versions."""
 
     version: int
 
 
-class tag(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class tag:
     """A tagged field (KIP-482): sent only when it differs from its default, behind the others, under this number.
 
     Numbers from FIRST_PRIVATE_TAG on are Ottla's own. Kafka counts from 0 and skips what it does not know; nothing

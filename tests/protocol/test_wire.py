@@ -353,6 +353,12 @@ def test_a_codec_is_made_once_and_shows_its_source() -> None:
     assert "def write(value, parts, most_elements, most_bytes)" in codec(Point, 0, True).source("write")
 
 
+def test_markers_of_different_kinds_are_never_equal() -> None:
+    """Python 3.11.2 takes `Annotated[Int32, until(3)]` for `Annotated[Int32, since(3)]` if they are, whichever it saw first."""
+    kinds = (since, until, nullable_since, tag)
+    assert [(one, other) for one in kinds for other in kinds if one is not other and one(3) == other(3)] == []
+
+
 def test_annotations_that_make_no_schema_are_refused() -> None:
     @dataclass
     class Untyped:

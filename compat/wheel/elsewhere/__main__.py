@@ -1,6 +1,6 @@
 """The wheels that `make release` left in dist/, each where it can run on this machine.
 
-- Every Python from 3.11 on that this machine has: one wheel for all of them.
+- Every Python from 3.11 on that is on the path, or is given by `--python`: one wheel for all of them.
 - aarch64 with glibc: Debian's Python under qemu's emulation of a user's program. Wants qemu-aarch64-static and mmdebstrap (Debian's
   packages qemu-user-static, mmdebstrap), and Debian's archive.
 - x86_64 with musl: a Python built against musl, whose path MUSL_PYTHON has.
@@ -50,7 +50,7 @@ def body(suite: Suite, options: Options) -> None:
         folder = Path(name)
         pip_python = empty_environment(folder / "pip")
         need_package_index(pip_python, folder)
-        for command in PYTHONS:
+        for command in options.rest.python or PYTHONS:
             if shutil.which(command) and run([command, "--version"], folder).returncode == 0:
                 native(suite, command, dist, folder)
                 if options.quick:
@@ -62,7 +62,7 @@ def body(suite: Suite, options: Options) -> None:
 
 
 def native(suite: Suite, command: str, dist: Path, folder: Path) -> None:
-    home = folder / command
+    home = folder / f"venv-{Path(command).name}"
     run([command, "-m", "venv", home], folder)
     python = home / "bin" / "python"
     done = pip(python, "install", "--find-links", dist, "--only-binary", ":all:", "ottla", cwd=folder)
@@ -100,7 +100,7 @@ def musl(suite: Suite, pip_python: Path, dist: Path, folder: Path) -> None:
 
 def found(suite: Suite, platform: Platform, pip_python: Path, dist: Path, folder: Path) -> Path | None:
     """Everything that pip installs for a platform, in a folder of its own; None if it does not find all of it."""
-    site = folder / f"site {platform.tags[0]}"
+    site = folder / f"site-{platform.tags[0]}"
     tags = [part for tag in platform.tags for part in ("--platform", tag)]
     where: list[str | Path] = ["--find-links", dist, "--only-binary", ":all:", "--target", site]
     done = pip(pip_python, "install", *where, *tags, "--python-version", platform.python, "ottla", cwd=folder)
@@ -110,6 +110,7 @@ def found(suite: Suite, platform: Platform, pip_python: Path, dist: Path, folder
 
 def arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--dist", type=Path, default=ROOT / "dist", help="the folder with the wheels")
+    parser.add_argument("--python", action="append", help="this Python instead of those on the path; repeatable")
 
 
 if __name__ == "__main__":
