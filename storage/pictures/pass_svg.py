@@ -75,13 +75,16 @@ def _one_of(groups: list[GroupPicture]) -> GroupPicture:
 
 
 def _before(group: GroupPicture, left: float, right: float, whole: int, top: float) -> Iterator[str]:
-    """What stays at the left of each group, what goes at its right, and where its segments meet."""
-    kept = right if group.bytes_after is None else left + min(group.bytes_after, group.bytes_before) / whole
+    """What stays at the left of each group, what goes at its right, if that is known, and where its segments meet."""
     title = _title(group, is_before=True)
-    if kept > left:
-        yield svg.bar(left, kept, top, BAR, "kept", title)
-    if right > kept:
-        yield svg.bar(kept, right, top, BAR, "gone", title)
+    if group.bytes_after is None:
+        yield svg.bar(left, right, top, BAR, "bar closed", title)
+    else:
+        kept = left + min(group.bytes_after, group.bytes_before) / whole
+        if kept > left:
+            yield svg.bar(left, kept, top, BAR, "kept", title)
+        if right > kept:
+            yield svg.bar(kept, right, top, BAR, "gone", title)
     edge, drawn_to = left, left
     for size_bytes in group.source_bytes[:-1]:
         edge += size_bytes / whole
@@ -114,10 +117,12 @@ def _told(what: str, picture: PassPicture, *, is_before: bool) -> str:
     if is_before:
         segments, size_bytes, records = picture.segments_before, picture.bytes_before, picture.records_before
         part = ""
+        goes = "; hatched: goes" * (picture.bytes_after is not None and picture.bytes_after < size_bytes)
     else:
         segments, size_bytes, records = picture.segments_after, picture.bytes_after or 0, picture.records_after or 0
+        goes = ""
         part = f" ({percent(size_bytes / picture.bytes_before)})" if picture.bytes_before else ""
-    return f"{what}: {size(size_bytes)}{part}, {counted(records, 'record')}, {counted(segments, 'segment')}"
+    return f"{what}: {size(size_bytes)}{part}, {counted(records, 'record')}, {counted(segments, 'segment')}{goes}"
 
 
 def _title(group: GroupPicture, *, is_before: bool) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import groupby
 
 from ..cleaning.eligibility import Waits
 from ..cleaning.progress import Phase
@@ -110,9 +111,11 @@ def pass_lines(picture: PassPicture, width: int, look: Style) -> list[str]:
         cells += [True] * (round((edge + kept) * width / whole) - len(cells))
         edge += group.bytes_before
         cells += [False] * (round(edge * width / whole) - len(cells))
-    block = look.blocks[Part.CLEAN]
+    stays = Part.CLOSED if picture.bytes_after is None else Part.CLEAN  # nobody has tried
+    block = look.blocks[stays]
     before = "".join(
-        look.coloured(block, _ANSI[Part.CLEAN]) if each else look.coloured(look.gone, _GONE_ANSI) for each in cells
+        look.coloured((block if kept else look.gone) * len(list(run)), _ANSI[stays] if kept else _GONE_ANSI)
+        for kept, run in groupby(cells)
     )
     is_done = picture.ended_at_ms is not None
     found = f"{size(picture.bytes_before)}, {counted(picture.records_before, 'record')}, {counted(picture.segments_before, 'segment')}"

@@ -174,15 +174,15 @@ def test_a_pass_shows_what_stays_what_goes_and_what_comes_of_it() -> None:
     assert [(box.left, box.right) for box in boxes(drawing, "gone")] == [(12.5, 50), (62.5, 100)]
     assert [(box.left, box.right) for box in boxes(drawing, "bar clean")] == [(0, 12.5), (12.5, 25)]
     assert texts(drawing) == [
-        "before: 2.0 KiB, 200 records, 4 segments",
+        "before: 2.0 KiB, 200 records, 4 segments; hatched: goes",
         "after: 500 B (25 %), 50 records, 2 segments",
     ]
 
 
 def test_what_nobody_has_tried_has_no_after() -> None:
     drawing = pass_svg(done(2, tried=False), "orders-0")
-    assert not boxes(drawing, "gone", "bar clean")
-    assert [(box.left, box.right) for box in boxes(drawing, "kept")] == [(0, 50), (50, 100)]
+    assert not boxes(drawing, "gone", "kept", "bar clean")
+    assert [(box.left, box.right) for box in boxes(drawing, "bar closed")] == [(0, 50), (50, 100)]
 
 
 @pytest.mark.parametrize("count", [0, 1, 239, 241, 10_000])

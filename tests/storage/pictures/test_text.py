@@ -82,4 +82,4 @@ def test_a_pass_is_told_before_and_after(tried: bool) -> None:
             "after the pass: 500 B (25 %), 6 records, 2 segments",
         ]
     else:
-        assert lines == ["#" * 16, "now: 2.0 KiB, 20 records, 4 segments"]
+        assert lines == ["=" * 16, "now: 2.0 KiB, 20 records, 4 segments"]
