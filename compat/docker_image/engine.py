@@ -26,6 +26,7 @@ from typing import Any, Self
 import psutil
 
 from ..support.brokers.apache_kafka import cache_dir, fetches
+from ..support.environments import NOT_SOURCE
 from ..support.suite import NotRunError
 
 ROOT = Path(__file__).parents[2]
@@ -104,6 +105,21 @@ def build(tag: str, file: Path = DOCKERFILE) -> subprocess.CompletedProcess[str]
     )
 
 
+def refreshed() -> str:
+    """An image as the last one that was built, with the code of the tree as it stands over it: what the Dockerfile does is not
+    tried, and the compiled kernel is the older one's."""
+    container = done("from", "--pull-never", IMAGE)
+    root = Path(done("mount", container))
+    (package,) = root.glob("opt/ottla/lib/python3*/site-packages/ottla")
+    for floor in ("protocol", "storage", "server", "pipeline"):
+        shutil.copytree(ROOT / floor, package / floor, ignore=NOT_SOURCE, dirs_exist_ok=True)
+    for source, target in (("healthcheck.py", "opt/ottla/lib"), ("kafka/launch", "etc/confluent/docker")):
+        shutil.copy(DOCKERFILE.parent / source, root / target)
+    done("umount", container)
+    done("commit", "--quiet", "--rm", "--format", "docker", container, f"{IMAGE}-refreshed")
+    return f"{IMAGE}-refreshed"
+
+
 def config(image: str) -> dict[str, Any]:
     """What the image says of itself: Entrypoint, Env, User, Healthcheck, Labels …"""
     found: dict[str, Any] = json.loads(done("inspect", "--type", "image", image))["Docker"]["config"]
@@ -134,6 +150,7 @@ class Container:
         environment: What `--env` gives.
         volumes: Paths of this machine by those in the container.
         entrypoint: Instead of the image's.
+        user: Likewise, `UID:GID`.
     """
 
     def __init__(
@@ -144,11 +161,13 @@ class Container:
         entrypoint: Sequence[str] | None = None,
         image: str = IMAGE,
         name: str = "box",
+        user: str | None = None,
     ) -> None:
         self.id = done("from", "--pull-never", image)
         self.root = Path(done("mount", self.id))
-        self.name = name
+        self.image, self.name = image, name
         self.environment = dict(environment)
+        self.user = [] if user is None else ["--user", user]
         self.volumes = [f"--volume={source}:{target}" for target, source in volumes.items()]
         first = config(image)["Entrypoint"] if entrypoint is None else entrypoint
         self.words = [*first, *words]
@@ -159,7 +178,13 @@ class Container:
     def _run(self, words: Sequence[str], environment: Mapping[str, str]) -> list[str]:
         return [
             *("buildah", "--root", str(cache_dir() / "containers"), "run", "--isolation", "chroot"),
-            *("--hostname", self.name, *self.volumes, *(f"--env={name}={text}" for name, text in environment.items())),
+            *(
+                "--hostname",
+                self.name,
+                *self.user,
+                *self.volumes,
+                *(f"--env={name}={text}" for name, text in environment.items()),
+            ),
             *(self.id, "--", *words),
         ]
 
@@ -230,7 +255,7 @@ class Container:
 
     def healthy(self) -> bool:
         """What its health check says now."""
-        kind, *words = config(IMAGE)["Healthcheck"]["Test"]
+        kind, *words = config(self.image)["Healthcheck"]["Test"]
         assert kind == "CMD"
         return self.execute(*words).returncode == 0
 
