@@ -97,7 +97,7 @@ def build(tag: str, file: Path = DOCKERFILE) -> subprocess.CompletedProcess[str]
     volumes = [f"--volume={path}:{path}:ro" for path in OF_THE_MACHINE if Path(path).exists()]
     return buildah(
         "bud",
-        *("--isolation", "chroot", "--format", "docker", "--layers", "--tag", tag),
+        *("--isolation", "chroot", "--format", "docker", "--layers", "--force-rm", "--tag", tag),
         *("--file", str(file), "--ignorefile", str(DOCKERFILE.with_name("Dockerfile.dockerignore"))),
         f"--build-arg=BASE={BASE}",
         *volumes,
