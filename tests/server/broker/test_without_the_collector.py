@@ -63,8 +63,8 @@ async def group_of_a_classic_member(served: Served, name: str) -> None:
         served,
         JoinGroupRequest(
             group_id=name,
-            session_timeout_ms=10_000,
-            rebalance_timeout_ms=10_000,
+            session_timeout_ms=60_000,
+            rebalance_timeout_ms=60_000,
             group_instance_id="static",
             protocol_type="consumer",
             protocols=(JoinGroupRequestProtocol(name="range", metadata=bytes(2)),),

@@ -76,10 +76,10 @@ def test_each_client_connects_with_what_is_printed_for_it() -> None:
         exports = exports_of(text)
         address = exports["OTTLA_BOOTSTRAP"]
         with KafkaProducer(bootstrap_servers=address, **options_of(text)) as producer:
-            producer.send("t", b"kafka-python").get(10)
+            producer.send("t", b"kafka-python").get(60)
         confluent = Producer({"bootstrap.servers": address, **librdkafka_of(text)})
         confluent.produce("t", b"confluent-kafka")
-        assert confluent.flush(10) == 0
+        assert confluent.flush(60) == 0
         printed = re.search(r"^    confluent-kafka +(.*)$", text, re.MULTILINE)
         assert printed is not None and json.loads(f"{{{printed[1]}}}") == librdkafka_of(text)
         given = ("--bootstrap", address, "--command-config", exports["OTTLA_COMMAND_CONFIG"])
@@ -99,10 +99,10 @@ def test_with_users_clients_log_in_over_tls_and_no_password_is_printed() -> None
         login = options_of(text) | {"sasl_plain_password": "top:secret"}
         assert login["security_protocol"] == "SASL_SSL"
         with KafkaProducer(bootstrap_servers=address, **login) as producer:
-            producer.send("t", b"v").get(10)
+            producer.send("t", b"v").get(60)
         confluent = Producer({"bootstrap.servers": address, **librdkafka_of(text), "sasl.password": "top:secret"})
         confluent.produce("t", b"v")
-        assert confluent.flush(10) == 0
+        assert confluent.flush(60) == 0
         assert run_command("topics", "list", "--bootstrap", address, "--command-config", file).code == 0
 
 
@@ -137,10 +137,10 @@ def test_a_clients_certificate_may_be_wanted(prefix: str) -> None:
         if users:
             python["sasl_plain_password"] = properties["sasl.password"] = "secret"
         with KafkaProducer(bootstrap_servers=address, **python) as producer:
-            producer.send("t", b"v").get(10)
+            producer.send("t", b"v").get(60)
         confluent = Producer({"bootstrap.servers": address, **properties})
         confluent.produce("t", b"v")
-        assert confluent.flush(10) == 0
+        assert confluent.flush(60) == 0
         file = exports_of(text)["OTTLA_COMMAND_CONFIG"]
         assert run_command("topics", "list", "--bootstrap", address, "--command-config", file).code == 0
 

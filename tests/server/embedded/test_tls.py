@@ -32,10 +32,10 @@ def test_clients_connect_with_a_certificate_and_without() -> None:
         for with_certificate in (True, False):
             tls = {"with_certificate": with_certificate}
             with KafkaProducer(bootstrap_servers=broker.bootstrap, **broker.tls.kafka_python(**tls)) as producer:
-                producer.send("t", b"kafka-python").get(10)
+                producer.send("t", b"kafka-python").get(60)
             confluent = Producer({"bootstrap.servers": broker.bootstrap, **broker.tls.confluent_kafka(**tls)})
             confluent.produce("t", b"confluent-kafka")
-            assert confluent.flush(10) == 0
+            assert confluent.flush(60) == 0
         values = sorted(record.value or b"" for record in broker.records("t"))
         assert values == [b"confluent-kafka"] * 2 + [b"kafka-python"] * 2
 
@@ -58,7 +58,7 @@ def test_who_a_client_is_stands_in_its_certificate() -> None:
         alice = broker.tls.user("alice")
         assert alice.principal == "User:CN=alice" and broker.tls.user("alice") is alice
         with KafkaProducer(bootstrap_servers=broker.bootstrap, **alice.kafka_python()) as producer:
-            producer.send("t", b"v").get(10)
+            producer.send("t", b"v").get(60)
 
 
 def test_files_are_for_their_owner_only_and_go_with_the_program(tmp_path: Path) -> None:

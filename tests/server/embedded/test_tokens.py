@@ -112,11 +112,11 @@ def test_what_clients_of_python_are_given_logs_them_in(broker: ottla.Broker) -> 
 
     broker.create_topic("c")
     producer = kafka.KafkaProducer(bootstrap_servers=broker.bootstrap, **sasl.kafka_python())
-    assert producer.send("c", b"v").get(10).offset == 0
+    assert producer.send("c", b"v").get(60).offset == 0
     producer.close()
     other = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap, **sasl.confluent_kafka()})
     other.produce("c", b"v")
-    assert other.flush(10) == 0
+    assert other.flush(60) == 0
     assert asyncio.run(in_asyncio()) == 2
 
 

@@ -300,8 +300,8 @@ async def test_of_many_assignments_a_member_is_given_the_last_that_names_it(
         await served.broker.services.coordinators.groups.ensure_topic()
         join = JoinGroupRequest(
             group_id="g",
-            session_timeout_ms=10_000,
-            rebalance_timeout_ms=10_000,
+            session_timeout_ms=60_000,
+            rebalance_timeout_ms=60_000,
             group_instance_id="i",
             protocol_type="consumer",
             protocols=(JoinGroupRequestProtocol(name="range", metadata=b""),),

@@ -147,7 +147,7 @@ TLS = """
 
         options = {options}
         with KafkaProducer(bootstrap_servers=kafka_broker.bootstrap, **options) as producer:
-            producer.send(kafka_topic, b"v").get(10)
+            producer.send(kafka_topic, b"v").get(60)
         assert [record.value for record in kafka_broker.records(kafka_topic)] == [b"v"]
 """
 TLS_FIXTURE = """
