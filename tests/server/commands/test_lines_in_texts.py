@@ -23,7 +23,7 @@ TEXTS = subprocess.run(
 ).stdout.split()
 _LINE = re.compile(r"^(?:    |\s*\$ |  )?(?:[A-Z_]+=\S+ )*(ottla [a-z-].*)$", re.MULTILINE)
 _IN_A_PIPE = re.compile(r"\| (ottla [a-z-].*)$", re.MULTILINE)
-_FENCED = re.compile(r"^ *```(\w*)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
+_FENCED = re.compile(r"^ *```(\w*)[^\n]*\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 _SHELLS = ("", "sh", "bash", "console", "shell")
 _END = {"|", ">", ">>", "<", "&&", "&", ";", "||"}
 
