@@ -22,6 +22,7 @@ from ..support.brokers.clocked_ottla import ClockedOttla
 from ..support.brokers.process import BrokerProcess
 from ..support.certificates import Certificates
 from ..support.clients.holds import Hold, Pinger
+from ..support.machine import Machine
 from ..support.suite import NotRunError, Options, Suite, run_suite
 from . import jobs, memory, secured, specials
 from .asking import Sender, fill
@@ -94,12 +95,17 @@ def pinged(process: BrokerProcess) -> Iterator[tuple[BrokerProcess, Pinger]]:
     """A broker from start to stop, and a pinger at it."""
     with process as running:
         assert running.process is not None
-        with Pinger(running.bootstrap, running.process.pid if running.kind == "ottla" else 0) as pinger:
+        if isinstance(running, ClockedOttla):
+            pinger = Pinger(running.bootstrap, running.process.pid, running.take_steps)
+        else:
+            pinger = Pinger(running.bootstrap)
+        with pinger:
             yield running, pinger
 
 
 def calibrate(suite: Suite, pinger: Pinger) -> None:
     """What the figures of an idle broker are: below that nothing can be told. A machine may need some time to be quiet."""
+    machine = Machine()
     for _ in range(IDLE_ROUNDS):
         with pinger.watch() as hold:
             time.sleep(IDLE_S)
@@ -107,7 +113,8 @@ def calibrate(suite: Suite, pinger: Pinger) -> None:
             break
     suite.check(
         "an idle broker answers at once",
-        hold.longest_ms < LIMIT_MS / 2,
+        hold.longest_ms < LIMIT_MS / 2 or not machine.is_quiet(),
+        f"others had {machine.others_part() or 0.0:.0%} of the processors; "
         f"{hold.longest_ms:.1f} ms at most, {hold.raw_ms:.1f} with what the machine did; {hold.pings} pings",
     )
 

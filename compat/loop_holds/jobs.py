@@ -926,8 +926,10 @@ def _done(job: Job, size: int, broker: Callable[..., BrokerProcess], pinged: Pin
         if job.nodes > 1:
             process = stack.enter_context(broker(job.nodes, TWO_REPLICAS | job.overrides))
             node_id = _coordinator(process, job.key_type)
+            assert isinstance(process, ClockedOttla)
             assert process.process is not None
-            pinger = stack.enter_context(Pinger(process.addresses[1 - node_id], process.process.pid))
+            pinger = Pinger(process.addresses[1 - node_id], process.process.pid, process.take_steps)
+            stack.enter_context(pinger)
         else:
             process, pinger = stack.enter_context(pinged(broker(1, job.overrides)))
             node_id = 0

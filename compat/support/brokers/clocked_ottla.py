@@ -1,14 +1,28 @@
-"""Ottla in a process of its own, whose clock a suite can move."""
+"""Ottla in a process of its own, whose clock a suite can move, and which tells how long the steps of its thread were."""
 
 import contextlib
+import json
 import socket
 import sys
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 from .ottla_process import OttlaProcess
 
 SCRIPT = Path(__file__).with_name("clocked_serve.py")
+
+
+class Steps(NamedTuple):
+    """What kept Trio's thread longest, since it was asked last.
+
+    cpu_ms: CPU time of its longest step.
+    task: Whose step it was.
+    workers_ms: At most so long the process's other threads kept the interpreter's lock from it in one step.
+    """
+
+    cpu_ms: float
+    task: str
+    workers_ms: float
 
 
 class ClockedOttla(OttlaProcess):
@@ -32,10 +46,17 @@ class ClockedOttla(OttlaProcess):
 
     def advance_clock(self, by_ms: int) -> None:
         """Let `by_ms` more have passed by the broker's clock; returns when what waits for it has been woken."""
+        if self._told(str(by_ms)) != "done":
+            raise RuntimeError("the broker's clock was not moved")
+
+    def take_steps(self) -> Steps:
+        """The longest step of Trio's thread since the last call."""
+        return Steps(**json.loads(self._told("steps")))
+
+    def _told(self, line: str) -> str:
         with socket.socket(socket.AF_UNIX) as connection:
             connection.connect(str(self._path))
             with connection.makefile("rw") as lines:
-                lines.write(f"{by_ms}\n")
+                lines.write(f"{line}\n")
                 lines.flush()
-                if lines.readline() != "done\n":
-                    raise RuntimeError("the broker's clock was not moved")
+                return lines.readline().removesuffix("\n")

@@ -1,14 +1,19 @@
-"""`ottla serve` whose clock another process moves: run by `clocked_ottla.py`.
+"""`ottla serve` whose clock another process moves, and which tells how long the steps of Trio's thread were: run by `clocked_ottla.py`.
 
     python clocked_serve.py SOCKET serve …
 
-Each line on the Unix socket is a number of milliseconds by which the broker's clock goes on; it is answered when that is
-done.
+Each line on the Unix socket is a number of milliseconds by which the broker's clock goes on, answered by `done` when that is
+done; or `steps`, answered by what was the longest since it was asked last, as JSON (`Longest.taken`).
 """
 
+import ctypes
+import json
+import os
+import queue
 import socket
 import sys
 import threading
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -20,32 +25,105 @@ from ottla.server.broker.lives import run_lives
 from ottla.server.commands import cli, serve
 from ottla.server.runtime.clock import Clock
 
+STEPS = "steps\n"
+
+
+class Longest(trio.abc.Instrument):
+    """The longest step of Trio's thread: between two checkpoints of a task nobody else is served.
+
+    What counts is the CPU time of this thread, which no other program makes longer. Meanwhile the thread may also have waited
+    without being ready to run, for the interpreter's lock above all: as long as that, and no longer than the process's other
+    threads computed, they may have had it.
+    """
+
+    def __init__(self) -> None:
+        self._schedule = os.open(f"/proc/self/task/{threading.get_native_id()}/schedstat", os.O_RDONLY)
+        self._text = ctypes.create_string_buffer(100)
+        # Unlike os.pread this keeps the interpreter's lock: who looks must not have others take it.
+        self._pread = ctypes.PyDLL(None).pread
+        self._begun: tuple[int, int, int, bytes] | None = None
+        self._forget()
+
+    def _forget(self) -> None:
+        self._cpu_ns, self._name, self._workers_ns = 0, "", 0
+
+    def taken(self) -> str:
+        """What was the longest since the last call: CPU in ms, its task's name, and the most that other threads may have held it up."""
+        told = {"cpu_ms": self._cpu_ns / 1e6, "task": self._name, "workers_ms": self._workers_ns / 1e6}
+        self._forget()
+        return json.dumps(told)
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        self._begin()
+
+    def after_task_step(self, task: trio.lowlevel.Task) -> None:
+        if (cpu_ns := self._end()) > self._cpu_ns:
+            self._cpu_ns, self._name = cpu_ns, ".".join(task.name.split(".")[-2:])
+
+    def before_io_wait(self, timeout: float) -> None:
+        # Not to wait means that somebody is to have his step: that it takes time is the lock's doing.
+        self._begun = None
+        if not timeout:
+            self._begin()
+
+    def after_io_wait(self, timeout: float) -> None:
+        if self._begun:
+            self._end()
+
+    def _schedstat(self) -> bytes:
+        self._pread(self._schedule, self._text, 100, 0)
+        return self._text.value
+
+    def _begin(self) -> None:
+        schedule = self._schedstat()
+        self._begun = time.monotonic_ns(), time.process_time_ns(), time.thread_time_ns(), schedule
+
+    def _end(self) -> int:
+        """The CPU time of the thread since `_begin`, in ns."""
+        now_ns = time.thread_time_ns()
+        if self._begun is None:  # the step in which the instrument came
+            return 0
+        wall_ns, all_ns, thread_ns, schedule = self._begun
+        cpu_ns = now_ns - thread_ns
+        wall_ns = time.monotonic_ns() - wall_ns
+        others_ns = time.process_time_ns() - all_ns - cpu_ns
+        if min(wall_ns - cpu_ns, others_ns) > self._workers_ns:
+            ready_ns = int(self._schedstat().split()[1]) - int(schedule.split()[1])
+            self._workers_ns = max(self._workers_ns, min(wall_ns - cpu_ns - ready_ns, others_ns))
+        return cpu_ns
+
 
 def main(path: str, *arguments: str) -> int:
-    clock = Clock()
+    clock, longest = Clock(), Longest()
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(path)
     listening.listen(1)
+
+    def tell(answers: queue.SimpleQueue[str]) -> None:
+        answers.put(longest.taken())
 
     def obey(token: trio.lowlevel.TrioToken) -> None:
         while True:
             connection, _ = listening.accept()
             with connection, connection.makefile("rw") as lines:
                 for line in lines:
-                    done = threading.Event()
-                    token.run_sync_soon(clock.advance, int(line))
-                    token.run_sync_soon(done.set)
-                    done.wait()
-                    lines.write("done\n")
+                    answers: queue.SimpleQueue[str] = queue.SimpleQueue()
+                    if line == STEPS:
+                        token.run_sync_soon(tell, answers)
+                    else:
+                        token.run_sync_soon(clock.advance, int(line))
+                        token.run_sync_soon(answers.put, "done")
+                    lines.write(f"{answers.get()}\n")
                     lines.flush()
 
     @asynccontextmanager
-    async def run_clocked(*given: Any, **options: Any) -> AsyncIterator[Any]:
+    async def run_measured(*given: Any, **options: Any) -> AsyncIterator[Any]:
+        trio.lowlevel.add_instrument(longest)
         async with run_lives(*given, clock=clock, **options) as lives:
             threading.Thread(target=partial(obey, trio.lowlevel.current_trio_token()), daemon=True).start()
             yield lives
 
-    vars(serve)["run_lives"] = run_clocked
+    vars(serve)["run_lives"] = run_measured
     return cli.main(arguments)
 
 

@@ -17,13 +17,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
+from ..brokers.clocked_ottla import Steps
 from .pinger import PING, RECORD
 
 INTERVAL_MS = 5
@@ -39,11 +40,13 @@ class Hold:
     longest_ms: The longest time that the broker let a ping wait.
     raw_ms: The same with what the machine did.
     pings: How many were answered.
+    steps: The longest step of the broker's thread, by its CPU time; None if the broker does not tell.
     """
 
     longest_ms: float = 0.0
     raw_ms: float = 0.0
     pings: int = 0
+    steps: Steps | None = None
 
 
 class NotAnsweredError(Exception):
@@ -61,17 +64,20 @@ class Ping(NamedTuple):
 class Pinger:
     """Pings one broker from enter to exit; `pid` is its process, if it is one whose first thread serves.
 
+    `take_steps` tells of the steps since it was called last (`ClockedOttla.take_steps`).
+
     Attributes:
         answered: The pings of the last watch.
     """
 
-    def __init__(self, bootstrap: str, pid: int = 0) -> None:
+    def __init__(self, bootstrap: str, pid: int = 0, take_steps: Callable[[], Steps | None] = lambda: None) -> None:
         host, _, port = bootstrap.rpartition(":")
         self._command = [sys.executable, str(Path(__file__).with_name("pinger.py")), host, port, str(pid or -1)]
         self._pings: list[tuple[float, float, float]] = []
         self._stalls: list[tuple[float, float]] = []
         self._come = threading.Condition()
         self._ended = False
+        self._take_steps = take_steps
         self.answered: list[Ping] = []
 
     def __enter__(self) -> Self:
@@ -115,12 +121,14 @@ class Pinger:
     @contextmanager
     def watch(self) -> Iterator[Hold]:
         """Watch from here to the end of the block, and until one more ping has been answered behind it."""
+        self._take_steps()
         hold, begun_s = Hold(), time.monotonic()
         with self._come:
             self._forget()
         yield hold
         self._wait_for_ping(time.monotonic())
         time.sleep(SETTLE_S)
+        hold.steps = self._take_steps()
         self.answered = self._since(begun_s)
         hold.pings = len(self.answered)
         hold.longest_ms = max(ping.held_ms for ping in self.answered)
