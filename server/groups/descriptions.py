@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
@@ -26,6 +26,8 @@ _ID_CHARS_IN_MESSAGE = 1024
 # Member types of ConsumerGroupDescribe.
 _CLASSIC_MEMBER = 0
 _CONSUMER_MEMBER = 1
+_STATES = frozenset(name.lower() for kind in (ClassicGroup, ConsumerGroup) for name in kind.state_names)
+_TYPES = frozenset(kind.type_name for kind in (ClassicGroup, ConsumerGroup))
 
 
 def describe_classic(group_id: str, group: Group | None, version: int) -> Steps[DescribedGroup]:
@@ -131,22 +133,16 @@ def _assignment(partitions: Mapping[bytes, AbstractSet[int]], topics: TopicView)
     return message.Assignment(topic_partitions=tuple(found))
 
 
-def list_groups(groups: Iterable[Group], states: Iterable[str], types: Iterable[str]) -> Steps[list[ListedGroup]]:
+def list_groups(groups: Iterable[Group], states: Collection[str], types: Collection[str]) -> Steps[list[ListedGroup]]:
     """The groups in the given states and of the given types, no matter the case; none means all. Each is as it was at some
     moment meanwhile."""
-    wanted_states: set[str] = set()
-    for state in states:
-        wanted_states.add(state.strip().lower())
-        yield
-    wanted_types: set[str] = set()
-    for kind in types:
-        wanted_types.add(kind.lower())
-        yield
+    wanted_states = yield from _known((state.strip() for state in states), _STATES)
+    wanted_types = yield from _known(types, _TYPES)
     found = []
     for group in groups:
-        if not wanted_types or group.type_name in wanted_types:
+        if not types or group.type_name in wanted_types:
             state = group.state_name
-            if not wanted_states or state.lower() in wanted_states:
+            if not states or state.lower() in wanted_states:
                 found.append(
                     ListedGroup(
                         group_id=group.group_id,
@@ -155,6 +151,16 @@ def list_groups(groups: Iterable[Group], states: Iterable[str], types: Iterable[
                         group_type=group.type_name,
                     )
                 )
+        yield
+    return found
+
+
+def _known(names: Iterable[str], known: AbstractSet[str]) -> Steps[set[str]]:
+    """Those that match something: a request may name a hundred thousand others."""
+    found = set()
+    for name in names:
+        if (lower := name.lower()) in known:
+            found.add(lower)
         yield
     return found
 

@@ -23,6 +23,8 @@ class Group(Protocol):
     """Of `__consumer_offsets`, where its records stand."""
     type_name: ClassVar[str]
     """As ListGroups calls it."""
+    state_names: ClassVar[tuple[str, ...]]
+    """All that `state_name` may be."""
 
     @property
     def protocol_type(self) -> str | None: ...

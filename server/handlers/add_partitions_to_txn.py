@@ -13,8 +13,6 @@ Behaviour
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.add_partitions_to_txn import (
@@ -37,7 +35,7 @@ from ..transactions.metadata import FIRST_VERSION_WITH_EPOCH_BUMP
 _FIRST_VERSION_WITH_FENCED = 2
 _FIRST_VERSION_OF_BROKERS = 4
 
-Codes = Mapping[TopicPartition, ErrorCode]
+Codes = dict[TopicPartition, ErrorCode]
 
 
 async def handle(ctx: Context, request: Request) -> AddPartitionsToTxnResponse:
@@ -70,7 +68,7 @@ async def handle(ctx: Context, request: Request) -> AddPartitionsToTxnResponse:
 
 
 async def _add(ctx: Context, asked: AddPartitionsToTxnTransaction, version: int, turn: Turn) -> Codes:
-    codes: dict[TopicPartition, ErrorCode] = {}
+    codes: Codes = {}
     is_refused = False
     is_of_client = version < _FIRST_VERSION_OF_BROKERS
     is_known = not is_of_client or ctx.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, asked.transactional_id)
@@ -131,15 +129,15 @@ def _refused(ctx: Context, one: TopicPartition, *, adds: bool) -> ErrorCode:
 
 
 async def _by_topic(codes: Codes, turn: Turn) -> tuple[AddPartitionsToTxnTopicResult, ...]:
+    """The rows of the answer; `codes` is empty then."""
     by_topic: dict[str, list[AddPartitionsToTxnPartitionResult]] = {}
     for (topic, partition), code in codes.items():
         if turn.is_over():
             await turn.next()
         result = AddPartitionsToTxnPartitionResult(partition_index=partition, partition_error_code=code)
         by_topic.setdefault(topic, []).append(result)
-    return tuple(
-        await turn.map(
-            lambda one: AddPartitionsToTxnTopicResult(name=one[0], results_by_partition=tuple(one[1])),
-            by_topic.items(),
-        )
+    rows = await turn.map(
+        lambda one: AddPartitionsToTxnTopicResult(name=one[0], results_by_partition=tuple(one[1])), by_topic.items()
     )
+    await turn.empty(codes, by_topic)
+    return tuple(rows)

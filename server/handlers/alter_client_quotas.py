@@ -18,8 +18,8 @@ from ...protocol.messages.alter_client_quotas import (
     EntryResponse,
 )
 from ...protocol.wire import as_array
-from ..quotas.entities import Entity
-from ..quotas.validation import Alteration
+from ..quotas.entities import TYPES, Entity
+from ..quotas.validation import Alteration, entity_problem
 from ..runtime.turns import Turn
 from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
@@ -38,7 +38,17 @@ async def handle(ctx: Context, request: Request) -> AlterClientQuotasResponse:
         counts = await turn.map(lambda entry: len(entry.ops), body.entries[: CHANGES_MAX + 1])
         if len(counts) > CHANGES_MAX or sum(counts) > CHANGES_MAX:
             raise KafkaError(ErrorCode.POLICY_VIOLATION, f"More than {CHANGES_MAX} changes in one request.")
-        alterations = await turn.map(_alteration, body.entries)
+        alterations: list[Alteration] = []
+        refused: list[EntryResponse] = []
+        for entry in body.entries:
+            if turn.is_over():
+                await turn.next()
+            names = await _names(entry, turn)
+            if len(names) > len(TYPES):  # it is refused anyway, and to compare it with others would take long
+                refused.append(_refused(entry, Entity.of(names)))
+            else:
+                ops = [(op.key, None if op.remove else op.value) for op in entry.ops]
+                alterations.append(Alteration(Entity.of(names), ops))
         outcomes = await ctx.services.quota_changes.alter(alterations, validate_only=body.validate_only)
     except KafkaError as error:
         code, message = error.code, error.message
@@ -48,13 +58,24 @@ async def handle(ctx: Context, request: Request) -> AlterClientQuotasResponse:
         return AlterClientQuotasResponse(entries=tuple(rows))
     rows = await turn.map(_row, outcomes.items())
     await turn.empty(alterations, outcomes)
-    return AlterClientQuotasResponse(entries=as_array(rows))
+    return AlterClientQuotasResponse(entries=as_array(refused + rows))
 
 
-def _alteration(entry: EntryData) -> Alteration:
-    return Alteration(
-        Entity.of({part.entity_type: part.entity_name for part in entry.entity}),
-        [(op.key, None if op.remove else op.value) for op in entry.ops],
+async def _names(entry: EntryData, turn: Turn) -> dict[str, str | None]:
+    """The last name of each type; of one type more than there are, no more are looked at."""
+    names: dict[str, str | None] = {}
+    for part in entry.entity:
+        if turn.is_over():
+            await turn.next()
+        names[part.entity_type] = part.entity_name
+        if len(names) > len(TYPES):
+            break
+    return names
+
+
+def _refused(entry: EntryData, entity: Entity) -> EntryResponse:
+    return EntryResponse(
+        error_code=ErrorCode.INVALID_REQUEST, error_message=entity_problem(entity), entity=entry.entity
     )
 
 

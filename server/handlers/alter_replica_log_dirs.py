@@ -44,6 +44,7 @@ async def handle(ctx: Context, request: Request) -> AlterReplicaLogDirsResponse:
             codes[where] = ErrorCode.NONE
         except KafkaError as error:
             codes[where] = error.code
+    await turn.empty(wanted)
     return await _answer(codes, turn)
 
 
@@ -58,23 +59,27 @@ async def _wanted(body: AlterReplicaLogDirsRequest, turn: Turn) -> dict[TopicPar
     for row in body.dirs:
         if turn.is_over():
             await turn.next()
+        path = row.path.rstrip("/") or "/"
         for topic in row.topics:
             if turn.is_over():
                 await turn.next()
             for index in topic.partitions:
                 if turn.is_over():
                     await turn.next()
-                wanted[TopicPartition(topic.name, index)] = row.path.rstrip("/") or "/"
+                wanted[TopicPartition(topic.name, index)] = path
     return wanted
 
 
 async def _answer(codes: dict[TopicPartition, ErrorCode], turn: Turn) -> AlterReplicaLogDirsResponse:
+    """The answer; `codes` is empty then."""
     rows: defaultdict[str, list[AlterReplicaLogDirPartitionResult]] = defaultdict(list)
     for (name, index), code in codes.items():
         if turn.is_over():
             await turn.next()
         rows[name].append(AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code))
-    return AlterReplicaLogDirsResponse(results=as_array(await turn.map(_result, rows.items())))
+    results = as_array(await turn.map(_result, rows.items()))
+    await turn.empty(codes, rows)
+    return AlterReplicaLogDirsResponse(results=results)
 
 
 def _result(of: tuple[str, list[AlterReplicaLogDirPartitionResult]]) -> AlterReplicaLogDirTopicResult:

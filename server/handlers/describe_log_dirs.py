@@ -43,10 +43,14 @@ async def handle(ctx: Context, request: Request) -> DescribeLogDirsResponse:
         for row in body.topics:
             if turn.is_over():
                 await turn.next()
+            topic = services.topics.get(row.topic)
+            # What is not there is not remembered: a hundred thousand would go in one go.
+            count = 0 if topic is None else len(topic.partitions)
             for index in row.partitions:
                 if turn.is_over():
                     await turn.next()
-                wanted.add((row.topic, index))
+                if 0 <= index < count:
+                    wanted.add((row.topic, index))
     results = []
     for directory in services.logs.data_dirs:
         try:

@@ -63,6 +63,7 @@ async def handle(ctx: Context, request: Request) -> OffsetCommitResponse:
                 ),
             )
         )
+    await turn.empty(found, commits)
     return OffsetCommitResponse(topics=tuple(answers))
 
 

@@ -96,14 +96,16 @@ async def handle(ctx: Context, request: Request) -> OffsetFetchResponse:
 
 
 async def _each(
-    topics: Iterable[TopicOffsets], told: Callable[[TopicOffsets, Turn], Awaitable[Told]], turn: Turn
+    topics: list[TopicOffsets], told: Callable[[TopicOffsets, Turn], Awaitable[Told]], turn: Turn
 ) -> tuple[Told, ...]:
-    """All of them, as `told` tells of one, which asks for a turn of its own only where there are many partitions."""
+    """All of them, as `told` tells of one, which asks for a turn of its own only where there are many partitions. `topics` is
+    empty then."""
     found = []
     for topic in topics:
         if turn.is_over():
             await turn.next()
         found.append(await told(topic, turn))
+    await turn.empty(topics)
     return tuple(found)
 
 
@@ -128,7 +130,8 @@ async def _group(
                     Operation.DESCRIBE, ResourceType.TOPIC, name, is_attempt=False
                 ):
                     found.append(TopicOffsets(name, topic.id if topic is not None else ZERO_UUID, partitions))
-        for (name, topic_id), indexes in (await _once(asked.topics or (), turn)).items():
+        places = await _once(asked.topics or (), turn)
+        for (name, topic_id), indexes in places.items():
             if turn.is_over():
                 await turn.next()
             if by_id:
@@ -146,6 +149,7 @@ async def _group(
                 continue
             fetched = await in_turns(coordinator.fetch(positions, name, topic_id, indexes), turn)
             found.append(TopicOffsets(name, topic_id, fetched))
+        await turn.empty(places)
         await groups.settle(asked.group_id)
     except KafkaError as error:
         return error.code, []

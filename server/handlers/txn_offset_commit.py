@@ -70,6 +70,7 @@ async def handle(ctx: Context, request: Request) -> TxnOffsetCommitResponse:
                 ),
             )
         )
+    await turn.empty(found, commits)
     return TxnOffsetCommitResponse(topics=tuple(answers))
 
 

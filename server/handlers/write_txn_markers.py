@@ -60,6 +60,8 @@ async def handle(ctx: Context, request: Request) -> WriteTxnMarkersResponse:
             )
             told.append(WritableTxnMarkerTopicResult(name=name, partitions=tuple(rows)))
         answers.append(WritableTxnMarkerResult(producer_id=producer_id, topics=tuple(told)))
+        await turn.empty(topics)
+    await turn.empty(results)
     return WriteTxnMarkersResponse(markers=tuple(answers))
 
 

@@ -81,7 +81,7 @@ def _apply(
     entity: Entity, ops: Sequence[tuple[str, float | None]], values: dict[str, float], is_address: IsAddress
 ) -> str | None:
     keys = problem = None
-    problem = _entity_problem(entity)
+    problem = entity_problem(entity)
     if problem is None:
         keys, problem = _keys_of(entity, is_address)
     if keys is None:
@@ -102,7 +102,8 @@ def problem_of(entity: Entity, values: Mapping[str, float], is_address: IsAddres
     return _apply(entity, list(values.items()), {}, is_address)
 
 
-def _entity_problem(entity: Entity) -> str | None:
+def entity_problem(entity: Entity) -> str | None:
+    """Why no entity may be such, whatever its quotas, or None."""
     if not entity.parts:
         return "Invalid empty client quota entity"
     for kind, name in _as_hashed(entity):

@@ -152,6 +152,7 @@ class ClassicGroup:
     """
 
     type_name: ClassVar[str] = "classic"
+    state_names: ClassVar[tuple[str, ...]] = tuple(state.value for state in GroupState)
 
     def __init__(self, group_id: str, now_ms: int, *, partition: int, rejoin: Deadline, sync_by: Deadline) -> None:
         self.group_id = group_id

@@ -50,6 +50,7 @@ class ConsumerGroup:
     """
 
     type_name: ClassVar[str] = "consumer"
+    state_names: ClassVar[tuple[str, ...]] = ("Empty", "Assigning", "Stable", "Reconciling")
 
     def __init__(self, group_id: str, partition: int) -> None:
         self.group_id = group_id

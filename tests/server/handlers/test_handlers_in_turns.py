@@ -24,21 +24,33 @@ import trio
 from ottla.protocol.apis import APIS
 from ottla.protocol.connection import Request
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData
+from ottla.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+from ottla.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
 from ottla.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResource
 from ottla.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,
 )
+from ottla.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
 from ottla.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialUpsertion,
 )
+from ottla.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from ottla.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from ottla.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from ottla.protocol.messages.delete_groups import DeleteGroupsRequest
 from ottla.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -47,24 +59,54 @@ from ottla.protocol.messages.delete_records import (
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.protocol.messages.describe_acls import DescribeAclsRequest
 from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from ottla.protocol.messages.describe_groups import DescribeGroupsRequest
 from ottla.protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from ottla.protocol.messages.describe_producers import DescribeProducersRequest
 from ottla.protocol.messages.describe_producers import TopicRequest as ProducersTopic
 from ottla.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
+from ottla.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from ottla.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
 from ottla.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.incremental_alter_configs import AlterableConfig, IncrementalAlterConfigsRequest
 from ottla.protocol.messages.incremental_alter_configs import AlterConfigsResource as AlterableResource
+from ottla.protocol.messages.list_groups import ListGroupsRequest
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.protocol.messages.list_transactions import ListTransactionsRequest
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from ottla.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from ottla.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
 from ottla.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from ottla.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
 from ottla.protocol.wire import ZERO_UUID
 from ottla.server.broker.broker import Broker
 from ottla.server.broker.life import run_broker
@@ -500,6 +542,21 @@ CASES = [
         "of addresses",
     ),
     Case(
+        "AlterClientQuotas",
+        1,
+        lambda count: AlterClientQuotasRequest(
+            entries=(
+                EntryData(
+                    entity=tuple(EntityData(entity_type="user", entity_name=name) for name in names(count)),
+                    ops=(OpData(key="producer_byte_rate", value=1.0),),
+                ),
+            ),
+            validate_only=True,
+        ),
+        lambda answer: answer.entries[0].entity,
+        "of one user with many names",
+    ),
+    Case(
         "AlterUserScramCredentials",
         0,
         lambda count: AlterUserScramCredentialsRequest(
@@ -561,6 +618,243 @@ CASES = [
         lambda count: FindCoordinatorRequest(key_type=0, coordinator_keys=tuple(names(count))),
         lambda answer: answer.coordinators,
     ),
+    Case(
+        "ListGroups",
+        5,
+        lambda count: ListGroupsRequest(states_filter=tuple(names(count)), types_filter=tuple(names(count))),
+        lambda answer: [answer],
+    ),
+    Case(
+        "OffsetFetch",
+        7,
+        lambda count: OffsetFetchRequest(
+            group_id="g",
+            topics=tuple(OffsetFetchRequestTopic(name=name, partition_indexes=(0,)) for name in names(count)),
+        ),
+        lambda answer: answer.topics,
+    ),
+    Case(
+        "OffsetFetch",
+        9,
+        lambda count: OffsetFetchRequest(
+            groups=tuple(OffsetFetchRequestGroup(group_id=name, topics=None) for name in names(count))
+        ),
+        lambda answer: answer.groups,
+        "of many groups",
+    ),
+    Case(
+        "AddPartitionsToTxn",
+        3,
+        lambda count: AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id="x",
+            v3_and_below_producer_id=1,
+            v3_and_below_producer_epoch=0,
+            v3_and_below_topics=tuple(AddPartitionsToTxnTopic(name=name, partitions=(0,)) for name in names(count)),
+        ),
+        lambda answer: answer.results_by_topic_v3_and_below,
+    ),
+    Case(
+        "AddPartitionsToTxn",
+        5,
+        lambda count: AddPartitionsToTxnRequest(
+            transactions=tuple(
+                AddPartitionsToTxnTransaction(
+                    transactional_id=name,
+                    producer_id=1,
+                    producer_epoch=0,
+                    verify_only=True,
+                    topics=(AddPartitionsToTxnTopic(name="t", partitions=(0,)),),
+                )
+                for name in names(count)
+            )
+        ),
+        lambda answer: answer.results_by_transaction,
+        "of many transactions",
+    ),
+    Case(
+        "TxnOffsetCommit",
+        3,
+        lambda count: TxnOffsetCommitRequest(
+            transactional_id="x",
+            group_id="g",
+            producer_id=1,
+            producer_epoch=0,
+            topics=tuple(
+                TxnOffsetCommitRequestTopic(
+                    name=name, partitions=(TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=1),)
+                )
+                for name in names(count)
+            ),
+        ),
+        lambda answer: answer.topics,
+    ),
+    Case(
+        "OffsetCommit",
+        8,
+        lambda count: OffsetCommitRequest(
+            group_id="g",
+            generation_id_or_member_epoch=-1,
+            topics=tuple(
+                OffsetCommitRequestTopic(
+                    name=name, partitions=(OffsetCommitRequestPartition(partition_index=0, committed_offset=1),)
+                )
+                for name in names(count)
+            ),
+        ),
+        lambda answer: answer.topics,
+    ),
+    Case(
+        "OffsetCommit",
+        8,
+        lambda count: OffsetCommitRequest(
+            group_id="g",
+            generation_id_or_member_epoch=-1,
+            topics=tuple(
+                OffsetCommitRequestTopic(
+                    name="t", partitions=(OffsetCommitRequestPartition(partition_index=0, committed_offset=1),)
+                )
+                for _ in range(count)
+            ),
+        ),
+        lambda answer: answer.topics,
+        "of one topic many times",
+    ),
+    Case(
+        "TxnOffsetCommit",
+        3,
+        lambda count: TxnOffsetCommitRequest(
+            transactional_id="x",
+            group_id="g",
+            producer_id=1,
+            producer_epoch=0,
+            topics=tuple(
+                TxnOffsetCommitRequestTopic(
+                    name="t", partitions=(TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=1),)
+                )
+                for _ in range(count)
+            ),
+        ),
+        lambda answer: answer.topics,
+        "of one topic many times",
+    ),
+    Case(
+        "AlterReplicaLogDirs",
+        2,
+        lambda count: AlterReplicaLogDirsRequest(
+            dirs=(
+                AlterReplicaLogDir(
+                    path="/unknown",
+                    topics=tuple(AlterReplicaLogDirTopic(name=name, partitions=(0,)) for name in names(count)),
+                ),
+            )
+        ),
+        lambda answer: answer.results,
+        "of many topics",
+    ),
+    Case(
+        "AlterReplicaLogDirs",
+        2,
+        lambda count: AlterReplicaLogDirsRequest(
+            dirs=(
+                AlterReplicaLogDir(
+                    path="/unknown", topics=(AlterReplicaLogDirTopic(name="u", partitions=tuple(range(count))),)
+                ),
+            )
+        ),
+        lambda answer: answer.results[0].partitions,
+    ),
+    Case(
+        "OffsetDelete",
+        0,
+        lambda count: OffsetDeleteRequest(
+            group_id="g",
+            topics=tuple(
+                OffsetDeleteRequestTopic(name=name, partitions=(OffsetDeleteRequestPartition(partition_index=0),))
+                for name in names(count)
+            ),
+        ),
+        lambda answer: [answer],
+    ),
+    Case(
+        "DescribeGroups",
+        5,
+        lambda count: DescribeGroupsRequest(groups=tuple(names(count))),
+        lambda answer: answer.groups,
+    ),
+    Case(
+        "DeleteGroups",
+        2,
+        lambda count: DeleteGroupsRequest(groups_names=tuple(names(count))),
+        lambda answer: answer.results,
+    ),
+    Case(
+        "ConsumerGroupDescribe",
+        1,
+        lambda count: ConsumerGroupDescribeRequest(group_ids=tuple(names(count))),
+        lambda answer: answer.groups,
+    ),
+    Case(
+        "ListTransactions",
+        2,
+        lambda count: ListTransactionsRequest(
+            state_filters=tuple(names(count)), producer_id_filters=tuple(range(count))
+        ),
+        lambda answer: [answer],
+    ),
+    Case(
+        "DescribeTransactions",
+        0,
+        lambda count: DescribeTransactionsRequest(transactional_ids=tuple(names(count))),
+        lambda answer: answer.transaction_states,
+    ),
+    Case(
+        "WriteTxnMarkers",
+        1,
+        lambda count: WriteTxnMarkersRequest(
+            markers=tuple(
+                WritableTxnMarker(
+                    producer_id=index,
+                    producer_epoch=0,
+                    transaction_result=False,
+                    coordinator_epoch=0,
+                    topics=(WritableTxnMarkerTopic(name="unknown", partition_indexes=(0,)),),
+                )
+                for index in range(count)
+            )
+        ),
+        lambda answer: answer.markers,
+    ),
+    Case(
+        "WriteTxnMarkers",
+        1,
+        lambda count: WriteTxnMarkersRequest(
+            markers=(
+                WritableTxnMarker(
+                    producer_id=1,
+                    producer_epoch=0,
+                    transaction_result=False,
+                    coordinator_epoch=0,
+                    topics=tuple(WritableTxnMarkerTopic(name=name, partition_indexes=(0,)) for name in names(count)),
+                ),
+            )
+        ),
+        lambda answer: answer.markers[0].topics,
+        "of many topics",
+    ),
+    Case(
+        "OffsetFetch",
+        9,
+        lambda count: OffsetFetchRequest(
+            groups=(
+                OffsetFetchRequestGroup(
+                    group_id="g",
+                    topics=tuple(OffsetFetchRequestTopics(name=name, partition_indexes=(0,)) for name in names(count)),
+                ),
+            )
+        ),
+        lambda answer: answer.groups[0].topics,
+        "of many topics",
+    ),
 ]
 
 
@@ -613,7 +907,8 @@ def test_the_longest_stretch_of_a_handler_does_not_grow_with_its_request(
         async with serving(tmp_path, OsFiles(), log_cleaner_enable="false", **options) as served:
             broker = served.broker
             await create(broker, "t", MANY)
-            await broker.services.topic_admin.ensure_internal("__consumer_offsets")
+            await broker.services.coordinators.groups.ensure_topic()
+            await broker.services.coordinators.transactions.ensure_topic()
             wrong = []
             for case in CASES:
                 await ask(broker, case.name, case.version, case.body(1))  # what loads at the first time
@@ -624,10 +919,62 @@ def test_the_longest_stretch_of_a_handler_does_not_grow_with_its_request(
                 if many.most_calls > few.most_calls + MANY // 4 or many.gave_way < MANY // 8:
                     wrong.append(f"{case}: {few.most_calls} calls, then {many.most_calls}; {many.gave_way} times")
                 # One for each may be: they take a few milliseconds.
-                if many.most_freed > few.most_freed + MANY and str(case) not in FREED_AT_ONCE:
-                    wrong.append(f"{case}: {few.most_freed} blocks are freed, then {many.most_freed}")
+                freed = many.most_freed
+                if freed > few.most_freed + MANY:
+                    # What another thread frees meanwhile is counted, too, so it is looked at once more.
+                    again, _ = await looks_of(monkeypatch, lambda: ask(broker, case.name, case.version, body))  # noqa: B023
+                    freed = min(freed, again.most_freed)
+                if freed > few.most_freed + MANY and str(case) not in FREED_AT_ONCE:
+                    wrong.append(f"{case}: {few.most_freed} blocks are freed, then {freed}")
                 assert rows in (MANY, 1), case
             assert not wrong, "\n".join(wrong)
+
+    trio.run(main)
+
+
+def test_describing_log_dirs_frees_nothing_for_partitions_that_are_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        async with serving(tmp_path, OsFiles(), log_cleaner_enable="false") as served:
+            await create(served.broker, "t", 3)
+            freed = []
+            for count in 1, 3_000, 6_000:  # Python keeps 2 000 pairs for later
+                there_and_not = DescribableLogDirTopic(topic="t", partitions=tuple(range(count)))
+                request = DescribeLogDirsRequest(topics=(there_and_not,))
+                looks, answer = await looks_of(
+                    monkeypatch,
+                    lambda: ask(served.broker, "DescribeLogDirs", 4, request),  # noqa: B023
+                )
+                assert len(answer.results[0].topics[0].partitions) == min(count, 3)
+                freed.append(looks.most_freed)
+            assert freed[2] <= freed[1] + 1_000
+
+    trio.run(main)
+
+
+def test_nor_does_it_grow_with_the_types_of_an_entity_that_no_quota_can_be_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is refused without a look at all of them: a hundred thousand were sorted, compared and hashed in one go."""
+
+    async def main() -> None:
+        async with serving(tmp_path, OsFiles(), log_cleaner_enable="false") as served:
+            most = []
+            for count in 1, FEW, MANY:
+                entity = tuple(EntityData(entity_type=name, entity_name="n") for name in names(count))
+                ops = (OpData(key="producer_byte_rate", value=1.0),)
+                request = AlterClientQuotasRequest(entries=(EntryData(entity=entity, ops=ops),))
+                looks, answer = await looks_of(
+                    monkeypatch,
+                    lambda: ask(served.broker, "AlterClientQuotas", 1, request),  # noqa: B023
+                )
+                (row,) = answer.entries
+                assert row.error_code is ErrorCode.INVALID_REQUEST
+                assert row.error_message.startswith("Unhandled client quota entity type: unknown-")
+                assert [part.entity_type for part in row.entity] == names(count)
+                most.append(looks.most_calls)
+            assert most[2] <= most[1] + MANY // 4
 
     trio.run(main)
 
@@ -693,7 +1040,8 @@ def test_what_a_large_request_leaves_behind_goes_without_the_collector(tmp_path:
         async with serving(tmp_path, OsFiles(), log_cleaner_enable="false") as served:
             broker = served.broker
             await create(broker, "t", MANY)
-            await broker.services.topic_admin.ensure_internal("__consumer_offsets")
+            await broker.services.coordinators.groups.ensure_topic()
+            await broker.services.coordinators.transactions.ensure_topic()
             left = {}
             for case in CASES:
                 few = await left_by(broker, case, FEW)
