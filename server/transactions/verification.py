@@ -122,11 +122,15 @@ class Verification:
             if error := self._ask(topic_partition, add=adds).get(topic_partition):
                 raise error
         except KafkaError as error:
-            translated = self._translate(error)
-            if translated.code not in NOT_NOW:
-                producers = self._ground.topics.partition(*topic_partition).log.producers
-                producers.end_verification(self._producer.producer_id)
-            raise translated from error
+            # An error that a frame keeps which it names would leave all of a large request to the collector.
+            raise self._refused(topic_partition, error) from error
+
+    def _refused(self, topic_partition: TopicPartition, error: KafkaError) -> UnverifiedError:
+        translated = self._translate(error)
+        if translated.code not in NOT_NOW:
+            producers = self._ground.topics.partition(*topic_partition).log.producers
+            producers.end_verification(self._producer.producer_id)
+        return translated
 
     def _begin(self, topic_partition: TopicPartition) -> bool:
         """Whether the coordinator must be asked about the partition."""
