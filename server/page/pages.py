@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from functools import partial
 from typing import NamedTuple
@@ -82,6 +83,8 @@ HEADERS = (
 """Of all that the page answers: nothing from elsewhere is loaded, and nobody else has it."""
 EVERY_S = 1.0
 """What is watched is looked at so often. Where nobody watches, nothing is."""
+SHARE, RARELY_S = 0.015, 30.0
+"""Of the time that passes so much goes into looks at most: a page of thousands of rows is looked at less often, but no less than so."""
 STREAMS_MAX = 16
 """Pages that are watched at a time, each by a connection of its own; others stay as they were loaded."""
 
@@ -171,6 +174,7 @@ class Pages:
         drawn: Drawn | None = None
         try:
             while True:
+                began_s, took_s = time.perf_counter(), 0.0
                 try:
                     page = await self._taken(view, fields)
                 except ControlError as error:
@@ -178,10 +182,16 @@ class Pages:
                     yield event("gone", [json.dumps(str(error))])
                 else:
                     lines, drawn = await in_worker(partial(rendering.changes, last=drawn), page)
+                    took_s = time.perf_counter() - began_s
                     yield event("changes", lines)
-                await trio.sleep(EVERY_S)
+                await trio.sleep(pause_s(took_s))
         finally:
             self._streams -= 1
+
+
+def pause_s(took_s: float) -> float:
+    """From a look that took so long, by the wall, to the next."""
+    return max(EVERY_S, min(RARELY_S, took_s / SHARE))
 
 
 def event(kind: str, lines: list[str]) -> bytes:

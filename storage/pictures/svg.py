@@ -40,6 +40,8 @@ def _text(value: object) -> str:
 
 def _shown(text: str) -> str:
     """What XML has no character for, and what steers how a line runs, is written as people read it."""
+    if text.isascii() and text.isprintable():  # nearly all are
+        return text
     return "".join(repr(each)[1:-1] if category(each) in _UNSEEN else each for each in text)
 
 

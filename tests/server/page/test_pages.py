@@ -16,7 +16,7 @@ from kafka import KafkaProducer
 
 import ottla
 from ottla.server.http.table import CALLS, Table
-from ottla.server.page.pages import NAVIGATION, POLICY, VIEWS, event
+from ottla.server.page.pages import NAVIGATION, POLICY, VIEWS, event, pause_s
 
 
 @pytest.fixture(scope="module")
@@ -226,3 +226,7 @@ def test_producers_of_a_partition_are_shown(broker: ottla.Broker) -> None:
     assert get(broker, "/topics/p/partitions/x/producers")[0].status == 422
     assert get(broker, "/topics/p/partitions/1/producers")[0].status == 404
     broker.delete_topic("p")
+
+
+def test_a_page_that_takes_long_to_look_at_is_looked_at_less_often() -> None:
+    assert [pause_s(took_s) for took_s in (0.0, 0.015, 0.03, 0.3, 60.0)] == [1.0, 1.0, 2.0, 20.0, 30.0]
