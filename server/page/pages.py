@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from functools import partial
 from typing import NamedTuple
@@ -174,15 +173,16 @@ class Pages:
         drawn: Drawn | None = None
         try:
             while True:
-                began_s, took_s = time.perf_counter(), 0.0
+                began_s, took_s = trio.current_time(), 0.0
                 try:
                     page = await self._taken(view, fields)
                 except ControlError as error:
                     # Between two lives there is nothing to show; what is gone stays as it was seen last.
                     yield event("gone", [json.dumps(str(error))])
                 else:
+                    is_first = drawn is None  # which draws all there is
                     lines, drawn = await in_worker(partial(rendering.changes, last=drawn), page)
-                    took_s = time.perf_counter() - began_s
+                    took_s = 0.0 if is_first else trio.current_time() - began_s
                     yield event("changes", lines)
                 await trio.sleep(pause_s(took_s))
         finally:

@@ -36,18 +36,19 @@ def body(suite: Suite, options: Options) -> None:
         raise NotRunError("to start Ottla itself")
     seconds = options.rest.seconds or (5.0 if options.quick else 20.0)
     admin = f"127.0.0.1:{free_port()}"
-    with OttlaProcess(profile="dev", arguments=("--admin", admin)) as broker:
-        with fed(broker.bootstrap):
-            before = alone(broker, seconds)
-            views(suite, broker, admin)
-            with watched(admin, 1):
-                one = alone(broker, seconds)
-            with watched(admin, 3):
-                three = alone(broker, seconds)
-            after = alone(broker, seconds)
-            in_chromium(suite, admin)
+    with OttlaProcess(profile="dev", arguments=("--admin", admin)) as broker, fed(broker.bootstrap):
+        before = alone(broker, seconds)
+        views(suite, broker, admin)
+        with watched(admin, 1):
+            one = alone(broker, seconds)
+        with watched(admin, 3):
+            three = alone(broker, seconds)
+        after = alone(broker, seconds)
+        in_chromium(suite, admin)
     nobody = min(before, after)
-    suite.note(f"the broker with {RECORDS_A_SECOND} records a second and nobody who looks: {before:.2f} %, later {after:.2f} %")
+    suite.note(
+        f"the broker with {RECORDS_A_SECOND} records a second and nobody who looks: {before:.2f} %, later {after:.2f} %"
+    )
     judge(suite, "watched by one, of a core", one - nobody, "%", WATCHED_BOUND_PERCENT)
     suite.note(f"watched by three: {three - nobody:.2f} %")
     step_ms, whose = longest_step(lambda bootstrap, _: fed(bootstrap), lambda admin: looked_at(admin, seconds))

@@ -81,14 +81,14 @@ async def one(broker: Broker, fields: Mapping[str, str]) -> Page:
         topic.name,
         "/topics",
         (
+            await compaction.of_one(broker, topic),
+            Section("more", "topic_more", topic.name),
             Section(
                 "partitions",
                 "partitions",
                 topic.name,
                 tuple(Row(f"partition-{each.partition}", each) for each in partitions),
             ),
-            await compaction.of_one(broker, topic),
-            Section("more", "topic_more", topic.name),
             Section("delete", "delete_topic", (topic.name, topic.is_internal)),
         ),
         trail=(("Topics", "/topics"),),
