@@ -71,6 +71,7 @@ SUITES = (
     "loop_holds",
     "bench.acls",
     "bench.embedded",
+    "bench.page",
     "bench.start",
     "bench.wire",
     "bench.security",

@@ -3,7 +3,7 @@
 import sys
 
 from ..support.suite import NotRunError, Options, Suite, run_suite
-from . import accessibility, person, strangers
+from . import accessibility, person, screenshots, strangers
 from .chromium import chromium
 from .scene import full
 
@@ -20,6 +20,8 @@ def body(suite: Suite, options: Options) -> None:
             accessibility.operated_by_keyboard(suite, browser, broker)
             accessibility.focus_stays(suite, browser, broker)
             accessibility.judge_all(suite, browser, broker, quick=options.quick)
+        if not options.quick:
+            screenshots.taken(suite, browser)
 
 
 if __name__ == "__main__":

@@ -50,7 +50,9 @@ def fill(broker: ottla.Broker, topic: str, *, records: int, keys: int) -> None:
 @contextmanager
 def member(broker: ottla.Broker, topic: str, group: str) -> Iterator[Consumer]:
     """A consumer that has committed what it has read."""
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": group, "auto.offset.reset": "earliest"})
+    consumer = Consumer(
+        {"bootstrap.servers": broker.bootstrap, "group.id": group, "auto.offset.reset": "earliest", "log_level": 2}
+    )
     consumer.subscribe([topic])
     deadline_s = time.monotonic() + 30
     read = 0

@@ -164,8 +164,8 @@ def log_in(suite: Suite, page: Page, broker: ottla.Broker) -> None:
     suite.equal("the cookie alone changes nothing", ASKED_WHO, posted(root, {"Cookie": header}))
     open_page(page, root + "/topics")
     page.get_by_label("Name").fill("made-here")
-    page.get_by_role("button", name="Create").click()
-    page.get_by_role("link", name="made-here").wait_for()
+    page.get_by_role("button", name="Create", exact=True).click()
+    page.get_by_role("link", name="made-here", exact=True).wait_for()
     suite.check("who has shown it may change things", True)
 
 
@@ -195,7 +195,7 @@ def attack(suite: Suite, page: Page, broker: ottla.Broker, stranger: str, what: 
     suite.equal(f"{what}: nothing is loaded", [], page.evaluate(LOADS, root))
     suite.equal(f"{what}: nothing is seen in a frame", [], page.evaluate(FRAMES, root))
     page.evaluate("(root) => { document.body.innerHTML = `<a href='${root}/topics'>Come</a>`; }", root)
-    page.get_by_role("link", name="Come").click()
+    page.get_by_role("link", name="Come", exact=True).click()
     page.wait_for_url(root + "/topics")
     suite.check(
         f"{what}: a link shows a refusal", "other web pages" in page.content() and "orders" not in page.content()
@@ -231,7 +231,7 @@ def names_are_text(suite: Suite, browser: Browser) -> None:
         root = f"http://{broker.admin}"
         with member(broker, "orders", MARKUP):
             open_page(page, root + "/groups")
-            page.get_by_role("link", name=MARKUP).click()
+            page.get_by_role("link", name=MARKUP, exact=True).click()
             page.get_by_role("heading", name=MARKUP).wait_for()
             suite.check("a group's name is text", page.evaluate("() => window.hacked") is None)
         open_page(page, root + "/topics/orders/records")

@@ -37,6 +37,7 @@ listens on this machine alone. One line `ready HOST:PORT[,HOST:PORT...]` comes f
 
 HELLO = """
 Kafka clients   {bootstrap}
+status page     http://{admin}/
 control         http://{admin}   (what there is: /v1/openapi.json; /metrics, /healthz)
 data            {data}
 {tls}
