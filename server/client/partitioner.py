@@ -22,4 +22,9 @@ def murmur2(data: bytes) -> int:
 
 
 def partition_of(key: bytes, partitions: int) -> int:
-    return (murmur2(key) & 0x7FFF_FFFF) % partitions
+    return partition_of_hash(murmur2(key), partitions)
+
+
+def partition_of_hash(hashed: int, partitions: int) -> int:
+    """Where a key of this `murmur2` belongs."""
+    return (hashed & 0x7FFF_FFFF) % partitions

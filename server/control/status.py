@@ -13,7 +13,7 @@ from .clock import read as read_clock
 from .coordinators.groups import GroupState, list_groups
 from .faults import FaultState, list_faults
 from .partitions import logs_of
-from .pictures.taking import pictures
+from .pictures.taking import logs_by_name, pictures
 
 BARS_MAX = 120
 """Of a log: a line of a terminal has few places more."""
@@ -59,9 +59,7 @@ async def status(
     if topic is not None:
         logs = logs_of(broker, topic)
     else:
-        known = [each for each in broker.services.topics if internal or not each.is_internal]
-        logs = [partition.log for each in known for partition in each.partitions]
-        logs.sort(key=lambda log: log.topic_partition)
+        logs = await logs_by_name(broker, internal=internal)
     found = await pictures(broker, logs[:PARTITIONS_MAX], bars_max=bars_max)
     return Status(
         broker=broker_state(broker),

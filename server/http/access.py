@@ -7,7 +7,8 @@ under any name, and every call needs `Authorization: Bearer TOKEN`.
 
 The status page has a token of its own, drawn for each listener: requests with an `Origin` need it even where nothing else needs one,
 so that who cannot read the page cannot change anything by a browser. Where the listener has a token, who shows it once is given a
-cookie, with which pages may be read, and nothing else.
+cookie, with which pages may be read, and calls need more. But pages have the token of their calls in them: a cookie is as good as
+the token to who takes it from a browser, as servers on other ports of this host can, to which browsers send it.
 """
 
 from __future__ import annotations

@@ -30,6 +30,7 @@ from ...storage.steps import Steps
 Thing = TypeVar("Thing")
 Result = TypeVar("Result")
 Key = TypeVar("Key", bound=Hashable)
+Ordered = TypeVar("Ordered", str, int)
 
 TURN_S = 0.003
 PASS_S = 0.005
@@ -103,9 +104,9 @@ class Turn:
                     await self.next()
                 take()
 
-    async def sorted(self, things: Iterable[str]) -> list[str]:
+    async def sorted(self, things: Iterable[Ordered]) -> list[Ordered]:
         """`sorted(things)`."""
-        left, runs = iter(things), []
+        left, runs = iter(things), list[list[Ordered]]()
         while run := sorted(islice(left, SORTED_AT_ONCE)):
             runs.append(run)
             if self.is_over():

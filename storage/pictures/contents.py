@@ -11,6 +11,8 @@ from .log_picture import Bucket, Contents, Horizon
 BUCKETS_MAX = 1_000
 READ_BYTES_MAX = 16 << 20
 """For one look."""
+UNPACKED_BYTES_MAX = 64 << 20
+"""For one look, too, but for the batch that exceeds it: a kilobyte may unpack to megabytes."""
 
 
 class Look:
@@ -34,7 +36,7 @@ class Look:
         self._tombstones = [0] * self._count
         self._markers = [0] * self._count
         self._horizon: Horizon | None = None
-        self._read_bytes = 0
+        self._read_bytes = self._unpacked_bytes = 0
         self._reached = to_offset
 
     def steps(self) -> Steps[Contents]:
@@ -55,7 +57,7 @@ class Look:
         for _, batch in segment.batches(position):
             if batch.base_offset >= self._to:
                 return False
-            if self._read_bytes >= READ_BYTES_MAX:
+            if self._read_bytes >= READ_BYTES_MAX or self._unpacked_bytes >= UNPACKED_BYTES_MAX:
                 self._reached = max(self._from, batch.base_offset)
                 return False
             self._read_bytes += batch.size_bytes
@@ -71,8 +73,10 @@ class Look:
         if batch.is_control:
             self._count_one(batch.base_offset, is_marker=True)
             return
-        for record in batch.records():
-            self._count_one(record.offset, is_tombstone=record.value is None)
+        payload = batch.payload()
+        self._unpacked_bytes += len(payload)
+        for record in batch.spans(payload):
+            self._count_one(record.offset, is_tombstone=not record.has_value)
 
     def _count_one(self, offset: int, *, is_marker: bool = False, is_tombstone: bool = False) -> None:
         if not self._from <= offset < self._to:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from ..errors import ControlError, Kind, did_you_mean
 from ..refusals import refusal
 
 if TYPE_CHECKING:
+    from ....protocol.messages.consumer_group_describe import Member as DescribedGroupMember
     from ...groups.service import GroupService
 
 CLASSIC, CONSUMER = "classic", "consumer"
@@ -89,8 +91,9 @@ async def list_groups(broker: Broker) -> GroupList:
         states = []
         for group_id in await turn.sorted(found):
             each = found[group_id]
-            offsets = await _offsets(broker, groups, group_id, turn)
-            states.append(_state(group_id, each.group_type, each.group_state, offsets))
+            offsets, lag = await _offsets(broker, groups, group_id, turn)
+            states.append(GroupState(group_id, each.group_type, each.group_state, lag, len(offsets)))
+            await turn.empty(offsets)
     except KafkaError as error:
         raise refusal(error) from error
     return GroupList(tuple(states))
@@ -106,39 +109,33 @@ async def describe_group(broker: Broker, group_id: str) -> GroupDescription:
     try:
         group = None if groups is None else groups.coordinator.shard_of(group_id).groups.get(group_id)
         if groups is None or group is None:
-            known = [] if groups is None else [name for shard in groups.coordinator.shards for name in shard.groups]
-            raise ControlError(
-                Kind.NOT_FOUND, f"there is no group {group_id[:249]!r}{did_you_mean(group_id, known[:1000])}"
-            )
-        kind = group.type_name
+            shards = () if groups is None else groups.coordinator.shards
+            known = (name for shard in shards for name in shard.groups)
+            raise ControlError(Kind.NOT_FOUND, f"there is no group {group_id[:249]!r}{did_you_mean(group_id, known)}")
+        kind, members = group.type_name, list[GroupMember]()
         if kind == CONSUMER:
             described = await in_turns(groups.coordinator.describe_consumer_group(group_id), turn)
-            members = tuple(
-                GroupMember(
-                    each.member_id,
-                    each.instance_id,
-                    each.client_id,
-                    each.client_host,
-                    tuple(
-                        f"{one.topic_name}-{index}"
-                        for one in each.assignment.topic_partitions
-                        for index in one.partitions
-                    ),
+            for each in described.members:
+                if turn.is_over():
+                    await turn.next()
+                assigned = tuple(await turn.map(_partition, _assigned(each)))
+                members.append(
+                    GroupMember(each.member_id, each.instance_id, each.client_id, each.client_host, assigned)
                 )
-                for each in described.members
-            )
             state = described.group_state
         else:
             classic = await in_turns(groups.coordinator.describe_group(group_id, _DESCRIBE_GROUPS_VERSION), turn)
-            members = tuple(
-                GroupMember(each.member_id, each.group_instance_id, each.client_id, each.client_host, None)
-                for each in classic.members
+            members = await turn.map(
+                lambda each: GroupMember(
+                    each.member_id, each.group_instance_id, each.client_id, each.client_host, None
+                ),
+                classic.members,
             )
             state = classic.group_state
-        offsets = await _offsets(broker, groups, group_id, turn)
+        offsets, lag = await _offsets(broker, groups, group_id, turn)
     except KafkaError as error:
         raise refusal(error) from error
-    return GroupDescription(_state(group_id, kind, state, offsets), members, offsets)
+    return GroupDescription(GroupState(group_id, kind, state, lag, len(offsets)), tuple(members), tuple(offsets))
 
 
 async def _groups(broker: Broker) -> GroupService | None:
@@ -153,26 +150,29 @@ def _partitions(broker: Broker, groups: GroupService) -> list[int]:
     return sorted({each for node in broker.nodes if node.is_alive for each in groups.partitions_led_by(node)})
 
 
-def _state(group_id: str, kind: str, state: str, offsets: tuple[GroupOffset, ...]) -> GroupState:
-    return GroupState(group_id, kind, state, sum(each.lag for each in offsets), len(offsets))
+def _assigned(member: DescribedGroupMember) -> Iterator[tuple[str, int]]:
+    return ((one.topic_name, index) for one in member.assignment.topic_partitions for index in one.partitions)
 
 
-async def _offsets(broker: Broker, groups: GroupService, group_id: str, turn: Turn) -> tuple[GroupOffset, ...]:
+def _partition(of: tuple[str, int]) -> str:
+    return f"{of[0]}-{of[1]}"
+
+
+async def _offsets(broker: Broker, groups: GroupService, group_id: str, turn: Turn) -> tuple[list[GroupOffset], int]:
+    """By topic and partition; and the lag of all together."""
     positions = groups.coordinator.positions(group_id, stable=False)
     found = await in_turns(groups.coordinator.fetch_all(positions), turn)
-    offsets = []
-    for topic in sorted(found):
-        for fetched in found[topic]:
+    offsets, lag = list[GroupOffset](), 0
+    for topic in await turn.sorted(found):
+        committed = {each.partition: each.committed for each in found[topic] if each.committed is not None}
+        for partition in await turn.sorted(committed):
             if turn.is_over():
                 await turn.next()
-            if fetched.committed is None:
-                continue
-            end = _end(broker, topic, fetched.partition)
-            committed = fetched.committed.offset
-            lag = 0 if end is None else max(0, end - committed)
-            offsets.append(GroupOffset(topic, fetched.partition, committed, end, lag, fetched.committed.metadata))
-    offsets.sort(key=lambda each: (each.topic, each.partition))
-    return tuple(offsets)
+            at, end = committed[partition], _end(broker, topic, partition)
+            behind = 0 if end is None else max(0, end - at.offset)
+            offsets.append(GroupOffset(topic, partition, at.offset, end, behind, at.metadata))
+            lag += behind
+    return offsets, lag
 
 
 def _end(broker: Broker, topic: str, partition: int) -> int | None:

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
 
-from ....storage.cleaning.outlook import open_transactions
+from ....storage.cleaning.outlook import OpenTransaction, open_transactions
+from ....storage.logs.log import Log
+from ....storage.steps import Steps
 from ...broker.broker import Broker
-from ...runtime.turns import Turn, in_turns
+from ...coordination.shard import ShardState
+from ...runtime.turns import in_turns
+from ..errors import ControlError, Kind
+
+if TYPE_CHECKING:
+    from ...transactions.listing import OpenTransaction as KnownTransaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,23 +46,35 @@ PARTITIONS_MAX = 20
 
 
 async def list_open_transactions(broker: Broker) -> OpenTransactions:
-    """All that have no marker somewhere yet, and all that a coordinator holds open."""
-    services, turn = broker.services, Turn()
-    at_work = services.coordinators.transactions_at_work
-    known = (
-        {} if at_work is None else await in_turns(at_work.coordinator.open_transactions(broker.clock.now_ms()), turn)
-    )
-    places: dict[int, list[str]] = {producer_id: [] for producer_id in known}
-    for topic_partition, log in tuple(services.logs.logs.items()):
-        if turn.is_over():
-            await turn.next()
+    """All that have no marker somewhere yet, and all that a coordinator holds open.
+
+    Raises:
+        ControlError: UNAVAILABLE: some are being loaded; nobody can tell what hangs.
+    """
+    return await in_turns(open_in_pieces(broker))
+
+
+def open_in_pieces(broker: Broker) -> Steps[OpenTransactions]:
+    """The same; between two pieces transactions may begin and end."""
+    known = yield from _known(broker)
+    places: dict[int, list[_Place]] = {producer_id: [] for producer_id in known}
+    for log in tuple(broker.services.logs.logs.values()):
+        yield
         for each in open_transactions(log):
-            places.setdefault(each.producer_id, []).append(f"{topic_partition.topic}-{topic_partition.partition}")
+            places.setdefault(each.producer_id, []).append((log, each.first_offset))
+    if places.keys() - known.keys():
+        # A coordinator knows of a transaction for longer than a log has it open. So what is open in a log before and after it was
+        # asked again, and it has not heard of, hangs.
+        known |= yield from _known(broker)
     found = []
     for producer_id in sorted(places):
-        if turn.is_over():
-            await turn.next()
-        of, partitions = known.get(producer_id), tuple(places[producer_id][:PARTITIONS_MAX])
+        yield
+        of, at = known.get(producer_id), places[producer_id]
+        if of is None:
+            at = [place for place in at if _is_open(broker, producer_id, *place)]
+            if not at:
+                continue
+        partitions = tuple(_name(log) for log, _ in at[:PARTITIONS_MAX])
         if of is None:
             found.append(OpenTransactionState(producer_id, None, "Hanging", None, None, None, partitions))
         else:
@@ -70,3 +90,26 @@ async def list_open_transactions(broker: Broker) -> OpenTransactions:
                 )
             )
     return OpenTransactions(tuple(found))
+
+
+_Place: TypeAlias = tuple[Log, int]
+"""Where a transaction is open, and its first offset there."""
+
+
+def _known(broker: Broker) -> Steps[dict[int, KnownTransaction]]:
+    """Those of which a coordinator knows, by producer id."""
+    at_work = broker.services.coordinators.transactions_at_work
+    if at_work is None:
+        return {}
+    if any(shard.state is ShardState.LOADING for shard in at_work.coordinator.shards):
+        raise ControlError(Kind.UNAVAILABLE, "transactions are being loaded; ask again")
+    return (yield from at_work.coordinator.open_transactions(broker.clock.now_ms()))
+
+
+def _is_open(broker: Broker, producer_id: int, log: Log, first_offset: int) -> bool:
+    present = broker.services.logs.logs.get(log.topic_partition) is log
+    return present and OpenTransaction(producer_id, first_offset) in open_transactions(log)
+
+
+def _name(log: Log) -> str:
+    return f"{log.topic_partition.topic}-{log.topic_partition.partition}"

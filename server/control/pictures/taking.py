@@ -131,9 +131,22 @@ def _state(broker: Broker, log: Log, bars_max: int) -> tuple[object, ...] | None
 
 async def all_pictures(broker: Broker, *, bars_max: int = BARS_MAX, most: int = PICTURES_MAX) -> list[LogPicture]:
     """Those of clients' topics, by name: compacted ones first, so many at most."""
-    logs = [each.log for topic in broker.services.topics if not topic.is_internal for each in topic.partitions]
-    logs.sort(key=lambda log: (not log.config.is_compact, log.topic_partition))
-    return await pictures(broker, logs[:most], bars_max=bars_max)
+    logs = await logs_by_name(broker)
+    compacted = [log for log in logs if log.config.is_compact]
+    return await pictures(
+        broker, [*compacted, *(log for log in logs if not log.config.is_compact)][:most], bars_max=bars_max
+    )
+
+
+async def logs_by_name(broker: Broker, *, internal: bool = False) -> list[Log]:
+    """All logs by topic and partition: those of clients' topics, or with the broker's own."""
+    turn, logs = Turn(), list[Log]()
+    topics = {each.name: each for each in broker.services.topics if internal or not each.is_internal}
+    for name in await turn.sorted(topics):
+        if turn.is_over():
+            await turn.next()
+        logs += [each.log for each in topics[name].partitions]
+    return logs
 
 
 async def picture_of(broker: Broker, log: Log, *, bars_max: int = BARS_MAX) -> LogPicture:

@@ -15,11 +15,12 @@ from ....storage.cleaning.cleaner_checkpoints import data_dir_of
 from ....storage.disk.files import FileSlice, WouldWaitError
 from ....storage.logs.log import Log
 from ...broker.broker import Broker
-from ...client.partitioner import partition_of
+from ...client.partitioner import murmur2, partition_of_hash
 from ...partitions.large_appends import append_later
 from ...partitions.topics import NO_LEADER
 from ...runtime.cold_reads import TRIES_MAX, bring
 from ...runtime.disk import Work, in_thread
+from ...runtime.worker import in_worker
 from ..errors import ControlError, Kind, check_number
 from ..partitions import logs_of
 from ..refusals import refusal
@@ -27,7 +28,8 @@ from ..topics import topic_named
 
 COUNT, COUNT_MAX = 100, 500
 READ_BYTES_MAX = 1 << 20
-"""Of batches in one answer; a first batch that is larger is given all the same, up to UNPACKED_BYTES_MAX."""
+"""In one answer, of batches as they lie and of records as they are told: a kilobyte may unpack to megabytes. A first record that is
+larger is given all the same, up to UNPACKED_BYTES_MAX."""
 UNPACKED_BYTES_MAX = 16 << 20
 """Of one batch. What is larger is for a consumer."""
 HEADERS_MAX = 100
@@ -139,11 +141,12 @@ async def read_records(
                 Kind.INVALID, f"the batch at offset {at} has {len(part)} bytes; at most {UNPACKED_BYTES_MAX} are shown"
             )
         else:
-            size_bytes += len(part)
+            room = count - len(records), READ_BYTES_MAX - size_bytes
             try:
-                found, at = await in_thread(Work.READ, data_dir_of(log), _records, part, at, count - len(records))
+                found, at, told_bytes = await in_thread(Work.READ, data_dir_of(log), _records, part, at, *room)
             except (OSError, CorruptRecordError) as error:
                 raise ControlError(Kind.FAILED, f"{log.topic_partition}: {error}") from error
+            size_bytes += max(len(part), told_bytes)
             records += found
     return RecordList(topic, partition, tuple(records), at, log.log_start_offset, end)
 
@@ -163,18 +166,26 @@ async def _part(log: Log, at: int, end: int, max_bytes: int) -> FileSlice:
             raise refusal(error) from error
 
 
-def _records(part: FileSlice, at: int, count: int) -> tuple[list[RecordState], int]:
-    """`count` records at most from offset `at` on, and from where to read on. For a worker."""
+def _records(part: FileSlice, at: int, count: int, max_bytes: int) -> tuple[list[RecordState], int, int]:
+    """`count` records at most from offset `at` on, the last of which is the first that exceeds `max_bytes`; from where to read on;
+    and their bytes. For a worker."""
     found: list[RecordState] = []
+    told_bytes = 0
     for batch in batches(part.read()):
         for record in batch.records(max_bytes=UNPACKED_BYTES_MAX):
             if record.offset < at:
                 continue
-            if len(found) == count:
-                return found, record.offset
+            if len(found) == count or told_bytes >= max_bytes:
+                return found, record.offset, told_bytes
             found.append(_state(batch, record))
+            told_bytes += _told_bytes(record)
         at = max(at, batch.next_offset)
-    return found, at
+    return found, at, told_bytes
+
+
+def _told_bytes(record: Record) -> int:
+    headers = record.headers[:HEADERS_MAX]
+    return len(record.key or b"") + len(record.value or b"") + sum(len(n) + len(v or b"") for n, v in headers)
 
 
 def _state(batch: RecordBatch, record: Record) -> RecordState:
@@ -216,13 +227,15 @@ async def append_record(broker: Broker, topic: str, new: NewRecordFields) -> Rec
             UNAVAILABLE: nobody leads the partition; FAILED: the disk refused.
     """
     key, value = _bytes("key", new.key, new.key_encoding), _bytes("value", new.value, new.value_encoding)
+    index = new.partition
+    if index is None:
+        # In Python a megabyte takes longer than anybody else should wait.
+        hashed = 0 if key is None else await in_worker(murmur2, key)
+        index = partition_of_hash(hashed, len(topic_named(broker, topic).partitions))
     there = topic_named(broker, topic)
     services = broker.services
     if there.is_internal:
         raise ControlError(Kind.INVALID, f"{topic} is written by the broker alone")
-    index = new.partition
-    if index is None:
-        index = 0 if key is None else partition_of(key, len(there.partitions))
     logs_of(broker, topic, [index])
     partition = there.partitions[index]
     log = partition.log

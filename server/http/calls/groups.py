@@ -56,6 +56,7 @@ CALLS: tuple[Call[Any, Any], ...] = (
         Nothing,
         OpenTransactions,
         open_transactions,
+        statuses=(503,),
         only_waits=True,
     ),
 )

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from itertools import chain, repeat
 
 import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 
 import ottla
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
+from ottla.server.control.coordinators.transactions import OpenTransactions, open_in_pieces
 from support.broker.admin_calls import AdminCalls
+from support.broker.conversation import address
+from support.broker.raw_client import RawClient
+from support.transactions.transactional_client import TransactionalClient
 
 GROUP = "g 1<b>/é"
 
@@ -89,3 +95,31 @@ def test_a_transaction_that_no_coordinator_knows_of_hangs(broker: ottla.Broker) 
     assert (found["transactional_id"], found["state"], found["aborted_at_ms"]) == (None, "Hanging", None)
     assert found["partitions"] == ["t-0"]
     producer.close(timeout=0)
+
+
+@pytest.mark.parametrize("does", [("produce",), ("produce", "end", "rest")], ids=str)
+def test_a_transaction_that_comes_and_goes_meanwhile_does_not_hang(does: tuple[str, ...]) -> None:
+    """What a producer does between two pieces of a look; the last of it again and again."""
+    with ottla.Broker() as broker, RawClient(*address(broker)) as client:
+        broker.create_topic("t", partitions=3)
+        client.ask(FindCoordinatorRequest(key_type=1, coordinator_keys=("tx",)), 6)
+        producer = TransactionalClient(client, "tx", version=2)
+        producer.begin()
+        steps = open_in_pieces(broker.inner)
+
+        async def go_on() -> OpenTransactions | None:
+            try:
+                return next(steps)
+            except StopIteration as end:
+                found: OpenTransactions = end.value
+                return found
+
+        for what in chain(does, repeat(does[-1])):
+            if (found := broker.run(go_on)) is not None:
+                break
+            if what == "end":
+                producer.end(commit=True)
+            elif what == "produce":
+                producer.produce("t", ("k", "v"))
+    assert found is not None
+    assert "Hanging" not in {each.state for each in found.transactions}

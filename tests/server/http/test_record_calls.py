@@ -149,3 +149,24 @@ def test_a_partition_without_a_leader_takes_nothing(broker: ottla.Broker, admin:
     finally:
         broker.start_node(0)
         broker.start_node(1)
+
+
+def test_an_answer_is_bounded_by_what_its_batches_unpack_to(broker: ottla.Broker, admin: AdminCalls) -> None:
+    with KafkaProducer(
+        bootstrap_servers=broker.bootstrap, compression_type="gzip", max_request_size=10 << 20
+    ) as producer:
+        for _ in range(6):
+            producer.send("t", b"x" * 900_000, key=b"k", partition=0).get()
+    seen, at = 0, 0
+    while at < 6:
+        page = admin.get(f"/v1/topics/t/records?partition=0&offset={at}")
+        assert 1 <= len(page["records"]) <= 2
+        seen, at = seen + len(page["records"]), page["next_offset"]
+    assert seen == 6
+
+
+def test_a_long_key_lies_where_clients_look_for_it(broker: ottla.Broker, admin: AdminCalls) -> None:
+    key = "k" * 500_001
+    done = admin.post("/v1/topics/t/records", key=key, value="v")
+    with KafkaProducer(bootstrap_servers=broker.bootstrap, max_request_size=10 << 20) as producer:
+        assert producer.send("t", b"v", key=key.encode()).get().partition == done["partition"]

@@ -10,7 +10,7 @@ import pytest
 
 from ottla.storage.cleaning.eligibility import assess_in_pieces
 from ottla.storage.logs.log import Log
-from ottla.storage.pictures.contents import Look
+from ottla.storage.pictures.contents import UNPACKED_BYTES_MAX, Look
 from ottla.storage.pictures.log_picture import Bar, Contents, LogPicture, Part
 from ottla.storage.pictures.taking import bundled, picture_in_pieces
 from ottla.storage.steps import to_the_end
@@ -121,6 +121,14 @@ def test_survivors_are_counted_where_they_are(codec: int) -> None:
     horizons = [each.delete_horizon_ms for each in all_batches(log) if each.delete_horizon_ms is not None]
     assert whole.horizon is not None
     assert whole.horizon.at_ms == min(horizons)
+
+
+def test_a_look_is_bounded_by_what_batches_unpack_to() -> None:
+    log = make_log()
+    for _ in range(5):
+        append(log, ("k", "v" * (UNPACKED_BYTES_MAX // 3)), codec=1)
+    found = look(log, 0, 5, 5)
+    assert (found.looked_at_to_offset, found.records) == (3, 3)
 
 
 def test_markers_are_told_apart() -> None:
