@@ -35,7 +35,7 @@ FLAGS = (
     "--disable-sync",
     "--host-resolver-rules=" + ",".join(f"MAP {name} {address}" for name, address in NAMES.items()),
 )
-TIMEOUT_MS = 30_000
+TIMEOUT_MS = 60_000
 WIDE, NARROW = {"width": 1280, "height": 800}, {"width": 360, "height": 740}
 
 
