@@ -82,7 +82,7 @@ HEADERS = (
 """Of all that the page answers: nothing from elsewhere is loaded, and nobody else has it."""
 EVERY_S = 1.0
 """What is watched is looked at so often. Where nobody watches, nothing is."""
-SHARE, RARELY_S = 0.04, 15.0
+SHARE, RARELY_S = 0.015, 15.0
 """Of the time that passes so much goes into looks at most: a page of thousands of rows is looked at less often, but no less than so."""
 STREAMS_MAX = 16
 """Pages that are watched at a time, each by a connection of its own; others stay as they were loaded."""

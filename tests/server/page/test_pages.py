@@ -229,4 +229,4 @@ def test_producers_of_a_partition_are_shown(broker: ottla.Broker) -> None:
 
 
 def test_a_page_that_takes_long_to_look_at_is_looked_at_less_often() -> None:
-    assert [pause_s(took_s) for took_s in (0.0, 0.04, 0.08, 0.3, 60.0)] == [1.0, 1.0, 2.0, 7.5, 15.0]
+    assert [pause_s(took_s) for took_s in (0.0, 0.015, 0.03, 0.12, 60.0)] == [1.0, 1.0, 2.0, 8.0, 15.0]
