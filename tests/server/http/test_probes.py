@@ -38,12 +38,14 @@ def test_it_lives_and_serves(broker: ottla.Broker) -> None:
     assert (admin.get("/healthz"), admin.get("/readyz")) == ("ok\n", "ready\n")
 
 
-def test_with_a_data_directory_offline_it_is_not_ready(broker: ottla.Broker) -> None:
-    admin, logs = AdminCalls.of(broker), broker.inner.services.logs
-    (data_dir,) = logs.data_dirs
-    logs._dir(data_dir).health.failure = "gone"
-    assert admin.ask("GET", "/readyz") == (503, {"error": f"offline since a disk error: {data_dir}"})
-    assert admin.get("/healthz") == "ok\n"
+def test_with_a_data_directory_offline_it_is_not_ready(tmp_path: Path) -> None:
+    # Of two: with its last one the broker ends.
+    with ottla.Broker(f"{tmp_path}/a,{tmp_path}/b", admin="0") as broker:
+        admin, logs = AdminCalls.of(broker), broker.inner.services.logs
+        gone = f"{tmp_path}/b"
+        logs._dir(gone).health.failure = "gone"
+        assert admin.ask("GET", "/readyz") == (503, {"error": f"offline since a disk error: {gone}"})
+        assert admin.get("/healthz") == "ok\n"
 
 
 def test_metrics_are_prometheus_text_under_the_names_of_the_jmx_exporter(broker: ottla.Broker) -> None:
