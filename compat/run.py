@@ -1,8 +1,9 @@
-"""Runs suites one after the other (slices several at a time) and prints one table: `python -m compat.run quick|nightly|SUITE…`.
+"""Runs suites, of `quick` and `nightly` several at a time, and prints one table: `python -m compat.run quick|nightly|SUITE…`.
 
 Each suite is a process of its own (`python -m compat.SUITE`), its output kept in `build/compat/SUITE.log`; of that
 only failures are shown here, and once more behind the table. Of `quick`, a slice that fails while another runs beside it
-is run once more, alone, when all have ended: the second outcome counts, the first is shown. Exit code 1 when anything failed.
+is run once more, alone, when all have ended: the second outcome counts, the first is shown. What measures has the machine
+for itself, behind all else of `nightly`. Exit code 1 when anything failed.
 """
 
 import argparse
@@ -11,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -95,8 +97,8 @@ BUSY = {
 }
 """Compute all the time, in several processes: their slices have a lane of their own, so that two never run at once."""
 QUICK_LIMIT_S, NIGHTLY_LIMIT_S = 240, 3 * 3600
-QUICK_LANES = 3
-"""Slices that run at a time beside a busy one: they wait for their brokers, and for clients' time-outs, more than they compute."""
+QUICK_LANES, NIGHTLY_LANES = 3, 2
+"""Suites that run at a time beside a busy one: they wait for their brokers, and for clients' time-outs, more than they compute."""
 QUICK_START_LIMIT_S = 510
 """No slice begins later, so that the slices of all suites end within ten minutes on a slow machine too."""
 LOGS = Path(__file__).parents[1] / "build" / "compat"
@@ -142,24 +144,36 @@ def main(argv: list[str] | None = None) -> int:
         print(line(outcome), flush=True)
         return outcome
 
-    # Benches at full length want the machine for themselves.
-    with ThreadPoolExecutor(QUICK_LANES if parsed.what == ["quick"] else 1) as lanes, ThreadPoolExecutor(1) as busy:
-        begun = [
-            (busy if suite in BUSY and parsed.what == ["quick"] else lanes).submit(run_in_turn, suite)
-            for suite in suites
-        ]
-        try:
-            outcomes = [one.result() for one in begun]
-        except KeyboardInterrupt:
-            # What runs was interrupted too, and ends; nothing begins any more.
-            for one in begun:
-                one.cancel()
-            raise
+    lanes = {"quick": QUICK_LANES, "nightly": NIGHTLY_LANES}.get(parsed.what[0])
+    if lanes is None:
+        outcomes = [run_in_turn(suite) for suite in suites]
+    else:
+        measuring = [] if quick else [suite for suite in suites if measures(suite)]
+        outcomes = side_by_side([suite for suite in suites if suite not in measuring], run_in_turn, lanes)
+        outcomes += [run_in_turn(suite) for suite in measuring]
     first = [outcome for outcome in outcomes if outcome.failed]
     if parsed.what == ["quick"]:
         outcomes = [again_alone(outcome) if outcome.failed else outcome for outcome in outcomes]
     print_table(outcomes, first)
     return 1 if any(outcome.failed for outcome in outcomes) else 0
+
+
+def measures(suite: str) -> bool:
+    """Whether its figures are only good on a machine that does nothing else."""
+    return suite in ALONE or suite.startswith("bench.")
+
+
+def side_by_side(suites: list[str], run_in_turn: Callable[[str], Outcome], lanes: int) -> list[Outcome]:
+    """In their order, so many at a time, and of BUSY one beside them."""
+    with ThreadPoolExecutor(lanes) as others, ThreadPoolExecutor(1) as busy:
+        begun = [(busy if suite in BUSY else others).submit(run_in_turn, suite) for suite in suites]
+        try:
+            return [one.result() for one in begun]
+        except KeyboardInterrupt:
+            # What runs was interrupted too, and ends; nothing begins any more.
+            for one in begun:
+                one.cancel()
+            raise
 
 
 def again_alone(first: Outcome) -> Outcome:

@@ -16,14 +16,16 @@ PARTS = 8
 """The refusals are dealt out to so many tasks."""
 POWER_PARTS = 4
 """So are the disks after a power loss, in a full run: each task finds them all, which is little beside starting on them."""
-THINNED_TO = 8
+THINNED_TO = {"": 8, "moves: ": 64}
 """Of the disks that a power loss may leave, one in so many is started on; after a refusal, one in REFUSED_THINNED_TO."""
+KILLED_THINNED_TO = {"": 1, "moves: ": 4}
+"""Of the disks that a killed process leaves."""
 REFUSED_THINNED_TO = 1024
 RECOVERY_THINNED_TO = {"": (64, 8), "moves: ": (256, 32)}
 """Power is lost in the restart, too, on one disk in so many of those, and of what it leaves then one in so many is started on."""
 SCRIPTS = {"": DAYS, "moves: ": MOVES}
-QUICK = {"": 48, "moves: ": 96}
-"""How much less a quick run does; there are more disks in a life of moves, and more logs on each."""
+QUICK = {"": 48, "moves: ": 12}
+"""How much less a quick run does."""
 
 
 def lose_power(of: str, part: int, quick: bool) -> Counts:
@@ -33,8 +35,8 @@ def lose_power(of: str, part: int, quick: bool) -> Counts:
     recover_thinned_to, later_thinned_to = RECOVERY_THINNED_TO[of]
     return power_losses(
         SCRIPTS[of],
-        thinned_to=THINNED_TO * less,
-        killed_thinned_to=less,
+        thinned_to=THINNED_TO[of] * less,
+        killed_thinned_to=KILLED_THINNED_TO[of] * less,
         losses=1 if quick else 2,
         recover_thinned_to=recover_thinned_to,
         later_thinned_to=later_thinned_to,
