@@ -91,7 +91,7 @@ def _section(section: Section, last: Drawn, drawn: Drawn) -> str:
         drawn.rows[row.id] = row, last.row(row) or _row(section, row)
     rows = Markup("\n".join(drawn.rows[row.id][1] for row in section.rows))
     template = _environment().get_template(f"sections/{section.template}.html")
-    return template.render(id=section.id, state=section.state, rows=rows)
+    return template.render(id=section.id, state=section.state, rows=rows, shown=len(section.rows))
 
 
 def _row(section: Section, row: Row) -> str:

@@ -30,7 +30,7 @@ class Section:
     state: object
     """What the template shows, as `state`; see `Row.state`."""
     rows: tuple[Row, ...] = ()
-    """Drawn by `rows/<template>.html`, each by itself; the section's template places them, as `rows`."""
+    """Drawn by `rows/<template>.html`, each by itself; the section's template places them, as `rows`, and knows how many they are, as `shown`."""
     is_still: bool = False
     """Whether it is drawn with the page alone, and stays as it was then while the page is watched."""
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import Enum
 
 from ....protocol.batch_builder import build_batch
 from ....protocol.errors import CorruptRecordError, KafkaError
@@ -25,6 +22,7 @@ from ..errors import ControlError, Kind, check_number
 from ..partitions import logs_of
 from ..refusals import refusal
 from ..topics import topic_named
+from .encodings import Encoding, decoded, encoded
 
 COUNT, COUNT_MAX = 100, 500
 READ_BYTES_MAX = 1 << 20
@@ -33,15 +31,6 @@ larger is given all the same, up to UNPACKED_BYTES_MAX."""
 UNPACKED_BYTES_MAX = 16 << 20
 """Of one batch. What is larger is for a consumer."""
 HEADERS_MAX = 100
-
-
-class Encoding(Enum):
-    """How bytes are written as a text."""
-
-    TEXT = "text"
-    """UTF-8."""
-    HEX = "hex"
-    BASE64 = "base64"
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,12 +200,7 @@ _MARKERS = {b"\0\0\0\0": "ABORT", b"\0\0\0\1": "COMMIT"}
 
 
 def _told(data: bytes | None) -> tuple[str | None, Encoding]:
-    if data is None:
-        return None, Encoding.TEXT
-    try:
-        return data.decode(), Encoding.TEXT
-    except UnicodeDecodeError:
-        return base64.b64encode(data).decode(), Encoding.BASE64
+    return (None, Encoding.TEXT) if data is None else encoded(data)
 
 
 async def append_record(broker: Broker, topic: str, new: NewRecordFields) -> RecordAppended:
@@ -259,13 +243,4 @@ async def append_record(broker: Broker, topic: str, new: NewRecordFields) -> Rec
 
 
 def _bytes(what: str, text: str | None, encoding: Encoding) -> bytes | None:
-    if text is None:
-        return None
-    try:
-        if encoding is Encoding.HEX:
-            return bytes.fromhex(text)
-        if encoding is Encoding.BASE64:
-            return base64.b64decode(text, validate=True)
-        return text.encode()
-    except (ValueError, binascii.Error):
-        raise ControlError(Kind.INVALID, f"{what}: expected {encoding.value}, found {text[:100]!r}") from None
+    return None if text is None else decoded(what, text, encoding)

@@ -73,11 +73,12 @@ def _sentence(record: KeyRecord, history: KeyHistory) -> str:
         facts.append(f"transaction of producer {record.producer_id} {record.transaction}")
     if record.superseded_by is not None:
         facts.append(f"superseded by offset {record.superseded_by}")
-    facts.append(_outlook(record, history))
+    facts.append(outlook(record, history))
     return "; ".join(facts)
 
 
-def _outlook(record: KeyRecord, history: KeyHistory) -> str:
+def outlook(record: KeyRecord, history: KeyHistory) -> str:
+    """What becomes of a record of `history`: part of its sentence."""
     if record.goes is not None:
         whys = {
             Goes.SUPERSEDED: "",

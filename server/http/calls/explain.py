@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from dataclasses import dataclass
-from enum import Enum
 from typing import Annotated, Any
 
-from ...control.errors import ControlError, Kind
+from ...control.topic.encodings import Encoding, decoded
 from ...control.why import dry_run as dry_runs
 from ...control.why import explain as explaining
 from ...control.why import explain_key as keys
@@ -37,19 +34,12 @@ class DryRunRequest:
     """So many removals are listed for each partition."""
 
 
-class KeyEncoding(Enum):
-    """How the key is written."""
-
-    TEXT = "text"
-    HEX = "hex"
-    BASE64 = "base64"
-
-
 @dataclass(frozen=True, slots=True)
 class ExplainKeyRequest:
     topic: TopicName
     key: str
-    encoding: KeyEncoding = KeyEncoding.TEXT
+    encoding: Encoding = Encoding.TEXT
+    """How the key is written."""
     partition: PartitionId | None = None
     """Null: where the clients' default partitioner puts the key."""
     records_max: Annotated[int, Range(1, keys.RECORDS_MAX)] = keys.RECORDS
@@ -71,7 +61,7 @@ async def dry_run(lives: Lives, request: DryRunRequest) -> DryRun:
 
 
 async def explain_key(lives: Lives, request: ExplainKeyRequest) -> KeyExplanation:
-    key = _bytes(request.key, request.encoding)
+    key = decoded("key", request.key, request.encoding)
     return await keys.explain_key(
         lives.broker, request.topic, key, partition=request.partition, records_max=request.records_max
     )
@@ -79,17 +69,6 @@ async def explain_key(lives: Lives, request: ExplainKeyRequest) -> KeyExplanatio
 
 def _only(partition: int | None) -> list[int] | None:
     return None if partition is None else [partition]
-
-
-def _bytes(text: str, encoding: KeyEncoding) -> bytes:
-    try:
-        if encoding is KeyEncoding.HEX:
-            return bytes.fromhex(text)
-        if encoding is KeyEncoding.BASE64:
-            return base64.b64decode(text, validate=True)
-    except (ValueError, binascii.Error):
-        raise ControlError(Kind.INVALID, f"key: expected {encoding.value}, found {text[:100]!r}") from None
-    return text.encode()
 
 
 CALLS: tuple[Call[Any, Any], ...] = (

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
+from ...control.topic.encodings import Encoding
 from ...control.topic.records import (
     COUNT,
     COUNT_MAX,
     HEADERS_MAX,
-    Encoding,
     NewRecordFields,
     RecordAppended,
     RecordList,

@@ -46,12 +46,13 @@ async def view(broker: Broker, fields: Mapping[str, str]) -> Page:
     """See the module."""
     clock = read(broker)
     now_ms = clock.now_ms if clock.is_frozen else clock.now_ms // CLOCK_STEP_MS * CLOCK_STEP_MS
+    faults = (await list_faults(broker)).faults
     rows = tuple(
         Row(
             f"fault-{each.fault_id}",
             FaultRow(each.fault_id, each.hits, each.left, each.is_active, _words(each.declaration)),
         )
-        for each in (await list_faults(broker)).faults[:ROWS_MAX]
+        for each in faults[:ROWS_MAX]
     )
     return Page(
         "Faults and clock",
@@ -59,7 +60,7 @@ async def view(broker: Broker, fields: Mapping[str, str]) -> Page:
         (
             Section("clock", "clock", Clock(now_ms, clock.is_frozen)),
             Section("move", "move_clock", clock.is_frozen),
-            Section("faults", "faults", None, rows),
+            Section("faults", "faults", len(faults), rows),
             Section("declare", "declare_fault", CHOICES),
             Section("lives", "lives", None),
         ),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ...broker.broker import Broker
 from ...control.errors import ControlError
-from ...control.topic.records import RecordList, RecordState, read_records
+from ...control.topic.records import RecordList, read_records
 from ...control.topics import topic_named
 from ..fields import number
 from ..formats import segment
@@ -36,7 +36,10 @@ async def view(broker: Broker, fields: Mapping[str, str]) -> Page:
     rows: tuple[Row, ...] = ()
     if EVENTS not in fields:
         shown = await _read(broker, shown, fields)
-        rows = tuple(map(_row, shown.found.records if shown.found else ()))
+        rows = tuple(
+            Row(f"record-{each.offset}", (shown.partition, each))
+            for each in (shown.found.records if shown.found else ())
+        )
     return Page(
         "Records",
         "/topics",
@@ -59,7 +62,3 @@ async def _read(broker: Broker, shown: Shown, fields: Mapping[str, str]) -> Show
     first = found.records[0].offset if found.records else found.next_offset
     earlier = max(found.log_start_offset, first - COUNT) if first > found.log_start_offset else None
     return Shown(shown.topic, partition, shown.partitions, None, found, earlier)
-
-
-def _row(record: RecordState) -> Row:
-    return Row(f"record-{record.offset}", record)

@@ -112,7 +112,13 @@ REFUSED: list[tuple[str, str, Any, int, str]] = [
     ("POST", "/v1/topics/u/records", {"key": "k"}, 404, "there is no topic 'u'"),
     ("POST", "/v1/topics/t/records", {"value": "v"}, 422, "key"),
     ("POST", "/v1/topics/t/records", {"key": "k", "partition": 2}, 404, "partition"),
-    ("POST", "/v1/topics/t/records", {"key": "xyz", "key_encoding": "hex"}, 422, "key: expected hex, found 'xyz'"),
+    (
+        "POST",
+        "/v1/topics/t/records",
+        {"key": "xyz", "key_encoding": "hex"},
+        422,
+        "key: expected pairs of hexadecimal digits, found 'xyz'",
+    ),
     (
         "POST",
         "/v1/topics/t/records",

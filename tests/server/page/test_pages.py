@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import fields
+from html import unescape
 from importlib import resources
 from itertools import pairwise
 
@@ -190,17 +191,44 @@ def test_a_keys_life_is_told_record_by_record(broker: ottla.Broker) -> None:
     for value in ("1", "22", None):
         broker.produce("k", value, key="a<b>")
     _, html = get(broker, "/topics/k/keys?key=a%3Cb%3E")
-    assert html.count('<tr id="record-') == 3 and "tombstone" in html and 'href="#record-1"' in html
+    assert html.count('<tr id="record-') == 3 and "tombstone" in html
+    assert 'superseded by <a href="#record-1">offset 1</a>' in html
     assert get(broker, "/topics/k/keys?key=613c623e&encoding=hex")[1].count('<tr id="record-') == 3
-    assert get(broker, "/topics/k/keys?key=other")[1].count("<tr id=") == 0
+    assert get(broker, "/topics/k/keys?key=YTxiPg%3D%3D&encoding=base64")[1].count('<tr id="record-') == 3
+    nothing = get(broker, "/topics/k/keys?key=other")[1]
+    assert nothing.count("<tr id=") == 0 and "No record of this key is here" in nothing
     for query, sentence in {
         "key=xyz&encoding=hex": "expected pairs of hexadecimal digits",
-        "key=a&encoding=base9": "expected text or hex",
+        "key=xyz&encoding=base64": "expected base64",
+        "key=a&encoding=base9": "expected text, hex, base64",
         "key=a&partition=9": "partition",
         "key=a&partition=%C2%B2": "expected a whole number",
     }.items():
         response, refused = get(broker, f"/topics/k/keys?{query}")
         assert response.status == 200 and sentence in refused and 'role="alert"' in refused
+    broker.delete_topic("k")
+
+
+def test_what_the_next_pass_takes_is_struck_out_and_nothing_else_of_its_row(broker: ottla.Broker) -> None:
+    broker.create_topic("k", configs={"cleanup.policy": "compact"})
+    for value in ("1", "22"):
+        broker.produce("k", value, key="a")
+    broker.roll("k")
+    _, html = get(broker, "/topics/k/keys?key=a")
+    assert (
+        re.findall(r"<s>(.*?)</s>", html) == ["value, 1 B"] and '<strong class="bad">goes</strong>: superseded' in html
+    )
+    broker.delete_topic("k")
+
+
+def test_a_record_leads_to_its_keys_life_whatever_the_key_is_and_wherever_it_lies(broker: ottla.Broker) -> None:
+    broker.create_topic("k", partitions=3)
+    keys = [b"\xff\x00", "ä&b=c?".encode(), b""]
+    broker.produce_all("k", [ottla.NewRecord(key, "v", partition=at) for at, key in enumerate(keys)])
+    for at in range(3):
+        _, html = get(broker, f"/topics/k/records?partition={at}")
+        (link,) = re.findall(r'href="(keys\?[^"]+)"', html)
+        assert get(broker, f"/topics/k/{unescape(link)}")[1].count('<tr id="record-0"') == 1
     broker.delete_topic("k")
 
 

@@ -10,6 +10,7 @@ import pytest
 from ottla.server.control.broker_state import ListenerState, NodeState
 from ottla.server.page.rendering import Look, changes, static, whole
 from ottla.server.page.section import Page, Row, Section
+from ottla.server.page.views.producers import ProducerRow
 
 LOOK = Look("the-token", "1.2.3", (("/", "Overview"),))
 
@@ -62,6 +63,13 @@ def test_names_are_text_whatever_they_are() -> None:
     assert "<script>alert" not in html and html.count("&lt;script&gt;alert(1)") == 2
     lines, _ = changes(page(node(1, rack=hostile)), None)
     assert all("<script" not in line for line in lines)
+
+
+def test_how_many_rows_are_shown_of_how_many_there_are_is_told() -> None:
+    rows = tuple(Row(f"producer-{at}", ProducerRow(at, 0, 0, 0, None)) for at in range(2))
+    for count, told in ((3, 1), (2, 0)):
+        shown = Page("Producers", "/topics", (Section("producers", "producers", count, rows),))
+        assert whole(shown, LOOK).count("2 of 3 are shown") == told
 
 
 @pytest.mark.parametrize("name", ["", "nothing", ".", "..", "../pages.py", "page.js/", "/etc/passwd", "page.js\0"])

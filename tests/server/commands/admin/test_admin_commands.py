@@ -269,7 +269,7 @@ REFUSED = {
     "explain orders --key a --dry-run": (2, "--key and --dry-run: expected one of them"),
     "explain orders --force": (2, "--force goes with --dry-run"),
     "explain orders --limit 5": (2, "--limit goes with --dry-run or --key"),
-    "explain orders --key a --key-encoding hex": (1, "key: expected hex, found 'a'"),
+    "explain orders --key a --key-encoding hex": (1, "key: expected pairs of hexadecimal digits, found 'a'"),
     "compact nope": (1, "there is no topic 'nope'"),
     "compact orders --timeout 5s": (2, "--timeout goes with --wait"),
     "compact orders --wait --force": (2, "--wait starts nothing"),
