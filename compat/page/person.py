@@ -29,7 +29,7 @@ def has_it_compacted(suite: Suite, browser: Browser) -> None:
         page.get_by_role("button", name="Compact orders").click()
         page.get_by_text("It is compacted.").first.wait_for()
         suite.equal("a compacted topic, in 1 step: Compact (beside its name)", 10, kept(broker, "orders"))
-        page.locator("#compaction-orders").get_by_text("nothing, all was cleaned").wait_for()
+        page.locator("#compacted-orders").get_by_text("nothing, all was cleaned").wait_for()
         suite.check("and the page says so by itself", True)
 
         open_page(page, f"http://{broker.admin}/")

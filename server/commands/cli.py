@@ -32,7 +32,9 @@ def with_exit_code(command: Callable[[], int | None]) -> int:
             sys.stdout.flush()
         return DONE if code is None else code
     except CommandError as error:
-        print(f"ottla: {' '.join(str(error).split())}", file=sys.stderr)
+        from .frame.printing import visible  # nothing else here prints
+
+        print(f"ottla: {visible(' '.join(str(error).split()))}", file=sys.stderr)
         return error.exit_code
     except UnicodeError as error:
         # An argument that no request, and no name of a host, can have.

@@ -134,7 +134,7 @@ def add_options(parser: Parser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Print the script of one shell."""
-    show(SHELLS[options.shell](list(places())))
+    show(SHELLS[options.shell](list(places())), as_it_is=True)
 
 
 COMMAND = Command("completion", "a script that completes these commands in bash, zsh or fish", run, add_options, NOTES)

@@ -56,14 +56,15 @@ def _once(admin: Admin, options: argparse.Namespace) -> None:
         show_json(found, indent=None if options.watch else 2)
         return
     pictures = {each["topic"]: [_picture(one) for one in each["partitions"]] for each in found["topics"]}
-    lines = [visible(line) for line in _headlines(found["broker"], found["clock"])]
+    lines = list(_headlines(found["broker"], found["clock"]))
     show(lines)
     if pictures:
         show("")
         show_rows([_topic(name, rows) for name, rows in pictures.items()])
     look = _style()
     used = len(lines) + len(pictures) + len(found["groups"]) + len(found["faults"]) + 8
-    show(_logs(pictures, width, look, used) if options.topic is None else _one_topic(pictures, width, look))
+    drawn = _logs(pictures, width, look, used) if options.topic is None else _one_topic(pictures, width, look)
+    show(drawn, as_it_is=True)  # it has colours
     if left_out := found["partitions_left_out"]:
         show(f"and {left_out} partitions more")
     if found["groups"]:

@@ -18,7 +18,6 @@ import hmac
 import ipaddress
 import re
 from collections.abc import Mapping
-from http.cookies import CookieError, SimpleCookie
 from urllib.parse import urlsplit
 
 from ...storage.topics.options import ConfigError
@@ -108,12 +107,10 @@ class Access:
         """Whether pages are for the sender: changes need more than this."""
         if not self.has_token or self._is_shown(headers):
             return True
-        try:
-            cookies = SimpleCookie(headers.get("cookie", ""))
-        except CookieError:
-            return False
-        name = self._cookie_name(headers)
-        return name in cookies and hmac.compare_digest(_digest(cookies[name].value), _digest(self._session))
+        # Not by `http.cookies`: that reads no further than the first cookie of another server of this host that is odd.
+        pairs = (each.strip().partition("=") for each in headers.get("cookie", "").split(";"))
+        name, session = self._cookie_name(headers), _digest(self._session)
+        return any(hmac.compare_digest(_digest(value), session) for found, _, value in pairs if found == name)
 
     def cookie(self, headers: Mapping[str, str]) -> str:
         """`Set-Cookie` for who has shown the token: for this browser's session, and never sent for another page's sake."""

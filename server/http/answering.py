@@ -57,7 +57,8 @@ class Answering:
             request = await self._request(route, body)
             answer = await self._called(call, request)
             if isinstance(answer, Text):
-                return Reply(200, answer.text.encode(), call.content_type)
+                # A directory may have a name that is no UTF-8.
+                return Reply(200, answer.text.encode(errors="replace"), call.content_type)
             return Reply(200, await in_worker(encoded, answer))
         except (CallError, LeaseError) as error:
             return refusal(error.status, str(error))

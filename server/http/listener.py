@@ -72,15 +72,15 @@ class AdminHttp:
         with log_tail.kept():
             await trio.serve_listeners(partial(self._serve, answering, pages), [listening])
 
-    async def _serve(self, answering: Answering, pages: Pages, stream: trio.SocketStream) -> None:
+    async def _serve(self, answering: Answering, pages: Pages, stream: trio.abc.Stream) -> None:
         self._connections += 1
         try:
             async with stream:
                 if self._connections <= CONNECTIONS_MAX:
                     await Conversation(stream, answering, self._access, pages).run()
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
-            pass  # the client has gone
-        except Exception:
+        except* (trio.BrokenResourceError, trio.ClosedResourceError):
+            pass  # the client has gone, maybe while it was watched whether it has: what a nursery raises is a group
+        except* Exception:
             log.exception("an admin connection failed; the others go on")
         finally:
             self._connections -= 1

@@ -39,7 +39,11 @@ class _Tail(logging.Handler):
         self.listeners = 0
 
     def emit(self, record: logging.LogRecord) -> None:
-        text = self.format(record)[:LINE_CHARACTERS_MAX]
+        try:
+            text = self.format(record)[:LINE_CHARACTERS_MAX]
+        except Exception:  # noqa: BLE001 -- words that do not fit: whoever has logged them goes on, as with all handlers
+            self.handleError(record)
+            return
         self.lines.append(Line(self.count, int(record.created * 1000), record.levelno, record.name, text))
         self.count += 1
 

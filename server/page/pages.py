@@ -136,7 +136,7 @@ class Pages:
             return Stream(self._events(view, fields))
         try:
             page = await self._taken(view, fields)
-            return Shown(200, (await in_worker(partial(rendering.whole, look=self._look), page)).encode())
+            return Shown(200, await in_worker(partial(_html, look=self._look), page))
         except ControlError as error:
             return await self._refused(error)
         except Exception:
@@ -155,8 +155,7 @@ class Pages:
 
     async def _refused(self, error: ControlError) -> Shown:
         page = Page("Not to be shown", "", (Section("refused", "refused", str(error)),))
-        html = await in_worker(partial(rendering.whole, look=self._look), page)
-        return Shown(error.kind.value, html.encode())
+        return Shown(error.kind.value, await in_worker(partial(_html, look=self._look), page))
 
     async def ask_for_token(self) -> Shown:
         """The page before all others, where the listener has a token of its own."""
@@ -187,6 +186,11 @@ class Pages:
                 await trio.sleep(pause_s(took_s))
         finally:
             self._streams -= 1
+
+
+def _html(page: Page, look: Look) -> bytes:
+    # A directory may have a name that is no UTF-8.
+    return rendering.whole(page, look).encode(errors="backslashreplace")
 
 
 def pause_s(took_s: float) -> float:

@@ -127,14 +127,16 @@ KINDS = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf
 """Of files that pages load: all from `static/`."""
 
 
-@cache
 def static(name: str) -> bytes | None:
     """A file that pages load; None if there is none of that name."""
+    return _files().get(name)  # kept are those that there are: anybody may ask for any name
+
+
+@cache
+def _files() -> dict[str, bytes]:
+    from .drawing import style
+
     # No name of ours has a slash, so none leads elsewhere.
     folder = resources.files(__package__).joinpath("static")
-    if name == "picture.css":  # which drawings outside of pages have, too
-        from .drawing import style
-
-        return style()
-    there = {each.name: each for each in folder.iterdir()}
-    return there[name].read_bytes() if name in there else None
+    # Drawings outside of pages have the last one, too.
+    return {each.name: each.read_bytes() for each in folder.iterdir()} | {"picture.css": style()}

@@ -34,10 +34,15 @@ def to_the_reader() -> Iterator[None]:
         raise ReaderGoneError from error
 
 
-def show(lines: str | Iterable[str], *, flush: bool = False) -> None:
-    """Print one line, or each of several; `flush` what was printed so far, too. ReaderGoneError if nobody takes them."""
+def show(lines: str | Iterable[str], *, flush: bool = False, as_it_is: bool = False) -> None:
+    """Print one line, or each of several; `flush` what was printed so far, too. ReaderGoneError if nobody takes them.
+
+    Args:
+        as_it_is: What steers a terminal is ours, and sent: colours, line ends.
+    """
     with to_the_reader():
         for line in (lines,) if isinstance(lines, str) else lines:
+            line = line if as_it_is else visible(line)
             try:
                 print(line)
             except UnicodeEncodeError:  # a terminal that has few characters gets those that it has
@@ -57,7 +62,7 @@ def show_bytes(data: bytes) -> None:
 
 def show_json(value: Any, *, indent: int | None = 2) -> None:
     """Print one JSON document; with `indent` None on one line, at once."""
-    show(json.dumps(value, indent=indent, default=_as_json), flush=indent is None)
+    show(json.dumps(value, indent=indent, default=_as_json), flush=indent is None, as_it_is=True)
 
 
 def _as_json(value: object) -> Any:

@@ -38,7 +38,7 @@ def watched(options: argparse.Namespace, once: Callable[[], None]) -> None:
     is_first = True
     while True:
         if options.watch and sys.stdout.isatty():
-            show(CLEAR, flush=True)
+            show(CLEAR, flush=True, as_it_is=True)
         try:
             once()
         except CommandError as error:

@@ -105,7 +105,7 @@ def _first(start: int | str, offsets: Offsets) -> int:
 
 def _show_text(record: Record, _separator: bytes) -> None:
     where = f"{record.partition}:{record.offset}"
-    headers = "".join(f"  {name}={_text(value)}" for name, value in record.headers)
+    headers = "".join(f"  {visible(name)}={_text(value)}" for name, value in record.headers)
     line = f"{where:<9}  {_time(record.timestamp_ms)}  {_text(record.key)}  {_text(record.value)}{headers}"
     show_bytes(line.encode(errors="backslashreplace") + b"\n")
 

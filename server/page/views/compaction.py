@@ -52,7 +52,7 @@ def _dirtiest(standing: Standing) -> int:
 
 
 def _rows(standings: Sequence[Standing]) -> tuple[Row, ...]:
-    return tuple(Row(f"compaction-{each.topic}", each) for each in standings)
+    return tuple(Row(f"compacted-{each.topic}", each) for each in standings)
 
 
 async def _standing(broker: Broker, topic: Topic, turn: Turn) -> Standing:

@@ -152,6 +152,15 @@ def test_pages_are_read_by_who_has_shown_the_token_once() -> None:
     assert not access.may_read({"host": "localhost:9098", "cookie": cookie})  # of another broker of this machine
 
 
+@pytest.mark.parametrize("theirs", ['{"a": "b"}', "a b=1", "ä=1", "no value", "a,b=1", "=", ""])
+def test_odd_cookies_of_other_servers_of_this_host_change_nothing(theirs: str) -> None:
+    access = Access(TOKEN, PAGE)
+    ours = access.cookie(HERE).partition(";")[0]
+    for cookies in (f"{theirs}; {ours}", f"{ours}; {theirs}", f"{ours};{theirs};"):
+        assert access.may_read(HERE | {"cookie": cookies})
+    assert not access.may_read(HERE | {"cookie": theirs})
+
+
 def test_a_browser_reads_with_the_cookie_and_changes_nothing_with_it(guarded: AdminCalls) -> None:
     def ask(method: str, target: str, **headers: str) -> tuple[int, str, str | None]:
         with closing(http.client.HTTPConnection(guarded.address, timeout=60)) as connection:

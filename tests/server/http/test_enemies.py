@@ -21,9 +21,10 @@ from ottla.server.http.answering import Answering
 from ottla.server.http.call import Call, Lives, Nothing
 from ottla.server.http.conversation import REQUEST_TIMEOUT_S, Conversation
 from ottla.server.http.fields import fields_of
-from ottla.server.http.listener import CONNECTIONS_MAX
+from ottla.server.http.listener import CONNECTIONS_MAX, AdminHttp
 from ottla.server.http.openapi import operation_id
 from ottla.server.http.table import CALLS, Table
+from ottla.server.page.pages import Pages
 from support.broker.admin_calls import AdminCalls
 from support.broker.plausible import ANYTHING, body, impossible
 
@@ -204,3 +205,31 @@ async def test_a_request_that_does_not_come_to_its_end_is_not_waited_for(
     await waiting.run()
     assert trio.current_time() - begun_s == pytest.approx(REQUEST_TIMEOUT_S)
     assert not waiting.begun.is_set()
+
+
+class Lost(trio.abc.Stream):
+    """A client that has asked, and is lost: only who sends to it learns that."""
+
+    def __init__(self, request: bytes) -> None:
+        self._request = request
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        request, self._request = self._request, b""
+        return request or await trio.sleep_forever()
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        raise trio.BrokenResourceError
+
+    async def wait_send_all_might_not_block(self) -> None:
+        raise NotImplementedError
+
+    async def aclose(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("target", ["/?events", "/static/page.js", "/v1/wait"])
+async def test_a_client_that_is_lost_in_the_midst_is_no_failure(target: str, caplog: pytest.LogCaptureFixture) -> None:
+    lost = Lost(f"GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+    lives: Any = None
+    await AdminHttp("0")._serve(Answering(lives, Table()), Pages(lives, "of the page"), lost)
+    assert [record.message for record in caplog.records if "connection" in record.message] == []

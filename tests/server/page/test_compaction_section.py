@@ -28,6 +28,15 @@ def shown(broker: ottla.Broker, path: str) -> str:
     return re.sub(r"\s+", " ", re.sub(r"(\s*<[^>]*>\s*)+", " | ", html))
 
 
+def test_a_topic_may_be_called_what_it_likes_and_ids_stay_unique(broker: ottla.Broker) -> None:
+    for topic in ("name", "a-0", "a", "state", "main", "logs-name"):
+        broker.create_topic(topic, 2, {"cleanup.policy": "compact"})
+        for path in ("/", "/topics", f"/topics/{topic}", f"/topics/{topic}/options", f"/topics/{topic}/partitions/1"):
+            _, html = AdminCalls.of(broker).ask("GET", path)
+            ids = re.findall(r'\sid="([^"]*)"', html)
+            assert len(ids) > 3 and sorted(ids) == sorted(set(ids)), path
+
+
 def test_how_much_of_a_topic_no_pass_has_been_over(broker: ottla.Broker) -> None:
     broker.create_topic("empty", 1, {"cleanup.policy": "compact"})
     broker.create_topic("orders", 2, {"cleanup.policy": "compact"})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import re
 from collections.abc import Iterator
 from contextlib import closing
@@ -11,6 +12,7 @@ from dataclasses import fields
 from html import unescape
 from importlib import resources
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from kafka import KafkaProducer
@@ -258,3 +260,12 @@ def test_producers_of_a_partition_are_shown(broker: ottla.Broker) -> None:
 
 def test_a_page_that_takes_long_to_look_at_is_looked_at_less_often() -> None:
     assert [pause_s(took_s) for took_s in (0.0, 0.015, 0.03, 0.12, 60.0)] == [1.0, 1.0, 2.0, 8.0, 15.0]
+
+
+def test_a_directory_whose_name_is_no_utf_8_is_shown(tmp_path: Path) -> None:
+    folder = tmp_path / os.fsdecode(b"d\xff")
+    with ottla.Broker(folder, admin="0") as broker:
+        response, html = get(broker, "/")
+        assert response.status == 200 and "d\\udcff" in html
+        response, metrics = get(broker, "/metrics")
+        assert response.status == 200 and "d?" in metrics

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -76,3 +77,14 @@ def test_how_many_rows_are_shown_of_how_many_there_are_is_told() -> None:
 def test_no_other_file_is_static(name: str) -> None:
     assert static(name) is None
     assert static("page.js") is not None
+
+
+def test_files_that_there_are_not_are_not_kept() -> None:
+    static("page.js")
+    tracemalloc.start()
+    try:
+        for number in range(200):
+            static(str(number).zfill(10_000))
+        assert tracemalloc.get_traced_memory()[0] < 1 << 20
+    finally:
+        tracemalloc.stop()

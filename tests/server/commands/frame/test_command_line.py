@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from ottla.server.commands.cli import main
+from ottla.server.commands.cli import main, with_exit_code
 from ottla.server.commands.frame.command_line import Asked, top, understand
+from ottla.server.commands.frame.errors import RefusedError
 from ottla.server.commands.frame.parser import takes_value
 from ottla.server.commands.frame.places import Place, places
 from ottla.server.commands.frame.table import ROWS, load
@@ -258,8 +259,16 @@ def test_a_help_text_loads_no_broker_and_no_other_command(line: str) -> None:
 # Ends
 
 
+def test_what_a_broker_says_steers_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    def refused() -> None:
+        raise RefusedError("there is no group \x1b]0;x\x07\nof two lines")
+
+    assert with_exit_code(refused) == 1
+    assert capsys.readouterr().err == "ottla: there is no group \\x1b]0;x\\x07 of two lines\n"
+
+
 def test_an_interrupt_is_130(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def interrupt(*_arguments: object) -> None:
+    def interrupt(*_arguments: object, as_it_is: bool) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("ottla.server.commands.completion.show", interrupt)

@@ -131,3 +131,9 @@ def test_progress_is_written_over_on_a_terminal_and_nowhere_else(monkeypatch: py
             progress.say("one")
             progress.say("x" * 100)
         assert stream.getvalue() == expected
+
+
+def test_a_line_steers_no_terminal_but_where_it_is_our_own(capsys: pytest.CaptureFixture[str]) -> None:
+    show(["one\x1b[2J\nof two", "and one"])
+    show("\x1b[1mours\x1b[0m", as_it_is=True)
+    assert capsys.readouterr().out == "one\\x1b[2J\\nof two\nand one\n\x1b[1mours\x1b[0m\n"

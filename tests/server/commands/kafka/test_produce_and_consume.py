@@ -58,6 +58,15 @@ def test_values_keys_headers_and_tombstones_come_out_as_they_went_in() -> None:
     assert ran("consume t -e --format key-value --key-separator =").out == "17=new\n17=paid\n17=\n"
 
 
+@pytest.mark.usefixtures("run")
+def test_nothing_of_a_record_steers_the_terminal() -> None:
+    steers = "\x1b]0;x\x07\n\u202e"
+    words = ("produce", "t", steers, "--key", steers, "--header", f"{steers}={steers}", "--partition", "0")
+    assert run_command(*words).code == 0
+    (line,) = ran("consume t --until-end").out.splitlines()
+    assert line.isprintable() and line.count(r"\x1b]0;x\x07\n\u202e") == 4
+
+
 LINES = {
     "values": ("", b"a\nb\n\nlast without end", [(None, "a"), (None, "b"), (None, ""), (None, "last without end")]),
     "keys": ("--key-separator :", b"k:v\nk:a:b\n:v\nk:\n", [("k", "v"), ("k", "a:b"), ("", "v"), ("k", "")]),
