@@ -6,7 +6,7 @@ import hashlib
 import json
 import logging
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from functools import cached_property
 from secrets import token_bytes
 from typing import TYPE_CHECKING
@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from ...storage.data_dirs.inspection import unique
 from ...storage.disk.files import Files
 from ...storage.disk.paths import TopicPartition
-from ...storage.logs.log import Log
 from ...storage.steps import to_the_end
 from ...storage.topics.catalog import Catalog
 from ..cleaning.cleaning import Cleaning
@@ -51,6 +50,7 @@ from ..quotas.rates import Window
 from ..quotas.table import SECTION, QuotaTable, read_entries
 from ..runtime.clock import Clock
 from ..runtime.collector import Collector
+from ..runtime.disk import side_by_side
 from ..runtime.loggers import Loggers
 from ..runtime.nursery import Tasks
 from ..security.sasl.logins import Logins
@@ -74,9 +74,6 @@ if TYPE_CHECKING:
     from ..security.tokens.tokens import Tokens
 
 log = logging.getLogger("ottla.broker")
-
-# Logs that are closed at the same time at a stop, where it is worth threads.
-CLOSED_AT_ONCE, MANY_TO_CLOSE = 8, 16
 
 
 class Broker:
@@ -226,7 +223,7 @@ class Broker:
                 store.catalog.settle()
             except OSError as error:
                 log.error("%s", error)
-            store.logs.close(self.clock.now_ms(), _some_at_a_time)
+            store.logs.close(self.clock.now_ms(), side_by_side)
 
     def abandon(self) -> None:
         """Let go of what `open` opened and write nothing more, as if the process had been killed. Blocks likewise."""
@@ -309,19 +306,6 @@ class Broker:
             log.topic_partition: to_the_end(status)
             for log, status in zip(logs, self.services.cleaning.statuses(logs, with_ways=False), strict=True)
         }
-
-
-def _some_at_a_time(close: Callable[[Log], bool], logs: Sequence[Log]) -> Iterable[bool]:
-    """As `map`; syncs of several logs at a time share one commit of the file system."""
-    if len(logs) >= MANY_TO_CLOSE:
-        from concurrent.futures import ThreadPoolExecutor  # No start shall wait for it.
-
-        try:
-            with ThreadPoolExecutor(CLOSED_AT_ONCE) as threads:
-                return list(threads.map(close, logs))
-        except RuntimeError:
-            pass  # no thread can be had; what is closed already has nothing left to do
-    return map(close, logs)
 
 
 def nodes_of(static: StaticConfig) -> list[Node]:

@@ -40,6 +40,7 @@ from ..config.properties import Properties
 from ..config.static_config import StaticConfig, static_config
 from ..partitions.topics import Partition, Topic, Topics
 from ..runtime.clock import Clock
+from ..runtime.disk import side_by_side
 
 log = logging.getLogger("ottla.opening")
 
@@ -314,6 +315,7 @@ def _topic(start: Start, logs: LogManager, entry: TopicEntry, config: LogConfig)
             config=config,
             now_ms=start.clock.now_ms(),
             elapsed_ms=start.clock.elapsed_ms(),
+            of_each=side_by_side,
         )
     for index, stored in enumerate(entry.partitions):
         partition_log = logs.logs[named[index]]

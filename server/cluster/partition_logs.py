@@ -16,7 +16,7 @@ from ..cleaning.log_moves import LogMoves
 from ..partitions.flusher import Flusher
 from ..partitions.topics import Partition, Topic
 from ..runtime.clock import Clock
-from ..runtime.disk import Work, in_thread
+from ..runtime.disk import Work, in_thread, side_by_side
 from .leadership import first_leadership
 
 log = logging.getLogger("ottla.topics")
@@ -60,6 +60,7 @@ class PartitionLogs:
             now_ms=self._clock.now_ms(),
             elapsed_ms=self._clock.elapsed_ms(),
             fill=fill,
+            of_each=side_by_side,
         )
         partitions = []
         for index, (entry, made) in enumerate(zip(entries, logs, strict=True), first):

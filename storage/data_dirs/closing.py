@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import TypeAlias
+from collections.abc import Callable
 
 from ...protocol.errors import KafkaError
+from ..disk.files import OfEach
 from ..logs.log import Log
 from .data_dir import DataDir
 from .log_table import LogTable
-
-OfEach: TypeAlias = Callable[[Callable[[Log], bool], Sequence[Log]], Iterable[bool]]
-"""Calls a function with each of some logs, as `map` does."""
 
 
 def close_dir(data_dir: DataDir, logs: LogTable, now_ms: int, of_each: OfEach, note: Callable[[str], None]) -> None:

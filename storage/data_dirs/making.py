@@ -11,6 +11,7 @@ from typing import TypeAlias
 from ...protocol.errors import ErrorCode, KafkaError
 from ..disk import paths
 from ..disk.checkpoints import write_partition_metadata
+from ..disk.files import OfEach
 from ..disk.paths import TopicPartition
 from ..logs.log import Log
 from ..logs.log_parts import LastStop, LogPlace
@@ -34,6 +35,7 @@ class Making:
     now_ms: int
     elapsed_ms: int
     fill: Fill | None
+    of_each: OfEach
 
     def make(
         self,
@@ -51,37 +53,46 @@ class Making:
         if not open_ones:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "every data directory that works is cordoned")
         counts = Counter(log.data_dir for log in logs.values())
-        made: list[Log] = []
-        used: set[DataDir] = set()
+        files, places, made = self.opener.files, list[tuple[DataDir, TopicPartition]](), list[Log]()
+        directories: list[str] = []
         try:
             for each in topic_partitions:
                 data_dir = min(open_ones, key=lambda one: counts[one.path])
                 counts[data_dir.path] += 1
-                used.add(data_dir)
                 self._free_name(each, working)
                 data_dir.forget(each, logs)
-                made.append(self._make(data_dir, each))
-            for data_dir in used:
-                self.opener.files.sync_dir(data_dir.path)
+                places.append((data_dir, each))
+                directories.append(paths.join(data_dir.path, paths.partition_dir_name(*each)))
+                files.make_dir(directories[-1])
+            list(self.of_each(self._record_id, directories))
+            for (data_dir, each), directory in zip(places, directories, strict=True):
+                made.append(self._open(data_dir, each, directory))
+            for data_dir in dict(places):
+                files.sync_dir(data_dir.path)
         except BaseException:
-            self._discard(made)
+            self._discard(made, directories)
             raise
         logs.add(made)
         if any(log.log_start_offset > log.segments.first.base_offset for log in made):
             try:
-                for data_dir in used:
+                for data_dir in dict(places):
                     data_dir.checkpoint_log_starts(logs)
             except BaseException:
                 logs.remove(topic_partitions)
-                self._discard(made)
+                self._discard(made, directories)
                 raise
         return made
 
-    def _discard(self, made: Iterable[Log]) -> None:
+    def _discard(self, made: Iterable[Log], directories: Iterable[str]) -> None:
         for log in made:
             with suppress(OSError):
                 log.release_files()
-                self.opener.files.remove_dir(log.directory)
+        for directory in directories:
+            with suppress(OSError):
+                self.opener.files.remove_dir(directory)
+
+    def _record_id(self, directory: str) -> None:
+        write_partition_metadata(self.opener.files, directory, self.topic_id)
 
     def _free_name(self, topic_partition: TopicPartition, working: Iterable[DataDir]) -> None:
         files = self.opener.files
@@ -91,23 +102,19 @@ class Making:
                 aside = put_aside(files, topic_partition, present, self.opener.rng)
                 self.opener.note(f"{present} is in the way of a new partition; it is kept as {aside}")
 
-    def _make(self, data_dir: DataDir, topic_partition: TopicPartition) -> Log:
-        files = self.opener.files
-        directory = paths.join(data_dir.path, paths.partition_dir_name(*topic_partition))
-        try:
-            files.make_dir(directory)
-            write_partition_metadata(files, directory, self.topic_id)
-            stop = LastStop(is_clean=True)
-            if self.fill is not None:
-                place = LogPlace(files, directory, topic_partition, self.topic_id, data_dir.health)
-                # Read as after a crash, so that indexes and producers are those of the batches, whoever wrote them.
-                stop = LastStop(log_start_offset=self.fill(place, self.config))
-            log = self.opener.open(
-                data_dir, topic_partition, self.config, self.now_ms, self.elapsed_ms, stop, topic_id=self.topic_id
-            )
-            if self.fill is not None:
+    def _open(self, data_dir: DataDir, topic_partition: TopicPartition, directory: str) -> Log:
+        stop = LastStop(is_clean=True)
+        if self.fill is not None:
+            place = LogPlace(self.opener.files, directory, topic_partition, self.topic_id, data_dir.health)
+            # Read as after a crash, so that indexes and producers are those of the batches, whoever wrote them.
+            stop = LastStop(log_start_offset=self.fill(place, self.config))
+        log = self.opener.open(
+            data_dir, topic_partition, self.config, self.now_ms, self.elapsed_ms, stop, topic_id=self.topic_id
+        )
+        if self.fill is not None:
+            try:
                 log.flush(self.elapsed_ms)
-            return log
-        except BaseException:
-            files.remove_dir(directory)
-            raise
+            except BaseException:
+                log.release_files()
+                raise
+        return log

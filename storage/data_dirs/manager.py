@@ -23,7 +23,7 @@ from types import MappingProxyType
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ..disk import paths
-from ..disk.files import Files
+from ..disk.files import Files, OfEach
 from ..disk.health import Health
 from ..disk.paths import TopicPartition
 from ..logs.log import Log
@@ -32,7 +32,7 @@ from ..logs.recovery import offline_log
 from ..produce.producers import PRODUCER_ID_EXPIRATION_MS_DEFAULT
 from ..topics.config import LogConfig
 from .claims import claim, cluster_of
-from .closing import OfEach, close_dir
+from .closing import close_dir
 from .data_dir import DataDir, DataDirectoryError
 from .departures import Departure, Removal, collected
 from .inspection import check_owners, unique
@@ -170,10 +170,14 @@ class LogManager:
         now_ms: int,
         elapsed_ms: int,
         fill: Fill | None = None,
+        of_each: OfEach = map,
     ) -> list[Log]:
         """New logs, each in the working data directory that has the fewest then, and is not cordoned. On disk on return.
 
         They are empty, or what `fill` writes; nobody finds them before all are whole. A folder that has the name of one is put aside first, in whichever data directory it is.
+
+        Args:
+            of_each: Records the ids of these partitions in their directories, which waits for the disk twice each.
 
         Raises:
             FileExistsError: One of the partitions has a log.
@@ -181,7 +185,7 @@ class LogManager:
             KafkaError: KAFKA_STORAGE_ERROR: no data directory works, or takes new partitions.
             Whatever `fill` raises; nothing is left likewise.
         """
-        making = Making(self._opener, topic_id, config, now_ms, elapsed_ms, fill)
+        making = Making(self._opener, topic_id, config, now_ms, elapsed_ms, fill, of_each)
         return making.make(topic_partitions, self._working_dirs(), self.cordoned, self.logs)
 
     def add_offline(self, topic_partitions: Sequence[TopicPartition], *, topic_id: bytes, config: LogConfig) -> None:
@@ -345,8 +349,7 @@ class LogManager:
         the next start recovers it.
 
         Args:
-            of_each: Calls a function with each of the logs of a directory, as `map` does, perhaps with several at a time in
-                threads of its own: a close is waiting for the disk, for the most part.
+            of_each: Closes the logs of a directory.
         """
         try:
             for data_dir in self._working_dirs() if self._is_loaded else ():

@@ -9,10 +9,13 @@ Two things are durable only when asked for: bytes after `File.sync`, names after
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 Buffer = bytes | bytearray | memoryview
+OfEach: TypeAlias = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[Any]]
+"""Calls a function with each of some things that have nothing to do with one another, as `map` does. Who calls from above
+may do several at a time in threads of its own, as most of it is waiting for the disk; all have ended when one's error is seen."""
 
 
 class WouldWaitError(Exception):

@@ -1,0 +1,48 @@
+"""Work on many files, some at a time."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from ottla.server.runtime.disk import MANY, SIDE_BY_SIDE, side_by_side
+
+PATIENCE_S = 60
+
+
+@pytest.mark.parametrize("number", [0, 1, MANY - 1, MANY, 10 * MANY])
+def test_results_come_in_the_order_of_the_things(number: int) -> None:
+    assert list(side_by_side(lambda each: -each, range(number))) == [-each for each in range(number)]
+
+
+def test_many_are_done_some_at_a_time() -> None:
+    together = threading.Barrier(SIDE_BY_SIDE)
+    assert len(list(side_by_side(lambda _: together.wait(PATIENCE_S), range(2 * SIDE_BY_SIDE)))) == 2 * SIDE_BY_SIDE
+
+
+def test_few_are_done_in_the_callers_thread() -> None:
+    assert {*side_by_side(lambda _: threading.get_ident(), range(MANY - 1))} == {threading.get_ident()}
+
+
+def test_all_have_ended_when_one_has_raised() -> None:
+    begun, ended = [], []
+
+    def work(each: int) -> None:
+        begun.append(each)
+        if each == 1:
+            raise OSError("no space left")
+        ended.append(each)
+
+    with pytest.raises(OSError, match="no space left"):
+        side_by_side(work, range(MANY))
+    assert sorted([*ended, 1]) == sorted(begun)
+    assert threading.active_count() < SIDE_BY_SIDE
+
+
+def test_where_no_thread_can_be_had_one_does_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    assert list(side_by_side(str, range(MANY))) == [str(each) for each in range(MANY)]
