@@ -1,14 +1,14 @@
 """Records of the internal topic `__cluster_metadata`: what Apache Kafka's controller wrote about the cluster (KIP-631).
 
 A record's value starts with three unsigned varints: the version of this framing (1), the record's type and its version;
-a message in flexible encoding follows. Only the records that say something about topics, configs, producer ids and
-features are declared; `RECORD_TYPES` lists them by type.
+a message in flexible encoding follows. Only the records that say something about topics, configs, producer ids, features,
+and who may do what and how much are declared; `RECORD_TYPES` lists them by type.
 """
 
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
-from ..wire import ZERO_UUID, Int8, Int16, Int32, Int64, String, Uuid, since, tag
+from ..wire import ZERO_UUID, Bool, Bytes, Float64, Int8, Int16, Int32, Int64, String, Uuid, since, tag
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +76,69 @@ class ProducerIdsRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DelegationTokenRecord:
+    owner: String = ""
+    requester: String = ""
+    renewers: tuple[String, ...] = ()
+    issue_timestamp: Int64 = 0
+    max_timestamp: Int64 = 0
+    expiration_timestamp: Int64 = 0
+    token_id: String = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveDelegationTokenRecord:
+    token_id: String = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserScramCredentialRecord:
+    name: String = ""
+    mechanism: Int8 = 0
+    salt: Bytes = b""
+    stored_key: Bytes = b""
+    server_key: Bytes = b""
+    iterations: Int32 = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveUserScramCredentialRecord:
+    name: String = ""
+    mechanism: Int8 = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntityData:
+    entity_type: String = ""
+    entity_name: String | None = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientQuotaRecord:
+    entity: tuple[EntityData, ...] = ()
+    key: String = ""
+    value: Float64 = 0.0
+    remove: Bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessControlEntryRecord:
+    id: Uuid = ZERO_UUID
+    resource_type: Int8 = 0
+    resource_name: String = ""
+    pattern_type: Int8 = 0
+    principal: String = ""
+    host: String = ""
+    operation: Int8 = 0
+    permission_type: Int8 = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveAccessControlEntryRecord:
+    id: Uuid = ZERO_UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BeginTransactionRecord:
     name: Annotated[String | None, tag(0)] = None
 
@@ -105,9 +168,16 @@ RECORD_TYPES: dict[int, RecordType] = {
     4: RecordType(ConfigRecord, 0),
     5: RecordType(PartitionChangeRecord, 2),
     9: RecordType(RemoveTopicRecord, 0),
+    10: RecordType(DelegationTokenRecord, 0),
+    11: RecordType(UserScramCredentialRecord, 0),
     12: RecordType(FeatureLevelRecord, 0),
+    14: RecordType(ClientQuotaRecord, 0),
     15: RecordType(ProducerIdsRecord, 0),
+    18: RecordType(AccessControlEntryRecord, 0),
+    19: RecordType(RemoveAccessControlEntryRecord, 0),
+    22: RecordType(RemoveUserScramCredentialRecord, 0),
     23: RecordType(BeginTransactionRecord, 0),
     24: RecordType(EndTransactionRecord, 0),
     25: RecordType(AbortTransactionRecord, 0),
+    26: RecordType(RemoveDelegationTokenRecord, 0),
 }

@@ -32,13 +32,17 @@ from ...storage.disk.files import Files
 from ...storage.disk.paths import TopicPartition
 from ...storage.topics.catalog import Catalog
 from ...storage.topics.catalog_file import CatalogError, CatalogState, PartitionEntry, TopicEntry
+from ...storage.topics.client_records import ClientRecords
 from ...storage.topics.config import LogConfig
+from ...storage.topics.entries import Entries
 from ..config.broker_config import NO_TEXTS, BrokerConfig, Texts
 from ..config.features import METADATA_VERSION, SUPPORTED
 from ..config.live_config import resolve
 from ..config.properties import Properties
 from ..config.static_config import StaticConfig, static_config
 from ..partitions.topics import Partition, Topic, Topics
+from ..quotas.entities import Entity, facts_of
+from ..quotas.table import SECTION as QUOTAS
 from ..runtime.clock import Clock
 from ..runtime.disk import side_by_side
 
@@ -256,7 +260,7 @@ def _first_state(start: Start, found: Sequence[FoundDirectory], note: Callable[[
                 raise DataDirectoryError(str(error)) from error
             if replay is not None:
                 check_assigned(found, replay.directories_of(start.config.node_id))
-                state = replay.state(cluster_id)
+                state = _with_clients(replay.state(cluster_id), replay.clients, each.path)
                 log.info("%d topic(s) in Apache Kafka's metadata in %s", len(state.topics), each.path)
                 if (
                     METADATA_VERSION in state.features
@@ -268,6 +272,20 @@ def _first_state(start: Start, found: Sequence[FoundDirectory], note: Callable[[
     # the producer that had it, and its first batch for one that lies there already.
     next_producer_id = max(start.clock.now_ms() if topics else 0, start.next_producer_id)
     return CatalogState(cluster_id, topics, next_producer_id=next_producer_id)
+
+
+def _with_clients(state: CatalogState, records: ClientRecords, path: str) -> CatalogState:
+    """With what Apache Kafka's clients may, and how much. DataDirectoryError: something of it is not known here."""
+    from ..security.taken_over import sections_of  # As the metadata log.
+
+    try:
+        sections = {**state.sections, **sections_of(records)}
+    except ValueError as error:
+        raise DataDirectoryError(f"Apache Kafka's metadata in {path}: {error}") from error
+    quotas = {Entity(parts): values for parts, values in records.quotas.items()}
+    if limits := {entity.key: of for entity, values in quotas.items() if (of := facts_of(entity, values)) is not None}:
+        sections[QUOTAS] = limits
+    return replace(state, sections={section: Entries.of(entries) for section, entries in sections.items()})
 
 
 def _highest_producer_id(logs: LogManager) -> int:

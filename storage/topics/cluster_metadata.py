@@ -1,4 +1,4 @@
-"""What Apache Kafka's controller wrote down about a data directory's topics; read once, to take such a directory over.
+"""What Apache Kafka's controller wrote down about a cluster's topics and clients; read once, to take a data directory over.
 
     __cluster_metadata-0/
         00000000000000000123-0000000004.checkpoint    snapshot of everything below offset 123 (epoch 4)
@@ -20,15 +20,22 @@ from ...protocol.messages.cluster_metadata import (
     FRAME_VERSION,
     RECORD_TYPES,
     AbortTransactionRecord,
+    AccessControlEntryRecord,
     BeginTransactionRecord,
+    ClientQuotaRecord,
     ConfigRecord,
+    DelegationTokenRecord,
     EndTransactionRecord,
     FeatureLevelRecord,
     PartitionChangeRecord,
     PartitionRecord,
     ProducerIdsRecord,
+    RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
     RemoveTopicRecord,
+    RemoveUserScramCredentialRecord,
     TopicRecord,
+    UserScramCredentialRecord,
 )
 from ...protocol.records import HEADER_BYTES, RecordBatch
 from ...protocol.wire import codec
@@ -36,11 +43,15 @@ from ..disk import paths
 from ..disk.files import File, Files
 from ..disk.paths import TopicPartition
 from .catalog_file import CatalogError, CatalogState, PartitionEntry, TopicEntry
+from .client_records import ClientRecord, ClientRecords
+from .entries import Entries
 
 BATCH_BYTES_MAX = 64 << 20
 """No batch is larger: Kafka's controller writes at most 8 MiB at a time."""
 
 _TOPIC, _BROKER = 2, 4  # resource types of configs
+_SECTIONS = {16: "client_metrics", 32: "group_configs"}
+"""Of the catalog, by other resource types of configs."""
 _UNCHANGED = -2
 _RESERVED_DIRECTORY_IDS = 100
 """Ids below it stand for "unassigned", "lost" and the like (KIP-858)."""
@@ -141,6 +152,9 @@ class MetadataReplay:
         self._topics: dict[bytes, _Topic] = {}
         self._topic_configs: dict[str, dict[str, str]] = {}
         self._broker_configs: dict[str, dict[str, str]] = {}
+        self._other_configs: dict[int, dict[str, dict[str, str]]] = {kind: {} for kind in _SECTIONS}
+        self.clients = ClientRecords()
+        """What clients may, and how much: not part of `state`, as only the server knows what it means."""
         self._features: dict[str, int] = {}
         self._next_producer_id = 0
         self._transaction: list[Any] | None = None
@@ -156,7 +170,7 @@ class MetadataReplay:
             raise ClusterMetadataError(f"{path}: batch at offset {batch.base_offset}: {error}") from error
 
     def _apply_record(self, value: memoryview) -> None:
-        """Apply one record. Types that say nothing about topics, configs, producer ids or features pass by."""
+        """Apply one record. Types that are not declared pass by."""
         frame_version, at = _read_uvarint(value, 0)
         if frame_version != FRAME_VERSION:
             raise _ImpossibleError(f"frame version {frame_version}, known is {FRAME_VERSION}")
@@ -218,14 +232,18 @@ class MetadataReplay:
             partitions[record.partition_id] = PartitionEntry(replicas, record.leader, old.leader_epoch + 1)
 
     def _set_config(self, record: ConfigRecord) -> None:
-        if record.resource_type not in (_TOPIC, _BROKER):
+        by_type = {_TOPIC: self._topic_configs, _BROKER: self._broker_configs, **self._other_configs}
+        resources = by_type.get(record.resource_type)
+        if resources is None:
             return
-        resources = self._topic_configs if record.resource_type == _TOPIC else self._broker_configs
         configs = resources.setdefault(record.resource_name, {})
         if record.value is None:
             configs.pop(record.name, None)
         else:
             configs[record.name] = record.value
+
+    def _take_of_client(self, record: ClientRecord) -> None:
+        self.clients.take(record)
 
     def _set_feature(self, record: FeatureLevelRecord) -> None:
         self._features.pop(record.name, None)
@@ -264,7 +282,14 @@ class MetadataReplay:
             if topic.partitions and max(topic.partitions) == len(topic.partitions) - 1
         }
         broker_configs = {name: configs for name, configs in self._broker_configs.items() if configs}
-        return CatalogState(cluster_id, topics, broker_configs, self._next_producer_id, self._features)
+        sections = {
+            _SECTIONS[kind]: Entries.of(entries)
+            for kind, resources in self._other_configs.items()
+            if (entries := {name: configs for name, configs in resources.items() if configs})
+        }
+        return CatalogState(
+            cluster_id, topics, broker_configs, self._next_producer_id, self._features, sections=sections
+        )
 
 
 def _with_leader(partition: PartitionEntry) -> PartitionEntry:
@@ -297,4 +322,16 @@ _APPLY: dict[type[Any], Any] = {
     ConfigRecord: MetadataReplay._set_config,
     FeatureLevelRecord: MetadataReplay._set_feature,
     ProducerIdsRecord: MetadataReplay._set_producer_ids,
+    **dict.fromkeys(
+        (
+            AccessControlEntryRecord,
+            ClientQuotaRecord,
+            DelegationTokenRecord,
+            RemoveAccessControlEntryRecord,
+            RemoveDelegationTokenRecord,
+            RemoveUserScramCredentialRecord,
+            UserScramCredentialRecord,
+        ),
+        MetadataReplay._take_of_client,
+    ),
 }

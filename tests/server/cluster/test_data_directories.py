@@ -11,16 +11,29 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 import trio
 
 from ottla.protocol.messages.cluster_metadata import (
+    AccessControlEntryRecord,
+    ClientQuotaRecord,
     ConfigRecord,
+    DelegationTokenRecord,
+    EntityData,
     FeatureLevelRecord,
     PartitionRecord,
     TopicRecord,
+    UserScramCredentialRecord,
 )
+from ottla.protocol.scram import SCRAM_SHA_512, credential_of, salted
+from ottla.server.security.acls.authorizer import Authorizer
+from ottla.server.security.acls.kinds import Operation, PatternType, Permission, ResourceType
+from ottla.server.security.principal import Principal
+from ottla.server.security.sasl.scram_users import ScramUsers
+from ottla.server.security.tokens.token import Token
+from ottla.server.security.tokens.tokens import Tokens
 from ottla.storage.data_dirs.data_dir import DataDirectoryError
 from ottla.storage.disk.checkpoints import (
     MetaProperties,
@@ -440,7 +453,7 @@ def test_a_folder_in_the_way_of_a_new_topic_is_kept(life: Life) -> None:
 T_ID, KAFKAS_CLUSTER = bytes([1] * 16), "kafkas"
 
 
-def kafkas(*further: ConfigRecord | FeatureLevelRecord) -> Life:
+def kafkas(*further: Any) -> Life:
     """Two directories that Apache Kafka has left: the metadata log and t-0 in A, t-1 in B."""
     life = Life(CrashFiles())
     records = (
@@ -560,6 +573,77 @@ def test_a_feature_that_apache_kafka_has_not_finalized_does_not_come_on_with_the
         assert (levels["metadata.version"], levels["transaction.version"]) == (25, 2)
         others = ("group.version", "eligible.leader.replicas.version", "share.version", "streams.version")
         assert [levels[name] for name in others] == [0, 0, 0, 0]
+
+
+def test_what_apache_kafkas_clients_may_holds_after_the_take_over() -> None:
+    salted_password, salt = salted(SCRAM_SHA_512, "secret", b"salt", 4_096), b"salt"
+    credential = credential_of(SCRAM_SHA_512, salted_password, salt, 4_096)
+    alice = Principal("User", "alice")
+    life = kafkas(
+        AccessControlEntryRecord(
+            id=T_ID,
+            resource_type=ResourceType.TOPIC,
+            resource_name="t",
+            pattern_type=PatternType.PREFIXED,
+            principal="User:alice",
+            host="*",
+            operation=Operation.WRITE,
+            permission_type=Permission.DENY,
+        ),
+        UserScramCredentialRecord(
+            name="alice",
+            mechanism=2,
+            salt=salt,
+            stored_key=credential.stored_key,
+            server_key=credential.server_key,
+            iterations=4_096,
+        ),
+        DelegationTokenRecord(
+            token_id="token",
+            owner="User:alice",
+            requester="User:bob",
+            renewers=("User:carol",),
+            issue_timestamp=1,
+            expiration_timestamp=2,
+            max_timestamp=3,
+        ),
+        ClientQuotaRecord(
+            entity=(EntityData(entity_type="user", entity_name="alice"),), key="producer_byte_rate", value=1_024.0
+        ),
+    )
+    for _ in range(2):
+        with life.start() as broker:
+            catalog = broker.broker.services.cluster.catalog
+            authorizer, users, tokens = Authorizer(allow_if_no_acl=True), ScramUsers(), Tokens("key")
+            assert authorizer.load(catalog.entries("acls")) == []
+            assert users.load(catalog.entries("scram_users")) == []
+            assert tokens.load(catalog.entries("delegation_tokens")) == []
+            assert not authorizer.allows(alice, "127.0.0.1", Operation.WRITE, ResourceType.TOPIC, "topic")
+            assert authorizer.allows(alice, "127.0.0.1", Operation.READ, ResourceType.GROUP, "group")
+            assert users.of("alice") == {SCRAM_SHA_512: credential}
+            assert tokens.all() == [
+                Token("token", alice, Principal("User", "bob"), (Principal("User", "carol"),), 1, 2, 3)
+            ]
+            quotas = broker.broker.quotas.quotas
+            assert {str(entity): dict(of) for entity, of in quotas.items()} == {
+                "user=alice": {"producer_byte_rate": 1_024.0}
+            }
+
+
+@pytest.mark.parametrize(
+    ("record", "told"),
+    [
+        (AccessControlEntryRecord(operation=99, permission_type=Permission.DENY), "99 is not a valid Operation"),
+        (UserScramCredentialRecord(name="alice", mechanism=3), "3 is no mechanism of SCRAM"),
+        (DelegationTokenRecord(owner="alice"), "'alice' is no principal"),
+    ],
+)
+def test_rights_that_are_not_known_are_not_passed_over_at_the_take_over(record: Any, told: str) -> None:
+    life = kafkas(record)
+    before = tree(life.files)
+    with pytest.raises(DataDirectoryError, match=f"^Apache Kafka's metadata in /a: {told}"):
+        life.start()
+    assert tree(life.files) == before
 
 
 # Starts that are cut off

@@ -10,19 +10,31 @@ from hypothesis import strategies as st
 
 from ottla.protocol.messages.cluster_metadata import (
     AbortTransactionRecord,
+    AccessControlEntryRecord,
     BeginTransactionRecord,
+    ClientQuotaRecord,
     ConfigRecord,
+    DelegationTokenRecord,
     EndTransactionRecord,
+    EntityData,
     FeatureLevelRecord,
     PartitionChangeRecord,
     PartitionRecord,
     ProducerIdsRecord,
+    RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
     RemoveTopicRecord,
+    RemoveUserScramCredentialRecord,
     TopicRecord,
+    UserScramCredentialRecord,
 )
 from ottla.storage.disk.checkpoints import uuid_text
 from ottla.storage.topics.catalog_file import CatalogState, PartitionEntry
-from ottla.storage.topics.cluster_metadata import ClusterMetadataError, read_cluster_metadata
+from ottla.storage.topics.cluster_metadata import (
+    ClusterMetadataError,
+    read_cluster_metadata,
+    replay_cluster_metadata,
+)
 from support.disk.crash_files import CrashFiles
 from support.logs.metadata_log import batch, log_of, value
 
@@ -158,9 +170,42 @@ def test_configs_may_come_before_their_topic_and_go_with_it() -> None:
     assert (state.topics["a"].topic_id, state.topics["a"].configs) == (B, {})
 
 
-def test_configs_of_other_resources_pass_by() -> None:
+def test_configs_of_groups_and_subscriptions_are_sections_and_those_of_loggers_pass_by() -> None:
     records = [ConfigRecord(resource_type=kind, resource_name="x", name="n", value="v") for kind in (8, 16, 32)]
-    assert state_of(*records) == CatalogState("c")
+    taken_away = ConfigRecord(resource_type=16, resource_name="x", name="n", value=None)
+    assert state_of(*records).sections == {"client_metrics": {"x": {"n": "v"}}, "group_configs": {"x": {"n": "v"}}}
+    assert state_of(*records, taken_away).sections == {"group_configs": {"x": {"n": "v"}}}
+
+
+def test_what_clients_may_is_what_the_last_records_say() -> None:
+    alice = (EntityData(entity_type="user", entity_name="alice"), EntityData(entity_type="client-id", entity_name=None))
+    kept = (
+        AccessControlEntryRecord(id=A, resource_name="t"),
+        UserScramCredentialRecord(name="alice", mechanism=2, iterations=4096),
+        DelegationTokenRecord(token_id="kept"),
+        ClientQuotaRecord(entity=alice, key="producer_byte_rate", value=5.0),
+    )
+    gone = (
+        AccessControlEntryRecord(id=B),
+        RemoveAccessControlEntryRecord(id=B),
+        RemoveAccessControlEntryRecord(id=B),
+        UserScramCredentialRecord(name="alice", mechanism=1),
+        RemoveUserScramCredentialRecord(name="alice", mechanism=1),
+        DelegationTokenRecord(token_id="gone"),
+        RemoveDelegationTokenRecord(token_id="gone"),
+        ClientQuotaRecord(entity=alice[::-1], key="consumer_byte_rate", value=5.0),
+        ClientQuotaRecord(entity=alice, key="consumer_byte_rate", remove=True),
+        BeginTransactionRecord(),
+        AccessControlEntryRecord(id=bytes(16)),
+        AbortTransactionRecord(),
+    )
+    replay = replay_cluster_metadata(disk(**{LOG: log_of(*kept, *gone)}), "/data")
+    assert replay is not None
+    found = replay.clients
+    assert list(found.acls.values()) == [kept[0]]
+    assert list(found.credentials.values()) == [kept[1]]
+    assert list(found.tokens.values()) == [kept[2]]
+    assert found.quotas == {(("client-id", None), ("user", "alice")): {"producer_byte_rate": 5.0}}
 
 
 def test_a_change_keeps_what_it_does_not_name() -> None:
