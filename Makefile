@@ -95,7 +95,7 @@ $(VENV)-release/.ready: compat/release/requirements.txt
 	@touch $@
 
 release: $(VENV)-release/.ready
-	$(VENV)-release/bin/python -m compat.release $(if $(TAG),--tag $(TAG))
+	$(VENV)-release/bin/python -m compat.release $${TAG:+--tag "$$TAG"}
 
 clean:
 	rm -rf $(VENV) $(VENV)-run $(VENV)-docs $(VENV)-release $(STALE) dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -108,6 +109,29 @@ def test_releases_have_notes() -> None:
         release_notes("# Changes\n\n## 0.1.0 (2026-01-01)\n\nall of it\n", "0.1")
     assert release_notes("# Changes\n\n## 2\n\nb\n\n## 1 (unreleased)\n\na\n", "2") == "b\n"
     assert [is_unreleased("## 2\n\nb\n\n## 1 (unreleased)\n\na\n", which) for which in "12"] == [True, False]
+
+
+def test_the_name_of_a_tag_is_no_command(tmp_path: Path) -> None:
+    """git lets a tag be called nearly anything, and the workflow hands its name on."""
+    made = tmp_path / "made"
+    tag = f"v1$(shell touch {made});touch {made}"
+    done = subprocess.run(
+        ["make", "--dry-run", "release"],
+        cwd=ROOT,
+        env=os.environ | {"TAG": tag},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert '--tag "$TAG"' in done.stdout and str(made) not in done.stdout
+    assert not made.exists()
+
+
+def test_what_a_release_tries_is_what_it_built() -> None:
+    """pip takes the newest that it finds, on the index, too, and no release candidate unless it is asked for one."""
+    installs = re.findall(r"--find-links [\w/]+\s+(\S+)", (ROOT / ".github/workflows/release.yml").read_text())
+    assert len(installs) == 2 and all(each.startswith('"ottla==$') for each in installs)
 
 
 def test_tools_of_a_release_are_pinned_and_have_their_reasons() -> None:
