@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Sequence
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from enum import Enum
 from typing import TypeVar, TypeVarTuple
 
@@ -83,17 +86,35 @@ async def on_disk(
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the disk refused: {error}") from error
 
 
-def side_by_side(function: Callable[[Item], Result], items: Sequence[Item]) -> Iterable[Result]:
+def side_by_side(function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
     """As `map`, with some at a time if they are many: syncs at one time share one commit of the file system.
 
-    To be called in a worker thread. What is done twice is to be as good as done once.
+    To be called in a worker thread, which does its part. What is under way when one raises has ended on return, and no other
+    is begun; where no thread can be had, fewer do it.
     """
-    if len(items) >= MANY:
-        from concurrent.futures import ThreadPoolExecutor  # No start shall wait for it.
+    if len(items) < MANY:
+        return list(map(function, items))
+    left = deque(enumerate(items))
+    results: dict[int, Result] = {}
+    errors: list[BaseException] = []
 
-        try:
-            with ThreadPoolExecutor(SIDE_BY_SIDE) as workers:
-                return list(workers.map(function, items))
-        except RuntimeError:
-            pass  # no thread can be had
-    return map(function, items)
+    def work() -> None:
+        with suppress(IndexError):
+            while not errors:
+                index, item = left.popleft()
+                try:
+                    results[index] = function(item)
+                except BaseException as error:  # noqa: BLE001 -- raised below, in the caller's thread
+                    errors.append(error)
+
+    others = [threading.Thread(target=work) for _ in range(SIDE_BY_SIDE - 1)]
+    with suppress(RuntimeError):
+        for each in others:
+            each.start()
+    work()
+    for each in others:
+        if each.ident is not None:
+            each.join()
+    if errors:
+        raise errors[0]
+    return [results[index] for index in range(len(items))]

@@ -53,8 +53,8 @@ class Making:
         if not open_ones:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "every data directory that works is cordoned")
         counts = Counter(log.data_dir for log in logs.values())
-        files, places, made = self.opener.files, list[tuple[DataDir, TopicPartition]](), list[Log]()
-        directories: list[str] = []
+        places = list[tuple[DataDir, TopicPartition]]()
+        made = list[Log]()
         try:
             for each in topic_partitions:
                 data_dir = min(open_ones, key=lambda one: counts[one.path])
@@ -62,16 +62,16 @@ class Making:
                 self._free_name(each, working)
                 data_dir.forget(each, logs)
                 places.append((data_dir, each))
-                directories.append(paths.join(data_dir.path, paths.partition_dir_name(*each)))
-                files.make_dir(directories[-1])
-            list(self.of_each(self._record_id, directories))
-            for (data_dir, each), directory in zip(places, directories, strict=True):
-                made.append(self._open(data_dir, each, directory))
+            # Those who write a partition's records may draw from one source of chance.
+            of_each = self.of_each if self.fill is None else map
+            list(of_each(lambda place: made.append(self._make(*place)), places))
             for data_dir in dict(places):
-                files.sync_dir(data_dir.path)
+                self.opener.files.sync_dir(data_dir.path)
         except BaseException:
-            self._discard(made, directories)
+            self._discard(made)
             raise
+        in_order = {log.topic_partition: log for log in made}
+        made = [in_order[each] for each in topic_partitions]
         logs.add(made)
         if any(log.log_start_offset > log.segments.first.base_offset for log in made):
             try:
@@ -79,20 +79,15 @@ class Making:
                     data_dir.checkpoint_log_starts(logs)
             except BaseException:
                 logs.remove(topic_partitions)
-                self._discard(made, directories)
+                self._discard(made)
                 raise
         return made
 
-    def _discard(self, made: Iterable[Log], directories: Iterable[str]) -> None:
+    def _discard(self, made: Iterable[Log]) -> None:
         for log in made:
             with suppress(OSError):
                 log.release_files()
-        for directory in directories:
-            with suppress(OSError):
-                self.opener.files.remove_dir(directory)
-
-    def _record_id(self, directory: str) -> None:
-        write_partition_metadata(self.opener.files, directory, self.topic_id)
+                self.opener.files.remove_dir(log.directory)
 
     def _free_name(self, topic_partition: TopicPartition, working: Iterable[DataDir]) -> None:
         files = self.opener.files
@@ -102,19 +97,23 @@ class Making:
                 aside = put_aside(files, topic_partition, present, self.opener.rng)
                 self.opener.note(f"{present} is in the way of a new partition; it is kept as {aside}")
 
-    def _open(self, data_dir: DataDir, topic_partition: TopicPartition, directory: str) -> Log:
-        stop = LastStop(is_clean=True)
-        if self.fill is not None:
-            place = LogPlace(self.opener.files, directory, topic_partition, self.topic_id, data_dir.health)
-            # Read as after a crash, so that indexes and producers are those of the batches, whoever wrote them.
-            stop = LastStop(log_start_offset=self.fill(place, self.config))
-        log = self.opener.open(
-            data_dir, topic_partition, self.config, self.now_ms, self.elapsed_ms, stop, topic_id=self.topic_id
-        )
-        if self.fill is not None:
-            try:
+    def _make(self, data_dir: DataDir, topic_partition: TopicPartition) -> Log:
+        files = self.opener.files
+        directory = paths.join(data_dir.path, paths.partition_dir_name(*topic_partition))
+        try:
+            files.make_dir(directory)
+            write_partition_metadata(files, directory, self.topic_id)
+            stop = LastStop(is_clean=True)
+            if self.fill is not None:
+                place = LogPlace(files, directory, topic_partition, self.topic_id, data_dir.health)
+                # Read as after a crash, so that indexes and producers are those of the batches, whoever wrote them.
+                stop = LastStop(log_start_offset=self.fill(place, self.config))
+            log = self.opener.open(
+                data_dir, topic_partition, self.config, self.now_ms, self.elapsed_ms, stop, topic_id=self.topic_id
+            )
+            if self.fill is not None:
                 log.flush(self.elapsed_ms)
-            except BaseException:
-                log.release_files()
-                raise
-        return log
+            return log
+        except BaseException:
+            files.remove_dir(directory)
+            raise

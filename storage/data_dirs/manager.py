@@ -177,7 +177,7 @@ class LogManager:
         They are empty, or what `fill` writes; nobody finds them before all are whole. A folder that has the name of one is put aside first, in whichever data directory it is.
 
         Args:
-            of_each: Records the ids of these partitions in their directories, which waits for the disk twice each.
+            of_each: Makes the partitions, which waits for the disk twice each.
 
         Raises:
             FileExistsError: One of the partitions has a log.

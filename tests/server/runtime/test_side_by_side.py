@@ -40,6 +40,11 @@ def test_all_have_ended_when_one_has_raised() -> None:
     assert threading.active_count() < SIDE_BY_SIDE
 
 
+def test_an_index_error_is_an_error_of_the_work() -> None:
+    with pytest.raises(IndexError, match="list index out of range"):
+        side_by_side(lambda each: [][each], range(MANY))
+
+
 def test_where_no_thread_can_be_had_one_does_it(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
