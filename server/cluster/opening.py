@@ -37,7 +37,7 @@ from ...storage.topics.config import LogConfig
 from ...storage.topics.entries import Entries
 from ..config.broker_config import NO_TEXTS, BrokerConfig, Texts
 from ..config.features import METADATA_VERSION, SUPPORTED
-from ..config.live_config import resolve
+from ..config.live_config import first_broker_configs, resolve
 from ..config.properties import Properties
 from ..config.static_config import StaticConfig, static_config
 from ..partitions.topics import Partition, Topic, Topics
@@ -130,7 +130,9 @@ def _open_store(start: Start, failed: Mapping[str, str]) -> OpenStore:
             kept = {which: path for which, path in (state.directories or {}).items() if path in failed}
             directories = {**kept, **directories}
             if catalog is None:
-                catalog = Catalog.create(files, survey.home, replace(state, directories=directories))
+                dynamic = state.broker_configs or first_broker_configs(start.static, state.features)
+                made = replace(state, directories=directories, broker_configs=dynamic)
+                catalog = Catalog.create(files, survey.home, made)
             else:
                 catalog.set_directories(directories)
 

@@ -43,16 +43,13 @@ class LiveConfig:
         self.changes = 0
         """How many there have been: whoever keeps what it has made of a node's options keeps this beside it."""
         self._catalog: Catalog
+        self._resolved: tuple[object, dict[int, tuple[BrokerConfig, list[str]]]] = (None, {})
+        """Of which dynamic options in the catalog, and what they make of each node that was asked for."""
 
     def open(self, catalog: Catalog) -> list[str]:
         """Take over what clients have set before; returns a line on each of it that does not count."""
         self._catalog = catalog
-        self.features = finalized(
-            self.static.features,
-            catalog.features,
-            self.release,
-            unstable=self.current.unstable_feature_versions_enable,
-        )
+        self.features = features_of(self.static, catalog.features)
         problems = [line for node_id in self.static.node_ids for line in self._resolve(node_id)[1]]
         self.read_anew()
         for group_id, facts in catalog.entries(GROUP_CONFIGS).items():
@@ -151,7 +148,28 @@ class LiveConfig:
             watcher()
 
     def _resolve(self, node_id: int) -> tuple[BrokerConfig, list[str]]:
-        return resolve(self.static, self._catalog.state.broker_configs, node_id)
+        dynamic = self._catalog.state.broker_configs
+        of, found = self._resolved
+        if of is not dynamic:  # a change puts other ones in their place
+            found = {}
+            self._resolved = dynamic, found
+        if node_id not in found:
+            found[node_id] = resolve(self.static, dynamic, node_id)
+        return found[node_id]
+
+
+def features_of(static: StaticConfig, stored: Mapping[str, int]) -> Mapping[str, Feature]:
+    """The finalized features of a start, with the levels that the catalog has."""
+    release = None if static.emulate is None else release_of(static.emulate)
+    unstable = static.node(static.node_ids[0]).unstable_feature_versions_enable
+    return finalized(static.features, stored, release, unstable=unstable)
+
+
+def first_broker_configs(static: StaticConfig, stored: Mapping[str, int]) -> dict[str, dict[str, str]]:
+    """What `LiveConfig.settle` would set in a catalog with these levels and without dynamic options: it need not be written twice."""
+    if features_of(static, stored)[ELIGIBLE_REPLICAS].level == 0:
+        return {}
+    return settled({}, static.node(static.node_ids[0]).min_insync_replicas)
 
 
 def usable(texts: Texts) -> tuple[dict[str, str], list[str]]:

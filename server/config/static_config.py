@@ -123,7 +123,9 @@ def static_config(
         raise ConfigError(f"Invalid value {count} for --nodes: must be between 1 and 1000")
     base = PROFILES[profile] | file.values
     strongest = dict(flags) | dict(overrides)
-    first = BrokerConfig.from_texts(_own_id(base | strongest)).node_id
+    named = base | strongest
+    ids = {name: named[name] for name in ("node.id", "broker.id") if name in named}
+    first = (BrokerConfig.from_texts(_own_id(ids)) if ids else BrokerConfig()).node_id
     node_ids = tuple(range(first, first + count))
     controllers = file.controllers.keys() - set(node_ids)
     # What Apache Kafka's controllers decide by (num.partitions, topic defaults) holds where the file sets nothing else.

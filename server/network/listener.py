@@ -73,9 +73,11 @@ class Listener:
 
     def _bound(self) -> Socket:
         """A socket that has the address; nobody can connect to it yet."""
+        # Python loads its tables of international names for any text; most addresses are none.
+        host = self.host.encode() if self.host.isascii() else self.host
         try:
             family, kind, protocol, _, address = socket.getaddrinfo(
-                self.host or None, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+                host or None, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
             )[0]
             sock = socket.socket(family, kind, protocol)
         except OSError as error:

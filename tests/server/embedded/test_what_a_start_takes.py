@@ -1,0 +1,38 @@
+"""What a start does not do: whatever it loads or writes, every test of every user waits for."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from ottla.server.broker.life import run_broker
+from ottla.server.config.static_config import static_config
+from ottla.storage.disk.paths import CATALOG_FILE
+from support.disk.troubled_files import TroubledFiles
+
+NOT_NEEDED = ("cryptography", "encodings.idna", "h11", "importlib.metadata", "jinja2", "jwt", "numpy", "re2", "yaml")
+
+PROGRAM = """
+import sys, ottla
+with ottla.Broker():
+    print([name for name in sys.argv[1:] if name in sys.modules])
+"""
+
+
+def test_it_loads_nothing_that_it_does_not_need() -> None:
+    command = [sys.executable, "-c", PROGRAM, *NOT_NEEDED]
+    assert subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout == "[]\n"
+
+
+async def test_it_writes_the_catalog_of_a_new_data_directory_once(tmp_path: Path) -> None:
+    files, written = TroubledFiles(), list[str]()
+
+    def note(operation: str, path: str) -> None:
+        if operation == "rename" and CATALOG_FILE in path:
+            written.append(path)
+
+    files.trouble = note
+    options = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(tmp_path / "data")}
+    async with run_broker(static_config(profile="dev", flags=options), files=files):
+        assert len(written) == 1
