@@ -99,14 +99,15 @@ class MovingLife(Life):
 async def first_day(life: MovingLife) -> None:
     """A move to the other directory and back, with records at each stage."""
     await life.create("a", 1, segment_ms=1_000)
-    await life.produce("a", 1, "1")
+    has_first = await life.produce("a", 1, "1")
     await life.produce("a", 1, "2", at_ms=5_000)  # in another segment
     await life.move("a")
     await life.produce("a", 1, "3", at_ms=5_000)
     await trio.testing.wait_all_tasks_blocked()
     await life.produce("a", 1, "4", at_ms=5_000)
     await life.move("a")
-    await life.delete_records("a", 1, {record("a", 1, "1"): None})
+    if has_first:  # otherwise its offset is another's
+        await life.delete_records("a", 1, {record("a", 1, "1"): None})
     await life.produce("a", 1, "5", at_ms=11_000)
     await pass_time(life.broker, 6_000)
     await life.produce("a", 1, "6", at_ms=11_000)
