@@ -20,7 +20,7 @@ import logging
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...storage.data_dirs import exchange
 from ...storage.data_dirs.data_dir import DataDirectoryError, holding
@@ -32,7 +32,6 @@ from ...storage.disk.files import Files
 from ...storage.disk.paths import TopicPartition
 from ...storage.topics.catalog import Catalog
 from ...storage.topics.catalog_file import CatalogError, CatalogState, PartitionEntry, TopicEntry
-from ...storage.topics.client_records import ClientRecords
 from ...storage.topics.config import LogConfig
 from ...storage.topics.entries import Entries
 from ..config.broker_config import NO_TEXTS, BrokerConfig, Texts
@@ -45,6 +44,9 @@ from ..quotas.entities import Entity, facts_of
 from ..quotas.table import SECTION as QUOTAS
 from ..runtime.clock import Clock
 from ..runtime.disk import side_by_side
+
+if TYPE_CHECKING:  # Its record classes would slow every start down.
+    from ...storage.topics.client_records import ClientRecords
 
 log = logging.getLogger("ottla.opening")
 

@@ -124,7 +124,7 @@ def static_config(
     base = PROFILES[profile] | file.values
     strongest = dict(flags) | dict(overrides)
     named = base | strongest
-    ids = {name: named[name] for name in ("node.id", "broker.id") if name in named}
+    ids: dict[str, str] = {name: named[name] for name in ("node.id", "broker.id") if name in named}
     first = (BrokerConfig.from_texts(_own_id(ids)) if ids else BrokerConfig()).node_id
     node_ids = tuple(range(first, first + count))
     controllers = file.controllers.keys() - set(node_ids)

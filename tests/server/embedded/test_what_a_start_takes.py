@@ -11,7 +11,10 @@ from ottla.server.config.static_config import static_config
 from ottla.storage.disk.paths import CATALOG_FILE
 from support.disk.troubled_files import TroubledFiles
 
-NOT_NEEDED = ("cryptography", "encodings.idna", "h11", "importlib.metadata", "jinja2", "jwt", "numpy", "re2", "yaml")
+NOT_NEEDED = (
+    *("cryptography", "encodings.idna", "h11", "importlib.metadata", "jinja2", "jwt", "numpy", "re2", "yaml"),
+    "ottla.protocol.messages.cluster_metadata",
+)
 
 PROGRAM = """
 import sys, ottla
