@@ -19,6 +19,8 @@ from .without_effect import warnings_of
 if TYPE_CHECKING:
     from .sasl.users import User
 
+NODES_MAX = 1000
+"""Of one process."""
 PER_NODE = frozenset({"advertised.listeners", "broker.rack", "listener.security.protocol.map", "listeners"})
 """Options that nodes of one process may have different values of; everything else is shared with the first node."""
 
@@ -119,8 +121,8 @@ def static_config(
         raise ConfigError(f"Invalid value {profile} for --profile: must be one of: {', '.join(PROFILES)}")
     file = file or Properties()
     count = nodes if nodes is not None else file.nodes if file.nodes is not None else 1
-    if not 1 <= count <= 1000:
-        raise ConfigError(f"Invalid value {count} for --nodes: must be between 1 and 1000")
+    if not 1 <= count <= NODES_MAX:
+        raise ConfigError(f"Invalid value {count} for --nodes: must be between 1 and {NODES_MAX}")
     base = PROFILES[profile] | file.values
     strongest = dict(flags) | dict(overrides)
     named = base | strongest

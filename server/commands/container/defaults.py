@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from ...config.listeners import Endpoint, parse_endpoint
 from ...config.properties import Properties
+from ...config.static_config import NODES_MAX
 
 DATA_DIR = "/var/lib/ottla"
 PORT = 9092
@@ -49,10 +50,11 @@ def image_defaults(file: Properties, given: Mapping[str, str], protocol: str, no
     values = {_LISTENERS: _text(listeners), _ADVERTISED: _text(advertised)}
     if not {"log.dirs", "log.dir"} & given.keys():
         values["log.dirs"] = DATA_DIR
+    # What is no number, or too many, is refused a moment later.
     first = given.get("node.id", given.get("broker.id", "0")).strip()
     node_values = {
         int(first) + step: {_LISTENERS: _text(_above(listeners, step)), _ADVERTISED: _text(_above(advertised, step))}
-        for step in range(1, nodes if first.isascii() and first.isdigit() else 1)  # else it is refused, a moment later
+        for step in range(1, nodes if nodes <= NODES_MAX and first.isascii() and first.isdigit() else 1)
     }
     for node_id, own in file.node_values.items():
         node_values[node_id] = own if _LISTENERS in own else node_values.get(node_id, {}) | own

@@ -100,7 +100,10 @@ def _end(number: int, _frame: object) -> NoReturn:
 def _become(words: Sequence[str]) -> NoReturn:
     """Python ignores a closed pipe, and so would the other program."""
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-    os.execvp(words[0], list(words))
+    try:
+        os.execvp(words[0], list(words))
+    except OSError as error:  # a script without its first line, say
+        raise SystemExit(f"ottla: cannot run {words[0]}: {error.strerror}") from None
 
 
 def serving(options: argparse.Namespace, environment: Mapping[str, str], warnings: Sequence[str]) -> int:

@@ -83,3 +83,7 @@ def test_what_is_no_address_or_no_id_is_refused_by_its_name() -> None:
         told({"listeners": "nonsense"})
     # Of ids the configuration says what they may be.
     assert image_defaults(Properties(), {"node.id": "x"}, "PLAINTEXT", 3).node_values == {}
+
+
+def test_of_too_many_nodes_none_is_thought_of() -> None:
+    assert image_defaults(Properties(), {}, "PLAINTEXT", 10**12).node_values == {}

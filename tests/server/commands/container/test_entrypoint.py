@@ -97,6 +97,14 @@ def test_other_programs_and_commands_have_their_own_exit_code_and_output() -> No
     assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1) and "did you mean --nodes" in wrong.stderr
 
 
+def test_what_cannot_be_run_is_told_in_a_line(tmp_path: Path) -> None:
+    script = tmp_path / "script"
+    script.write_text("exit 3")
+    script.chmod(0o755)
+    done = run(str(script))
+    assert (done.returncode, done.stderr) == (1, f"ottla: cannot run {script}: Exec format error\n")
+
+
 def test_a_start_says_what_testcontainers_modules_wait_for_and_where_it_is(tmp_path: Path) -> None:
     variables = {
         "KAFKA_NODE_ID": "7",
