@@ -185,10 +185,10 @@ class ClientQuotas:
         limit = self.limit(key, client)
         if limit is None:
             return None
-        user, client_id = limit.sharing
+        sharing = Sharing(*map(bounded, limit.sharing))
         node_id = -1 if key == CONTROLLER_MUTATION_RATE else client.node_id
-        usage = self._sensors.get(Using(key, node_id, Sharing(bounded(user), bounded(client_id))), self._elapsed_ms())
-        usage.limit = limit
+        usage = self._sensors.get(Using(key, node_id, sharing), self._elapsed_ms())
+        usage.limit = limit._replace(sharing=sharing)  # a client's own name may have 32 KiB
         return usage
 
     def usages(self) -> Iterator[tuple[Using, Usage]]:

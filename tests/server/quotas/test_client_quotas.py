@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import tracemalloc
 from collections.abc import Mapping
 
 import pytest
@@ -202,10 +203,14 @@ def test_who_is_throttled_is_told_until_the_time_is_over() -> None:
 def test_hostile_client_ids_grow_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sensors, "SENSORS_MAX", 100)
     quotas = quotas_of(Time(), {PRODUCED: 100}, client_id=None)
+    tracemalloc.start()
     for number in range(1000):
         quotas.use(PRODUCED, Client(0, "alice", f"{number}{'x' * 30_000}"), 1)
+    remembered_bytes, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
     assert len(quotas._sensors) == 100
     assert max(len(using.sharing.client_id) for using, _ in quotas.usages()) < 300
+    assert remembered_bytes < 100 * 4_096
 
 
 def test_names_of_any_length_are_told_apart() -> None:
