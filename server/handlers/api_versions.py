@@ -38,6 +38,10 @@ ANSWERS_KEPT = 16
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
+SOFTWARE_CHARS_MAX = 255
+"""Of each of both that is kept, for as long as the connection lasts."""
+
+
 class Named(NamedTuple):
     """By what `api_rows` chooses."""
 
@@ -66,7 +70,8 @@ async def handle(ctx: Context, request: Request) -> ApiVersionsResponse:
     ):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=())
     if request.version >= 3:
-        ctx.client.software = request.body.client_software_name, request.body.client_software_version
+        name, version = request.body.client_software_name, request.body.client_software_version
+        ctx.client.software = name[:SOFTWARE_CHARS_MAX], version[:SOFTWARE_CHARS_MAX]
     shows_zero = request.version >= FIRST_VERSION_WITH_ZERO
     return _answer(named, tuple(config.features.items()), config.features_epoch, shows_zero)
 

@@ -28,6 +28,9 @@ EVICTION_AGE_MS = 120_000
 # request may name a hundred thousand.
 PARTITIONS_A_SLOT = 50
 
+# A request may name what no topic can be called, in 32 KiB each; that is answered, and not remembered.
+NAME_CHARS_MAX = 249
+
 TopicKey = str | bytes
 """A topic name up to Fetch 12, a topic id from 13 on."""
 
@@ -118,7 +121,8 @@ class FetchSessions:
 
         Raises:
             KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH,
-                FETCH_SESSION_TOPIC_ID_ERROR. Nothing changed, unless there is no room for what a session became: it is gone.
+                FETCH_SESSION_TOPIC_ID_ERROR. Nothing changed, unless there is no room for what a session became, or it was to have a
+                name that no topic can have: it is gone.
         """
         session_id, epoch = request.session_id, request.session_epoch
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
@@ -127,14 +131,16 @@ class FetchSessions:
             elif epoch == FINAL_EPOCH and len(request.topics) == 1 and len(request.topics[0].partitions) == 1:
                 return None, [*items_of(request.topics[0], by_topic_id)]  # as most clients without sessions ask
             items: dict[tuple[TopicKey, int], FetchItem] = {}
+            may_open = epoch == INITIAL_EPOCH
             for at, topic in enumerate(request.topics):
                 if at and turn.is_over():
                     await turn.next()
+                may_open = may_open and len(topic.topic) <= NAME_CHARS_MAX
                 for item in items_of(topic, by_topic_id):
                     if items and turn.is_over():
                         await turn.next()
                     items[item.topic, item.partition] = item
-            session = self._open(items, by_topic_id, elapsed_ms) if epoch == INITIAL_EPOCH and items else None
+            session = self._open(items, by_topic_id, elapsed_ms) if may_open and items else None
             return session, list(items.values())
         session = self._sessions.get(session_id)
         if session is None:
@@ -210,11 +216,16 @@ class FetchSessions:
                     f" have {self._max_partitions}",
                 )
 
-    @staticmethod
-    async def _update(session: FetchSession, request: FetchRequest, turn: Turn) -> None:
+    async def _update(self, session: FetchSession, request: FetchRequest, turn: Turn) -> None:
         for asked in request.topics:
             if turn.is_over():
                 await turn.next()
+            if len(asked.topic) > NAME_CHARS_MAX:
+                self._drop(session.session_id)
+                raise KafkaError(
+                    ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+                    f"fetch session {session.session_id} names a topic by {len(asked.topic)} characters",
+                )
             for item in items_of(asked, session.by_topic_id):
                 if turn.is_over():
                     await turn.next()

@@ -28,6 +28,9 @@ CODECS = range(5)
 INSTANCES_MAX = 16_384
 """As many as Apache Kafka keeps."""
 
+LISTS_MAX = 1_000
+"""Of metrics, that are known again. Where many subscriptions choose by client id, each client may be asked for others."""
+
 EXPIRY_MS = 60_000
 """An instance that is silent for so long, and for three of its intervals, is forgotten."""
 
@@ -164,6 +167,8 @@ class Instances:
         metrics = tuple(sorted({name for each in meant for name in each.metrics}))
         if ALL_METRICS in metrics:
             metrics = (ALL_METRICS,)
+        if len(self._metrics) >= LISTS_MAX:
+            self._metrics.clear()
         metrics = self._metrics.setdefault(metrics, metrics)
         interval_ms = min((each.interval_ms for each in meant), default=DEFAULT_INTERVAL_MS)
         interval_ms = min(interval_ms, DEFAULT_INTERVAL_MS)

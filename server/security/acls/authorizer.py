@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain, takewhile
 from typing import NamedTuple, TypeAlias
@@ -27,7 +27,8 @@ MAX_CACHED = 10_000
 """Decisions that are remembered at least; at most twice as many."""
 
 MAX_CACHED_CHARS = 512
-"""Of a resource's name: decisions about longer ones are made each time, so that nobody fills memory with them."""
+"""Of the names of a resource and of a principal: decisions about longer ones are made each time, so that nobody fills memory
+with them."""
 
 _Key: TypeAlias = tuple[object, ...]
 
@@ -127,7 +128,11 @@ class Authorizer:
                 key, decide = (False, *key), self._unlogged
                 decided = self._decided.get(key)
             if decided is None:
-                decided = self._decide_anew(key, lambda: decide(principal, host, operation, resource_type, name))
+                decided = self._decided_before.get(key)
+                if decided is None:
+                    decided = decide(principal, host, operation, resource_type, name)
+                if len(name) <= MAX_CACHED_CHARS:
+                    self._remember(principal, key, decided)
         return decided
 
     def allows_any(
@@ -146,7 +151,7 @@ class Authorizer:
             if decided is None:
                 decided = yield from self._decide_any(principal, host, operation, resource_type)
             if generation == self._generation:
-                self._remember(key, decided)
+                self._remember(principal, key, decided)
         return decided
 
     def allowed(
@@ -235,16 +240,9 @@ class Authorizer:
                     return True
         return False
 
-    def _decide_anew(self, key: _Key, decide: Callable[[], bool]) -> bool:
-        decided = self._decided_before.get(key)
-        if decided is None:
-            decided = decide()
-        name = key[-1]
-        if not isinstance(name, str) or len(name) <= MAX_CACHED_CHARS:
-            self._remember(key, decided)
-        return decided
-
-    def _remember(self, key: _Key, decided: bool) -> None:
+    def _remember(self, principal: Principal, key: _Key, decided: bool) -> None:
+        if len(principal.name) > MAX_CACHED_CHARS:
+            return
         if len(self._decided) >= MAX_CACHED:
             self._decided_before, self._decided = self._decided, {}
         self._decided[key] = decided

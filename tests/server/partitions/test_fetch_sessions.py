@@ -171,6 +171,18 @@ def test_sessions_are_bounded_in_what_they_remember_together() -> None:
     assert sessions.partition_count == 0
 
 
+def test_a_session_remembers_no_name_that_no_topic_can_have(sessions: FetchSessions) -> None:
+    """A partition takes 700 B, a name up to 32 KiB; fifty thousand of them are remembered."""
+    long = ("t" * 250, 0, 0)
+    session, items = begin(sessions, request(0, 0, ("t" * 249, 0, 0), long), False, 0)
+    assert (session, len(items), len(sessions)) == (None, 2, 0)
+    session = opened(sessions, ("t" * 249, 0, 0))
+    with pytest.raises(KafkaError) as refused:
+        begin(sessions, request(session.session_id, 1, long), False, 0)
+    assert refused.value.code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert (len(sessions), sessions.partition_count) == (0, 0)
+
+
 def test_a_session_that_grows_beyond_the_room_there_is_is_gone() -> None:
     sessions = FetchSessions(2, random.Random(1))
     other = opened(sessions, *many(PARTITIONS_A_SLOT))

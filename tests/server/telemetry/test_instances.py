@@ -10,7 +10,7 @@ import trio
 
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.schema import ZERO_UUID
-from ottla.server.telemetry.instances import INSTANCES_MAX, RESERVED, Instance, Instances
+from ottla.server.telemetry.instances import INSTANCES_MAX, LISTS_MAX, RESERVED, Instance, Instances
 
 INTERVAL_MS = 300_000
 FACTS: dict[str, str | None] = {"client_id": "orders-1", "client_software_name": "apache-kafka-java"}
@@ -155,6 +155,15 @@ def test_silent_clients_are_forgotten_and_those_kept_are_bounded() -> None:
     clients.now_ms += 60_001
     clients.told()
     assert len(clients.instances) == 1
+
+
+def test_lists_of_metrics_are_bounded_however_many_there_can_be() -> None:
+    letters = "abcdefghijk"
+    clients = Clients(**{each: {"metrics": each, "match": f"client_id=.*{each}.*"} for each in letters})
+    for number in range(1 << len(letters)):
+        client_id = "".join(each for at, each in enumerate(letters) if number >> at & 1)
+        assert clients.told(client_id=client_id)[1].metrics == tuple(client_id)
+    assert len(clients.instances._metrics) <= LISTS_MAX
 
 
 def test_a_stored_subscription_that_means_nothing_is_passed_over(caplog: pytest.LogCaptureFixture) -> None:

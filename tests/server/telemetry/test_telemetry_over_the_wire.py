@@ -64,6 +64,14 @@ def test_a_function_gets_what_clients_push_and_who_they_are() -> None:
     assert (last.otlp, last.is_terminating, last.client_id) == (b"last", True, client.client_id)
 
 
+def test_of_what_a_client_calls_itself_the_beginning_is_kept() -> None:
+    hello = ApiVersionsRequest(client_software_name="n" * 30_000, client_software_version="1" * 30_000)
+    with ottla.Broker() as broker, RawClient(*address(broker)) as client:
+        assert client.ask(hello, 3).error_code == ErrorCode.NONE
+        [connection] = broker._call(lambda: list(broker.inner.connections))
+        assert connection.software == ("n" * 255, "1" * 255)
+
+
 def test_reports_lie_in_a_directory(tmp_path: Path) -> None:
     reports = tmp_path / "reports"
     with ottla.Broker(telemetry=reports) as broker, RawClient(*address(broker)) as client:
