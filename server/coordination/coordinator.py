@@ -193,6 +193,11 @@ class Coordinator(ABC, Generic[S]):
             case ShardState.OFFLINE:
                 raise KafkaError(ErrorCode.NOT_COORDINATOR, f"no node leads {self.topic}-{shard.partition}")
 
+    @property
+    def is_any_away(self) -> bool:
+        """Whether some shard is being loaded, or will be once a node leads it: nobody knows of all there is."""
+        return any(shard.state in (ShardState.LOADING, ShardState.OFFLINE) for shard in self.shards)
+
     # Time
 
     def next_deadline_ms(self) -> int | None:

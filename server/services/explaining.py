@@ -14,6 +14,7 @@ from typing import Any
 from ...protocol.errors import KafkaError
 from ...storage.cleaning.cleaner_checkpoints import data_dir_of
 from ...storage.cleaning.eligibility import Waits
+from ...storage.cleaning.outlook import OpenTransaction as LoggedTransaction
 from ...storage.disk.paths import TopicPartition
 from ...storage.logs.log import Log
 from ...storage.logs.rolling import open_until_ms
@@ -48,7 +49,7 @@ class PartitionExplanation:
     rolls_when_advanced_ms: int | None
     """A move of the broker's clock to this moment or beyond ends the active segment, without a record; None: none does."""
     transactions: tuple[OpenTransactionFacts, ...]
-    """The open ones, the oldest first; ten at most."""
+    """The open ones, the oldest first; ten at most. Those of which nobody can tell yet whether they hang are left out."""
     remedies: tuple[Remedy, ...]
     """What makes it eligible, the least first; each is enough. Nothing if it is, or there is nothing to clean."""
     cleaner: CleanerStatus
@@ -97,7 +98,26 @@ class Explaining:
         if not log.is_surveyed or not log.segments.active.is_ready:
             await in_thread(Work.READ, data_dir_of(log), _survey, log)
             self._turn.begin()
-        return _explained(self._services, log, await in_turns(next(self._statuses), self._turn), self._opened)
+        status = await in_turns(next(self._statuses), self._turn)
+        hanging = self._unheard_of(status)
+        if hanging:
+            # A coordinator knows of a transaction for longer than a log has it open. So what is open in the log before and after
+            # coordinators were asked again, and they have not heard of, hangs; what began since may be told next time.
+            was_any_away = self._is_any_away()
+            self._opened = await _open_transactions(self._services, self._turn)
+            (again,) = self._services.cleaning.statuses([log], aborted_at_ms=self._aborted_at_ms)
+            status = await in_turns(again, self._turn)
+            hanging &= self._unheard_of(status)
+            if was_any_away or self._is_any_away():
+                hanging.clear()
+        return _explained(self._services, log, status, self._opened, hanging)
+
+    def _unheard_of(self, status: CleanerStatus) -> set[LoggedTransaction]:
+        return {each for each in status.eligibility.open_transactions if each.producer_id not in self._opened}
+
+    def _is_any_away(self) -> bool:
+        at_work = self._services.coordinators.transactions_at_work
+        return at_work is not None and at_work.coordinator.is_any_away
 
     def _aborted_at_ms(self, producer_id: int) -> int | None:
         known = self._opened.get(producer_id)
@@ -119,11 +139,17 @@ def as_json(explained: PartitionExplanation) -> dict[str, Any]:
 
 
 def _explained(
-    services: Services, log: Log, status: CleanerStatus, opened: Mapping[int, OpenTransaction]
+    services: Services,
+    log: Log,
+    status: CleanerStatus,
+    opened: Mapping[int, OpenTransaction],
+    hanging: set[LoggedTransaction],
 ) -> PartitionExplanation:
     found, tp, now_ms = status.eligibility, log.topic_partition, services.clock.now_ms()
     transactions = tuple(
-        _facts(each.producer_id, each.first_offset, opened.get(each.producer_id)) for each in found.open_transactions
+        _facts(each.producer_id, each.first_offset, opened.get(each.producer_id))
+        for each in found.open_transactions
+        if each.producer_id in opened or each in hanging
     )
     looks_ms = services.cleaning.looks_again_ms
     looks_at_ms = None if looks_ms is None else services.clock.wall_at(looks_ms)

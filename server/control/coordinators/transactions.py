@@ -72,7 +72,9 @@ def open_in_pieces(broker: Broker) -> Steps[OpenTransactions]:
         of, at = known.get(producer_id), places[producer_id]
         if of is None:
             at = [place for place in at if _is_open(broker, producer_id, *place)]
-            if not at:
+            if not at or _is_any_away(
+                broker
+            ):  # while no node leads a coordinator's partition nobody can tell what hangs
                 continue
         partitions = tuple(_name(log) for log, _ in at[:PARTITIONS_MAX])
         if of is None:
@@ -104,6 +106,11 @@ def _known(broker: Broker) -> Steps[dict[int, KnownTransaction]]:
     if any(shard.state is ShardState.LOADING for shard in at_work.coordinator.shards):
         raise ControlError(Kind.UNAVAILABLE, "transactions are being loaded; ask again")
     return (yield from at_work.coordinator.open_transactions(broker.clock.now_ms()))
+
+
+def _is_any_away(broker: Broker) -> bool:
+    at_work = broker.services.coordinators.transactions_at_work
+    return at_work is not None and at_work.coordinator.is_any_away
 
 
 def _is_open(broker: Broker, producer_id: int, log: Log, first_offset: int) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import trio
 
 import ottla
 from ottla.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -27,8 +29,9 @@ from ottla.server.control.errors import ControlError, Kind
 from ottla.server.control.why.dry_run import dry_run
 from ottla.server.control.why.explain import explain
 from ottla.server.runtime import turns
-from ottla.server.services.explaining import PartitionExplanation
+from ottla.server.services.explaining import Explaining, PartitionExplanation
 from ottla.storage.disk.paths import TopicPartition
+from support.broker.admin_calls import AdminCalls
 from support.broker.conversation import address, create_topic, produce
 from support.broker.housekeeping import eventually
 from support.broker.raw_client import RawClient
@@ -160,6 +163,54 @@ def test_an_open_transaction_is_named_with_its_deadline_and_is_aborted_then(
     assert not explained(broker).eligible
     broker.advance_clock(1_000)
     assert eventually(broker, lambda: explained(broker).eligible)
+
+
+def test_a_transaction_that_begins_between_two_looks_is_told_as_its_coordinator_knows_it(
+    broker: ottla.Broker, client: RawClient
+) -> None:
+    create_topic(client, "t", cleanup_policy="compact", internal_segment_bytes=1000)
+    producer = TransactionalClient(client, "payments", version=2)
+    producer.begin()
+
+    async def begin() -> Explaining:
+        services = broker.inner.services
+        return await Explaining.of(services, [services.logs.logs[T_0]], turns.Turn())
+
+    explaining = broker.run(begin)
+    producer.produce("t", ("k", "v" * 600))
+    for _ in range(3):
+        produce(client, "t", ("k", "v" * 600))
+    found = broker.run(explaining.next)
+    assert [each.transactional_id for each in found.transactions] == ["payments"]
+    assert found.eligible_at_ms == found.transactions[0].aborted_at_ms
+
+
+def test_what_a_coordinator_that_is_away_may_know_of_is_not_told_to_hang(tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        options = {"transaction.state.log.replication.factor": 1}
+        broker = stack.enter_context(ottla.Broker(tmp_path, nodes=2, overrides=options, admin=0))
+        clients = [stack.enter_context(RawClient(*address(broker, node))) for node in range(2)]
+        find = FindCoordinatorRequest(key_type=1, coordinator_keys=("payments",))
+        coordinator = clients[0].ask(find).coordinators[0].node_id
+        create_topic(clients[0], "t", replicas=2, cleanup_policy="compact")
+        producer = TransactionalClient(clients[coordinator], "payments", version=2)
+        producer.begin()
+        producer.client = clients[broker.inner.services.topics.partition("t", 0).leader]
+        producer.produce("t", ("k", "v"))
+        broker.roll("t")
+
+        def told() -> tuple[Any, ...]:
+            (found,) = explained(broker).cleaner.eligibility.open_transactions
+            assert found.producer_id == producer.producer_id
+            listed = AdminCalls.of(broker).get("/v1/transactions")["transactions"]
+            return tuple(each.state for each in explained(broker).transactions), tuple(one["state"] for one in listed)
+
+        assert told() == (("Ongoing",), ("Ongoing",))
+        broker.stop_node(coordinator)
+        assert told() == ((), ())
+        broker.start_node(coordinator)
+        assert eventually(broker, lambda: explained(broker).transactions[:1])
+        assert told() == (("Ongoing",), ("Ongoing",))
 
 
 def test_the_advised_command_aborts_a_transaction_that_nobody_knows(broker: ottla.Broker, client: RawClient) -> None:
