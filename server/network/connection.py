@@ -113,6 +113,7 @@ class Connection:
             if self._large is not None:
                 broken_off.append(error)
         finally:
+            self._muted = None  # it may name this
             self._frames.close()
             self._transport.close()
             if self._place is not None:

@@ -8,8 +8,7 @@ requests: by the same mechanism, as the same principal. Who comes with another r
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Awaitable, Callable, Container, Sequence
+from collections.abc import Container, Sequence
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -23,17 +22,14 @@ from ..frames import FrameReader
 from ..transport import Part, PeerGoneError
 from .allowance import BEFORE_BYTES, BEFORE_S, Allowance, let_wait
 from .counts import Counts
-from .proving import AUTHENTICATE_KEY, HANDSHAKE_KEY, Login
+from .proving import AUTHENTICATE_KEY, HANDSHAKE_KEY, MAX_RECEIVE, Login, Send, take_bare_tokens
 from .refusing import ELEMENTS_MAX, refused, words
 from .session import Session
 
 if TYPE_CHECKING:
     from ...security.sasl.logins import ListenerLogin
 
-_SIZE = struct.Struct(">i").pack
 _SIZE_BYTES = 4
-
-Send = Callable[[Sequence[Part]], Awaitable[None]]
 
 
 class _SentAwayError(Exception):
@@ -79,7 +75,7 @@ async def log_in(
         raise HangUpError(f"it had not logged in after {BEFORE_S:g} s")
     frames.limit()
     counts.succeed(knows_sessions=login.knows_sessions)
-    return Session(rules, desk, login, counts)
+    return Session(rules, desk, login, counts, frames, send)
 
 
 class _Talk:
@@ -125,17 +121,14 @@ class _Talk:
     async def identify(self) -> None:
         """Until there is a principal."""
         login = self._login
-        while login.principal is None:
-            frame = await self._next()
-            if login.has_headers:
-                await self._answer(_parsed(frame, APIS, "while it logs in"))
-                continue
+        if not login.has_headers:
             try:
-                answer = await login.respond(bytes(frame))
+                await take_bare_tokens(login, self._next, self._send)
             except (SaslError, InvalidCredentialsError) as error:
                 login.failure = str(error)
                 raise _SentAwayError from None
-            await self._send([_SIZE(len(answer)) + answer])
+        while login.principal is None:
+            await self._answer(_parsed(await self._next(), APIS, "while it logs in"))
 
     async def _answer(self, request: Request) -> None:
         login, is_meant = self._login, request.api.key in (HANDSHAKE_KEY, AUTHENTICATE_KEY)
@@ -154,7 +147,7 @@ class _Talk:
     async def _next(self) -> memoryview:
         if self._turn.is_over():  # there may be no end of requests for versions that nobody knows
             await self._turn.next()
-        most_bytes, why = self._rules.max_receive_bytes, "sasl.server.max.receive.size"
+        most_bytes, why = self._rules.max_receive_bytes, MAX_RECEIVE
         if self._rules.is_limited_in_all and self._allowance.left_bytes < most_bytes:
             most_bytes, why = self._allowance.left_bytes, f"of {BEFORE_BYTES} before it has logged in"
         self._frames.limit(most_bytes, why)

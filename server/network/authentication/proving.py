@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import struct
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ....protocol.connection import Request
 from ....protocol.errors import ErrorCode
@@ -11,11 +13,17 @@ from ....protocol.messages.sasl_handshake import SaslHandshakeResponse
 from ...security.principal import Principal
 from ...security.sasl.conversation import Conversation, InvalidCredentialsError, SaslError
 from ..desk import HangUpError
+from ..transport import Part
 
 if TYPE_CHECKING:
     from ...security.sasl.logins import ListenerLogin
 
 HANDSHAKE_KEY, AUTHENTICATE_KEY = 17, 36
+MAX_RECEIVE = "sasl.server.max.receive.size"
+
+Send: TypeAlias = Callable[[Sequence[Part]], Awaitable[None]]
+
+_SIZE = struct.Struct(">i").pack
 
 
 class Login:
@@ -57,7 +65,7 @@ class Login:
         """Take a token, and answer. Raises HangUpError: it is larger than a login may be, which frames bound the first time only."""
         self.knows_sessions |= request.version > 0
         if (size_bytes := len(request.body.auth_bytes)) > (most_bytes := self._rules.max_receive_bytes):
-            raise HangUpError(f"a token of {size_bytes} bytes, more than {most_bytes} (sasl.server.max.receive.size)")
+            raise HangUpError(f"a token of {size_bytes} bytes, more than {most_bytes} ({MAX_RECEIVE})")
         try:
             answer = await self.respond(bytes(request.body.auth_bytes))
         except SaslError as error:
@@ -96,3 +104,10 @@ class Login:
         if self.failure is None and answer is not None and answer.error_code != ErrorCode.NONE:
             self.failure = f"{ErrorCode(answer.error_code).name}, as was declared"
         return self.failure is not None
+
+
+async def take_bare_tokens(login: Login, next_frame: Callable[[], Awaitable[memoryview]], send: Send) -> None:
+    """Take tokens that are no requests until there is a principal. Raises SaslError, InvalidCredentialsError; nothing is sent then."""
+    while login.principal is None:
+        answer = await login.respond(bytes(await next_frame()))
+        await send([_SIZE(len(answer)) + answer])

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import logging
 import math
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ....protocol.connection import Request
 from ...runtime.floods import Floods
+from ...security.sasl.conversation import InvalidCredentialsError, SaslError
 from ..desk import Client, Desk, Handler, HangUpError, handler_of, one_line
+from ..frames import FrameReader
+from ..transport import PeerGoneError
 from .allowance import let_wait
 from .counts import Counts
-from .proving import AUTHENTICATE_KEY, HANDSHAKE_KEY, Login
+from .proving import AUTHENTICATE_KEY, HANDSHAKE_KEY, MAX_RECEIVE, Login, Send, take_bare_tokens
 from .refusing import refused, words
 
 if TYPE_CHECKING:
@@ -27,12 +31,16 @@ _FAILURES = Floods(log)
 class Session:
     """Who a client is, and for how long. Where that ends, it stands between the client's requests and the `Desk`."""
 
-    def __init__(self, rules: ListenerLogin, desk: Desk, login: Login, counts: Counts) -> None:
+    def __init__(
+        self, rules: ListenerLogin, desk: Desk, login: Login, counts: Counts, frames: FrameReader, send: Send
+    ) -> None:
         assert login.principal is not None
         self.principal = login.principal
         self._rules = rules
         self._desk = desk
         self._counts = counts
+        self._frames = frames
+        self._send = send
         self.mechanism = login.mechanism
         self._due_ms = math.inf
         """When it ends, by the clock's elapsed time."""
@@ -113,11 +121,38 @@ class Session:
         if again.is_refused(answer):
             await self._fail(client, again.failure)
         elif again.principal is not None:
-            self._counts.succeed_again((self._rules.clock.elapsed_ms() - self._last_ms) / 1000)
-            # One user, but with a delegation token or without, which decides about further ones.
-            self.principal = client.principal = again.principal
-            self._begin(again)
+            self._succeed(client, again)
+        elif not again.has_headers:
+            client.mute(partial(self._take_bare_tokens, client, again))
         return answer
+
+    def _succeed(self, client: Client, again: Login) -> None:
+        assert again.principal is not None
+        self._counts.succeed_again((self._rules.clock.elapsed_ms() - self._last_ms) / 1000)
+        # One user, but with a delegation token or without, which decides about further ones.
+        self.principal = client.principal = again.principal
+        self._begin(again)
+
+    async def _take_bare_tokens(self, client: Client, again: Login) -> None:
+        """What follows a handshake of version 0: no requests, until it is over. A failure has no answer, as at the first login."""
+        if again.mechanism != self.mechanism:
+            await self._next_token()
+            await self._refuse_mechanism_of(client, again)
+        try:
+            await take_bare_tokens(again, self._next_token, self._send)
+        except (SaslError, InvalidCredentialsError) as error:
+            self._counts.fail_again()
+            await let_wait(client, self._rules.failure_delay_ms)
+            raise HangUpError(str(error)) from None
+        self._succeed(client, again)
+
+    async def _next_token(self) -> memoryview:
+        self._frames.limit(self._rules.max_receive_bytes, MAX_RECEIVE)
+        frame = await self._frames.next_frame()
+        self._frames.limit()
+        if frame is None:
+            raise PeerGoneError("closed before it had logged in again")
+        return frame
 
     async def _refuse(self, context: Any, request: Request) -> Any:
         """The answer to what comes in the midst of it, likewise."""
@@ -131,10 +166,13 @@ class Session:
     async def _refuse_mechanism(self, context: Any, request: Request) -> Any:
         """None has an answer that comes for another mechanism, as by Apache Kafka."""
         assert self._again is not None
+        await self._refuse_mechanism_of(context.client, self._again)
+
+    async def _refuse_mechanism_of(self, client: Client, again: Login) -> NoReturn:
         self._counts.fail_again()
-        await let_wait(context.client, self._rules.failure_delay_ms)
+        await let_wait(client, self._rules.failure_delay_ms)
         raise HangUpError(
-            f"SASL mechanism '{self._again.mechanism}' requested by client is not supported for re-authentication of mechanism"
+            f"SASL mechanism '{again.mechanism}' requested by client is not supported for re-authentication of mechanism"
             f" '{self.mechanism}'"
         )
 

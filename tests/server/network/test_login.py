@@ -86,17 +86,19 @@ def test_who_logs_in_is_served_under_its_name(broker: ottla.Broker, client: RawC
 
 
 def test_tokens_may_come_without_headers_after_an_old_handshake(client: RawClient) -> None:
-    assert shake_hands(client, version=0).error_code == ErrorCode.NONE
-    token = plain("bob", "bobs", "bob")
-    client.send_bytes(struct.pack(">i", len(token)) + token)
+    send_bare(client, plain("bob", "bobs", "bob"))
     assert client.receive_frame() == b""
     assert client.ask(METADATA).brokers
 
 
-def test_a_wrong_token_without_headers_has_no_answer(client: RawClient) -> None:
-    shake_hands(client, version=0)
-    token = plain("bob", "wrong")
+def send_bare(client: RawClient, token: bytes, mechanism: str = "PLAIN") -> None:
+    """After a handshake of version 0."""
+    assert shake_hands(client, mechanism, version=0).error_code == ErrorCode.NONE
     client.send_bytes(struct.pack(">i", len(token)) + token)
+
+
+def test_a_wrong_token_without_headers_has_no_answer(client: RawClient) -> None:
+    send_bare(client, plain("bob", "wrong"))
     assert client.is_closed_by_peer()
 
 
@@ -488,6 +490,49 @@ def test_who_logs_in_again_does_not_send_more_than_the_first_time() -> None:
         log_in(client)
         shake_hands(client)
         client.send(SaslAuthenticateRequest(auth_bytes=b"\0" * (17 << 10)))
+        assert client.is_closed_by_peer()
+
+
+def test_who_logs_in_again_may_do_so_without_headers() -> None:
+    with reauthenticating() as broker, connected(broker) as client:
+        send_bare(client, plain())
+        assert client.receive_frame() == b""
+        for logs_in_with_headers in (False, True, False):
+            assert client.ask(METADATA).brokers
+            broker.clock.advance(milliseconds=70_000)
+            if logs_in_with_headers:
+                assert log_in(client).session_lifetime_ms == 60_000
+            else:
+                send_bare(client, plain())
+                assert client.receive_frame() == b""
+        assert client.ask(METADATA).brokers
+        broker.clock.advance(milliseconds=70_000)
+        client.send(METADATA)
+        assert client.is_closed_by_peer()
+
+
+@pytest.mark.parametrize(
+    ("token", "mechanism"),
+    [
+        pytest.param(plain(password="wrong"), "PLAIN", id="wrong password"),
+        pytest.param(plain("bob", "bobs"), "PLAIN", id="another user"),
+        pytest.param(plain(), "SCRAM-SHA-256", id="another mechanism"),
+        pytest.param(b"\0" * 201, "PLAIN", id="a large token"),
+    ],
+)
+def test_who_fails_to_log_in_again_without_headers_has_no_answer(token: bytes, mechanism: str) -> None:
+    options = {"sasl_enabled_mechanisms": "PLAIN,SCRAM-SHA-256", "sasl_server_max_receive_size": "200"}
+    with reauthenticating(**options) as broker, connected(broker) as client:
+        log_in(client)
+        send_bare(client, token, mechanism)
+        assert client.is_closed_by_peer()
+
+
+def test_a_node_stops_while_a_client_logs_in_again_without_headers() -> None:
+    with reauthenticating() as broker, connected(broker) as client:
+        log_in(client)
+        assert shake_hands(client, version=0).error_code == ErrorCode.NONE
+        broker.stop()
         assert client.is_closed_by_peer()
 
 
