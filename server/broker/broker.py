@@ -160,6 +160,7 @@ class Broker:
             log.warning("%s", problem)
         self.quotas.hold(holding)
         cluster = Cluster(self.nodes, topics, catalog, ReplicationThrottle(self.nodes, config))
+        cluster.has_eligible_replicas = lambda: config.has_eligible_replicas
         self.reassignments = Reassignments(cluster, clock)
         for problem in self.reassignments.open():
             log.warning("%s", problem)

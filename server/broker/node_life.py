@@ -109,7 +109,7 @@ class NodeLife:
                     if node.node_id in partition.replicas:
                         unclean = partition.log.config.unclean_leader_election_enable
                         present = Leadership(partition.leader, partition.isr)
-                        elected = elect(partition.able_replicas, present, live, unclean=unclean)
+                        elected = elect(partition.able_replicas, present, live, unclean=unclean, elr=partition.elr)
                         placed[partition] = Placement(partition.replicas, elected, partition.reassigning)
             await write_placements(cluster, placed)
             node.is_alive = is_alive

@@ -39,6 +39,8 @@ class Cluster:
         """To be called when something changes by which new replicas catch up: nodes, throttles, what is under way."""
         self.copied_bytes: Callable[[Partition, int], int | None] = lambda partition, node_id: None
         """How much a new replica has by now of a partition that is being reassigned; None for one that has all of it."""
+        self.has_eligible_replicas: Callable[[], bool] = lambda: False
+        """Whether replicas outside of the ISR may be eligible leaders (`eligible.leader.replicas.version`)."""
         self._node_by_id = {node.node_id: node for node in nodes}
 
     @property

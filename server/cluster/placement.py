@@ -23,7 +23,7 @@ from ..partitions.reassigning import Reassigning
 from ..partitions.topics import NO_LEADER, Partition
 from ..runtime.turns import Turn
 from .cluster import Cluster
-from .leadership import Leadership
+from .leadership import Leadership, eligible
 from .replicas import Replicas
 
 SECTION = "reassignments"
@@ -110,10 +110,13 @@ async def publish_placements(cluster: Cluster, placed: Placed) -> None:
     microsecond a partition. Who is cancelled meanwhile has told everybody all the same: half of it would leave a node that
     leads and does not listen, or fetches that wait at the old leader.
     """
-    moved = []
+    moved, has_eligible_replicas = [], cluster.has_eligible_replicas()
     for partition, new in placed.items():
         if new.leadership.leader != partition.leader:
             moved.append(partition)
+        present = Leadership(partition.leader, partition.isr)
+        min_isr = partition.log.config.min_insync_replicas if has_eligible_replicas else 0
+        partition.elr = eligible(new.replicas, present, partition.elr, new.leadership, min_isr)
         partition.leader_epoch = _epoch(partition, new)
         partition.replicas = new.replicas
         partition.leader, partition.isr = new.leadership

@@ -67,7 +67,7 @@ class LiveConfig:
         Raises:
             OSError: The disk refused; nothing has changed.
         """
-        if not self.keeps_min_insync_replicas:
+        if not self.has_eligible_replicas:
             return []
         start, before = self._first_static(), self._catalog.state.broker_configs
         changed = settled(before, start.min_insync_replicas)
@@ -89,12 +89,12 @@ class LiveConfig:
         return [f"{line}: {why}" for line in lost]
 
     @property
-    def keeps_min_insync_replicas(self) -> bool:
-        """Whether `min.insync.replicas` is a dynamic option of all nodes together."""
+    def has_eligible_replicas(self) -> bool:
+        """Whether that feature is on: then `min.insync.replicas` is a dynamic option of all nodes together."""
         return self.feature_level(ELIGIBLE_REPLICAS) > 0
 
     def unsettled(self) -> dict[str, dict[str, str]]:
-        """The dynamic options that must be others where `keeps_min_insync_replicas`; see `eligible_replicas.settled`."""
+        """The dynamic options that must be others where `has_eligible_replicas`; see `eligible_replicas.settled`."""
         return settled(self._catalog.state.broker_configs, self._first_static().min_insync_replicas)
 
     def _first_static(self) -> BrokerConfig:

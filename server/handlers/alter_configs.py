@@ -293,7 +293,7 @@ async def _alter_broker(
             await turn.next()
         present = config.texts_of(level)
         configs = alter_broker(config, level, {} if replace else present, wish.changes)
-        if services.config.keeps_min_insync_replicas:
+        if services.config.has_eligible_replicas:
             check_change(level, names, configs)
         if services.listener_keys.concerns((*names, *present)):
             if node_id in _controllers(ctx):

@@ -5,6 +5,7 @@ Behaviour
   partitions in one answer (and never more than `max.request.partition.size.limit`); the cursor says
   where the next request goes on.
 - Topics that the client may not describe are left out of "all"; of those that are named they stand behind the others.
+- Without a leader the ISR is empty, and those that were in it last are eligible; one ISR of all replicas of a failed directory, too.
 - A cursor with a negative partition, or on a topic that is not among the named ones, is INVALID_REQUEST.
 """
 
@@ -26,12 +27,12 @@ from ...protocol.messages.describe_topic_partitions import (
 from ...protocol.wire import ZERO_UUID
 from ..cluster.topic_plans import check_name
 from ..partitions.internal_topics import INTERNAL_TOPICS
-from ..partitions.topics import Partition
+from ..partitions.topics import NO_LEADER, Partition
 from ..runtime.turns import Turn
 from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
 from .authorized_operations import topic_operations
-from .routing import leader_and_offline
+from .routing import eligible_and_last_known, leader_and_offline
 
 
 async def handle(ctx: Context, request: Request) -> DescribeTopicPartitionsResponse:
@@ -71,14 +72,14 @@ async def handle(ctx: Context, request: Request) -> DescribeTopicPartitionsRespo
                 found.append(_missing(ctx, name, error.code))
             continue
         shown = topic.partitions[start : start + left]
-        live = services.cluster.live_node_ids()
+        live, has_elr = services.cluster.live_node_ids(), services.cluster.has_eligible_replicas()
         found.append(
             DescribeTopicPartitionsResponseTopic(
                 error_code=ErrorCode.NONE,
                 name=name,
                 topic_id=topic.id,
                 is_internal=topic.is_internal,
-                partitions=tuple(await turn.map(partial(_partition, live=live), shown)),
+                partitions=tuple(await turn.map(partial(_partition, live=live, has_elr=has_elr), shown)),
                 topic_authorized_operations=topic_operations(ctx, topic.name),
             )
         )
@@ -109,16 +110,19 @@ def _missing(ctx: Context, name: str, code: ErrorCode) -> DescribeTopicPartition
     )
 
 
-def _partition(partition: Partition, live: list[int]) -> DescribeTopicPartitionsResponsePartition:
+def _partition(partition: Partition, live: list[int], *, has_elr: bool) -> DescribeTopicPartitionsResponsePartition:
     leader, offline = leader_and_offline(partition, live)
+    isr, elr, last_known = partition.isr, partition.elr if has_elr else (), tuple[int, ...]()
+    if has_elr and leader == NO_LEADER:
+        isr, (elr, last_known) = (), eligible_and_last_known(partition)
     return DescribeTopicPartitionsResponsePartition(
         error_code=ErrorCode.NONE,
         partition_index=partition.index,
         leader_id=leader,
         leader_epoch=partition.leader_epoch,
         replica_nodes=partition.replicas,
-        isr_nodes=partition.isr,
-        eligible_leader_replicas=(),
-        last_known_elr=(),
+        isr_nodes=isr,
+        eligible_leader_replicas=elr,
+        last_known_elr=last_known,
         offline_replicas=offline,
     )

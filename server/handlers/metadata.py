@@ -7,8 +7,9 @@ Behaviour
   answer is UNKNOWN_TOPIC_OR_PARTITION as Apache Kafka's: the client asks again and finds it.
 - Topics that the client may not describe are left out of "all"; whether one that is named is there is not told.
 - One request creates at most PARTITIONS_MAX partitions, as many as CreateTopics; topics beyond are not created.
-- A partition that no live node leads, or whose data directory has failed, is LEADER_NOT_AVAILABLE, with its replicas, its last ISR and its epoch. Version 0
-  names live replicas only, and REPLICA_NOT_AVAILABLE where that are not all.
+- A partition that no live node leads, or whose data directory has failed, is LEADER_NOT_AVAILABLE, with its replicas and its epoch.
+  Its ISR is empty, or the last one where no replica may be an eligible leader (KIP-966). Version 0 names live replicas only, and
+  REPLICA_NOT_AVAILABLE where that are not all.
 - Addresses are those of the listener that the request came in by.
 - The controller is the lowest live node id: clients send admin requests there, every node takes them.
 """
@@ -61,7 +62,7 @@ async def handle(ctx: Context, request: Request) -> MetadataResponse:
             if turn.is_over():
                 await turn.next()
             if (sees is None or sees(topic.name)) and services.topics.get(topic.name) is topic:
-                topics.append(await _topic(topic, live, request.version, operations, turn))
+                topics.append(await _topic(ctx, topic, live, request.version, operations, turn))
     elif request.version in NO_IDS_YET and any(await turn.map(_names_an_id, body.topics or ())):
         topics = await turn.map(
             lambda row: _missing(row.name or "", row.topic_id, ErrorCode.INVALID_REQUEST, NOT_ASKED), body.topics or ()
@@ -121,7 +122,7 @@ async def _wanted(
             named, topic_id = (key, ZERO_UUID) if isinstance(key, str) else (None, key)
             return _refused(named, topic_id)
     if topic is not None:
-        return await _topic(topic, live, version, operations, turn)
+        return await _topic(ctx, topic, live, version, operations, turn)
     if isinstance(key, bytes):
         return _missing(None, key, ErrorCode.UNKNOWN_TOPIC_ID, NOT_ASKED)
     code = await creating.code_for(key)
@@ -187,13 +188,13 @@ def _missing(name: str | None, topic_id: bytes, code: ErrorCode, operations: int
 
 
 async def _topic(
-    topic: Topic, live: list[int], version: int, operations: Operations, turn: Turn
+    ctx: Context, topic: Topic, live: list[int], version: int, operations: Operations, turn: Turn
 ) -> MetadataResponseTopic:
     partitions: Sequence[MetadataResponsePartition]
     if len(topic.partitions) == 1:
-        partitions = (_partition(topic.partitions[0], live, version),)
+        partitions = (_partition(ctx, topic.partitions[0], live, version),)
     else:
-        partitions = await turn.map(lambda partition: _partition(partition, live, version), list(topic.partitions))
+        partitions = await turn.map(lambda partition: _partition(ctx, partition, live, version), list(topic.partitions))
     return MetadataResponseTopic(
         error_code=ErrorCode.NONE,
         name=topic.name,
@@ -204,7 +205,7 @@ async def _topic(
     )
 
 
-def _partition(partition: Partition, live: list[int], version: int) -> MetadataResponsePartition:
+def _partition(ctx: Context, partition: Partition, live: list[int], version: int) -> MetadataResponsePartition:
     leader, offline = leader_and_offline(partition, live)
     replicas, isr = partition.replicas, partition.isr
     error = ErrorCode.NONE
@@ -213,6 +214,8 @@ def _partition(partition: Partition, live: list[int], version: int) -> MetadataR
         replicas, isr = (tuple(each for each in nodes if each not in offline) for nodes in (replicas, isr))
     if leader == NO_LEADER:
         error = ErrorCode.LEADER_NOT_AVAILABLE
+        if ctx.services.cluster.has_eligible_replicas():
+            isr = ()
     return MetadataResponsePartition(
         error_code=error,
         partition_index=partition.index,

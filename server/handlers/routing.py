@@ -56,6 +56,12 @@ def endpoints(ctx: Context, node_ids: Iterable[int]) -> list[tuple[int, str, int
     return found
 
 
+def eligible_and_last_known(partition: Partition) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Who may lead a partition that nobody leads, whose ISR is empty where replicas may be eligible (KIP-966), and who led it last."""
+    last = partition.isr[:1] if partition.leader == NO_LEADER else (partition.leader,)
+    return tuple(sorted({*partition.isr, *partition.elr})), last
+
+
 def leader_and_offline(partition: Partition, live: Collection[int]) -> tuple[int, tuple[int, ...]]:
     """Who leads it and which of its replicas are offline, as clients are told: those on nodes that are not among the live ones;
     nobody and all of them while its log is offline."""

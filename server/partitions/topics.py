@@ -26,6 +26,7 @@ class Partition:
     """One partition: its log and the routing facts around it."""
 
     __slots__ = (
+        "elr",
         "index",
         "is_internal",
         "isr",
@@ -46,6 +47,9 @@ class Partition:
         self.topic_partition = TopicPartition(topic.name, index)
         self.replicas = entry.replicas
         self.isr = entry.replicas
+        """Without a leader: those that were in it last."""
+        self.elr: tuple[int, ...] = ()
+        """The eligible leader replicas beside the ISR (KIP-966)."""
         self.reassigning: Reassigning | None = None
         """Of other replicas that it is on its way to."""
         self.leader = entry.leader

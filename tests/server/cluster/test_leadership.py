@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.server.cluster.leadership import Leadership, elect, first_leadership
+from ottla.server.cluster.leadership import Leadership, elect, eligible, first_leadership
 from ottla.server.cluster.nodes import Node
 from ottla.server.cluster.replicas import check_assignments, spread
 from ottla.server.partitions.topics import NO_LEADER
@@ -45,18 +45,57 @@ def test_a_new_partition_is_led_by_its_first_live_replica(live: set[int], expect
     assert first_leadership((2, 0), live) == expected
 
 
-@given(st.lists(st.frozensets(st.integers(0, 3)), max_size=12), st.permutations(range(4)), st.booleans())
+# Which nodes live one after the other, with min.insync.replicas; who leads at last, the ISR, and who else is eligible.
+ELIGIBLE = {
+    "the ISR is large enough": ([{1, 2}], 2, (1, (1, 2), ())),
+    "it is too small": ([{1, 2}, {2}], 2, (2, (2,), (1,))),
+    "who left before is not eligible": ([{1, 2}, {2}, set()], 2, (NO_LEADER, (2,), (1,))),
+    "an eligible one leads": ([{1, 2}, {2}, set(), {1}], 2, (1, (1,), (2,))),
+    "others do not": ([{1, 2}, {2}, set(), {0}], 2, (NO_LEADER, (2,), (1,))),
+    "but join": ([{1, 2}, {2}, set(), {0}, {0, 1}], 2, (1, (1, 0), ())),
+    "of all replicas": ([{1, 2}, {2}, set()], 5, (NO_LEADER, (2,), (0, 1))),
+    "one is enough": ([{1, 2}, {2}, set()], 1, (NO_LEADER, (2,), ())),
+    "the feature is off": ([{1, 2}, {2}, set(), {1}], 0, (NO_LEADER, (2,), ())),
+}
+
+
+@pytest.mark.parametrize(("lives", "min_isr", "expected"), ELIGIBLE.values(), ids=ELIGIBLE)
+def test_who_is_eligible(lives: list[set[int]], min_isr: int, expected: object) -> None:
+    replicas, elr = (0, 1, 2), tuple[int, ...]()
+    present = first_leadership(replicas, replicas)
+    for live in lives:
+        new = elect(replicas, present, live, unclean=False, elr=elr)
+        elr = eligible(replicas, present, elr, new, min_isr)
+        present = new
+    assert (*present, elr) == expected
+
+
+def test_after_an_unclean_election_nobody_else_is_eligible() -> None:
+    present = Leadership(NO_LEADER, (2,))
+    new = elect((0, 1, 2), present, {0}, unclean=True, elr=(1,))
+    assert (new, eligible((0, 1, 2), present, (1,), new, 2)) == ((0, (0,)), ())
+
+
+@given(
+    st.lists(st.frozensets(st.integers(0, 3)), max_size=12),
+    st.permutations(range(4)),
+    st.booleans(),
+    st.integers(0, 4),
+)
 def test_a_leader_is_alive_and_in_step_and_the_isr_is_never_empty(
-    lives: list[frozenset[int]], replicas: Sequence[int], unclean: bool
+    lives: list[frozenset[int]], replicas: Sequence[int], unclean: bool, min_isr: int
 ) -> None:
-    assigned = tuple(replicas[:3])
+    assigned, elr = tuple(replicas[:3]), tuple[int, ...]()
     present = first_leadership(assigned, assigned)
     for live in lives:
-        present = elect(assigned, present, live, unclean=unclean)
+        new = elect(assigned, present, live, unclean=unclean, elr=elr)
+        elr = eligible(assigned, present, elr, new, min_isr)
+        present = new
         assert present.isr
         assert set(present.isr) <= set(assigned)
+        assert set(elr) <= set(assigned) - set(present.isr) - live
         if present.leader == NO_LEADER:
-            assert not live & set(assigned if unclean else present.isr)
+            assert not live & set(assigned if unclean else (*present.isr, *elr))
         else:
             assert present.leader in present.isr
             assert set(present.isr) == live & set(assigned)

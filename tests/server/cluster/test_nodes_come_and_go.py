@@ -36,6 +36,7 @@ from ottla.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from ottla.protocol.records import batches
 from ottla.server.broker.node_life import NodeError
 from support.broker.admin import create, grow, growth, metadata, wanted
@@ -136,10 +137,10 @@ SEQUENCES = {
     "the leader stops": (["-0"], [(1, 1, [1, 2]), (1, 0, [1]), (2, 0, [2])]),
     "it comes back as a follower": (["-0", "+0"], [(1, 1, [1, 2, 0]), (1, 0, [1]), (2, 0, [2, 0])]),
     "a follower goes and comes": (["-2", "+2"], [(0, 0, [0, 1, 2]), (1, 0, [1]), (0, 1, [0, 2])]),
-    "only the leader could lead": (["-1"], [(0, 0, [0, 2]), (NOBODY, 1, [1]), (2, 0, [2, 0])]),
+    "only the leader could lead": (["-1"], [(0, 0, [0, 2]), (NOBODY, 1, []), (2, 0, [2, 0])]),
     "it leads again": (["-1", "+1"], [(0, 0, [0, 2, 1]), (1, 2, [1]), (2, 0, [2, 0])]),
-    "one after the other": (["-0", "-1"], [(2, 2, [2]), (NOBODY, 1, [1]), (2, 0, [2])]),
-    "who stopped last is waited for": (["-2", "-0", "-1", "+0"], [(NOBODY, 2, [1]), (NOBODY, 1, [1]), (0, 3, [0])]),
+    "one after the other": (["-0", "-1"], [(2, 2, [2]), (NOBODY, 1, []), (2, 0, [2])]),
+    "who stopped last is waited for": (["-2", "-0", "-1", "+0"], [(NOBODY, 2, []), (NOBODY, 1, []), (0, 3, [0])]),
     "and leads again": (["-2", "-0", "-1", "+0", "+1"], [(1, 3, [1, 0]), (1, 2, [1]), (0, 3, [0])]),
     "all go and come": (["-0", "-1", "-2", "+0", "+1", "+2"], [(2, 4, [2, 0, 1]), (1, 2, [1]), (2, 2, [2, 0])]),
     "stops and starts twice": (["-0", "-0", "+0", "+0"], [(1, 1, [1, 2, 0]), (1, 0, [1]), (2, 0, [2, 0])]),
@@ -195,7 +196,8 @@ def test_one_live_leader_in_step_epochs_never_go_back_and_nothing_acknowledged_i
                 assert partition.leader != NOBODY or not cluster.live & set(partition.isr)
                 if cluster.live:
                     row = cluster.partitions(topic.name)[partition.index]
-                    assert led(row) == (partition.leader, partition.leader_epoch, list(partition.isr))
+                    isr = [] if partition.leader == NOBODY else list(partition.isr)
+                    assert led(row) == (partition.leader, partition.leader_epoch, isr)
                     assert set(row.offline_replicas) == set(partition.replicas) - cluster.live
                 if partition.leader != NOBODY:
                     read = fetch(cluster[partition.leader], topic.name, 0, partition=partition.index)
@@ -268,16 +270,49 @@ def test_a_partition_that_nobody_leads_is_said_to_be_so(cluster: Cluster) -> Non
     cluster.stop(0)
     (row,) = cluster.partitions("alone")
     assert row.error_code == ErrorCode.LEADER_NOT_AVAILABLE
-    assert (*led(row), row.offline_replicas) == (NOBODY, 1, [0], (0,))
+    assert (*led(row), row.offline_replicas) == (NOBODY, 1, [], (0,))
     described = cluster[1].ask(DescribeTopicPartitionsRequest(topics=(TopicRequest(name="alone"),)))
     (row,) = described.topics[0].partitions
-    assert (row.error_code, *led(row), row.offline_replicas) == (ErrorCode.NONE, NOBODY, 1, [0], (0,))
+    assert (row.error_code, *led(row), row.offline_replicas) == (ErrorCode.NONE, NOBODY, 1, [], (0,))
+    assert (row.eligible_leader_replicas, row.last_known_elr) == ((0,), (0,))
     produced = cluster[1].ask(produce_request("alone", batch(("k", "v"))), 12)
     (refused,) = produced.responses[0].partition_responses
     assert (refused.error_code, refused.current_leader.leader_id, produced.node_endpoints) == (NOT_LEADER, NOBODY, ())
     assert "no live node does" in refused.error_message
     assert fetch(cluster[1], "alone", 0).error_code == NOT_LEADER
     assert list_offset(cluster[1], "alone", -1) == (NOT_LEADER, -1)
+
+
+def test_who_left_an_isr_that_was_too_small_may_lead(cluster: Cluster) -> None:
+    def described() -> tuple[int, list[int], list[int], list[int]]:
+        found = cluster.any.ask(DescribeTopicPartitionsRequest(topics=(TopicRequest(name="two"),)))
+        (row,) = found.topics[0].partitions
+        return row.leader_id, list(row.isr_nodes), list(row.eligible_leader_replicas), list(row.last_known_elr)
+
+    cluster.broker.create_topic("two", replicas=3, configs={"min.insync.replicas": 2})
+    leader, followers, _, _ = described()
+    first, second = (node_id for node_id in followers if node_id != leader)
+    for node_id, expected in (
+        (first, (leader, [leader, second], [], [])),
+        (second, (leader, [leader], [second], [])),
+    ):
+        cluster.stop(node_id)
+        found = described()
+        assert (found[0], sorted(found[1]), *found[2:]) == (expected[0], sorted(expected[1]), *expected[2:])
+    cluster.start(first)
+    assert described()[2:] == ([], [])
+
+
+def test_nobody_is_eligible_while_the_feature_is_off(cluster: Cluster) -> None:
+    cluster.broker.create_topic("two", replicas=2, configs={"min.insync.replicas": 2})
+    (row,) = cluster.partitions("two")
+    last = row.leader_id
+    cluster.stop(*(node_id for node_id in row.replica_nodes if node_id != last), last)
+    off = FeatureUpdateKey(feature="eligible.leader.replicas.version", max_version_level=0, upgrade_type=2)
+    assert cluster.any.ask(UpdateFeaturesRequest(feature_updates=(off,))).error_code == ErrorCode.NONE
+    described = cluster.any.ask(DescribeTopicPartitionsRequest(topics=(TopicRequest(name="two"),)))
+    (row,) = described.topics[0].partitions
+    assert (row.leader_id, row.isr_nodes, row.eligible_leader_replicas, row.last_known_elr) == (NOBODY, (last,), (), ())
 
 
 def test_the_oldest_metadata_names_live_replicas_only(cluster: Cluster) -> None:

@@ -333,7 +333,7 @@ def test_a_new_replica_counts_as_in_sync_when_it_has_caught_up(moving: ottla.Bro
 def test_who_has_not_caught_up_does_not_lead(moving: ottla.Broker, nodes: list[RawClient]) -> None:
     moving.stop_node(1)
     moving.stop_node(0)
-    assert placed(nodes[2])[1:3] == (-1, [0])
+    assert placed(nodes[2])[1:3] == (-1, [])
     moving.clock.advance(days=1)
     assert under_way(nodes[2])
     moving.start_node(0)
@@ -430,7 +430,7 @@ def test_an_unclean_election_takes_any_live_replica(cluster: ottla.Broker, nodes
     cluster.stop_node(1)
     assert elect(nodes[0], UNCLEAN, "t") == {"t": [ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE]}
     cluster.start_node(2)
-    assert placed(nodes[0])[1:3] == (-1, [1])  # node 1 was in step last
+    assert placed(nodes[0])[1:3] == (-1, [])  # node 1 was in step last
     assert elect(nodes[0], UNCLEAN, "t") == {"t": [ErrorCode.NONE]}
     assert placed(nodes[0])[1:3] == (2, [2])
 
@@ -497,6 +497,7 @@ def _many_under_way(count: int) -> tuple[Any, list[Any]]:
             leader=0,
             present_leader=0,
             isr=(0,),
+            elr=(),
             replicas=(1, 0),
             log=log,
             reassigning=Reassigning((1,), (0,), {1: 0.0}),
@@ -513,5 +514,6 @@ def _many_under_way(count: int) -> tuple[Any, list[Any]]:
         under_way={each.topic_partition: each for each in found},
         catalog=SimpleNamespace(entries=lambda _: {}, topics={}),
         change_lock=trio.Lock(),
+        has_eligible_replicas=lambda: True,
     )
     return cluster, found
