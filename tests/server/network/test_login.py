@@ -521,8 +521,11 @@ def test_who_logs_in_again_may_do_so_without_headers() -> None:
     ],
 )
 def test_who_fails_to_log_in_again_without_headers_has_no_answer(token: bytes, mechanism: str) -> None:
-    options = {"sasl_enabled_mechanisms": "PLAIN,SCRAM-SHA-256", "sasl_server_max_receive_size": "200"}
-    with reauthenticating(**options) as broker, connected(broker) as client:
+    mechanisms, most_bytes = "PLAIN,SCRAM-SHA-256", "200"
+    with (
+        reauthenticating(sasl_enabled_mechanisms=mechanisms, sasl_server_max_receive_size=most_bytes) as broker,
+        connected(broker) as client,
+    ):
         log_in(client)
         send_bare(client, token, mechanism)
         assert client.is_closed_by_peer()
