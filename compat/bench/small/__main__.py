@@ -1,0 +1,168 @@
+"""Small requests from a compiled client, closed loop: one record of 100 B a Produce (acks=1), or a Fetch of 4 KB.
+
+    python -m compat.bench.small [--connections N]... [--slices N] [--before DIRECTORY] [--instructions | --calls]
+
+Beside Apache Kafka, where java and Maven are, or with --before beside another checkout that has its own `.venv`. On a machine that
+does other things, look at the least CPU a request, at what valgrind counts (--instructions, fifty times as slow, the same whatever
+else runs), and at the system calls (--calls, by strace).
+"""
+
+import argparse
+import contextlib
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from ...support.brokers.apache_kafka import ApacheKafkaProcess
+from ...support.brokers.process import BrokerProcess
+from ...support.machine import Machine
+from ...support.suite import NotRunError, Options, Suite, run_suite
+from ..checkouts.sides import CheckoutProcess
+from ..table import KAFKA, OTTLA, Row, print_table
+from .load import Load
+from .requests import Asked, prepare
+
+ROOT = Path(__file__).parents[3]
+BEFORE = "before"
+CONNECTIONS = (1, 10, 100, 1_000)
+SLICE_MS = 500
+COUNTED, COUNTED_WARM_UP = 2_000, 1_000
+TRACED = 5_000
+
+Sides = dict[str, BrokerProcess]
+Asks = dict[str, dict[str, Asked]]
+"""By side, by what they are called."""
+
+
+def body(suite: Suite, options: Options) -> None:
+    if options.broker:
+        raise NotRunError("to start the brokers itself")
+    arguments = options.rest
+    connections = arguments.connections or CONNECTIONS[: 2 if options.quick else None]
+    counts = "valgrind" if arguments.instructions else "strace" if arguments.calls else None
+    if counts is not None and not shutil.which(counts):
+        raise NotRunError(counts)
+    machine = Machine()
+    with Load() as load, started(suite, arguments, is_counted=arguments.instructions) as sides:
+        asks = {side: prepare(broker) for side, broker in sides.items()}
+        if counts is None:
+            slices = arguments.slices or (4 if options.quick else 20)
+            rows = timed(load, sides, asks, connections, slices, judged=not options.quick)
+            show(suite, rows, sides)
+        else:
+            count = instructions if arguments.instructions else calls
+            for what in asks[OTTLA]:
+                for number in connections:
+                    found = {side: count(load, broker, asks[side][what], number) for side, broker in sides.items()}
+                    shown = "; ".join(f"{side} {text}" for side, text in found.items())
+                    suite.note(f"{what}, {number} connections: {shown}")
+    others = machine.others_part()
+    suite.note(
+        "what else the machine did is not known" if others is None else f"others had {others:.0%} of the machine"
+    )
+    suite.check("every request was answered without an error", True)
+
+
+@contextlib.contextmanager
+def started(suite: Suite, arguments: argparse.Namespace, *, is_counted: bool) -> Iterator[Sides]:
+    """Ottla, behind whom it is compared with: another checkout, or Apache Kafka where it can run and instructions are not counted."""
+    with contextlib.ExitStack() as running:
+        sides: Sides = {}
+        if arguments.before is not None:
+            sides[BEFORE] = running.enter_context(CheckoutProcess(arguments.before.resolve(), is_counted=is_counted))
+        elif not (is_counted or arguments.calls or arguments.alone):
+            try:
+                sides[KAFKA] = running.enter_context(ApacheKafkaProcess(heap="1g"))
+            except NotRunError as missing:
+                suite.note(f"no Apache Kafka: needs {missing}")
+        sides[OTTLA] = running.enter_context(CheckoutProcess(ROOT, is_counted=is_counted))
+        yield sides
+
+
+def timed(load: Load, sides: Sides, asks: Asks, connections: Sequence[int], slices: int, *, judged: bool) -> list[Row]:
+    """Two turns of each side for each row, the second in the other order. The floors are those beside Apache Kafka."""
+    theirs, ours = next(iter(sides)), OTTLA
+    judged = judged and theirs == KAFKA
+    rows: list[Row] = []
+    for number in connections:
+        for what in asks[OTTLA]:
+            title = f"{what}, {number} connections"
+            few = judged and number in (10, 100)
+            alone = judged and number == 1
+            requests = Row(f"{title}: requests", "1/s", 0.5 if few else None, 1.0 if few else None, more_is_better=True)
+            cpu = Row(f"{title}: broker CPU a request", "us", 1.5 if few else None, 1.0 if few else None)
+            p50 = Row(f"{title}: p50", "us", 1.0 if alone else None, 0.6 if alone else None)
+            p99 = Row(f"{title}: p99", "us")
+            fewest = Row(f"{title}: fewest requests of a connection to the median", "1", more_is_better=True)
+            for row in (found := [requests, cpu, p50, p99, fewest]):
+                row.sides = (theirs, ours)
+                row.values = {side: [] for side in sides}
+            for order in (1, -1):
+                for side, broker in list(sides.items())[::order]:
+                    loaded = load.timed(broker, asks[side][what], number, -(-slices // 2), SLICE_MS)
+                    for one in loaded.slices:
+                        requests.values[side].append(one.requests_a_s)
+                        cpu.values[side].append(one.cpu_us)
+                        p50.values[side].append(one.p50_us)
+                        p99.values[side].append(one.p99_us)
+                    fewest.values[side].append(loaded.fewest_part)
+            rows += found
+    return rows
+
+
+def show(suite: Suite, rows: list[Row], sides: Sides) -> None:
+    if len(sides) == 2:
+        print_table(suite, rows)
+        return
+    for row in rows:
+        values = row.values[OTTLA]
+        suite.note(f"{row.what:60} {statistics.median(values):10.2f} ({min(values):.2f}-{max(values):.2f}) {row.unit}")
+
+
+def instructions(load: Load, broker: BrokerProcess, asked: Asked, connections: int) -> str:
+    """Thousands a request, the least of three counts."""
+    assert isinstance(broker, CheckoutProcess)
+    broker.order("--instr=on")
+    found = []
+    for requests in (COUNTED_WARM_UP, COUNTED, COUNTED, COUNTED):
+        with load.counted(broker, asked, connections, requests) as ask:
+            broker.order("--zero")
+            ask()
+            found.append(broker.counted() / requests / 1e3)
+    return f"{min(found[1:]):.1f} ({max(found[1:]):.1f}) thousand instructions"
+
+
+def calls(load: Load, broker: BrokerProcess, asked: Asked, connections: int) -> str:
+    """System calls a request, and those of which there is at least one for twenty."""
+    assert broker.process is not None
+    counts = broker.work / "calls"
+    tracing = ["strace", "-c", "-f", "-qq", "-U", "calls,name", "-o", str(counts), "-p", str(broker.process.pid)]
+    with load.counted(broker, asked, connections, TRACED) as ask:
+        tracer = subprocess.Popen(tracing)
+        time.sleep(0.5)  # it says nothing when it has begun
+        ask()
+        tracer.terminate()
+        tracer.wait()
+    rows = [line.split() for line in counts.read_text().splitlines()]
+    found = {row[1]: int(row[0]) / TRACED for row in rows if len(row) == 2 and row[0].isdigit() and row[1] != "total"}
+    often = ", ".join(f"{name} {times:.2f}" for name, times in found.items() if times >= 0.05)
+    return f"{sum(found.values()):.2f}: {often}"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--connections", type=int, action="append", help="may be given again; 1, 10, 100 and 1000 unless given"
+    )
+    parser.add_argument("--slices", type=int, help="of half a second, for each kind, number of connections and side")
+    parser.add_argument("--before", type=Path, metavar="DIRECTORY", help="another checkout to compare with")
+    parser.add_argument("--alone", action="store_true", help="Ottla alone")
+    parser.add_argument("--instructions", action="store_true", help="count instructions instead; needs valgrind")
+    parser.add_argument("--calls", action="store_true", help="count system calls instead; needs strace")
+
+
+if __name__ == "__main__":
+    sys.exit(run_suite("bench.small", body, doc=__doc__, more_arguments=arguments))

@@ -1,0 +1,98 @@
+"""Builds `load.c`, and has it ask a broker."""
+
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from ...support.brokers.process import BrokerProcess
+from ...support.suite import NotRunError
+from .requests import Asked
+
+SOURCE = Path(__file__).with_name("load.c")
+COMPILERS = ("cc", "gcc", "clang")
+
+
+@dataclass(frozen=True)
+class Slice:
+    """What came of one part of a load."""
+
+    requests_a_s: float
+    cpu_us: float
+    """Of the broker, for a request."""
+    p50_us: float
+    p99_us: float
+
+
+@dataclass(frozen=True)
+class Loaded:
+    slices: list[Slice]
+    fewest_part: float
+    """Requests of the connection that had the fewest, of those of the median one."""
+
+
+class Load:
+    """The generator, built; a context manager. NotRunError without a C compiler."""
+
+    def __init__(self) -> None:
+        compiler = next(filter(None, map(shutil.which, COMPILERS)), None)
+        if compiler is None:
+            raise NotRunError("a C compiler")
+        self._folder = Path(tempfile.mkdtemp(prefix="compat-load-"))
+        self._program = self._folder / "load"
+        subprocess.run([compiler, "-O2", "-o", self._program, SOURCE], check=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def timed(self, broker: BrokerProcess, asked: Asked, connections: int, slices: int, slice_ms: int) -> Loaded:
+        """Ask for `slices` times `slice_ms`, after a second that does not count."""
+        assert broker.process is not None
+        command = self._command(broker, asked, connections, slices, slice_ms, broker.process.pid)
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(f"{connections} connections: {done.stderr.strip()}")
+        *lines, last = done.stdout.splitlines()
+        found = []
+        for line in lines:
+            requests, wall_ns, cpu_ns, p50_ns, p99_ns = map(int, line.split())
+            found.append(Slice(requests * 1e9 / wall_ns, cpu_ns / 1e3 / requests, p50_ns / 1e3, p99_ns / 1e3))
+        fewest, median = map(int, last.split()[1:])
+        return Loaded(found, fewest / max(median, 1))
+
+    @contextmanager
+    def counted(
+        self, broker: BrokerProcess, asked: Asked, connections: int, requests: int
+    ) -> Iterator[Callable[[], None]]:
+        """The connections are open; to call what is given makes so many requests."""
+        command = self._command(broker, asked, connections, 0, requests)
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            words, answers = process.stdin, process.stdout
+
+            def expect(answer: str) -> None:
+                if answers.readline().strip() != answer:
+                    raise RuntimeError(f"{connections} connections: the load ended with {process.wait()}")
+
+            def ask() -> None:
+                words.write("\n")
+                words.flush()
+                expect("done")
+
+            expect("ready")
+            yield ask
+            words.write("\n")
+
+    def _command(self, broker: BrokerProcess, asked: Asked, connections: int, *numbers: int) -> list[str]:
+        frame = self._folder / "frame"
+        frame.write_bytes(asked.frame)
+        return list(map(str, [self._program, "127.0.0.1", broker.port, frame, asked.error_at, connections, *numbers]))
