@@ -8,12 +8,12 @@ their own in the list of parts, for the connection to send as they are.
 import struct
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from .apis import API_VERSIONS_KEY, APIS, Api
 from .errors import ErrorCode, ProtocolError
 from .headers import read_request_header, read_response_header, request_header, skip_tags
-from .wire import NO_LIMIT, Parts, codec
+from .wire import NO_LIMIT, Codec, Parts, codec
 
 REQUEST_ELEMENTS_MAX = 100_000
 """Ten times what a request about every partition of a large broker needs. Apache Kafka limits only the bytes of a frame;
@@ -21,6 +21,19 @@ here whatever an element leaves behind, a row of a dictionary, say, must go befo
 
 _SIZE = struct.Struct(">i")
 _SIZE_AND_CORRELATION_ID = struct.Struct(">ii")
+
+
+class Spoken(NamedTuple):
+    """One version of an API."""
+
+    is_flexible: bool
+    has_flexible_response_header: bool
+    request: Codec
+    response: Codec
+
+
+_SPOKEN: dict[tuple[int, int], Spoken] = {}
+"""By API key and version: those that have been asked for."""
 
 
 @dataclass(slots=True)
@@ -52,16 +65,18 @@ def parse_request(frame: memoryview, most_elements: int = REQUEST_ELEMENTS_MAX) 
     api = APIS.get(api_key)
     if api is None:
         raise ProtocolError(f"unknown API key {api_key} (version {version}, client {client_id!r})")
-    if not api.speaks(version):
-        if api_key == API_VERSIONS_KEY:
-            return Request(api, version, correlation_id, client_id, None)
-        raise ProtocolError(f"{api.name} version {version} is not among {api.versions} (client {client_id!r})")
-    flexible = api.is_flexible(version)
-    if flexible:
+    spoken = _SPOKEN.get((api_key, version))
+    if spoken is None:
+        if not api.speaks(version):
+            if api_key == API_VERSIONS_KEY:
+                return Request(api, version, correlation_id, client_id, None)
+            raise ProtocolError(f"{api.name} version {version} is not among {api.versions} (client {client_id!r})")
+        spoken = _spoken(api, version)
+    if spoken.is_flexible:
         at = skip_tags(frame, at)
     # Bytes behind the body are ignored, as Apache Kafka does: librdkafka 2.16 sends three zero bytes too many when it
     # asks for the metadata of all topics.
-    body, _, left = codec(api.request, version, flexible).read_within(frame, at, most_elements)
+    body, _, left = spoken.request.read_within(frame, at, most_elements)
     return Request(api, version, correlation_id, client_id, body, most_elements - left)
 
 
@@ -79,12 +94,13 @@ def encode_response(
     if request.body is None and api.key == API_VERSIONS_KEY:
         version = 0
         body = _unsupported_api_versions() if body is None else body
+    spoken = _SPOKEN.get((api.key, version)) or _spoken(api, version)
     parts = Parts()
     head = parts.tail
     head += bytes(8)
-    if api.has_flexible_response_header(version):
+    if spoken.has_flexible_response_header:
         head.append(0)
-    codec(api.response, version, api.is_flexible(version)).write_within(body, parts, most_elements, most_bytes)
+    spoken.response.write_within(body, parts, most_elements, most_bytes)
     elements = parts.elements
     if len(elements) == 1:
         size = len(head)
@@ -94,6 +110,17 @@ def encode_response(
         size = sum(map(len, elements))
     _SIZE_AND_CORRELATION_ID.pack_into(head, 0, size - 4, request.correlation_id)
     return elements
+
+
+def _spoken(api: Api, version: int) -> Spoken:
+    flexible = api.is_flexible(version)
+    spoken = _SPOKEN[api.key, version] = Spoken(
+        flexible,
+        api.has_flexible_response_header(version),
+        codec(api.request, version, flexible),
+        codec(api.response, version, flexible),
+    )
+    return spoken
 
 
 @cache

@@ -32,6 +32,7 @@ from .codegen import (
     split_fields,
 )
 from .errors import ProtocolError, TooManyElementsError
+from .making import unsealed
 from .schema import Field, Type, fields_of
 
 
@@ -206,17 +207,3 @@ class ReaderSource(Source):
             self.dedent()
             self.line(f"{target} = {items} if {n} >= {LONG_ARRAY} else tuple({items})")
         self.dedent()
-
-
-_UNSEALED: dict[type[Any], type[Any]] = {}
-
-
-def unsealed(cls: type[Any]) -> type[Any]:
-    """A class of the same layout whose instances can be filled attribute by attribute and then become a `cls`.
-
-    The `__init__` of a frozen dataclass goes through `object.__setattr__` for every field: four times as slow, and
-    half of the time that reading a small Produce request took.
-    """
-    if cls not in _UNSEALED:
-        _UNSEALED[cls] = type(cls.__name__, (), {"__slots__": cls.__slots__})
-    return _UNSEALED[cls]

@@ -36,6 +36,7 @@ import trio
 
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.making import maker
 from ...protocol.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -63,6 +64,8 @@ from .routing import NotLeaderError, endpoints, led_partition
 
 Answer = tuple[FetchItem, PartitionData]
 
+# Of what nearly every answer consists.
+_answer, _topic_answer, _partition_answer = maker(FetchResponse), maker(FetchableTopicResponse), maker(PartitionData)
 TOPIC_IDS = 13
 READ_COMMITTED = 1
 # Partitions whose errors and answers may go in one go: a tenth of a millisecond.
@@ -155,7 +158,7 @@ async def handle(ctx: Context, request: Request) -> FetchResponse:
     responses = await _by_topic(answers, turn)
     if len(items) > FREED_AT_ONCE:
         await turn.empty(look.wanted, look.answers, answers, items)
-    return FetchResponse(
+    return _answer(
         throttle_time_ms=0,
         error_code=ErrorCode.NONE,
         session_id=session.session_id if session else NO_SESSION,
@@ -335,7 +338,7 @@ def _read(
             aborted = tuple(map(_told_aborted, islice(more_aborted, ABORTED_AT_ONCE)))
         if len(aborted) < ABORTED_AT_ONCE:
             more_aborted = None
-    data = PartitionData(
+    data = _partition_answer(
         partition_index=item.partition,
         error_code=ErrorCode.NONE,
         high_watermark=high_watermark,
@@ -402,5 +405,5 @@ async def _by_topic(answers: list[Answer], turn: Turn) -> tuple[FetchableTopicRe
 def _group(group: tuple[TopicKey, list[PartitionData]]) -> FetchableTopicResponse:
     topic, partitions = group
     if isinstance(topic, str):
-        return FetchableTopicResponse(topic=topic, partitions=as_array(partitions))
-    return FetchableTopicResponse(topic_id=topic, partitions=as_array(partitions))
+        return _topic_answer(topic=topic, partitions=as_array(partitions))
+    return _topic_answer(topic_id=topic, partitions=as_array(partitions))

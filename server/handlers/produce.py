@@ -24,6 +24,7 @@ import trio
 from ...protocol.compression import Codec
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError, ProtocolError
+from ...protocol.making import maker
 from ...protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -46,9 +47,15 @@ from ..runtime.turns import Turn
 from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
 from ..transactions.verification import UnverifiedError
-from ..transactions.writes import TransactionalWrites, transactional_writes
+from ..transactions.writes import TransactionalWrites, is_one_plain_batch, transactional_writes
 from .routing import NotLeaderError, endpoints, led_partition
 
+# Of what nearly every answer consists.
+_answer, _topic_answer, _partition_answer = (
+    maker(ProduceResponse),
+    maker(TopicProduceResponse),
+    maker(PartitionProduceResponse),
+)
 # From this version on topics are named by id.
 TOPIC_IDS = 13
 # Older clients cannot read zstd (KIP-110).
@@ -71,10 +78,12 @@ async def handle(ctx: Context, request: Request) -> ProduceResponse | None:
     unwritten: Collection[str | bytes] = ()
     if ctx.services.authorizer is not None:
         unwritten = await _unwritten(ctx, body, by_id=by_id)
-    try:
-        writes = await _transactional_writes(ctx, body, request.version, unwritten)
-    except KafkaError as error:
-        return await _refused(body, error, turn)
+    writes: TransactionalWrites | None = None
+    if not is_one_plain_batch(body):
+        try:
+            writes = await _transactional_writes(ctx, body, request.version, unwritten)
+        except KafkaError as error:
+            return await _refused(body, error, turn)
     appending = Appending(ctx, request.version, body.acks, writes)
     responses: list[TopicProduceResponse] = []
     for topic in body.topic_data:
@@ -90,7 +99,7 @@ async def handle(ctx: Context, request: Request) -> ProduceResponse | None:
             if body.acks == 0 and partitions[-1].error_code:
                 refused = refused or (topic.name, partitions[-1])
         responses.append(
-            TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=as_array(partitions))
+            _topic_answer(name=topic.name, topic_id=topic.topic_id, partition_responses=as_array(partitions))
         )
     if appending.unflushed:
         responses, late = await _flushed(ctx, responses, appending.unflushed, appending.reasons, turn)
@@ -103,7 +112,7 @@ async def handle(ctx: Context, request: Request) -> ProduceResponse | None:
                 f"{ErrorCode(partition.error_code).name}: {partition.error_message}"
             )
         return None
-    return ProduceResponse(
+    return _answer(
         responses=as_array(responses),
         node_endpoints=_endpoints(ctx, appending.leaders) if appending.leaders else (),
     )
@@ -238,7 +247,12 @@ class Appending:
         try:
             partition, records = self._checked(topic, data)
             log = partition.log
-            done = await self._into_log(partition, records)
+            services = self._ctx.services
+            if self._acks == -1:
+                services.appends.check_insync(partition)
+            if self._writes is not None:
+                await self._writes.check(partition.topic_partition)
+            done = self._append_now(partition, records) or await self._append_later(partition, records)
         except InvalidRecordError as error:
             return await self._with_record_errors(data.index, log, error)
         except NotLeaderError as error:
@@ -247,7 +261,7 @@ class Appending:
             return replace(_refusal(data.index, None, error, self.reasons), current_leader=led)
         except KafkaError as error:
             return _refusal(data.index, log, error, self.reasons)
-        response = PartitionProduceResponse(
+        response = _partition_answer(
             index=data.index,
             error_code=ErrorCode.NONE,
             base_offset=done.base_offset,
@@ -257,7 +271,7 @@ class Appending:
         if log.needs_flush:
             self.unflushed.append((response, log))
         elif not done.duplicate:
-            self._ctx.services.waits.moved(log)
+            services.waits.moved(log)
         return response
 
     def _checked(self, topic: str | bytes, data: PartitionProduceData) -> tuple[Partition, memoryview]:
@@ -275,21 +289,24 @@ class Appending:
             )
         return partition, records
 
-    async def _into_log(self, partition: Partition, records: memoryview) -> AppendInfo:
-        """At once, or by `append_later`. Raises KafkaError."""
-        services, log, writes = self._ctx.services, partition.log, self._writes
-        if self._acks == -1:
-            services.appends.check_insync(partition)
-        if writes is not None:
-            await writes.check(partition.topic_partition)
-        if log not in services.appends.large:
-            try:
-                return log.append(
-                    records, now_ms=services.clock.now_ms(), leader_epoch=partition.leader_epoch, at_once=True
-                )
-            except (HeavyBatchError, LargeWriteError, WouldWaitError):
-                pass  # by somebody else, while this connection waits
-        return await append_later(services.appends, partition, records, None if writes is None else writes.check)
+    def _append_now(self, partition: Partition, records: memoryview) -> AppendInfo | None:
+        """None: not at once. Raises KafkaError."""
+        services, log = self._ctx.services, partition.log
+        if log in services.appends.large:
+            return None
+        try:
+            return log.append(
+                records, now_ms=services.clock.now_ms(), leader_epoch=partition.leader_epoch, at_once=True
+            )
+        except (HeavyBatchError, LargeWriteError, WouldWaitError):
+            return None
+
+    async def _append_later(self, partition: Partition, records: memoryview) -> AppendInfo:
+        """By somebody else, while this connection waits. Raises KafkaError."""
+        writes = self._writes
+        return await append_later(
+            self._ctx.services.appends, partition, records, None if writes is None else writes.check
+        )
 
     async def _with_record_errors(
         self, index: int, log: Log | None, error: InvalidRecordError

@@ -153,6 +153,14 @@ async def transactional_writes(
     return TransactionalWrites(clock, config, verification, nowhere, waits=ability is Ability.ADDING)
 
 
+def is_one_plain_batch(body: ProduceRequest) -> bool:
+    """Whether a request is what most are: for one partition, with records of no transaction. Nobody is to be asked about it."""
+    topics = body.topic_data
+    if len(topics) != 1 or len(topics[0].partition_data) != 1:
+        return False
+    return _transactional_batch(topics[0].partition_data[0].records) is None
+
+
 def _transactional_batch(records: object) -> RecordBatch | None:
     """The header of the first batch in `records` if it belongs to a transaction. The log says what is wrong with it."""
     if not isinstance(records, memoryview) or len(records) < HEADER_BYTES:

@@ -166,7 +166,8 @@ class Log(DurableLog):
         try:
             self.leader_epochs.assign(leader_epoch, base_offset)
             segment = self._active
-            if self._must_roll or (segment.size_bytes and self._is_full_for(segment, batch, now_ms)):
+            size_bytes = segment.log_file.size()
+            if self._must_roll or (size_bytes and self._is_full_for(segment, size_bytes, batch, now_ms)):
                 segment = self._roll(now_ms)
             ahead = None
             if at_once and batch.size_bytes > AT_ONCE_WRITTEN_BYTES:
@@ -203,9 +204,9 @@ class Log(DurableLog):
         except OSError as error:
             self.fail(error)
 
-    def _is_full_for(self, segment: LogSegment, batch: RecordBatch, now_ms: int) -> bool:
-        """Whether `batch` has to go to a new segment. Asked for non-empty segments only."""
-        if segment.size_bytes > self.config.segment_bytes - batch.size_bytes:
+    def _is_full_for(self, segment: LogSegment, size_bytes: int, batch: RecordBatch, now_ms: int) -> bool:
+        """Whether `batch` has to go to a new segment behind one of `size_bytes`, which are more than none."""
+        if size_bytes > self.config.segment_bytes - batch.size_bytes:
             return True
         # Record time against record time where there is one, as Kafka does: old records that arrive today do not make
         # a segment roll at once, and records of one and the same time never do.

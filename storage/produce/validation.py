@@ -163,7 +163,7 @@ def _only_batch(view: memoryview, topic_partition: object) -> RecordBatch:
         raise _invalid(f"A produce request must have one record batch for {topic_partition}")
     if view[MAGIC_POSITION] != MAGIC:
         raise _invalid(f"Record batches for {topic_partition} must have magic 2")
-    if _end_of_batch(view, end) is not None:
+    if end < len(view) and _end_of_batch(view, end) is not None:
         raise _invalid(f"A produce request must have exactly one record batch for {topic_partition}")
     return RecordBatch(view[:end])
 

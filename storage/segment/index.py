@@ -60,16 +60,6 @@ class OffsetIndex(SparseIndex):
     OFFSETS_AT, VALUES_AT, VALUE_TYPE, STRICTLY = 0, 4, "i", True
 
     @property
-    def room(self) -> int:
-        """How many more entries there may be before the segment has to roll."""
-        return self._max_count - self.entry_count
-
-    @property
-    def is_full(self) -> bool:
-        """Whether the segment has to roll before another entry."""
-        return self.room <= 0
-
-    @property
     def last_entry(self) -> tuple[int, int]:
         """(offset, position) of the last entry; (base offset, 0) if there is none."""
         if not self._loaded:
@@ -132,16 +122,7 @@ class TimeIndex(SparseIndex):
 
     ENTRY_BYTES = 12
     OFFSETS_AT, VALUES_AT, VALUE_TYPE, STRICTLY = 8, 0, "q", False
-
-    @property
-    def room(self) -> int:
-        """How many more entries there may be before the segment has to roll; one place is kept for that which closes it."""
-        return self._max_count - 1 - self.entry_count
-
-    @property
-    def is_full(self) -> bool:
-        """Whether the segment has to roll."""
-        return self.room <= 0
+    KEPT_COUNT = 1  # for the entry that closes it
 
     @property
     def last_entry(self) -> tuple[int, int]:

@@ -193,6 +193,8 @@ class SparseIndex(IndexFile):
     VALUE_TYPE: ClassVar[str]
     STRICTLY: ClassVar[bool]
     """Whether offsets, too, never repeat. Values never do."""
+    KEPT_COUNT = 0
+    """Of the entries that there may be, those that no batch gets."""
 
     def __init__(self, files: Files, path: str, base_offset: int, max_bytes: int) -> None:
         """`max_bytes` is `segment.index.bytes`."""
@@ -202,6 +204,18 @@ class SparseIndex(IndexFile):
         # the size of an entry, too, and then cannot make the index (IllegalArgumentException).
         self._max_count = max(1, max_bytes // self.ENTRY_BYTES)
         self._clear()
+
+    @property
+    def room(self) -> int:
+        """How many more entries there may be before the segment has to roll."""
+        return self._max_count - self.KEPT_COUNT - self.entry_count
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the segment has to roll before another entry. Each append asks."""
+        if self._loaded:
+            return len(self._values) >= self._max_count - self.KEPT_COUNT
+        return self.room <= 0
 
     def truncate_to(self, offset: int) -> None:
         """Drop the entries at or above `offset`."""
