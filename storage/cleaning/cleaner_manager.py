@@ -273,8 +273,15 @@ class CleanerManager(CleaningStates):
 
     def first_dirty_offset(self, log: Log) -> int:
         """Where the dirty part of a log begins, as its checkpoint has it now."""
-        checkpoints, _ = self._checkpoints.of([log])
-        return first_dirty_offset(log, checkpoints.get(log.topic_partition))[0]
+        return next(self.first_dirty_offsets([log]))
+
+    def first_dirty_offsets(self, logs: Sequence[Log]) -> Iterator[int]:
+        """The same of each of these logs, in their order. The checkpoints of `CHECKPOINTS_AT_ONCE` logs are read together, when the first
+        of them is asked for."""
+        for at, log in enumerate(logs):
+            if at % CHECKPOINTS_AT_ONCE == 0:
+                checkpoints, _ = self._checkpoints.of(logs[at : at + CHECKPOINTS_AT_ONCE])
+            yield first_dirty_offset(log, checkpoints.get(log.topic_partition))[0]
 
     def eligibility(self, logs: Sequence[Log], now_ms: int, *, cleaner_off: str | None = None) -> Iterator[Eligibility]:
         """`assessments`, each in one go."""

@@ -12,6 +12,7 @@ from ....storage.logs.log import Log
 from ....storage.pictures.log_picture import LogPicture
 from ....storage.pictures.taking import BARS_MAX, picture_in_pieces
 from ...broker.broker import Broker
+from ...cleaning.status import CleanerStatus
 from ...runtime.disk import Work, in_thread
 from ...runtime.turns import Turn, in_turns
 from ..partitions import logs_of
@@ -67,33 +68,44 @@ async def pictures(
     broker: Broker, logs: Sequence[Log], turn: Turn | None = None, *, bars_max: int = BARS_MAX
 ) -> list[LogPicture]:
     """The picture of each of these logs, each as of the moment at which it was taken."""
-    turn, all_found = turn or Turn(), []
-    for log in logs:
+    turn = turn or Turn()
+    found: dict[Log, LogPicture] = {}
+    states: dict[Log, tuple[object, ...] | None] = {}
+    """Of those whose picture is to be taken anew."""
+    for log, dirty_from in zip(logs, broker.services.cleaning.manager.first_dirty_offsets(logs), strict=True):
         if turn.is_over():
             await turn.next()
         await _ready(log, turn)
-        state = _state(broker, log, bars_max)
-        known_state, found = _TAKEN.get(log, (None, None))
-        if found is None or state is None or state != known_state:
-            found = await _taken(broker, log, turn, bars_max)
-            if state is not None and state == _state(broker, log, bars_max) and found.eligible_at_ms is None:
-                _TAKEN[log] = state, found
-        all_found.append(found)
-    return all_found
+        state = _state(broker, log, dirty_from, bars_max)
+        known_state, known = _TAKEN.get(log, (None, None))
+        if known is None or state is None or state != known_state:
+            states[log] = state
+        else:
+            found[log] = known
+    assessments = broker.services.cleaning.statuses(list(states), with_ways=False)
+    for (log, state), assessing in zip(states.items(), assessments, strict=True):
+        if turn.is_over():
+            await turn.next()
+        found[log] = taken = await _taken(broker, log, await in_turns(assessing, turn), turn, bars_max)
+        if (
+            state is not None
+            and taken.eligible_at_ms is None
+            and state == _state(broker, log, taken.first_dirty_offset, bars_max)
+        ):
+            _TAKEN[log] = state, taken
+    return [found[log] for log in logs]
 
 
-async def _taken(broker: Broker, log: Log, turn: Turn, bars_max: int) -> LogPicture:
-    cleaning, tp = broker.services.cleaning, log.topic_partition
-    (assessing,) = cleaning.statuses([log], with_ways=False)
-    status = await in_turns(assessing, turn)
+async def _taken(broker: Broker, log: Log, status: CleanerStatus, turn: Turn, bars_max: int) -> LogPicture:
+    watched, tp = broker.services.cleaning.watched, log.topic_partition
     return await in_turns(
         picture_in_pieces(
             log,
             status.eligibility,
             passes=status.passes,
-            running=cleaning.watched.running(tp),
-            last_pass=cleaning.watched.last(tp),
-            horizon=cleaning.watched.horizon(tp),
+            running=watched.running(tp),
+            last_pass=watched.last(tp),
+            horizon=watched.horizon(tp),
             bars_max=bars_max,
         ),
         turn,
@@ -105,7 +117,7 @@ _TAKEN: WeakKeyDictionary[Log, tuple[tuple[object, ...], LogPicture]] = WeakKeyD
 partitions that are looked at each second few have changed."""
 
 
-def _state(broker: Broker, log: Log, bars_max: int) -> tuple[object, ...] | None:
+def _state(broker: Broker, log: Log, dirty_from: int, bars_max: int) -> tuple[object, ...] | None:
     """All that a picture depends on, as long as it is the same; None where that is not so easily said."""
     cleaning, tp = broker.services.cleaning, log.topic_partition
     manager, watched, segments = cleaning.manager, cleaning.watched, log.segments
@@ -116,7 +128,7 @@ def _state(broker: Broker, log: Log, bars_max: int) -> tuple[object, ...] | None
         log.failure,
         manager.uncleanable.get(tp),
         cleaning.why_off(),
-        manager.first_dirty_offset(log),
+        dirty_from,
         segments.changes,
         segments.active.size_bytes,
         log.log_start_offset,

@@ -57,14 +57,15 @@ def _rows(standings: Sequence[Standing]) -> tuple[Row, ...]:
 
 async def _standing(broker: Broker, topic: Topic, turn: Turn) -> Standing:
     cleaning, offsets, dirty, under_way, is_compacted = broker.services.cleaning, 0, 0, 0, False
-    for partition in tuple(topic.partitions):
+    logs = [partition.log for partition in topic.partitions]
+    dirty_from = cleaning.manager.first_dirty_offsets(logs)
+    for log in logs:
         if turn.is_over():
             await turn.next()
-        log = partition.log
         is_compacted = "compact" in log.config.cleanup_policy
         if not is_compacted:
             break
         offsets += log.log_end_offset - log.log_start_offset
-        dirty += max(0, log.log_end_offset - max(log.log_start_offset, cleaning.manager.first_dirty_offset(log)))
+        dirty += max(0, log.log_end_offset - max(log.log_start_offset, next(dirty_from)))
         under_way += cleaning.watched.running(log.topic_partition) is not None
     return Standing(topic.name, is_compacted, topic.is_internal, offsets, dirty, under_way)
