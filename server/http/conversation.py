@@ -178,13 +178,16 @@ class Conversation:
         return None
 
     async def _watched(self, stream: Stream) -> None:
-        """Send what comes until the client leaves, which cancels this, or takes nothing for long."""
+        """Send what comes until the client leaves, which cancels this or breaks its connection, or takes nothing for long."""
         kind = ("content-type", "text/event-stream; charset=utf-8")
         await self._send(h11.Response(status_code=200, headers=[kind, *stream.headers]))
         async with aclosing(stream.pieces) as pieces:
             async for piece in pieces:
                 with trio.move_on_after(REQUEST_TIMEOUT_S) as patience:
-                    await self._send(h11.Data(data=piece))
+                    try:
+                        await self._send(h11.Data(data=piece))
+                    except trio.BrokenResourceError:
+                        return
                 if patience.cancelled_caught:
                     return
 

@@ -1,0 +1,175 @@
+"""What pages cost when nobody looks: nothing, before the first watcher has come and after the last one has gone."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from ottla.server.broker.broker import Broker
+from ottla.server.http.access import Access
+from ottla.server.http.conversation import REQUEST_TIMEOUT_S, Conversation
+from ottla.server.page.pages import RARELY_S, STREAMS_MAX, VIEWS, Pages
+from ottla.server.page.section import Page, Section
+from support.broker.in_process_broker import run_in_order, running
+from support.disk.crash_files import CrashFiles
+from support.lives.server_life import Ledger, Life
+
+AN_HOUR_S = 3_600
+PATHS = ("/", "/topics", "/topics/t", "/topics/t/partitions/0", "/log")
+
+
+class OneLife:
+    """The broker, in the only life that it has."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    async def call(self, view: Callable[..., Awaitable[Any]], *args: Any) -> Any:
+        return await view(self._broker, *args)
+
+
+class Seen(trio.abc.Instrument):
+    """What the broker does: steps of its tasks by name, and what it reads or looks up on its disk."""
+
+    def __init__(self, files: CrashFiles) -> None:
+        self.steps = Counter[str]()
+        self.reads = Counter[str]()
+        files.refuse_reading = self._read
+        trio.lowlevel.add_instrument(self)
+
+    def _read(self, path: str) -> None:
+        self.reads[path] += 1
+
+    def after_task_step(self, task: trio.lowlevel.Task) -> None:
+        if task is not self._mine:
+            self.steps[task.name] += 1
+
+    async def of_an_hour(self) -> tuple[Counter[str], Counter[str]]:
+        """Steps and reads while an hour passes for all that waits by Trio's clock."""
+        await settled()
+        self._mine = trio.lowlevel.current_task()
+        self.steps, self.reads = steps, reads = Counter[str](), Counter[str]()
+        for _ in range(AN_HOUR_S // 10):
+            await passes(10.0)
+        self.steps, self.reads = Counter(), Counter()
+        return steps, reads
+
+    _mine: trio.lowlevel.Task | None = None
+
+
+def clock() -> trio.testing.MockClock:
+    found = trio.lowlevel.current_clock()
+    assert isinstance(found, trio.testing.MockClock)
+    return found
+
+
+async def settled() -> None:
+    await trio.testing.wait_all_tasks_blocked()
+
+
+async def passes(by_s: float) -> None:
+    """Once all wait for something."""
+    await settled()
+    clock().jump(by_s)
+    await settled()
+
+
+def living() -> int:
+    """Tasks there are."""
+    return trio.lowlevel.current_statistics().tasks_living
+
+
+class Watcher:
+    """A browser that watches one page."""
+
+    def __init__(self, client: trio.StapledStream[Any, Any]) -> None:
+        self.client = client
+
+    async def sent(self) -> list[str]:
+        """Ids of what the next event renews."""
+        text = ""
+        while "data: " not in text or not text.endswith("\n\n\r\n"):
+            text += bytes(await self.client.receive_some(1 << 20)).decode()
+        return [json.loads(line[6:])["id"] for line in text.splitlines() if line.startswith("data: ")]
+
+
+async def says_goodbye(watcher: Watcher) -> None:
+    await watcher.client.aclose()
+
+
+async def is_cut_off(watcher: Watcher) -> None:
+    await watcher.client.receive_stream.aclose()  # nothing says so before something is sent
+    await passes(RARELY_S)
+
+
+async def takes_nothing_any_more(watcher: Watcher) -> None:
+    await passes(RARELY_S)
+    await passes(REQUEST_TIMEOUT_S + 1)
+
+
+@asynccontextmanager
+async def watching(pages: Pages, path: str) -> AsyncIterator[Watcher]:
+    """A connection that was answered, until it has come to its end by itself."""
+    client, server = trio.testing.lockstep_stream_pair()
+    nobody: Any = None
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(Conversation(server, nobody, Access(None, "of the page"), pages).run)
+        await client.send_all(f"GET {path}?events HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        yield Watcher(client)
+
+
+@pytest.mark.parametrize("leaves", [says_goodbye, is_cut_off, takes_nothing_any_more])
+def test_a_watcher_who_has_gone_leaves_nothing_behind(leaves: Callable[[Watcher], Awaitable[None]]) -> None:
+    async def work() -> None:
+        files = CrashFiles()
+        async with running(files) as (broker, client):
+            await Life(broker, client, Ledger()).create("t", 3)
+            lives: Any = OneLife(broker)
+            pages, seen = Pages(lives, "of the page"), Seen(files)
+            before, living_before = await seen.of_an_hour(), living()
+            assert not before[1], "it reads while nobody has looked"
+            for path in PATHS:
+                async with watching(pages, path) as watcher:
+                    await watcher.sent()
+                    assert living() > living_before
+                    await leaves(watcher)
+                await settled()
+                assert living() == living_before, path
+            assert seen.reads, "pages were looked at without a look at the disk: this test sees nothing"
+            assert await seen.of_an_hour() == before
+
+    run_in_order(work)
+
+
+def test_while_somebody_looks_there_are_looks_and_after_that_none() -> None:
+    looks = 0
+
+    async def view(broker: Broker, fields: Mapping[str, str]) -> Page:
+        nonlocal looks
+        looks += 1
+        return Page("Looks", "/", (Section("looks", "refused", str(looks)),))
+
+    async def work() -> None:
+        async with running(CrashFiles()) as (broker, _):
+            lives: Any = OneLife(broker)
+            pages = Pages(lives, "of the page")
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setitem(VIEWS, "/", view)
+                for watcher_number in range(1, STREAMS_MAX + 2):  # none takes the place of one that comes later
+                    async with watching(pages, "/") as watcher:
+                        for _ in range(3):
+                            assert await watcher.sent() == ["looks"]
+                            await passes(RARELY_S)
+                        assert await watcher.sent() == ["looks"]
+                        await says_goodbye(watcher)
+                    await passes(AN_HOUR_S)
+                    assert looks == 4 * watcher_number
+
+    run_in_order(work)
