@@ -25,11 +25,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Concatenate, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
 
 import trio
 
-from ...storage.data_dirs.snapshots import Snapshot
 from ...storage.disk.files import Files
 from ...storage.disk.os_files import OsFiles
 from ..cluster.nodes import close_all
@@ -39,9 +38,12 @@ from ..runtime.clock import Clock
 from ..runtime.disk import Arguments, Work, in_thread
 from ..runtime.nursery import open_plain_nursery
 from .broker import Broker, nodes_of
-from .contents import Contents
 from .failed_dirs import FailedDirs
 from .life import End, alive
+
+if TYPE_CHECKING:
+    from ...storage.data_dirs.snapshots import Snapshot
+    from .contents import Contents
 
 log = logging.getLogger("ottla.lives")
 
@@ -165,7 +167,8 @@ class Lives:
             SnapshotError: `path` is taken, or in a data directory; nothing was done.
             OSError: A disk refused; nothing is left in `path`, and the broker serves.
         """
-        contents, saved = self._contents, list[Snapshot]()
+        saved: list[Snapshot] = []
+        contents = self._contents
         place = await self._on_disk(contents.check_place, path)
         await self._wish(_Wish(End.PAUSE, lambda: saved.append(contents.save(place, self.rng, self.clock.ahead_ms))))
         return saved[0]
@@ -202,6 +205,8 @@ class Lives:
 
     @property
     def _contents(self) -> Contents:
+        from .contents import Contents  # No start shall wait for it.
+
         return Contents(self.files, self.broker.config.current.data_dirs, self.static.node_ids[0])
 
     def in_each_life(self, companion: Callable[[Broker], Awaitable[object]]) -> None:

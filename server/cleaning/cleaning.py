@@ -21,7 +21,6 @@ from ...storage.cleaning.cleaner_checkpoints import data_dir_of
 from ...storage.cleaning.cleaner_manager import CleanerManager
 from ...storage.cleaning.cleaning_states import HeldError
 from ...storage.cleaning.dirtiness import LogToClean
-from ...storage.cleaning.eligibility import Eligibility
 from ...storage.disk.files import Files, WouldWaitError
 from ...storage.disk.paths import TopicPartition
 from ...storage.logs.log import Log
@@ -42,6 +41,7 @@ from .watched import Watched, WatchedPasses
 
 if TYPE_CHECKING:
     from ...storage.cleaning.cleaner import Cleaner
+    from ...storage.cleaning.eligibility import Eligibility
 
 log = logging.getLogger("ottla.cleaner")
 

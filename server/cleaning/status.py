@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ...storage.cleaning.clean_stats import CleanStats
-from ...storage.cleaning.eligibility import Eligibility
+if TYPE_CHECKING:  # No start shall wait for what tells of passes.
+    from ...storage.cleaning.clean_stats import CleanStats
+    from ...storage.cleaning.eligibility import Eligibility
 
 
 @dataclass(frozen=True, slots=True)

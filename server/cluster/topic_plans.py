@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...storage.disk.paths import CLUSTER_METADATA_TOPIC
@@ -37,8 +37,7 @@ def check_name(name: str) -> None:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
 
 
-@dataclass(frozen=True, slots=True)
-class TopicPlan:
+class TopicPlan(NamedTuple):
     """A topic that may be created: `replicas[p]` are the node ids of partition p, the leader first."""
 
     name: str

@@ -8,7 +8,7 @@ set of them at run time means nothing (Apache Kafka's StandardAuthorizer reads t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ...storage.topics.options import ConfigError
 
@@ -21,8 +21,7 @@ HANDED_ON = frozenset({SUPER_USERS, ALLOW_IF_NO_ACL})
 """Options that mean something only where there is an authorizer."""
 
 
-@dataclass(frozen=True, slots=True)
-class Authorization:
+class Authorization(NamedTuple):
     """What the authorizer is told."""
 
     super_users: frozenset[str]

@@ -5,10 +5,9 @@ here. Errors are Apache Kafka's: 40 INVALID_CONFIG for topics, 42 INVALID_REQUES
 contradict themselves.
 """
 
-import difflib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 from ...protocol.codegen import MAX_STRING_BYTES
 from ...protocol.errors import ErrorCode, KafkaError
@@ -48,8 +47,7 @@ class Operation(IntEnum):
     SUBTRACT = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(NamedTuple):
     """One wished change of one config."""
 
     name: str
@@ -65,7 +63,9 @@ def check_topic_configs(config: BrokerConfig, overrides: Texts) -> LogConfig:
     """
     for name in overrides:
         if name not in TOPIC_OPTIONS:
-            close = difflib.get_close_matches(name[:_NAME_CHARS_LIKE], TOPIC_OPTIONS, n=1)
+            from difflib import get_close_matches  # No start shall wait for it.
+
+            close = get_close_matches(name[:_NAME_CHARS_LIKE], TOPIC_OPTIONS, n=1)
             hint = f"; did you mean {close[0]}?" if close else ""
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}{hint}")
     try:

@@ -4,7 +4,6 @@ Those of share and streams groups, which Ottla does not offer, are described wit
 """
 
 import dataclasses
-import difflib
 from dataclasses import dataclass
 
 from ...protocol.errors import ErrorCode, KafkaError
@@ -68,7 +67,9 @@ def check_group_configs(config: BrokerConfig, texts: Texts) -> GroupConfig:
     values: dict[str, int] = {}
     for name, text in texts.items():
         if name not in GROUP_OPTIONS:
-            close = difflib.get_close_matches(name[:_CHARS_LIKE], GROUP_OPTIONS, n=1)
+            from difflib import get_close_matches  # No start shall wait for it.
+
+            close = get_close_matches(name[:_CHARS_LIKE], GROUP_OPTIONS, n=1)
             hint = f"; did you mean {close[0]}?" if close else ""
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown group config name: {name}{hint}")
         if not name.startswith(_OFFERED):

@@ -5,7 +5,7 @@ Used by the configuration, so that a bad address is refused before anything is o
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from ...storage.topics.options import ConfigError
 
@@ -22,8 +22,7 @@ _ANY_ADDRESS = ("0.0.0.0", "::")
 _ENDPOINT = re.compile(r"(?P<name>[^:/,\s]+)://(?:\[(?P<ipv6>[^\]]+)\]|(?P<host>[^:/\[\]]*)):(?P<port>[0-9]{1,5})")
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
+class Endpoint(NamedTuple):
     """One named address. An empty `host` means every interface; port 0 means a free one."""
 
     name: str
@@ -31,8 +30,7 @@ class Endpoint:
     port: int
 
 
-@dataclass(frozen=True, slots=True)
-class ListenerConfig:
+class ListenerConfig(NamedTuple):
     """One listener of a node: where it listens, and what clients are told.
 
     An empty `advertised_host` stands for this machine's name, `advertised_port` 0 for the port that was bound.
@@ -105,7 +103,7 @@ def resolve_listeners(
     found = [_joined(endpoint, told.get(endpoint.name), protocols[endpoint.name]) for endpoint in endpoints.values()]
     return (
         *(each for each in found if each.name not in of_controllers),
-        *(replace(each, controller_id=controller_id) for each in found if each.name in of_controllers),
+        *(each._replace(controller_id=controller_id) for each in found if each.name in of_controllers),
     )
 
 
@@ -116,7 +114,8 @@ def controller_listener(controller_id: int, name: str, address: str, protocol_ma
         ConfigError: No address, or a protocol that is not offered.
     """
     endpoint = parse_endpoint("# controllers", f"{name}://{address}")
-    return replace(_joined(endpoint, None, _protocol(endpoint.name, protocol_map or None)), controller_id=controller_id)
+    found = _joined(endpoint, None, _protocol(endpoint.name, protocol_map or None))
+    return found._replace(controller_id=controller_id)
 
 
 def _named_endpoints(option: str, texts: Iterable[str]) -> dict[str, Endpoint]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ...storage.data_dirs.manager import LogManager
 from ..cluster.nodes import Node
@@ -13,8 +13,7 @@ from ..partitions.topics import Topic, Topics
 from ..runtime.clock import Clock
 
 
-@dataclass(frozen=True, slots=True)
-class Ground:
+class Ground(NamedTuple):
     """Of one broker."""
 
     clock: Clock

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from .entities import CLIENT_ID, IP, TYPES, USER, Entity, Quotas
 
@@ -35,8 +35,7 @@ IP_KEYS: Mapping[str, int | None] = {CONNECTION_CREATION_RATE: _MAX_INT}
 _TYPE_NAMES = {_MAX_LONG: "a LONG", _MAX_INT: "an INT"}
 
 
-@dataclass(frozen=True, slots=True)
-class Alteration:
+class Alteration(NamedTuple):
     """What is wished of one entity: for each key the new value, None to remove it. A key may be there twice, which is refused."""
 
     entity: Entity

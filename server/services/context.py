@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...storage.data_dirs.manager import LogManager
 from ...storage.disk.files import Files
@@ -43,8 +43,7 @@ if TYPE_CHECKING:  # No broker without an authorizer, or without tokens, shall w
     from ..security.acls.authorizer import Authorizer
 
 
-@dataclass(frozen=True, slots=True)
-class Services:
+class Services(NamedTuple):
     """Of one broker."""
 
     clock: Clock

@@ -6,9 +6,11 @@ cleaned for the time being, and who has which partition (`cleaning_states`).
 Source: Apache Kafka's LogCleanerManager; KIP-346 (uncleanable partitions).
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heappush
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..disk.files import Files
 from ..disk.paths import TopicPartition
@@ -18,7 +20,9 @@ from ..steps import Steps, to_the_end
 from .cleaner_checkpoints import CleanerCheckpoints, data_dir_of
 from .cleaning_states import CleaningStates, HeldError, StateError
 from .dirtiness import LogToClean, first_dirty_offset, measure_forced_in_pieces, measure_in_pieces
-from .eligibility import Eligibility, assess_in_pieces
+
+if TYPE_CHECKING:
+    from .eligibility import Eligibility
 
 __all__ = ["CleanerManager", "Mark", "StateError"]
 
@@ -306,6 +310,8 @@ class CleanerManager(CleaningStates):
             held_until_ms: When a partition that is held is given back at the latest, in ms since 1970, if that is known.
             with_ways, aborted_at_ms: As `assess_in_pieces` wants them.
         """
+        from .eligibility import assess_in_pieces  # No start shall wait for it.
+
         for at, log in enumerate(logs):
             if at % CHECKPOINTS_AT_ONCE == 0:
                 checkpoints, _ = self._checkpoints.of(logs[at : at + CHECKPOINTS_AT_ONCE])

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from .clean_stats import GroupPreview
+if TYPE_CHECKING:  # Loaded with the cleaner.
+    from .clean_stats import GroupPreview
 
 
 class Phase(StrEnum):

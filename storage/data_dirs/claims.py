@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 
 from ..disk.checkpoints import MetaProperties, uuid_text
 from .data_dir import DataDir, DataDirectoryError
@@ -52,7 +51,7 @@ def claim(
         text = {each: each.path.encode(errors="backslashreplace").decode() for each in data_dirs}
         write_catalog({uuid_text(ids[each]): text[each] for each in data_dirs})
         for each in sorted(data_dirs, key=lambda each: each is home):
-            each.claim(replace(named[each], catalog_id=ids[home]))
+            each.claim(named[each]._replace(catalog_id=ids[home]))
     except OSError as error:
         paths = ", ".join(each.path for each in data_dirs)
         raise DataDirectoryError(f"data directories {paths}: {error}") from error
@@ -62,7 +61,7 @@ def _identity(data_dir: DataDir, cluster_id: str, node_id: int, rng: random.Rand
     found = data_dir.identity
     if found is None:
         return MetaProperties(cluster_id=cluster_id, node_id=node_id, directory_id=_new_id(rng))
-    return found if found.directory_id is not None else replace(found, directory_id=_new_id(rng))
+    return found if found.directory_id is not None else found._replace(directory_id=_new_id(rng))
 
 
 def _new_id(rng: random.Random) -> bytes:

@@ -13,7 +13,7 @@ the catalog.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..disk import paths
 from ..disk.checkpoints import MetaProperties, read_meta_properties, uuid_text
@@ -26,8 +26,7 @@ NAMED_MAX = 3
 """So many missing partitions a message names."""
 
 
-@dataclass(frozen=True, slots=True)
-class FoundDirectory:
+class FoundDirectory(NamedTuple):
     """A data directory as it lies there."""
 
     path: str

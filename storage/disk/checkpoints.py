@@ -17,7 +17,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from . import paths
 from .files import Files, SyncError
@@ -215,8 +215,7 @@ def read_partition_metadata(files: Files, directory: str) -> bytes | None:
     return topic_id
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetaProperties:
+class MetaProperties(NamedTuple):
     """Whose data directory this is."""
 
     cluster_id: str

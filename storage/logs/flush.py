@@ -7,7 +7,7 @@ Gathered on the thread that owns the log, carried out wherever waiting for the d
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..disk.files import Files
 from ..disk.health import Health
@@ -15,8 +15,7 @@ from ..segment.leader_epochs import LeaderEpochs
 from ..segment.segment import LogSegment
 
 
-@dataclass(frozen=True, slots=True)
-class Flush:
+class Flush(NamedTuple):
     """Made by `Log.begin_flush`."""
 
     up_to: int

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from ..disk.files import Files
 from ..disk.health import Health
@@ -41,8 +42,7 @@ class LastStop:
     """What its files were like then, if that is known."""
 
 
-@dataclass(frozen=True, slots=True)
-class LogContents:
+class LogContents(NamedTuple):
     """What the files hold, found out by `recovery`, or by who only reads."""
 
     segments: Sequence[LogSegment]

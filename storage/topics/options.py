@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 Value = bool | int | float | str | tuple[str, ...] | None
 
@@ -47,8 +47,7 @@ class UpdateMode(IntEnum):
     CLUSTER_WIDE = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(NamedTuple):
     """A bound on a value: `accepts(value)` says whether it holds, `bound` states it for error texts and tables."""
 
     bound: str
@@ -74,8 +73,7 @@ def items_of(*allowed: str) -> Check:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Synonym:
+class Synonym(NamedTuple):
     """A broker option that gives a topic option its default. `factor` turns its unit into the topic option's."""
 
     name: str

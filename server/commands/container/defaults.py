@@ -39,11 +39,11 @@ def image_defaults(file: Properties, given: Mapping[str, str], protocol: str, no
     told = _endpoints(_ADVERTISED, given.get(_ADVERTISED, ""))
     heard = _endpoints(_LISTENERS, given.get(_LISTENERS, ""))
     listeners = (
-        heard or [replace(each, host=ALL_INTERFACES) for each in told] or [Endpoint(protocol, ALL_INTERFACES, PORT)]
+        heard or [each._replace(host=ALL_INTERFACES) for each in told] or [Endpoint(protocol, ALL_INTERFACES, PORT)]
     )
     controllers = {each.strip().upper() for each in given.get("controller.listener.names", "").split(",")}
     advertised = told or [
-        replace(each, host=HOST) if each.host in _ANY_ADDRESS else each
+        each._replace(host=HOST) if each.host in _ANY_ADDRESS else each
         for each in listeners
         if each.name not in controllers
     ]
@@ -67,7 +67,7 @@ def _endpoints(option: str, text: str) -> list[Endpoint]:
 
 def _above(endpoints: Iterable[Endpoint], step: int) -> list[Endpoint]:
     """Of a free port another free one."""
-    return [replace(each, port=each.port and each.port + step) for each in endpoints]
+    return [each._replace(port=each.port and each.port + step) for each in endpoints]
 
 
 def _text(endpoints: Iterable[Endpoint]) -> str:

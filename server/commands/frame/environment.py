@@ -5,7 +5,6 @@ properties file, where the image puts it as it is: `\\n` is the end of a line. W
 logging (`KAFKA_OPTS` and the like) is none of ours; CLUSTER_ID is the id of a new data directory's cluster.
 """
 
-import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -63,7 +62,9 @@ def read_environment(variables: Mapping[str, str]) -> Environment:
         if find_option(name) is None and name not in HANDED_ON:
             if is_service_link(variable, variables[variable], PREFIX):
                 continue
-            close = difflib.get_close_matches(name[:_CHARS_LIKE], BROKER_OPTIONS, n=1)
+            from difflib import get_close_matches  # No start shall wait for it.
+
+            close = get_close_matches(name[:_CHARS_LIKE], BROKER_OPTIONS, n=1)
             hint = f"; did you mean {variable_name(close[0])} ({close[0]})?" if close else ""
             told = f"there is no option {name}" if name else "it names no option"
             warnings.append(f"environment variable {variable}: {told}, ignored{hint}")
