@@ -52,6 +52,13 @@ class Request:
     """Of header and body, where whoever read the frame has said so."""
 
 
+class Kept:
+    """An answer without records that is sent again and again: the bytes of its body are kept, by version."""
+
+    __slots__ = ()
+    written: dict[int, bytes]
+
+
 def parse_request(frame: memoryview, most_elements: int = REQUEST_ELEMENTS_MAX) -> Request:
     """One frame (without its size) as a request.
 
@@ -100,7 +107,18 @@ def encode_response(
     head += bytes(8)
     if spoken.has_flexible_response_header:
         head.append(0)
+<<<<<<< HEAD
     spoken.response.write_within(body, parts, most_elements, most_bytes)
+=======
+    kept = body.written if isinstance(body, Kept) else None
+    if kept is not None and version in kept:
+        head += kept[version]
+    else:
+        header_bytes = len(head)
+        codec(api.response, version, api.is_flexible(version)).write_within(body, parts, most_elements, most_bytes)
+        if kept is not None:
+            kept[version] = bytes(head[header_bytes:])
+>>>>>>> 91d63e99 (ApiVersions: the bytes of its answer are kept by version, as its rows are: every client asks, and sixty rows took longer to write than forty)
     elements = parts.elements
     if len(elements) == 1:
         size = len(head)

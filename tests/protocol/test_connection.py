@@ -2,15 +2,16 @@
 
 import importlib
 import random
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 
 from ottla.protocol.apis import APIS, Api
 from ottla.protocol.codegen import FIXED_AT_ONCE, LONG_ARRAY
-from ottla.protocol.connection import Request, encode_request, encode_response, parse_request, parse_response
+from ottla.protocol.connection import Kept, Request, encode_request, encode_response, parse_request, parse_response
 from ottla.protocol.errors import ErrorCode, LargeMessageError, ProtocolError, TooManyElementsError
-from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -166,6 +167,22 @@ def test_responses_of_api_versions_keep_the_oldest_header() -> None:
     assert b"".join(encode_response(request, ApiVersionsResponse())) == bytes.fromhex(
         "0000000c 0000004d 0000 01 00000000 00"
     )
+
+
+@pytest.mark.parametrize("version", [0, 2, 3, 4])
+def test_an_answer_that_is_kept_is_written_once_for_each_version(version: int) -> None:
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class KeptAnswer(ApiVersionsResponse, Kept):
+        written: dict[int, bytes] = field(init=False, compare=False, default_factory=dict)
+
+    row = ApiVersion(api_key=18, max_version=4)
+    plain, kept = ApiVersionsResponse(api_keys=(row,)), KeptAnswer(api_keys=(row,))
+    for correlation_id in (1, 2):
+        request = Request(API_VERSIONS, version, correlation_id, None, ApiVersionsRequest())
+        assert b"".join(encode_response(request, kept)) == b"".join(encode_response(request, plain))
+    assert list(kept.written) == [version]
+    throttled, told = (b"".join(encode_response(request, replace(of, throttle_time_ms=5))) for of in (kept, plain))
+    assert throttled == told
 
 
 def test_a_request_without_client_id_is_parsed() -> None:
