@@ -15,7 +15,7 @@ import dataclasses
 import types
 import typing
 from dataclasses import dataclass
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any, NamedTuple, Protocol
 
 ZERO_UUID = bytes(16)
 
@@ -38,24 +38,28 @@ class Wire:
 
 
 @dataclass(frozen=True, slots=True)
-class since:
+class _OfVersion:
+    """Of the same version and class they are equal."""
+
+    version: int
+
+
+class since(_OfVersion):
     """The field exists from this version on."""
 
-    version: int
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class until:
+class until(_OfVersion):
     """The last version that has the field."""
 
-    version: int
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class nullable_since:
+class nullable_since(_OfVersion):
     """Null may be sent from this version on; the type says `| None` for all versions."""
 
-    version: int
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +90,7 @@ Bytes = Annotated[bytes, Wire("bytes")]
 Records = Annotated[RecordsPart, Wire("records")]
 
 
-@dataclass(frozen=True, slots=True)
-class Type:
+class Type(NamedTuple):
     """A wire type: `name` is that of its `Wire`, or `array` (then `item` says of what) or `struct` (then `struct`)."""
 
     name: str
@@ -95,8 +98,7 @@ class Type:
     struct: type[Any] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(NamedTuple):
     """One field of a message class; `last` is None while it still exists, `nullable_from` None when never null."""
 
     name: str

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from enum import Enum
 from heapq import nlargest
@@ -48,7 +47,9 @@ class ControlError(Exception):
 
 def did_you_mean(name: str, among: Iterable[str]) -> str:
     """`; did you mean 'x'?` to end a sentence with, or nothing where no name is similar. Looks at the first thousand."""
-    wanted = difflib.SequenceMatcher(b=name[:LOOKED_AT_CHARACTERS_MAX], autojunk=False)
+    from difflib import SequenceMatcher  # No start shall wait for it.
+
+    wanted = SequenceMatcher(b=name[:LOOKED_AT_CHARACTERS_MAX], autojunk=False)
     looked_at = []
     for at, each in enumerate(islice(among, LOOKED_AT_MAX)):
         wanted.set_seq1(each[:LOOKED_AT_CHARACTERS_MAX])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import random
 import reprlib
@@ -19,12 +18,12 @@ from ..config.emulation import release_of
 from ..config.features import SUPPORTED
 from ..config.options.by_name import BROKER_OPTIONS, find_option
 from ..config.properties import Properties
-from ..config.sasl.mechanisms import OAUTHBEARER
-from ..config.sasl.users import User, options_for, protocol_for, user_of
+from ..config.sasl.options import OAUTHBEARER
 from ..config.static_config import StaticConfig
 from ..runtime.clock import Clock
 
 if TYPE_CHECKING:
+    from ..config.sasl.users import User
     from ..control.seed.seed import Seed
     from .sasl import Vouching
     from .tls import Tls
@@ -99,9 +98,7 @@ class Options:
     def security_protocol(self) -> str:
         """Of its listeners."""
         plain = "PLAINTEXT" if self.tls is None else "SSL"
-        if self.vouching is not None:
-            return f"SASL_{plain}"
-        return protocol_for(self.users, over_tls=self.tls is not None) or plain
+        return f"SASL_{plain}" if self.users or self.vouching is not None else plain
 
     def static_config(self, files: Files, data_dir: str) -> StaticConfig:
         """What a start in `data_dir` is told. ConfigError: One of them is refused."""
@@ -112,13 +109,20 @@ class Options:
             file=Properties(features=dict(self.features)),
             flags={"listeners": f"{self.security_protocol}://{host}:{port}", "log.dirs": data_dir}
             | dict(self.secured)
-            | options_for(self.users)
+            | self._options_of_users()
             | ({} if self.vouching is None else self.vouching.options),
             overrides={CLASS_NAME: STANDARD, **self.overrides} if self.acls is not None else self.overrides,
             nodes=self.nodes,
             emulate=self.emulate,
         )
         return replace(static, telemetry=self.telemetry).with_users(self.users)
+
+    def _options_of_users(self) -> dict[str, str]:
+        if not self.users:
+            return {}
+        from ..config.sasl.users import options_for
+
+        return options_for(self.users)
 
 
 def checked(
@@ -237,6 +241,8 @@ def _user(name: object, password: object, mechanism: str | None) -> User:
     _expect("users: a name", name, str)
     if not isinstance(password, str):  # which is not shown
         raise TypeError(f"users: the password of {name} must be a str, found {type(password).__name__}")
+    from ..config.sasl.users import user_of
+
     return user_of("users", str(name), password, mechanism)
 
 
@@ -314,7 +320,9 @@ def _broker_name(option: str) -> str:
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:
-    found = difflib.get_close_matches(name, list(known), n=1)
+    from difflib import get_close_matches  # No start shall wait for it.
+
+    found = get_close_matches(name, list(known), n=1)
     return f"; did you mean {found[0]}?" if found else ""
 
 

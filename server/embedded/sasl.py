@@ -21,7 +21,8 @@ from urllib.parse import quote
 
 from ..client.sasl import Credentials
 from ..client.security import Security
-from ..config.sasl.mechanisms import OAUTH_MODULE, OAUTHBEARER, PLAIN, PLAIN_MODULE, SCRAM_MODULE
+from ..config.sasl.mechanisms import OAUTH_MODULE, PLAIN, PLAIN_MODULE, SCRAM_MODULE
+from ..config.sasl.options import OAUTHBEARER
 from ..config.sasl.users import User, quoted
 from ..runtime.clock import wall_time_ms
 from ..security.sasl.throw_away import ISSUER, Issuer

@@ -16,7 +16,6 @@ Source: Apache Kafka's LogCleanerManager.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 from ..disk.paths import TopicPartition
 
@@ -31,19 +30,22 @@ class HeldError(Exception):
     """Somebody else has the partition."""
 
 
-@dataclass(slots=True)
 class _InProgress:
-    pass
+    __slots__ = ()
 
 
-@dataclass(slots=True)
 class _Aborting:
-    on_paused: Callable[[], None]
+    __slots__ = ("on_paused",)
+
+    def __init__(self, on_paused: Callable[[], None]) -> None:
+        self.on_paused = on_paused
 
 
-@dataclass(slots=True)
 class _Paused:
-    times: int = 1
+    __slots__ = ("times",)
+
+    def __init__(self) -> None:
+        self.times = 1
 
 
 _State = _InProgress | _Aborting | _Paused

@@ -14,10 +14,10 @@ from ....protocol.scram import HASHES
 from ....storage.topics.options import ConfigError, Value
 from .jaas import LoginModule, parse_jaas
 from .oauth import HANDLERS, OauthConfig, oauth_of
+from .options import OAUTHBEARER
 
 PLAIN = "PLAIN"
 GSSAPI = "GSSAPI"
-OAUTHBEARER = "OAUTHBEARER"
 
 _PACKAGE = "org.apache.kafka.common.security."
 PLAIN_MODULE = f"{_PACKAGE}plain.PlainLoginModule"

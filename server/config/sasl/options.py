@@ -20,6 +20,9 @@ _STRING = OptionType.STRING
 _FIXED = UpdateMode.READ_ONLY
 _PER_BROKER = UpdateMode.PER_BROKER
 
+OAUTHBEARER = "OAUTHBEARER"
+"""The mechanism by which whoever has a token logs in."""
+
 DEFAULT_PRINCIPAL_BUILDER = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
 
 

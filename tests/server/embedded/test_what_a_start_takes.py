@@ -12,7 +12,18 @@ from ottla.storage.disk.paths import CATALOG_FILE
 from support.disk.troubled_files import TroubledFiles
 
 NOT_NEEDED = (
-    *("cryptography", "encodings.idna", "h11", "importlib.metadata", "jinja2", "jwt", "numpy", "re2", "yaml"),
+    *(
+        "cryptography",
+        "difflib",
+        "encodings.idna",
+        "h11",
+        "importlib.metadata",
+        "jinja2",
+        "jwt",
+        "numpy",
+        "re2",
+        "yaml",
+    ),
     "ottla.protocol.messages.cluster_metadata",
 )
 
