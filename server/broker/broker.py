@@ -54,7 +54,7 @@ from ..runtime.disk import side_by_side
 from ..runtime.loggers import Loggers
 from ..runtime.nursery import Tasks
 from ..security.sasl.logins import Logins
-from ..security.sasl.scram_users import SCRAM_USERS, facts_of
+from ..security.sasl.scram_users import SCRAM_USERS
 from ..services.context import Services
 from ..services.coordinators import Coordinators
 from ..services.listener_keys import ListenerKeys
@@ -328,9 +328,8 @@ def _logins(config: LiveConfig, clock: Clock, catalog: Catalog, rng: random.Rand
     logins.open()
     for problem in logins.scram_users.load(stored):
         log.warning("%s", problem)
-    if changed := logins.scram_users.missing(config.static.users, rng):
-        catalog.put_entries(SCRAM_USERS, {user: facts_of(credentials) for user, credentials in changed.items()})
-        logins.scram_users.put(changed)
+    if changed := logins.scram_users.begin_with(config.static.users, rng):
+        catalog.put_entries(SCRAM_USERS, changed)
     return logins
 
 

@@ -10,7 +10,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.scram import ScramCredential
 from ..cluster.cluster import Cluster
 from ..runtime.turns import Turn
-from ..security.sasl.scram_users import SCRAM_USERS, Credentials, ScramUsers, facts_of
+from ..security.sasl.scram_users import SCRAM_USERS, Credentials, ScramUsers
 
 USERS_MAX = 10_000
 """The catalog is written whole at each change."""
@@ -64,7 +64,7 @@ class ScramChanges:
                     f"{len(self.users) + new} users of SCRAM, more than the {USERS_MAX} that there may be",
                 )
             if changed:
-                facts = await turn.map(lambda each: (each[0], facts_of(each[1]) or None), changed.items())
+                facts = await turn.map(lambda each: (each[0], self.users.facts(*each) or None), changed.items())
                 with trio.CancelScope(shield=True):
                     await self._cluster.write(self._cluster.catalog.put_entries, SCRAM_USERS, dict(facts))
                     self.users.put(changed)

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from ...config.sasl.users import User
 
 SCRAM_USERS = "scram_users"
+_OF_START = "of_start"
+"""Beside a credential in the catalog: it is there because a start was told of the user, and goes with one that is not."""
 _RANDOM_BYTES = 32
 
 Credentials = Mapping[str, ScramCredential]
@@ -25,6 +27,8 @@ class ScramUsers:
 
     def __init__(self) -> None:
         self._users: dict[str, Credentials] = {}
+        self._of_start: set[tuple[str, str]] = set()
+        """Users and mechanisms that the start was told of, and nobody has set since."""
 
     def load(self, entries: Mapping[str, Mapping[str, Any]]) -> list[str]:
         """Take what the catalog says; returns a line on each user of whom that makes no sense."""
@@ -32,6 +36,7 @@ class ScramUsers:
         for user, facts in entries.items():
             try:
                 self._users[user] = {mechanism: _credential(mechanism, each) for mechanism, each in facts.items()}
+                self._of_start |= {(user, mechanism) for mechanism, each in facts.items() if each.get(_OF_START)}
             except (KeyError, TypeError, ValueError, AttributeError):
                 problems.append(f"stored SCRAM credentials of user {user!r} ignored: this version does not take them")
         return problems
@@ -47,33 +52,53 @@ class ScramUsers:
     def __len__(self) -> int:
         return len(self._users)
 
-    def missing(self, users: Iterable[User], rng: random.Random) -> dict[str, Credentials]:
-        """The credentials of these users, as far as they are not there. Takes milliseconds for each: for a worker thread."""
-        wanted: dict[str, Credentials] = {}
-        for user in users:
-            wanted[user.name] = _renewed(wanted.get(user.name, self.of(user.name)), user, rng)
-        return {name: credentials for name, credentials in wanted.items() if credentials != self.of(name)}
+    def begin_with(self, users: Iterable[User], rng: random.Random) -> dict[str, Facts | None]:
+        """Have these users, and none any more whom an earlier start was told of and this one is not. Takes milliseconds for
+        each: for a worker thread.
+
+        Returns:
+            The entries of the catalog that are others now, None for users that are gone.
+        """
+        told = {(user.name, mechanism): user for user in users for mechanism in user.mechanisms if mechanism in HASHES}
+        names = {name for name, _ in (*told, *self._of_start)}
+        before = {name: self.facts(name, self.of(name)) for name in names}
+        for name, mechanism in self._of_start - told.keys():
+            self._users[name] = {other: each for other, each in self.of(name).items() if other != mechanism}
+        for (name, mechanism), user in told.items():
+            present = self.of(name)
+            self._users[name] = {**present, mechanism: _renewed(present.get(mechanism), mechanism, user.password, rng)}
+        self._of_start = {*told}
+        after = {name: self.facts(name, self.of(name)) for name in names}
+        for name in names:
+            if not self._users[name]:
+                del self._users[name]
+        return {name: facts or None for name, facts in after.items() if facts != before[name]}
+
+    def facts(self, user: str, credentials: Credentials) -> Facts:
+        """As the catalog is to have them, for a user that has these from now on."""
+        found, present = facts_of(credentials), self.of(user)
+        for mechanism, each in credentials.items():
+            if (user, mechanism) in self._of_start and each is present.get(mechanism):
+                found[mechanism][_OF_START] = True
+        return found
 
     def put(self, changed: Mapping[str, Credentials]) -> None:
         """Replace the credentials of these users; who has none is gone."""
         for user, credentials in changed.items():
+            for mechanism, each in self.of(user).items():
+                if credentials.get(mechanism) is not each:
+                    self._of_start.discard((user, mechanism))
             if credentials:
                 self._users[user] = credentials
             else:
                 self._users.pop(user, None)
 
 
-def _renewed(present: Credentials, user: User, rng: random.Random) -> Credentials:
-    """The credentials of a user with that password; those that are of it already stay as they are."""
-    found = dict(present)
-    for mechanism in user.mechanisms:
-        if mechanism not in HASHES:
-            continue
-        old = present.get(mechanism)
-        if old is not None and old == _made(mechanism, user.password, old.salt, old.iterations):
-            continue
-        found[mechanism] = _made(mechanism, user.password, salt_from(rng.randbytes(_RANDOM_BYTES)), ITERATIONS_MIN)
-    return found
+def _renewed(old: ScramCredential | None, mechanism: str, password: str, rng: random.Random) -> ScramCredential:
+    """That of a password; one that is of it already stays as it is."""
+    if old is not None and old == _made(mechanism, password, old.salt, old.iterations):
+        return old
+    return _made(mechanism, password, salt_from(rng.randbytes(_RANDOM_BYTES)), ITERATIONS_MIN)
 
 
 def salt_from(random_bytes: bytes) -> bytes:

@@ -88,6 +88,32 @@ def test_users_are_there_after_a_reset_and_in_another_start(tmp_path: Path) -> N
         log_in(broker, broker.sasl("alice", "SCRAM-SHA-256").security)
 
 
+def logs_in(broker: ottla.Broker, mechanism: str, user: str, password: str) -> bool:
+    try:
+        log_in(broker, Security(login=Credentials(mechanism, user, password)))
+    except LoginError:
+        return False
+    return True
+
+
+def test_who_is_no_user_of_a_start_any_more_does_not_log_in(tmp_path: Path) -> None:
+    with ottla.Broker(tmp_path, users={"alice": "secret", "bob": "other"}):
+        pass
+    with ottla.Broker(tmp_path, users={"bob": "other"}) as broker:
+        assert [each for each in ALL if logs_in(broker, each, "alice", "secret")] == []
+        assert [each for each in ALL if logs_in(broker, each, "bob", "other")] == list(ALL)
+    assert "alice" not in (tmp_path / "ottla.json").read_text()
+
+
+def test_another_password_for_one_mechanism_leaves_none_for_the_others(tmp_path: Path) -> None:
+    with ottla.Broker(tmp_path, users={"alice": "old"}):
+        pass
+    both = {"sasl.enabled.mechanisms": "SCRAM-SHA-256,SCRAM-SHA-512"}
+    with ottla.Broker(tmp_path, users={"alice": "new"}, mechanism="SCRAM-SHA-256", overrides=both) as broker:
+        assert logs_in(broker, "SCRAM-SHA-256", "alice", "new")
+        assert not logs_in(broker, "SCRAM-SHA-512", "alice", "old")
+
+
 def test_who_does_not_log_in_is_not_served() -> None:
     with ottla.Broker(users={"alice": "secret"}) as broker, Client(*address(broker)) as client:
         client.send(MetadataRequest(topics=()))

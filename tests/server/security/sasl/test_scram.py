@@ -87,10 +87,23 @@ async def test_a_user_that_is_not_there_has_a_salt_of_its_own_and_always_the_sam
     assert len(b64decode(firsts[0].split(",s=")[1].split(",")[0])) == 26
 
 
+def test_what_clients_have_set_of_a_user_of_a_start_stays_when_that_goes() -> None:
+    first = ScramUsers()
+    first.begin_with([User("user", "pencil")], random.Random(1))
+    changed = {**first.of("user"), SHA_256: credential()}
+    stored = first.facts("user", changed)
+    first.put({"user": changed})
+    assert first.facts("user", first.of("user")) == stored
+    second = ScramUsers()
+    assert second.load({"user": stored}) == []
+    assert second.begin_with([], random.Random(1)) == {"user": facts_of({SHA_256: credential()})}
+    assert second.of("user") == {SHA_256: credential()}
+
+
 @pytest.mark.parametrize("mechanism", [SHA_256, SHA_512])
 async def test_no_salt_tells_whether_its_user_is_there(mechanism: str) -> None:
     there = ScramUsers()
-    there.put(there.missing([User("user", "pencil")], random.Random(1)))
+    there.begin_with([User("user", "pencil")], random.Random(1))
     salts = []
     for name in ("user", "ghost"):
         broker = ScramConversation(mechanism, there, None, b"secret", trio.CapacityLimiter(1), lambda: MORE)
