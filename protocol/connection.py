@@ -107,18 +107,14 @@ def encode_response(
     head += bytes(8)
     if spoken.has_flexible_response_header:
         head.append(0)
-<<<<<<< HEAD
-    spoken.response.write_within(body, parts, most_elements, most_bytes)
-=======
     kept = body.written if isinstance(body, Kept) else None
     if kept is not None and version in kept:
         head += kept[version]
     else:
         header_bytes = len(head)
-        codec(api.response, version, api.is_flexible(version)).write_within(body, parts, most_elements, most_bytes)
+        spoken.response.write_within(body, parts, most_elements, most_bytes)
         if kept is not None:
             kept[version] = bytes(head[header_bytes:])
->>>>>>> 91d63e99 (ApiVersions: the bytes of its answer are kept by version, as its rows are: every client asks, and sixty rows took longer to write than forty)
     elements = parts.elements
     if len(elements) == 1:
         size = len(head)
