@@ -69,6 +69,7 @@ SUITES = (
     "wheel.elsewhere",
     "docker_image",
     "examples",
+    "docs",
     "page",
     "loop_holds",
     "bench.acls",

@@ -20,7 +20,7 @@ from contextlib import suppress
 from typing import NoReturn, TypeAlias
 
 from ..protocol.errors import KafkaError
-from .errors import CorruptSourceError, PipelineError, SparkFailedError, UsageError
+from .errors import CorruptSourceError, PipelineError, SparkFailedError, UsageError, without_the_extra
 
 EXAMPLES = """\
 examples:
@@ -34,9 +34,6 @@ examples:
 exit codes: 0 done, 1 bad options, 2 a server holds the data directory, 3 damaged log, 4 segments changed since the plan, or meanwhile,
 5 verify found something, 6 Spark, a disk or the server failed (another call goes on)
 """
-
-MODULES = ("pyspark", "py4j", "pyarrow", "pandas", "numpy")
-"""What the extra brings."""
 
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)
 """What is not the caller's mistake, as a path that may not be read is."""
@@ -59,9 +56,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         return cli_runs.run(options)
     except ImportError as error:
-        if (error.name or "").partition(".")[0] not in MODULES:
+        if (missing := without_the_extra(error)) is None:
             raise
-        return _refused(f"{error.name} is missing: pip install ottla[spark]", UsageError.exit_code)
+        return _refused(missing, UsageError.exit_code)
     except PipelineError as error:
         return _refused(str(error), error.exit_code)
     except KafkaError as error:

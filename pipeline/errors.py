@@ -64,3 +64,13 @@ class ServerFailedError(PipelineError):
     """The server through which an install goes has failed, or is gone: what is in the log stays, and another call goes on."""
 
     exit_code = 6
+
+
+_OF_THE_EXTRA = ("pyspark", "py4j", "pyarrow", "pandas", "numpy")
+
+
+def without_the_extra(error: ImportError) -> str | None:
+    """What to install, where it is the extra `spark` that is not there; None for any other module."""
+    if (error.name or "").partition(".")[0] not in _OF_THE_EXTRA:
+        return None
+    return f"{error.name} is missing: pip install 'ottla[spark]'"

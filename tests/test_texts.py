@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from compat.bench.readme import __main__ as figures
 
 from ottla.storage.cleaning.eligibility import Waits
 
@@ -71,3 +72,23 @@ def test_steps_of_the_paths_are_calls_that_there_are() -> None:
 
 def _is_there(path: str) -> bool:
     return any(ROOT.glob(path)) or any(ROOT.glob(f"{path}.py"))
+
+
+def test_the_first_sentence_promises_the_first_figure_of_the_table() -> None:
+    readme = (ROOT / "README.md").read_text()
+    figures.check(readme)
+    assert (
+        figures.SENTENCE.findall(readme)
+        == re.findall(r"\| (\d\.\d\d s) \|$", figures.between(readme), re.MULTILINE)[:1]
+    )
+
+
+def test_new_figures_take_the_place_of_the_old_ones_in_sentence_and_table() -> None:
+    readme = "no containers, no JVM, 0.26 s. More\n<!-- figures: begin -->\n| old |\n<!-- figures: end -->\nbelow\n"
+    figures.check(readme)
+    assert figures.rewritten(readme, {"a start": "0.19 s", "memory": "48 MB"}, "today", "best of 5") == (
+        "no containers, no JVM, 0.19 s. More\n<!-- figures: begin -->\n| today | best of 5 |\n|---|---|\n"
+        "| a start | 0.19 s |\n| memory | 48 MB |\n<!-- figures: end -->\nbelow\n"
+    )
+    with pytest.raises(figures.NotMeasuredError, match=r"^README\.md has no lines"):
+        figures.check("another text")

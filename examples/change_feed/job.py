@@ -15,8 +15,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from table import KeyedTable
 
-from ottla.pipeline import register
-from ottla.pipeline.run.session import builder
+from ottla.pipeline import builder, register
 
 JARS = Path(os.environ.get("CONNECTOR_JARS", Path(__file__).resolve().parents[2] / "build" / "example-jars"))
 COLUMNS = "city STRING, orders BIGINT, changed_ms BIGINT"

@@ -17,8 +17,8 @@ import sys
 from contextlib import redirect_stdout
 from pathlib import Path
 
+from ottla.pipeline import session
 from ottla.pipeline.cli import main as ottla_spark
-from ottla.pipeline.run.session import session
 
 AGAIN = {4: [], 6: ["--resume"]}
 """Exit codes of `compact` that are worth another try, and how: the broker's cleaner was there since the plan, so a new

@@ -56,7 +56,7 @@ def builder(app_name: str = "ottla", *, master: str | None = None) -> SparkSessi
 
 
 def session(app_name: str = "ottla", *, master: str | None = None) -> SparkSession:
-    """The session of `builder`, which knows our formats."""
+    """A Spark session that knows the format `ottla`, with Java found and Spark's noise off; see `builder`."""
     spark = builder(app_name, master=master).getOrCreate()
     register(spark)
     return spark

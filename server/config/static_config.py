@@ -211,7 +211,7 @@ def _free_ports(texts: Texts) -> dict[str, str]:
 def _warnings(
     shared: Texts, node_values: Mapping[int, Texts], node_ids: Iterable[int], controllers: Iterable[int]
 ) -> Iterable[str]:
-    yield from warnings_of(shared)
+    yield from warnings_of(shared, names_the_nearest=True)
     for node_id, texts in node_values.items():
         for name in texts:
             if node_id not in node_ids:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator, Mapping
 
 from ...storage.topics.options import Option
@@ -12,15 +13,24 @@ _CHARS_SHOWN = 249
 """As of topics: a name that nobody knows may be as long as a string can be."""
 
 
-def warnings_of(texts: Mapping[str, str]) -> Iterator[str]:
-    """One line for each option that is set and means nothing here."""
+_LIKE = 0.8
+"""How like a known name an unknown one is for a slip of the pen: other products have keys of their own in the same file."""
+
+
+def warnings_of(texts: Mapping[str, str], *, names_the_nearest: bool = False) -> Iterator[str]:
+    """One line for each option that is set and means nothing here.
+
+    Args:
+        names_the_nearest: Of an unknown one also which it may have been meant for; that takes a millisecond each.
+    """
     for name in texts:
         option, shown = find_option(name), name[:_CHARS_SHOWN]
         if name in HANDED_ON:
             if not texts.get(CLASS_NAME):
                 yield f"{shown}: counts only at a start with {CLASS_NAME}, ignored"
         elif option is None:
-            yield f"{shown}: unknown option, ignored"
+            near = difflib.get_close_matches(shown, BROKER_OPTIONS, 1, _LIKE) if names_the_nearest else ()
+            yield f"{shown}: unknown option, ignored" + "".join(f"; did you mean {one}?" for one in near)
         elif not option.acts:
             yield f"{shown}: known to Kafka, not acted on by Ottla{_reason(option)}"
 

@@ -168,6 +168,10 @@ def checked(
     _expect("nodes", nodes, int)
     _expect("profile", profile, str)
     _expect("listener", listener, str)
+    if ":" not in listener:
+        raise ConfigError(
+            f"Invalid value {listener} for listener: must be HOST:PORT, as 127.0.0.1:0; :PORT is everywhere"
+        )
     _expect("clock", clock, Clock, type(None))
     _expect("rng", rng, random.Random, type(None))
     _expect("admin", admin, str, int, type(None))

@@ -33,8 +33,10 @@ class Settings:
         """Arguments of `ottla.Broker`: those given, and of the settings what they leave open."""
         settings = {"nodes": self.nodes, "profile": self.profile, "emulate": self.emulate, "tls": self.tls}
         arguments = {name: value for name, value in settings.items() if value is not None} | dict(given)
-        overrides = self.options | dict(given.get("overrides") or {})
-        return arguments | ({"overrides": overrides} if overrides else {})
+        overrides = given.get("overrides") or {}
+        if self.options and isinstance(overrides, Mapping):  # anything else `ottla.Broker` refuses
+            arguments["overrides"] = {**self.options, **overrides}
+        return arguments
 
 
 def read(config: pytest.Config, environment: Mapping[str, str] = os.environ) -> Settings:

@@ -402,7 +402,16 @@ def test_without_the_extra_it_says_what_is_missing(shell: Shell) -> None:
     )
     line = [sys.executable, "-c", code, "status", str(shell.data_dir)]
     done = subprocess.run(line, check=False, capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (1, "ottla-spark: pyarrow is missing: pip install ottla[spark]\n")
+    assert (done.returncode, done.stderr) == (1, "ottla-spark: pyarrow is missing: pip install 'ottla[spark]'\n")
+
+
+@pytest.mark.parametrize("name", ["register", "session", "jobs"])
+def test_without_the_extra_a_program_is_told_what_is_missing(name: str) -> None:
+    code = f"import sys; sys.modules['pyarrow'] = sys.modules['pyspark'] = None\nfrom ottla.pipeline import {name}"
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith(f"ModuleNotFoundError: ottla.pipeline.{name}: py")
+    assert last.endswith(" is missing: pip install 'ottla[spark]'")
 
 
 def test_the_same_on_a_callers_session(spark: SparkSession, tmp_path: Path) -> None:

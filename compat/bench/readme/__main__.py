@@ -1,137 +1,139 @@
-"""The figures of README.md, measured anew: `python -m compat.bench.readme [--write]`, a minute on a machine that does nothing else.
+"""The figures of README.md, measured anew: `python -m compat.bench.readme [--write]`, half a minute on a machine that does nothing else.
 
-The best of several fresh processes: what else a machine does only adds to a time. With --write the marked lines of README.md are replaced; without, they are printed.
+The best of several fresh processes: what else a machine does only adds to a time. With --write the marked lines of README.md are
+replaced, and the time in its first sentence, which is the first of them; without, they are printed. Wants `pip install --editable '.[dev]'`.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import platform
+import re
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-import psutil
-
 README = Path(__file__).parents[3] / "README.md"
 BEGIN, END = "<!-- figures: begin -->\n", "<!-- figures: end -->\n"
+SENTENCE = re.compile(r"(?<=no JVM, )\d\.\d\d s(?=\.)")
+"""In the first sentence: the figure of the first row."""
 
 BROKER = """
 import time
 started = time.perf_counter()
 import ottla
-with ottla.Broker() as broker:
-    print((time.perf_counter() - started) * 1000)
-with ottla.Broker() as broker:
-    broker.produce("first", "value")
+for _ in range(2):
+    with ottla.Broker():
+        print(time.perf_counter() - started)
     started = time.perf_counter()
-    broker.reset()
-    print((time.perf_counter() - started) * 1000)
 """
-COMPACT = """
-import time
-import ottla
-with ottla.Broker() as broker:
-    broker.create_topic("t", partitions=1, configs={"cleanup.policy": "compact"})
-    broker.produce_all("t", ((f"key-{number % 1_000}", "x" * 100) for number in range(100_000)))
-    started = time.perf_counter()
-    broker.compact("t", force=True)
-    print((time.perf_counter() - started) * 1000)
-    assert len(broker.records("t")) == 1_000
-"""
-TESTS = """
-import pytest
-
-@pytest.mark.parametrize("number", range({tests}))
-def test_there_and_back(kafka_broker, kafka_topic, number):
-    kafka_broker.produce(kafka_topic, "paid", key="17")
-    assert [record.value for record in kafka_broker.records(kafka_topic)] == [b"paid"]
-"""
+SERVE = [sys.executable, "-m", "ottla.server", "serve", "--profile", "dev", "--listener", "127.0.0.1:0"]
+PRODUCE = [sys.executable, "-m", "ottla.server", "produce", "orders", "paid", "--key", "17"]
 
 
-def table(runs: int) -> str:
-    """The lines between the marks."""
-    ready, memory = zip(*(dev() for _ in range(runs)), strict=True)
-    first, reset = zip(*(printed(BROKER) for _ in range(runs)), strict=True)
-    compaction = [printed(COMPACT)[0] for _ in range(runs)]
-    one, many = 1, 101
-    tests = [(min(pytest_ms(many) for _ in range(runs)) - min(pytest_ms(one) for _ in range(runs))) / (many - one)]
-    rows: list[tuple[str, Callable[[float], str], list[float]]] = [
-        ("`ottla dev`, from the command until it serves", seconds, [*ready]),
-        ("`ottla.Broker()` in a test's process, the first one, its import included", seconds, [*first]),
-        ("`broker.reset()`: as new, on the same port", milliseconds, [*reset]),
-        ("a test with a topic of its own: make it, write, read back, delete it", milliseconds, tests),
-        ("compaction of 100 000 records of 1 000 keys, on demand", milliseconds, compaction),
-        ("memory of `ottla dev` that has served a client", megabytes, [*memory]),
-    ]
-    when = f"{datetime.now(UTC):%Y-%m-%d}, {psutil.cpu_count()} cores, Python {platform.python_version()}"
-    lines = [f"| {what} | {show(min(values))} |" for what, show, values in rows]
-    return "\n".join([f"| {when} | best of {runs}, by `python -m compat.bench.readme` |", "|---|---|", *lines, ""])
+class NotMeasuredError(Exception):
+    """One line that says why."""
 
 
-def dev() -> tuple[float, float]:
-    """Milliseconds until `ottla dev` says that it serves, and the bytes it then takes once a client was there."""
-    arguments = ["dev", "--listener", "127.0.0.1:0", "--admin", "127.0.0.1:0"]
-    started = time.perf_counter()
-    with subprocess.Popen(
-        [sys.executable, "-m", "ottla.server", *arguments], stdout=subprocess.PIPE, text=True
-    ) as broker:
-        assert broker.stdout is not None
-        line = broker.stdout.readline()
-        taken_ms = (time.perf_counter() - started) * 1000
-        address = line.removeprefix("ready ").strip()
-        produce = ["produce", "orders", "paid", "--key", "17", "--bootstrap", address]
-        subprocess.run([sys.executable, "-m", "ottla.server", *produce], check=True, capture_output=True, timeout=60)
-        memory_bytes = psutil.Process(broker.pid).memory_info().rss
-        broker.terminate()
-        broker.stdout.read()
-    return taken_ms, memory_bytes
-
-
-def printed(program: str) -> list[float]:
-    """The numbers that it prints, in a process of its own."""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=300)
-    return [float(line) for line in done.stdout.split()]
-
-
-def pytest_ms(tests: int) -> float:
-    """How long a run of so many tests takes."""
-    with tempfile.TemporaryDirectory() as directory:
-        path = Path(directory, "test_it.py")
-        path.write_text(TESTS.format(tests=tests))
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", directory, str(path)]
-        started = time.perf_counter()
-        subprocess.run(command, cwd=directory, check=True, capture_output=True, timeout=300)
-        return (time.perf_counter() - started) * 1000
-
-
-def seconds(found_ms: float) -> str:
-    return f"{found_ms / 1000:.2f} s"
-
-
-def milliseconds(found_ms: float) -> str:
-    return f"{found_ms:.0f} ms"
-
-
-def megabytes(found_bytes: float) -> str:
-    return f"{found_bytes / 1e6:.0f} MB"
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m compat.bench.readme", description=__doc__)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--write", action="store_true", help="replace the lines of README.md")
-    parsed = parser.parse_args()
-    lines = table(parsed.runs)
-    print(lines)
+    parsed = parser.parse_args(argv)
+    if parsed.runs < 1:
+        parser.error("--runs: 1 or more")
+    try:
+        before = README.read_text()
+        check(before)
+        rows = measured(parsed.runs)
+    except NotMeasuredError as error:
+        print(f"not measured: {error}", file=sys.stderr)
+        return 1
+    when = f"{datetime.now(UTC):%Y-%m-%d}, {os.cpu_count()} cores, Python {platform.python_version()}, nothing beside"
+    after = rewritten(before, rows, when, f"best of {parsed.runs}; anew: `python -m compat.bench.readme --write`")
+    print(between(after), end="")
     if parsed.write:
-        before, _, rest = README.read_text().partition(BEGIN)
-        README.write_text(f"{before}{BEGIN}{lines}{END}{rest.partition(END)[2]}")
+        README.write_text(after)
+    return 0
+
+
+def measured(runs: int) -> dict[str, str]:
+    """What was measured, by what it is. Raises NotMeasuredError."""
+    served = [serve() for _ in range(runs)]
+    embedded = [broker() for _ in range(runs)]
+    ready_s, memory_bytes = (min(found) for found in zip(*served, strict=True))
+    first_s, later_s = (min(found) for found in zip(*embedded, strict=True))
+    return {
+        "`ottla serve`, from the command until it serves": f"{ready_s:.2f} s",
+        "`ottla.Broker()` in a test's process, the first one / a later one": f"{first_s:.2f} s / {later_s:.3f} s",
+        "memory at rest, once a client was there": f"{memory_bytes / 1e6:.0f} MB",
+    }
+
+
+def serve() -> tuple[float, int]:
+    """Seconds until `ottla serve` says that it serves, and the bytes that it takes once a client was there."""
+    try:
+        import psutil
+    except ImportError:
+        raise NotMeasuredError("psutil is missing: pip install --editable '.[dev]'") from None
+    with tempfile.TemporaryDirectory() as data, tempfile.TemporaryFile("w+") as errors:
+        started = time.perf_counter()
+        with subprocess.Popen([*SERVE, "--data", data], stdout=subprocess.PIPE, stderr=errors, text=True) as server:
+            assert server.stdout is not None
+            line = server.stdout.readline()
+            ready_s = time.perf_counter() - started
+            if not line.startswith("ready "):
+                errors.seek(0)
+                raise NotMeasuredError(f"`ottla serve` did not start: {last_line(errors.read())}")
+            try:
+                run([*PRODUCE, "--bootstrap", line.removeprefix("ready ").strip()])
+                return ready_s, psutil.Process(server.pid).memory_info().rss
+            finally:
+                server.terminate()
+
+
+def broker() -> tuple[float, float]:
+    """Seconds of the first `ottla.Broker()` of a process, its import included, and of the second."""
+    first, later = run([sys.executable, "-c", BROKER]).split()
+    return float(first), float(later)
+
+
+def run(command: list[str]) -> str:
+    """What it prints. Raises NotMeasuredError."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    if done.returncode:
+        raise NotMeasuredError(last_line(done.stderr))
+    return done.stdout
+
+
+def last_line(text: str) -> str:
+    return (text.strip().splitlines() or ["it said nothing"])[-1]
+
+
+def check(readme: str) -> None:
+    """Raises NotMeasuredError: what is to be replaced is not there."""
+    if readme.count(BEGIN) != 1 or readme.count(END) != 1 or len(SENTENCE.findall(readme)) != 1:
+        raise NotMeasuredError(
+            f"README.md has no lines {BEGIN.strip()} and {END.strip()}, or no `no JVM, 0.00 s.` once"
+        )
+
+
+def between(readme: str) -> str:
+    """The lines between the marks."""
+    return readme.partition(BEGIN)[2].partition(END)[0]
+
+
+def rewritten(readme: str, rows: dict[str, str], when: str, how: str) -> str:
+    """The text with these rows, and the first of their figures in the sentence."""
+    lines = [f"| {when} | {how} |", "|---|---|", *(f"| {what} | {figure} |" for what, figure in rows.items())]
+    before, _, rest = readme.partition(BEGIN)
+    readme = "".join([before, BEGIN, *(f"{line}\n" for line in lines), END, rest.partition(END)[2]])
+    return SENTENCE.sub(next(iter(rows.values())), readme)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

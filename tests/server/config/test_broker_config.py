@@ -456,3 +456,10 @@ def test_no_repr_shows_a_secret() -> None:
 def test_the_name_of_an_unknown_option_is_told_of_by_its_beginning() -> None:
     (line,) = warnings_of({"n" * 30_000: "x"})
     assert line == "n" * 249 + ": unknown option, ignored"
+
+
+def test_a_slip_of_the_pen_at_a_start_is_told_of_with_the_nearest_name() -> None:
+    assert static_config(overrides={"log.cleaner.enabel": "true", "confluent.metrics.enable": "true"}).warnings == (
+        "log.cleaner.enabel: unknown option, ignored; did you mean log.cleaner.enable?",
+        "confluent.metrics.enable: unknown option, ignored",
+    )

@@ -101,6 +101,11 @@ REFUSED: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
         TypeError,
         "listener: expected str, found 9092",
     ),
+    "a port alone, which would be one on all addresses": (
+        lambda: ottla.Broker(listener="9092"),
+        ConfigError,
+        "Invalid value 9092 for listener: must be HOST:PORT, as 127.0.0.1:0; :PORT is everywhere",
+    ),
     "a number for a directory": (
         lambda: ottla.Broker(7),  # type: ignore[arg-type]
         TypeError,

@@ -201,6 +201,20 @@ def test_broker_options_of_all_places_come_together(pytester: pytest.Pytester) -
     )
 
 
+def test_overrides_of_another_type_are_refused_as_by_the_broker_itself(pytester: pytest.Pytester) -> None:
+    result = outcomes(
+        pytester,
+        """
+        def test_it(kafka_broker_factory):
+            kafka_broker_factory(overrides="num.partitions=3")
+        """,
+        "--kafka-option",
+        "num.partitions=2",
+        failed=1,
+    )
+    result.stdout.fnmatch_lines(["E *TypeError: overrides: expected Mapping or None, found 'num.partitions=3'"])
+
+
 WRONG = {
     "--kafka-reset=tests": "kafka_reset: 'tests' is none of never, module, test; did you mean 'test'?",
     "-okafka_tls=maybe": "kafka_tls: 'maybe' is none of true, yes, on, 1, false, no, off, 0",

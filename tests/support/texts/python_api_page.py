@@ -135,6 +135,7 @@ def _pipeline() -> Iterator[str]:
     yield "## ottla.pipeline\n"
     for path, prefix, names in (
         ("pipeline/source/source.py", "ottla.pipeline", ("register", "read", "malformed")),
+        ("pipeline/run/session.py", "ottla.pipeline", ("session", "builder")),
         ("pipeline/jobs.py", "ottla.pipeline.jobs", None),
     ):
         for node in ast.parse((ROOT / path).read_text()).body:
