@@ -193,7 +193,7 @@ HANDED_ON = {
     "cluster/opening.py _topic": "as `_create_logs`",
     "cluster/opening.py _open_store": "as `_create_logs`; what an earlier run left to delete is due at once",
     "network/authentication/session.py get": "as `_begin`",
-    "network/authentication/session.py _log_in": "for the metric",
+    "network/authentication/session.py _succeed": "for the metric",
     "security/sasl/jwks.py key": "tests of the keys that sign tokens",
     "security/sasl/jwks.py _due_ms": "likewise",
     "security/sasl/jwks.py _refresh": "likewise",
@@ -313,6 +313,7 @@ def test_no_time_is_taken_past_the_clock(floor: str) -> None:
         "server/runtime/turns.py",
         "server/partitions/searches.py",
         "server/control/pictures/look.py",
+        "server/page/pages.py",
         "server/control/why/explain_key.py",
         "server/handlers/throttled.py",
     }
