@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:  # No start shall wait for what tells of passes.
-    from ...storage.cleaning.clean_stats import CleanStats
-    from ...storage.cleaning.eligibility import Eligibility
+# At run time: the schema of the control API reads these hints.
+from ...storage.cleaning.clean_stats import CleanStats
+from ...storage.cleaning.eligibility import Eligibility
 
 
 @dataclass(frozen=True, slots=True)

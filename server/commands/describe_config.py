@@ -76,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         show_json([row.as_json() for row in rows_of(options.name, options.scope)])
     else:
-        show(render(options.name, scope=options.scope, markdown=options.format == "markdown"))
+        show(render(options.name, scope=options.scope, markdown=options.format == "markdown"), as_it_is=True)
     return 0
 
 
