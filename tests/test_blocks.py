@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
+# pytester forgets what the blocks load, and these must not be loaded twice in one process.
+import cryptography.hazmat.primitives.asymmetric.ec
+import cryptography.x509  # noqa: F401
 import pytest
 
 from support.texts.blocks import Block, blocks, indented

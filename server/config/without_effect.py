@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping
 
 from ...storage.topics.options import Option
@@ -29,10 +28,16 @@ def warnings_of(texts: Mapping[str, str], *, names_the_nearest: bool = False) ->
             if not texts.get(CLASS_NAME):
                 yield f"{shown}: counts only at a start with {CLASS_NAME}, ignored"
         elif option is None:
-            near = difflib.get_close_matches(shown, BROKER_OPTIONS, 1, _LIKE) if names_the_nearest else ()
+            near = _nearest(shown) if names_the_nearest else []
             yield f"{shown}: unknown option, ignored" + "".join(f"; did you mean {one}?" for one in near)
         elif not option.acts:
             yield f"{shown}: known to Kafka, not acted on by Ottla{_reason(option)}"
+
+
+def _nearest(name: str) -> list[str]:
+    from difflib import get_close_matches  # No start shall wait for it.
+
+    return get_close_matches(name, BROKER_OPTIONS, 1, _LIKE)
 
 
 _OF_EACH_NODE = PER_LISTENER | {
