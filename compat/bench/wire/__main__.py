@@ -68,7 +68,8 @@ def make_rows(codec: str, *, quick: bool) -> dict[str, Row]:
         rows[f"fetch {name}"] = Row(f"fetch {name}: throughput", "MB/s", *bounds)
     rows["p50"] = Row("one-record round trip p50", "us", *((1.0, 0.5) if not quick else ()))
     rows["p99"] = Row("one-record round trip p99", "us")
-    rows["rss"] = Row("resident memory at the end", "MB", 0.1, 0.05)
+    # Of a short round a JVM has not met all that it keeps.
+    rows["rss"] = Row("resident memory at the end", "MB", 0.12 if quick else 0.1, 0.05)
     return rows
 
 
