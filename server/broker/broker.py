@@ -57,6 +57,7 @@ from ..security.sasl.logins import Logins
 from ..security.sasl.scram_users import SCRAM_USERS
 from ..services.context import Services
 from ..services.coordinators import Coordinators
+from ..services.kept_metadata import KeptAnswers
 from ..services.listener_keys import ListenerKeys
 from ..services.quota_changes import QuotaChanges
 from ..services.scram_changes import ScramChanges
@@ -202,6 +203,7 @@ class Broker:
             connection_limits=self.connections.limits,
             logins=logins,
             scram_changes=ScramChanges(cluster, logins.scram_users),
+            kept_metadata=KeptAnswers(),
             token_changes=_token_changes(cluster, tokens, config, rng),
         )
         cluster.watchers += [waits, self.services.coordinators, self.reassignments]

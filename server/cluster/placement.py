@@ -126,6 +126,7 @@ async def publish_placements(cluster: Cluster, placed: Placed) -> None:
         else:
             cluster.under_way.pop(partition.topic_partition, None)
     if placed:
+        cluster.topics.changed()
         cluster.reconsider()
     # Those of coordinators first, in the same turn: they are few, and their tables count for the old leader alone.
     moved.sort(key=lambda partition: not partition.is_internal)

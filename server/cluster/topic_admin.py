@@ -140,6 +140,7 @@ class TopicAdmin:
                     await self._undo(topic, present, before)
                     raise
             topic.partitions.extend(added)
+            self._cluster.topics.changed()
             self._collector.partitions_made(len(added))
         for watcher in self._cluster.watchers:
             watcher.topic_grew(topic)

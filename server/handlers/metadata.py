@@ -11,16 +11,18 @@ Behaviour
   Its ISR is empty, or the last one where no replica may be an eligible leader (KIP-966). Version 0 names live replicas only, and
   REPLICA_NOT_AVAILABLE where that are not all.
 - Addresses are those of the listener that the request came in by.
+- An answer about many partitions is kept until anything changes that it tells of (`services/kept_metadata`).
 - The controller is the lowest live node id: clients send admin requests there, every node takes them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
-from ...protocol.connection import Request
+from ...protocol.connection import Kept, Request
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.metadata import (
     MetadataRequest,
@@ -31,12 +33,14 @@ from ...protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from ...protocol.wire import ZERO_UUID
+from ...storage.disk.health import Health
 from ..cluster.topic_plans import PARTITIONS_MAX, check_name
 from ..partitions.internal_topics import INTERNAL_TOPICS
-from ..partitions.topics import NO_LEADER, Partition, Topic
+from ..partitions.topics import NO_LEADER, Partition, Topic, Topics
 from ..runtime.turns import Turn
 from ..security.acls.kinds import Operation, ResourceType
-from ..services.context import Context
+from ..services.context import Context, Services
+from ..services.kept_metadata import ROWS_MIN, Facts
 from .authorized_operations import NOT_ASKED, cluster_operations, topic_operations
 from .permissions import seeing
 from .routing import endpoints, leader_and_offline
@@ -45,15 +49,59 @@ FIRST_VERSION_WITH_IDS = 10
 # These have a field for topic ids, but only version 12 made them work; a request with one is refused whole.
 NO_IDS_YET = (10, 11)
 
+NAMED_MAX = 100
+"""Topics that a question names whose answer is kept."""
+
 Operations: TypeAlias = Callable[[str], int] | None
 """What the client may do with a topic of this name, as bits; None where it has not asked for that."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptMetadata(MetadataResponse, Kept):
+    """An answer about many partitions. A copy with other fields has no bytes yet."""
+
+    written: dict[int, bytes] = field(init=False, repr=False, compare=False, default_factory=dict)
+
+
+Answer = TypeVar("Answer", bound=MetadataResponse)
 
 
 async def handle(ctx: Context, request: Request) -> MetadataResponse:
     body: MetadataRequest = request.body
     services = ctx.services
-    operations = partial(topic_operations, ctx) if body.include_topic_authorized_operations else None
     everything = body.topics is None or (request.version == 0 and not body.topics)
+    if not _is_much(services.topics, request, everything):
+        return _answer(MetadataResponse, ctx, body, await _topics(ctx, request, everything))
+    kept, facts, question = services.kept_metadata, _facts(services), _question(ctx, request)
+    if found := kept.find(facts, question):
+        return found
+    topics = await _topics(ctx, request, everything)
+    answer = _answer(KeptMetadata, ctx, body, topics)
+    is_of_one_moment = facts == _facts(services) and question == _question(ctx, request)
+    if is_of_one_moment and (everything or all(topic.error_code == ErrorCode.NONE for topic in topics)):
+        kept.keep(facts, question, answer, sum([1 + len(topic.partitions) for topic in topics]))
+    return answer
+
+
+def _answer(kind: type[Answer], ctx: Context, body: MetadataRequest, topics: Iterable[MetadataResponseTopic]) -> Answer:
+    cluster = ctx.services.cluster
+    return kind(
+        throttle_time_ms=0,
+        brokers=_brokers(ctx),
+        cluster_id=cluster.cluster_id,
+        controller_id=cluster.controller_id(),
+        topics=tuple(topics),
+        cluster_authorized_operations=cluster_operations(ctx)
+        if body.include_cluster_authorized_operations
+        else NOT_ASKED,
+        error_code=ErrorCode.NONE,
+    )
+
+
+async def _topics(ctx: Context, request: Request, everything: bool) -> list[MetadataResponseTopic]:
+    body: MetadataRequest = request.body
+    services = ctx.services
+    operations = partial(topic_operations, ctx) if body.include_topic_authorized_operations else None
     turn, live = ctx.turn, services.cluster.live_node_ids()
     topics = []
     if everything:
@@ -64,7 +112,7 @@ async def handle(ctx: Context, request: Request) -> MetadataResponse:
             if (sees is None or sees(topic.name)) and services.topics.get(topic.name) is topic:
                 topics.append(await _topic(ctx, topic, live, request.version, operations, turn))
     elif request.version in NO_IDS_YET and any(await turn.map(_names_an_id, body.topics or ())):
-        topics = await turn.map(
+        return await turn.map(
             lambda row: _missing(row.name or "", row.topic_id, ErrorCode.INVALID_REQUEST, NOT_ASKED), body.topics or ()
         )
     else:
@@ -77,19 +125,44 @@ async def handle(ctx: Context, request: Request) -> MetadataResponse:
             if key not in seen:
                 seen.add(key)
                 topics.append(await _wanted(ctx, key, live, request.version, creating, operations, turn))
-    return MetadataResponse(
-        throttle_time_ms=0,
-        brokers=tuple(
-            MetadataResponseBroker(node_id=node_id, host=host, port=port, rack=rack)
-            for node_id, host, port, rack in endpoints(ctx, services.cluster.live_node_ids())
-        ),
-        cluster_id=services.cluster.cluster_id,
-        controller_id=services.cluster.controller_id(),
-        topics=tuple(topics),
-        cluster_authorized_operations=cluster_operations(ctx)
-        if body.include_cluster_authorized_operations
-        else NOT_ASKED,
-        error_code=ErrorCode.NONE,
+    return topics
+
+
+def _is_much(topics: Topics, request: Request, everything: bool) -> bool:
+    """Whether the answer is one that is kept, if all that is named is there."""
+    if everything:
+        return len(topics) >= ROWS_MIN or _partitions(topics) >= ROWS_MIN
+    rows = request.body.topics
+    if len(rows) > NAMED_MAX:
+        return False
+    keys = [_key(row, request.version) for row in rows]
+    return _partitions(topics.by_id(key) if isinstance(key, bytes) else topics.get(key) for key in keys) >= ROWS_MIN
+
+
+def _partitions(topics: Iterable[Topic | None]) -> int:
+    return sum([len(topic.partitions) for topic in topics if topic is not None])
+
+
+def _facts(services: Services) -> Facts:
+    return Facts(
+        services.topics.changes,
+        Health.changes,
+        services.cluster.has_eligible_replicas(),
+        None if services.authorizer is None else services.authorizer.generation,
+    )
+
+
+def _question(ctx: Context, request: Request) -> Hashable:
+    """What the answer follows from beside `Facts`: the question, who asks, and where clients find the nodes."""
+    cluster, client = ctx.services.cluster, ctx.client
+    who = None if ctx.services.authorizer is None else (client.principal, client.client_host)
+    return request.version, request.body, who, _brokers(ctx), cluster.controller_id()
+
+
+def _brokers(ctx: Context) -> tuple[MetadataResponseBroker, ...]:
+    return tuple(
+        MetadataResponseBroker(node_id=node_id, host=host, port=port, rack=rack)
+        for node_id, host, port, rack in endpoints(ctx, ctx.services.cluster.live_node_ids())
     )
 
 

@@ -104,6 +104,8 @@ class Topics:
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[bytes, Topic] = {}
         self._by_flat_name: dict[str, list[Topic]] = {}
+        self.changes = 0
+        """How often anything has changed that clients are told of topics: which there are, their partitions, leaders and replicas."""
 
     def __iter__(self) -> Iterator[Topic]:
         return iter(self._by_name.values())
@@ -117,10 +119,15 @@ class Topics:
     def by_id(self, topic_id: bytes) -> Topic | None:
         return self._by_id.get(topic_id)
 
+    def changed(self) -> None:
+        """To be called in the turn in which partitions have come, or other nodes lead or hold some."""
+        self.changes += 1
+
     def add(self, topic: Topic) -> None:
         self._by_name[topic.name] = topic
         self._by_id[topic.id] = topic
         self._by_flat_name.setdefault(_flat(topic.name), []).append(topic)
+        self.changed()
 
     def remove(self, topic: Topic) -> None:
         del self._by_name[topic.name]
@@ -129,6 +136,7 @@ class Topics:
         same.remove(topic)
         if not same:
             del self._by_flat_name[_flat(topic.name)]
+        self.changed()
 
     def colliding(self, name: str) -> Topic | None:
         """A topic that metrics could not tell from one of this name: they write "." as "_"."""

@@ -32,6 +32,7 @@ from ..runtime.turns import Turn, in_turns
 from ..security.acls.kinds import CLUSTER_NAME, Operation, ResourceType
 from ..security.sasl.logins import Logins
 from .coordinators import Coordinators
+from .kept_metadata import KeptAnswers
 from .listener_keys import ListenerKeys
 from .quota_changes import QuotaChanges
 from .scram_changes import ScramChanges
@@ -71,6 +72,7 @@ class Services(NamedTuple):
     connection_limits: ConnectionLimits
     logins: Logins
     scram_changes: ScramChanges
+    kept_metadata: KeptAnswers
     authorizer: Authorizer | None = None
     """None: everybody may do everything."""
     acl_changes: AclChanges | None = None

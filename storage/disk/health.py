@@ -16,6 +16,8 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
+from itertools import count
+from typing import ClassVar
 
 from ...protocol.errors import ErrorCode
 from .files import SyncError
@@ -50,10 +52,16 @@ def is_disk_failure(error: OSError) -> bool:
     return error.errno is None or error.errno in DISK_FAILED or isinstance(error, SyncError)
 
 
+_changes = count(1)
+
+
 class Health:
     """Whether logs can be used. One object for all logs of a data directory: the disk that fails one fails them all."""
 
     __slots__ = ("code", "failure", "on_failure")
+
+    changes: ClassVar[int] = 0
+    """Another number whenever logs have gone offline, anywhere in the process: for who keeps what follows from that."""
 
     def __init__(self, failure: str | None = None, code: ErrorCode = ErrorCode.KAFKA_STORAGE_ERROR) -> None:
         self.failure = failure
@@ -66,8 +74,14 @@ class Health:
         """The directory is out of use from now on. Any thread."""
         if self.failure is None:
             self.failure = reason
+            self.note_change()
             if self.on_failure is not None:
                 self.on_failure()
+
+    @staticmethod
+    def note_change() -> None:
+        """Logs answer otherwise from now on; to be called when they do. Any thread."""
+        Health.changes = next(_changes)
 
     def note(self, error: OSError) -> None:
         """Whatever uses the directory has met `error`. Any thread."""

@@ -122,6 +122,7 @@ class LogReader:
     def retire(self, health: Health) -> None:
         """Answer every later call as `health` says; the other logs of the directory work on. For a deleted partition."""
         self._health = health
+        Health.note_change()
 
     def give_up(self, reason: str) -> None:
         """Take this log alone offline until the next start, which finds out what its files are. Any thread.

@@ -78,7 +78,7 @@ class Authorizer:
         self._decided_before: dict[_Key, bool] = {}
         """The generation that goes next."""
         self._refusals = Floods(log)
-        self._generation = 0
+        self.generation = 0
         """Of entries: another one after each change."""
 
     def load(self, entries: Mapping[str, Mapping[str, object]]) -> list[str]:
@@ -145,12 +145,12 @@ class Authorizer:
         the call; it is remembered unless entries have changed since.
         """
         key = (principal, host, operation, resource_type)
-        decided, generation = self._decided.get(key), self._generation
+        decided, generation = self._decided.get(key), self.generation
         if decided is None:
             decided = self._decided_before.get(key)
             if decided is None:
                 decided = yield from self._decide_any(principal, host, operation, resource_type)
-            if generation == self._generation:
+            if generation == self.generation:
                 self._remember(principal, key, decided)
         return decided
 
@@ -248,7 +248,7 @@ class Authorizer:
         self._decided[key] = decided
 
     def _forget(self) -> None:
-        self._generation += 1
+        self.generation += 1
         if self._decided or self._decided_before:
             self._decided, self._decided_before = {}, {}
 
