@@ -68,6 +68,8 @@ Answer = tuple[FetchItem, PartitionData]
 _answer, _topic_answer, _partition_answer = maker(FetchResponse), maker(FetchableTopicResponse), maker(PartitionData)
 TOPIC_IDS = 13
 READ_COMMITTED = 1
+# Of thousands that have been parked for long, each look costs: who leaves holds its place for as long again at most.
+PEER_CHECK_MS_MAX = 60_000
 # Partitions whose errors and answers may go in one go: a tenth of a millisecond.
 FREED_AT_ONCE = 100
 # Aborted transactions of a partition that take less than a millisecond; 50 MB of records may hold half a million.
@@ -190,10 +192,12 @@ async def _told(session: FetchSession, answers: list[Answer], incremental: bool,
 
 async def _wait(ctx: Context, waiter: Waiter, deadline_s: float) -> None:
     """Until something wakes `waiter` or its time is over; PeerGoneError if the client goes meanwhile."""
+    patience_ms = PEER_CHECK_MS
     while (left_ms := (deadline_s - trio.current_time()) * 1000) > 0:
-        if await waiter.wait(min(left_ms, PEER_CHECK_MS)):
+        if await waiter.wait(min(left_ms, patience_ms)):
             return
         ctx.client.check_peer()
+        patience_ms = min(2 * patience_ms, PEER_CHECK_MS_MAX)
 
 
 async def _unread(ctx: Context, body: FetchRequest, items: list[FetchItem], turn: Turn) -> set[TopicKey]:

@@ -17,6 +17,8 @@ import trio.testing
 
 import ottla
 from ottla.server.broker.housekeeping import TICK_MS, Housekeeping
+from ottla.server.handlers import fetch
+from ottla.server.partitions.waits import Waits
 from ottla.server.runtime.clock import Clock
 from ottla.storage.disk.os_files import OsFiles
 from support.broker.broker_timers import BROKER_TIMERS, BrokerTimer, fill
@@ -141,6 +143,39 @@ async def test_the_jobs_of_housekeeping_keep_their_intervals(
             [interval_ms] * len(others_ms), abs=1
         )
         assert virtual_ms() - jobs.ran_ms[job][-1] <= interval_ms + 1
+
+
+@pytest.mark.parametrize(("idle_ms", "after_ticks"), [(1, [1, 2, 3]), (600_000, [30, 60, 90]), (-1, [])])
+async def test_connections_are_looked_at_twenty_times_while_one_becomes_idle(
+    idle_ms: int, after_ticks: list[int]
+) -> None:
+    looked: list[int] = []
+
+    class Looked(SimpleNamespace):
+        def close_excess(self) -> None:
+            pass
+
+        async def close_idle(self, max_idle_ms: int) -> None:
+            assert max_idle_ms == idle_ms
+            looked.append(tick)
+
+    nobody: Any = None
+    config: Any = SimpleNamespace(current=SimpleNamespace(connections_max_idle_ms=idle_ms))
+    connections: Any = Looked()
+    jobs = Housekeeping(nobody, nobody, nobody, connections, config, Clock())
+    for tick in range(1, 1 + max(after_ticks, default=100)):  # noqa: B007 -- noted by `close_idle`
+        await jobs.close_idle_connections()
+    assert looked == after_ticks
+
+
+async def test_who_waits_for_long_is_looked_after_ever_more_rarely(autojump_clock: trio.testing.MockClock) -> None:
+    looked_s: list[float] = []
+    begun_s = trio.current_time()
+    client: Any = SimpleNamespace(check_peer=lambda: looked_s.append(round(trio.current_time() - begun_s)))
+    ctx: Any = SimpleNamespace(client=client)
+    with Waits().waiter(1, committed=False, is_alone=True) as waiter:
+        await fetch._wait(ctx, waiter, begun_s + 200)
+    assert looked_s == [5, 15, 35, 75, 135, 195, 200]
 
 
 async def test_a_fetch_that_waits_is_answered_in_its_time_and_a_live_lease_stays(tmp_path: Path) -> None:
