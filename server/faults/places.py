@@ -125,6 +125,18 @@ _OF_SESSIONS = frozenset(
         ErrorCode.INCONSISTENT_CLUSTER_ID,
     }
 )
+_OF_SHARE_SESSIONS = frozenset(
+    {
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.INVALID_SHARE_SESSION_EPOCH,
+        ErrorCode.SHARE_SESSION_LIMIT_REACHED,
+        ErrorCode.SHARE_SESSION_NOT_FOUND,
+        ErrorCode.UNSUPPORTED_VERSION,
+    }
+)
+_OF_GROUPS = AllBut(
+    {ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_SERVER_ERROR}
+)
 _TXN_PARTITIONS = _partitions("partitions", "", "results_by_partition", code="partition_error_code")
 
 _BY_API = {
@@ -154,6 +166,9 @@ _BY_API = {
     "AlterReplicaLogDirs": Places(
         (_topics(_partitions(""), "", told="results", told_name=("topic_name",)),), is_overlaid=True
     ),
+    "AlterShareGroupOffsets": Places(
+        (_topics(_partitions(), name=("topic_name",), told="responses"),), _GROUP, on_top=_OF_GROUPS
+    ),
     "AlterUserScramCredentials": Places((Rows(None, "upsertions", ("name",), "results", ("user",)),)),
     "ApiVersions": Places(),
     "ConsumerGroupDescribe": Places((Rows(Kind.GROUP, "group_ids", (), "groups", ("group_id",)),)),
@@ -165,6 +180,12 @@ _BY_API = {
     "DeleteAcls": Places((Rows(None, "filters", (), "filter_results", ()),)),
     "DeleteGroups": Places((Rows(Kind.GROUP, "groups_names", (), "results", ("group_id",)),)),
     "DeleteRecords": Places((_topics(_partitions()),)),
+    "DeleteShareGroupOffsets": Places(
+        (_topics(None, name=("topic_name",), told="responses"),), _GROUP, on_top=_OF_GROUPS
+    ),
+    "DeleteShareGroupState": Places(
+        (_topics(_partitions(name="partition", told_name="partition"), name=("topic_id",), told="results"),), _GROUP
+    ),
     "DeleteTopics": Places(
         (
             _topics(None, name=_BY_ID, told="responses"),
@@ -184,6 +205,7 @@ _BY_API = {
     ),
     "DescribeProducers": Places((_topics(_partitions("partition_indexes", "")),)),
     "DescribeQuorum": Places(),
+    "DescribeShareGroupOffsets": Places((Rows(Kind.GROUP, "groups", ("group_id",), "groups", ("group_id",)),)),
     "DescribeTopicPartitions": Places(
         (
             _topics(
@@ -223,6 +245,9 @@ _BY_API = {
     "Heartbeat": Places(flat=_GROUP),
     "IncrementalAlterConfigs": Places((Rows(Kind.RESOURCE, "resources", _RESOURCE, "responses", _RESOURCE),)),
     "InitProducerId": Places(flat=_TRANSACTION),
+    "InitializeShareGroupState": Places(
+        (_topics(_partitions(name="partition", told_name="partition"), name=("topic_id",), told="results"),), _GROUP
+    ),
     "JoinGroup": Places(flat=_GROUP, echoed=("member_id",)),
     "LeaveGroup": Places(flat=_GROUP),
     "ListConfigResources": Places(),
@@ -274,14 +299,31 @@ _BY_API = {
         _TRANSACTION,
     ),
     "PushTelemetry": Places(),
+    "ReadShareGroupState": Places(
+        (_topics(_partitions(name="partition", told_name="partition"), name=("topic_id",), told="results"),), _GROUP
+    ),
+    "ReadShareGroupStateSummary": Places(
+        (_topics(_partitions(name="partition", told_name="partition"), name=("topic_id",), told="results"),), _GROUP
+    ),
     "RemoveRaftVoter": Places(),
     "RenewDelegationToken": Places(),
     "SaslAuthenticate": Places(),
     "SaslHandshake": Places(),
+    "ShareAcknowledge": Places(
+        (_topics(_partitions(), name=("topic_id",), told="responses"),), _GROUP, on_top=_OF_SHARE_SESSIONS
+    ),
+    "ShareFetch": Places(
+        (_topics(_partitions(), name=("topic_id",), told="responses"),), _GROUP, on_top=_OF_SHARE_SESSIONS
+    ),
+    "ShareGroupDescribe": Places((Rows(Kind.GROUP, "group_ids", (), "groups", ("group_id",)),)),
+    "ShareGroupHeartbeat": Places(flat=_GROUP),
     "SyncGroup": Places(flat=_GROUP),
     "TxnOffsetCommit": Places((_topics(_partitions()),), _GROUP | _TRANSACTION),
     "UnregisterBroker": Places(),
     "UpdateFeatures": Places(),
+    "WriteShareGroupState": Places(
+        (_topics(_partitions(name="partition", told_name="partition"), name=("topic_id",), told="results"),), _GROUP
+    ),
     "WriteTxnMarkers": Places(
         (
             Rows(

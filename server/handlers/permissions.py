@@ -37,12 +37,17 @@ CLUSTER_OPERATIONS: dict[str, OnCluster] = {
     "AddPartitionsToTxn": OnCluster((Operation.CLUSTER_ACTION,), since=4),
     "AlterPartitionReassignments": OnCluster((Operation.ALTER,)),
     "AlterReplicaLogDirs": OnCluster((Operation.ALTER,)),
+    "DeleteShareGroupState": OnCluster((Operation.CLUSTER_ACTION,)),
     "DescribeLogDirs": OnCluster((Operation.DESCRIBE,)),
     "ElectLeaders": OnCluster((Operation.ALTER,)),
+    "InitializeShareGroupState": OnCluster((Operation.CLUSTER_ACTION,)),
     "ListConfigResources": OnCluster((Operation.DESCRIBE_CONFIGS,)),
     "ListPartitionReassignments": OnCluster((Operation.DESCRIBE,)),
+    "ReadShareGroupState": OnCluster((Operation.CLUSTER_ACTION,)),
+    "ReadShareGroupStateSummary": OnCluster((Operation.CLUSTER_ACTION,)),
     "UnregisterBroker": OnCluster((Operation.ALTER,)),
     "UpdateFeatures": OnCluster((Operation.ALTER,)),
+    "WriteShareGroupState": OnCluster((Operation.CLUSTER_ACTION,)),
     "WriteTxnMarkers": OnCluster((Operation.ALTER, Operation.CLUSTER_ACTION)),
 }
 """API -> what it asks for. An API whose answer has more places for an error than `error_code` and `error_message` has a

@@ -104,9 +104,19 @@ TOKENS = ("CreateDelegationToken", "RenewDelegationToken", "ExpireDelegationToke
 
 METRICS = ("GetTelemetrySubscriptions", "PushTelemetry")
 OF_BROKERS = ("UnregisterBroker", "AddRaftVoter", "RemoveRaftVoter")
+SHARE_GROUPS = (
+    "AlterShareGroupOffsets",
+    "DeleteShareGroup",
+    "DescribeShareGroupOffsets",
+    "InitializeShareGroupState",
+    "ReadShareGroupState",
+    "Share",
+    "WriteShareGroupState",
+)
 
-# It does not speak the new consumer protocol, and knows no delegation tokens, metrics of clients and changes of the quorum.
-KAFKA_PYTHON_LACKS = ("ConsumerGroupHeartbeat", "ConsumerGroupDescribe", *TOKENS, *METRICS, *OF_BROKERS)
+# It speaks neither the new consumer protocol nor that of share groups, and knows no delegation tokens, metrics of clients and
+# changes of the quorum.
+KAFKA_PYTHON_LACKS = ("ConsumerGroupHeartbeat", "ConsumerGroupDescribe", *TOKENS, *METRICS, *OF_BROKERS, *SHARE_GROUPS)
 
 
 @pytest.mark.parametrize("api, side", [side for side in SIDES if not str(side.id).startswith(KAFKA_PYTHON_LACKS)])

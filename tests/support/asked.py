@@ -36,6 +36,7 @@ NAMES: dict[str, Any] = {
     "response_partition_limit": 100,
     "session_epoch": -1,
     "topic": "t",
+    "topic_name": "t",
     "topic_names": "t",
     "transactional_id": "x",
     "transactional_ids": "x",

@@ -67,7 +67,7 @@ def broker(kind: type[BrokerProcess]) -> Iterator[tuple[str, str]]:
     if kind is OttlaProcess:
         process = OttlaProcess(overrides=options(), arguments=("--listener", f"SASL_PLAINTEXT://{sasl}"))
     else:
-        kafka = process = ApacheKafkaProcess(overrides=options())
+        kafka = process = ApacheKafkaProcess(overrides=options(), features={"share.version": 0})
         listeners = f"PLAINTEXT://{kafka.bootstrap},SASL_PLAINTEXT://{sasl}"
         kafka.overrides |= {
             "listeners": f"{listeners},CONTROLLER://127.0.0.1:{kafka.controller_port}",

@@ -45,9 +45,23 @@ OF_KAFKA: dict[str, dict[str, tuple[int, int] | None]] = {
     "3.7": {"Produce": (0, 10), "ConsumerGroupHeartbeat": (0, 0), "ConsumerGroupDescribe": None},
     "3.8": {"Produce": (0, 11), "ConsumerGroupDescribe": (0, 0), "DescribeTopicPartitions": (0, 0)},
     "3.9": {"Fetch": (0, 17), "ApiVersions": (0, 4)},
-    "4.0": {"Produce": (0, 12), "Fetch": (4, 17), "JoinGroup": (2, 9), "EndTxn": (0, 5)},
-    "4.1": {"Produce": (0, 13), "Fetch": (4, 18), "JoinGroup": (0, 9), "OffsetCommit": (2, 9)},
-    "4.2": {"OffsetCommit": (2, 10), "DescribeLogDirs": (1, 4)},
+    "4.0": {"Produce": (0, 12), "Fetch": (4, 17), "JoinGroup": (2, 9), "EndTxn": (0, 5), "ShareFetch": None},
+    "4.1": {
+        "Produce": (0, 13),
+        "Fetch": (4, 18),
+        "JoinGroup": (0, 9),
+        "OffsetCommit": (2, 9),
+        "ShareFetch": (1, 1),
+        "WriteShareGroupState": (0, 0),
+    },
+    "4.2": {
+        "OffsetCommit": (2, 10),
+        "DescribeLogDirs": (1, 4),
+        "ShareFetch": (1, 2),
+        "ShareGroupHeartbeat": (1, 1),
+        "WriteShareGroupState": (0, 1),
+        "DescribeShareGroupOffsets": (0, 1),
+    },
     "4.3": {"DescribeLogDirs": (1, 5)},
 }
 
@@ -122,7 +136,6 @@ FEATURES: dict[str, dict[str, tuple[int, int, int]]] = {
         "group.version": (0, 1, 1),
         "kraft.version": (0, 1, 0),
         "metadata.version": (7, 27, 27),
-        "share.version": (0, 1, 0),
         "transaction.version": (0, 2, 2),
     },
 }

@@ -63,6 +63,10 @@ from ottla.protocol.messages.describe_groups import DescribeGroupsRequest
 from ottla.protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from ottla.protocol.messages.describe_producers import DescribeProducersRequest
 from ottla.protocol.messages.describe_producers import TopicRequest as ProducersTopic
+from ottla.protocol.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+)
 from ottla.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from ottla.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from ottla.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
@@ -97,6 +101,8 @@ from ottla.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.read_share_group_state import PartitionData, ReadShareGroupStateRequest, ReadStateData
+from ottla.protocol.messages.share_group_describe import ShareGroupDescribeRequest
 from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
@@ -792,6 +798,41 @@ CASES = [
         1,
         lambda count: ConsumerGroupDescribeRequest(group_ids=tuple(names(count))),
         lambda answer: answer.groups,
+    ),
+    Case(
+        "ShareGroupDescribe",
+        1,
+        lambda count: ShareGroupDescribeRequest(group_ids=tuple(names(count))),
+        lambda answer: answer.groups,
+    ),
+    Case(
+        "DescribeShareGroupOffsets",
+        1,
+        lambda count: DescribeShareGroupOffsetsRequest(
+            groups=tuple(DescribeShareGroupOffsetsRequestGroup(group_id=name) for name in names(count))
+        ),
+        lambda answer: answer.groups,
+    ),
+    Case(
+        "ReadShareGroupState",
+        0,
+        lambda count: ReadShareGroupStateRequest(
+            group_id="g",
+            topics=(ReadStateData(partitions=tuple(PartitionData(partition=index) for index in range(count))),),
+        ),
+        lambda answer: answer.results[0].partitions,
+    ),
+    Case(
+        "ReadShareGroupState",
+        0,
+        lambda count: ReadShareGroupStateRequest(
+            group_id="g",
+            topics=tuple(
+                ReadStateData(topic_id=index.to_bytes(16, "big"), partitions=(PartitionData(partition=0),))
+                for index in range(count)
+            ),
+        ),
+        lambda answer: answer.results,
     ),
     Case(
         "ListTransactions",

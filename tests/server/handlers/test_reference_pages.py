@@ -88,7 +88,7 @@ OF_KAFKA = {
 """What ApiVersions of an Apache Kafka 4.3.1 broker says, without a receiver for metrics."""
 
 
-def test_api_versions_says_what_kafkas_does_but_for_share_and_streams_groups() -> None:
+def test_api_versions_says_what_kafkas_does_but_for_streams_groups() -> None:
     told = {row.api_key: (row.min_version, row.max_version) for row in api_rows(takes_metrics=False)}
     assert told == {key: versions for key, versions in OF_KAFKA.items() if key not in NOT_YET}
     assert NOT_YET.keys() <= OF_KAFKA.keys()

@@ -714,3 +714,50 @@ def _(version: int, ids: Ids) -> Values:
 @_question("ListTransactions")
 def _(version: int, ids: Ids) -> Values:
     return {}
+
+
+# Share groups, while the feature share.version is 0
+
+
+@_question("ShareGroupHeartbeat")
+def _(version: int, ids: Ids) -> Values:
+    return {"group_id": THERE, "member_id": "nobody-s", "member_epoch": 5, "subscribed_topic_names": [THERE, MISSING]}
+
+
+@_question("ShareGroupDescribe")
+def _(version: int, ids: Ids) -> Values:
+    return {"group_ids": list(GROUPS), "include_authorized_operations": True}
+
+
+@_question("ShareFetch")
+@_question("ShareAcknowledge")
+def _(version: int, ids: Ids) -> Values:
+    topics = [{"topic_id": ids[name], "partitions": [{"partition_index": 0}]} for name in TWO_TOPICS]
+    return {"group_id": THERE, "member_id": "nobody-s", "share_session_epoch": 5, "topics": topics}
+
+
+def _states(version: int, ids: Ids) -> Values:
+    return {"group_id": THERE, "topics": [{"topic_id": ids[THERE], "partitions": [{"partition": 0}]}]}
+
+
+_question("InitializeShareGroupState")(_states)
+_question("ReadShareGroupState")(_states)
+_question("WriteShareGroupState")(_states)
+_question("DeleteShareGroupState")(_states)
+_question("ReadShareGroupStateSummary")(_states)
+
+
+@_question("DescribeShareGroupOffsets")
+def _(version: int, ids: Ids) -> Values:
+    return {"groups": [{"group_id": group_id, "topics": None} for group_id in GROUPS]}
+
+
+@_question("AlterShareGroupOffsets")
+def _(version: int, ids: Ids) -> Values:
+    topics = [{"topic_name": THERE, "partitions": [{"partition_index": 0, "start_offset": 0}]}]
+    return {"group_id": MISSING, "topics": topics}
+
+
+@_question("DeleteShareGroupOffsets")
+def _(version: int, ids: Ids) -> Values:
+    return {"group_id": MISSING, "topics": [{"topic_name": THERE}]}

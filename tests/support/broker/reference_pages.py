@@ -19,20 +19,8 @@ APIS_PAGE = DOCS / "apis.md"
 OPTIONS_PAGE = DOCS / "options-without-effect.md"
 
 NOT_YET = {
-    76: "ShareGroupHeartbeat",
-    77: "ShareGroupDescribe",
-    78: "ShareFetch",
-    79: "ShareAcknowledge",
-    83: "InitializeShareGroupState",
-    84: "ReadShareGroupState",
-    85: "WriteShareGroupState",
-    86: "DeleteShareGroupState",
-    87: "ReadShareGroupStateSummary",
     88: "StreamsGroupHeartbeat",
     89: "StreamsGroupDescribe",
-    90: "DescribeShareGroupOffsets",
-    91: "AlterShareGroupOffsets",
-    92: "DeleteShareGroupOffsets",
 }
 """APIs that brokers of Apache Kafka 4.3.1 name and Ottla does not."""
 

@@ -1,0 +1,75 @@
+"""ShareAcknowledge (key 79, versions 1–2): say what became of acquired records (KIP-932).
+
+2 brings renewals of acquisition locks (KIP-1222).
+"""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from ..wire import ZERO_UUID, Bool, Int8, Int16, Int32, Int64, String, Uuid, since
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcknowledgementBatch:
+    first_offset: Int64 = 0
+    last_offset: Int64 = 0
+    acknowledge_types: tuple[Int8, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcknowledgePartition:
+    partition_index: Int32 = 0
+    acknowledgement_batches: tuple[AcknowledgementBatch, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcknowledgeTopic:
+    topic_id: Uuid = ZERO_UUID
+    partitions: tuple[AcknowledgePartition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareAcknowledgeRequest:
+    group_id: String | None = None
+    member_id: String | None = ""
+    share_session_epoch: Int32 = 0
+    is_renew_ack: Annotated[Bool, since(2)] = False
+    topics: tuple[AcknowledgeTopic, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderIdAndEpoch:
+    leader_id: Int32 = 0
+    leader_epoch: Int32 = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionData:
+    partition_index: Int32 = 0
+    error_code: Int16 = 0
+    error_message: String | None = None
+    current_leader: LeaderIdAndEpoch = LeaderIdAndEpoch()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareAcknowledgeTopicResponse:
+    topic_id: Uuid = ZERO_UUID
+    partitions: tuple[PartitionData, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeEndpoint:
+    node_id: Int32 = 0
+    host: String = ""
+    port: Int32 = 0
+    rack: String | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareAcknowledgeResponse:
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    error_message: String | None = None
+    acquisition_lock_timeout_ms: Annotated[Int32, since(2)] = 0
+    responses: tuple[ShareAcknowledgeTopicResponse, ...] = ()
+    node_endpoints: tuple[NodeEndpoint, ...] = ()

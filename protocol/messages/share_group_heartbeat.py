@@ -1,0 +1,36 @@
+"""ShareGroupHeartbeat (key 76, version 1): a member of a share group joins, is alive, or leaves (KIP-932)."""
+
+from dataclasses import dataclass
+
+from ..wire import ZERO_UUID, Int16, Int32, String, Uuid
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareGroupHeartbeatRequest:
+    group_id: String = ""
+    member_id: String = ""
+    member_epoch: Int32 = 0
+    rack_id: String | None = None
+    subscribed_topic_names: tuple[String, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicPartitions:
+    topic_id: Uuid = ZERO_UUID
+    partitions: tuple[Int32, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assignment:
+    topic_partitions: tuple[TopicPartitions, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareGroupHeartbeatResponse:
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    error_message: String | None = None
+    member_id: String | None = None
+    member_epoch: Int32 = 0
+    heartbeat_interval_ms: Int32 = 0
+    assignment: Assignment | None = None

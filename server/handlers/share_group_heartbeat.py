@@ -1,0 +1,17 @@
+"""ShareGroupHeartbeat, API key 76, version 1.
+
+Behaviour
+- Share groups are not served: UNSUPPORTED_VERSION, as of Apache Kafka where the feature `share.version` is 0. No right is asked
+  for before.
+"""
+
+from __future__ import annotations
+
+from ...protocol.connection import Request
+from ...protocol.errors import ErrorCode
+from ...protocol.messages.share_group_heartbeat import ShareGroupHeartbeatResponse
+from ..services.context import Context
+
+
+async def handle(_: Context, request: Request) -> ShareGroupHeartbeatResponse:
+    return ShareGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)

@@ -1,0 +1,25 @@
+"""WriteShareGroupState, API key 85, versions 0-1: between brokers.
+
+Behaviour
+- As `handlers.share_groups` has it for the five APIs of share coordinators.
+"""
+
+from __future__ import annotations
+
+from ...protocol.connection import Request
+from ...protocol.errors import KafkaError
+from ...protocol.messages.write_share_group_state import PartitionResult, WriteShareGroupStateResponse, WriteStateResult
+from ..security.acls.kinds import ResourceType
+from ..services.context import Context
+from .permissions import refusal
+from .share_groups import StateApi
+
+_API = StateApi("write share group state", WriteShareGroupStateResponse, WriteStateResult, PartitionResult)
+
+
+async def handle(ctx: Context, request: Request) -> WriteShareGroupStateResponse:
+    return await _API.not_coordinator(ctx, request)
+
+
+async def refused(ctx: Context, request: Request, _: KafkaError) -> WriteShareGroupStateResponse:
+    return await _API.told_of_each(ctx, request, refusal(ResourceType.CLUSTER))
