@@ -71,7 +71,8 @@ class PartitionData:
     acknowledge_error_code: Int16 = 0
     acknowledge_error_message: String | None = None
     current_leader: LeaderIdAndEpoch = LeaderIdAndEpoch()
-    records: Records | None = None
+    # Kafka has no other default, and no null from version 1 on: whoever answers without an error sets it.
+    records: Records = None  # type: ignore[assignment]
     acquired_records: tuple[AcquiredRecords, ...] = ()
 
 
