@@ -76,6 +76,7 @@ schemas:
 	@command -v mvn >/dev/null || { echo "make schemas needs Maven (mvn)" >&2; exit 1; }
 	mvn -B -q dependency:get -Dtransitive=false -Dartifact=org.apache.kafka:kafka-clients:4.3.1
 	mvn -B -q dependency:get -Dtransitive=false -Dartifact=org.apache.kafka:kafka-group-coordinator:4.3.1
+	mvn -B -q dependency:get -Dtransitive=false -Dartifact=org.apache.kafka:kafka-share-coordinator:4.3.1
 
 format: $(BIN)/.ready
 	$(BIN)/ruff format .

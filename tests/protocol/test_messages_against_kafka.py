@@ -5,7 +5,13 @@ from typing import Any
 import pytest
 
 from ottla.protocol.apis import APIS, Api, snake_case
-from ottla.protocol.messages import consumer_group_log, consumer_offsets, consumer_protocol, transaction_log
+from ottla.protocol.messages import (
+    consumer_group_log,
+    consumer_offsets,
+    consumer_protocol,
+    share_state_log,
+    transaction_log,
+)
 from ottla.protocol.schema import ZERO_UUID, Field, fields_of
 from support.kafka_schemas import bounds, definitions, in_range, parse
 
@@ -124,6 +130,17 @@ def test_records_of_the_offsets_topic_are_declared_as_kafka_declares_them(cls: t
 def test_records_of_the_transaction_topic_are_declared_as_kafka_declares_them(cls: type[Any], flexible: str) -> None:
     definition = definitions("kafka-transaction-coordinator")[cls.__name__]
     assert definition["flexibleVersions"] == flexible
+    assert_message_like(cls, definition, bounds(definition["validVersions"]))
+
+
+@pytest.mark.parametrize(
+    "number, side", [(number, side) for number in share_state_log.RECORD_TYPES for side in ("Key", "Value")]
+)
+def test_records_of_the_share_state_topic_are_declared_as_kafka_declares_them(number: int, side: str) -> None:
+    cls = share_state_log.RECORD_TYPES[number][side == "Value"]
+    definition = definitions("kafka-share-coordinator")[cls.__name__]
+    assert definition["apiKey"] == number
+    assert definition["flexibleVersions"] == ("none" if side == "Key" else "0+")
     assert_message_like(cls, definition, bounds(definition["validVersions"]))
 
 

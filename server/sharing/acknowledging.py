@@ -1,0 +1,112 @@
+"""What a member says became of records that it has acquired, as an update of the share partition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+from ...protocol.errors import ErrorCode, KafkaError
+from .in_flight import Batch, Change, Run, State
+from .share_partition import SharePartition, Update
+
+GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
+"""Types of an acknowledgement; a gap has no record."""
+
+_STATES = {GAP: State.ARCHIVED, ACCEPT: State.ACKNOWLEDGED, REJECT: State.ARCHIVED}
+_NOT_FOUND = "Batch record not found. The {} offset in request is past acquired records."
+
+
+class Acknowledgement(NamedTuple):
+    """Of records, both ends inclusive: one type for all of them, or one for each."""
+
+    first_offset: int
+    last_offset: int
+    types: Sequence[int]
+
+
+def acknowledge(
+    partition: SharePartition, member_id: str, acknowledgements: Sequence[Acknowledgement], now_ms: int
+) -> Update:
+    """What a member's word means; nothing has changed yet.
+
+    It costs what the acknowledgements have of types, and what is in flight, however many offsets they name. Records before the
+    start offset are over, so nothing is said of them.
+
+    Raises:
+        KafkaError: INVALID_REQUEST: types that there are not, or too few or too many of them, offsets out of order, twice, or
+            behind what is in flight. INVALID_RECORD_STATE: the member has not acquired them all, or may not renew its locks.
+    """
+    before = -1
+    for one in acknowledgements:
+        if not before < one.first_offset <= one.last_offset:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Acknowledgement batches overlap, or are out of order.")
+        if len(one.types) not in (1, one.last_offset - one.first_offset + 1):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "The number of acknowledge types is not that of the offsets.")
+        if min(one.types) < GAP or max(one.types) > RENEW:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid acknowledge type.")
+        before = one.last_offset
+    return partition.update(
+        fate
+        for one in acknowledgements
+        for fate in _fates(partition, member_id, one, now_ms + partition.limits.lock_ms)
+    )
+
+
+def _fates(
+    partition: SharePartition, member_id: str, one: Acknowledgement, until_ms: int
+) -> Iterator[tuple[Run, Change]]:
+    first, last = max(one.first_offset, partition.start_offset), one.last_offset
+    if last < first:
+        return
+    at = iter([(last, one.types[0])]) if len(one.types) == 1 else _runs_of_types(one)
+    kind_last, kind = next(at)
+    for batch in _batches(partition, one):
+        for run in batch.between(first, last):
+            if run.state is not State.ACQUIRED:
+                raise KafkaError(
+                    ErrorCode.INVALID_RECORD_STATE, "The offset cannot be acknowledged. The offset is not acquired."
+                )
+            if run.member_id != member_id:
+                raise KafkaError(ErrorCode.INVALID_RECORD_STATE, "Member is not the owner of offset")
+            run_last = min(run.last, last)
+            low = max(run.first, first)
+            while low <= run_last:
+                while kind_last < low:
+                    kind_last, kind = next(at)
+                high = min(run_last, kind_last)
+                yield run, _change(partition, run, kind, low, high, until_ms)
+                low = high + 1
+
+
+def _change(partition: SharePartition, run: Run, kind: int, first: int, last: int, until_ms: int) -> Change:
+    if kind == RENEW:
+        if not partition.limits.renews:
+            message = "Renewing acquisition locks is not enabled for the group."
+            raise KafkaError(ErrorCode.INVALID_RECORD_STATE, message)
+        return Change(first, last, State.ACQUIRED, run.member_id, until_ms)
+    return Change(first, last, partition.released(run) if kind == RELEASE else _STATES[kind])
+
+
+def _runs_of_types(one: Acknowledgement) -> Iterator[tuple[int, int]]:
+    """Types that are alike in a row: the last offset that they are for, and the type."""
+    behind = one.first_offset
+    for kind, alike in groupby(one.types):
+        behind += sum(1 for _ in alike)
+        yield behind - 1, kind
+
+
+def _batches(partition: SharePartition, one: Acknowledgement) -> list[Batch]:
+    """The batches in flight that have these offsets, all of which are refused where there are none, or not to their end."""
+    floor = partition.in_flight.floor(one.first_offset)
+    if floor is None and one.first_offset < partition.start_offset:
+        floor = partition.in_flight.floor(partition.start_offset)
+    if floor is None:
+        message = "Batch record not found. The request batch offsets are not found in the cache."
+        raise KafkaError(ErrorCode.INVALID_RECORD_STATE, message)
+    batches = partition.in_flight.beginning(floor.first, one.last_offset)
+    if batches[-1].last < one.first_offset:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, _NOT_FOUND.format("first"))
+    if batches[-1].last < one.last_offset:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, _NOT_FOUND.format("last"))
+    return batches

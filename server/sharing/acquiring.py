@@ -1,0 +1,269 @@
+"""Which of the records that were fetched a member gets, and how they are counted.
+
+By KIP-932 whole batches, so that a member may get more than it asked for; by KIP-1206 a member may ask for no more
+(`is_record_limit`). Records that were delivered often come in small numbers, and alone at their last delivery, so that one which
+nobody can digest does not take others with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from .in_flight import Batch, Change, Run, State
+from .share_partition import SharePartition
+
+_FEW_DELIVERIES = 2
+"""With a limit of so few, the last delivery is not one alone."""
+
+
+class Offsets(NamedTuple):
+    """Both inclusive."""
+
+    first: int
+    last: int
+
+
+class Acquired(NamedTuple):
+    """What a member is told that it has, both ends inclusive."""
+
+    first_offset: int
+    last_offset: int
+    delivery_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a member asks for.
+
+    Attributes:
+        max_records: No more batches once there are so many records.
+        batch_size: Records are counted in batches of about this size, which end where the log's do.
+        is_record_limit: No more records than `max_records`, wherever a batch ends.
+    """
+
+    member_id: str
+    max_records: int
+    batch_size: int
+    is_record_limit: bool = False
+
+
+def acquire(
+    partition: SharePartition,
+    wish: Wish,
+    fetch_offset: int,
+    fetched: Sequence[Offsets],
+    now_ms: int,
+    aborted: Sequence[Offsets] = (),
+) -> list[Acquired]:
+    """Give a member what it may have of records that were fetched for it.
+
+    Args:
+        fetch_offset: Where the fetch began, which `next_fetch_offset` told.
+        fetched: The log's batches, in order.
+        aborted: Those of them that nobody shall see: they are archived at once.
+
+    Returns:
+        What it has from now on, in order.
+    """
+    if not fetched or wish.max_records <= 0 or fetched[-1].last < partition.start_offset:
+        return []
+    last, limit = _room(partition, wish, fetch_offset, fetched[-1].last)
+    if limit <= 0:
+        return []
+    until_ms = now_ms + partition.limits.lock_ms
+    acquired = _Acquiring(partition, wish, fetched, last, until_ms).run(fetch_offset, limit)
+    return _without(partition, acquired, aborted) if aborted else acquired
+
+
+def _room(partition: SharePartition, wish: Wish, fetch_offset: int, last: int) -> tuple[int, int]:
+    """Up to which offset the member may have records, and how many. Where there is no room for more in flight, those that are."""
+    limit = min(wish.max_records, partition.limits.in_flight - partition.in_flight_count)
+    if limit > 0:
+        return last, limit
+    again = partition.end_offset - fetch_offset + 1
+    return min(last, partition.end_offset), min(wish.max_records, again)
+
+
+class _Acquiring:
+    """One acquisition on its way."""
+
+    def __init__(
+        self, partition: SharePartition, wish: Wish, fetched: Sequence[Offsets], last: int, until_ms: int
+    ) -> None:
+        self._partition = partition
+        self._in_flight = partition.in_flight
+        self._wish = wish
+        self._fetched = fetched
+        self._last = last
+        self._until_ms = until_ms
+        self._acquired: list[Acquired] = []
+        self._count = 0
+        deliveries = partition.limits.deliveries
+        self._careful_from = max(_FEW_DELIVERIES, -(-deliveries // 2))
+        """Records that were delivered so often come in small numbers."""
+        self._last_delivery = deliveries - 1 if deliveries > _FEW_DELIVERIES else None
+        """Records that were delivered so often come one by one."""
+
+    def run(self, fetch_offset: int, limit: int) -> list[Acquired]:
+        first = self._fetched[0].first
+        self._archive_missing(fetch_offset, first)
+        floor = self._in_flight.floor(first)
+        if floor is None:
+            begin = max(first, self._partition.start_offset)
+        else:
+            begin = floor.first if floor.last >= first else first
+        if begin > self._last:
+            return []  # No room for others in flight, and the log has none of those that are.
+        known = self._in_flight.beginning(min(first, begin), self._last)
+        at = begin
+        for batch in known:
+            if self._count >= limit:
+                break
+            if self._partition.gap_start is not None:
+                if at < batch.first:
+                    self._acquire_new(at, batch.first - 1, limit - self._count)
+                at = batch.last + 1
+                if self._count >= limit:
+                    break
+            is_careful = any(run.delivery_count >= self._careful_from for run in self._available(batch))
+            if is_careful and self._count:
+                return self._finished()
+            taken = self._acquire_again(batch, limit - self._count)
+            if is_careful and taken:
+                return self._finished()
+        if self._count < limit and (not known or known[-1].last < self._last):
+            self._acquire_new(known[-1].last + 1 if known else begin, self._last, limit - self._count)
+        return self._finished()
+
+    def _finished(self) -> list[Acquired]:
+        if self._acquired:
+            self._partition.pass_gap(self._acquired[-1].last_offset + 1)
+        return self._acquired
+
+    def _archive_missing(self, fetch_offset: int, first: int) -> None:
+        """Of what was asked for, the log begins at `first`: what was available before that is there no more."""
+        gone = [
+            Change(max(run.first, fetch_offset), min(run.last, first - 1), State.ARCHIVED)
+            for batch in self._in_flight.between(fetch_offset, first - 1)
+            for run in batch.between(fetch_offset, first - 1)
+            if run.state is State.AVAILABLE
+        ]
+        self._in_flight.change(gone)
+        gap_start = self._partition.gap_start
+        if gap_start is not None and fetch_offset <= gap_start < first:
+            self._partition.pass_gap(first)
+
+    def _available(self, batch: Batch) -> Iterator[Run]:
+        """What is available of a batch and was fetched."""
+        first = self._fetched[0].first
+        for run in batch.between(first, self._last):
+            if run.state is State.AVAILABLE:
+                yield run._replace(first=max(run.first, first), last=min(run.last, self._last))
+
+    def _acquire_again(self, batch: Batch, limit: int) -> int:
+        """Acquire what is available of a batch; returns how many records."""
+        changes: list[Change] = []
+        acquired: list[Acquired] = []
+        taken, few, is_full = 0, 0, False
+        for run in self._available(batch):
+            is_last_delivery = run.delivery_count == self._last_delivery
+            if is_full or (is_last_delivery and taken):
+                break
+            if run.delivery_count >= self._careful_from and not few:
+                few = max(1, batch.size >> (run.delivery_count - self._careful_from + 1))
+            count = 1 if is_last_delivery else run.size
+            is_full = is_last_delivery
+            if self._wish.is_record_limit:
+                count = min(count, limit - taken)
+                is_full |= taken + count == limit
+            if taken < few:
+                count = min(count, few - taken)
+                is_full |= taken + count == few
+            taken += count
+            change = Change(
+                run.first, run.first + count - 1, State.ACQUIRED, self._wish.member_id, self._until_ms, delivered=1
+            )
+            changes.append(change)
+            before = acquired[-1] if acquired else None
+            if before and before.last_offset + 1 == run.first and before.delivery_count == run.delivery_count + 1:
+                acquired[-1] = before._replace(last_offset=change.last)
+            else:
+                acquired.append(Acquired(run.first, change.last, run.delivery_count + 1))
+        self._in_flight.change(changes)
+        if acquired:
+            self._partition.lock(acquired[0].first_offset, acquired[-1].last_offset, self._until_ms)
+        self._acquired += acquired
+        self._count += taken
+        return taken
+
+    def _acquire_new(self, first: int, last: int, limit: int) -> None:
+        """Acquire records that were not in flight, or of which nobody knows that they were."""
+        partition = self._partition
+        if not self._in_flight:
+            first = max(first, partition.end_offset)
+        until = last
+        if limit < last - first + 1:
+            until = self._end_of_batch_with(first + limit - 1)
+            if partition.gap_start is not None:
+                until = min(until, last)
+        if self._wish.is_record_limit:
+            got = min(until, first + limit - 1)
+            runs = [self._new_run(first, got)]
+            if got < until:
+                runs.append(Run(got + 1, until, State.AVAILABLE, 0))
+                partition.offer_again()
+            self._in_flight.add(Batch(runs))
+            new = [Acquired(first, got, 1)]
+        else:
+            got = until
+            new = [Acquired(*offsets, 1) for offsets in self._parts(first, until)]
+            for one in new:
+                self._in_flight.add(Batch([self._new_run(one.first_offset, one.last_offset)]))
+        partition.lock(first, got, self._until_ms)
+        partition.began(first, until)
+        partition.pass_gap(got + 1)
+        self._acquired += new
+        self._count += got - first + 1
+
+    def _new_run(self, first: int, last: int) -> Run:
+        return Run(first, last, State.ACQUIRED, 1, self._wish.member_id, self._until_ms)
+
+    def _parts(self, first: int, last: int) -> Iterator[tuple[int, int]]:
+        """Offsets in batches that have at least the size that was wished for, and end where the log's do."""
+        if last - first + 1 > self._wish.batch_size:
+            for batch in self._fetched:
+                if batch.first > last:
+                    break
+                if batch.first > first and batch.first - first >= self._wish.batch_size:
+                    yield first, batch.first - 1
+                    first = batch.first
+        yield first, last
+
+    def _end_of_batch_with(self, offset: int) -> int:
+        """Where the log's batch with this offset ends; a batch is not cut in two."""
+        return next((batch.last for batch in self._fetched if batch.first <= offset <= batch.last), offset)
+
+
+def _without(partition: SharePartition, acquired: list[Acquired], aborted: Sequence[Offsets]) -> list[Acquired]:
+    """Archive what nobody shall see of what was just acquired; the rest of it."""
+    left: list[Acquired] = []
+    gone: list[Change] = []
+    at = 0
+    for one in acquired:
+        first = one.first_offset
+        while at < len(aborted) and aborted[at].last < first:
+            at += 1
+        here = at
+        while here < len(aborted) and aborted[here].first <= one.last_offset:
+            low, high = max(first, aborted[here].first), min(one.last_offset, aborted[here].last)
+            if first < low:
+                left.append(one._replace(first_offset=first, last_offset=low - 1))
+            gone.append(Change(low, high, State.ARCHIVED))
+            first = high + 1
+            here += 1
+        if first <= one.last_offset:
+            left.append(one._replace(first_offset=first))
+    partition.in_flight.change(gone)
+    return left

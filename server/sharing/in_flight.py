@@ -1,0 +1,212 @@
+"""The records of a share partition that are in flight: between its start and its end offset.
+
+They came in batches, and a batch stays what it is in the answers to members. Within a batch, neighbours that have everything in
+common are one run, so a batch costs the same whether it has one record or thousands, until its records fare differently.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from enum import IntEnum
+from typing import NamedTuple
+
+
+class State(IntEnum):
+    """What a record in flight is, by the numbers that `__share_group_state` has for it."""
+
+    AVAILABLE = 0
+    ACQUIRED = 1
+    """Never written down."""
+    ACKNOWLEDGED = 2
+    ARCHIVED = 4
+
+
+TERMINAL = frozenset({State.ACKNOWLEDGED, State.ARCHIVED})
+"""Nobody gets such a record any more."""
+
+
+class Run(NamedTuple):
+    """Records of one batch, both ends inclusive, that have all of this in common."""
+
+    first: int
+    last: int
+    state: State
+    delivery_count: int
+    member_id: str = ""
+    """Who has acquired them."""
+    locked_until_ms: int = 0
+    """Until then, if they are acquired."""
+
+    @property
+    def size(self) -> int:
+        return self.last - self.first + 1
+
+    def continues(self, before: Run) -> bool:
+        return self.first == before.last + 1 and self[2:] == before[2:]
+
+
+class Change(NamedTuple):
+    """What becomes of records, both ends inclusive."""
+
+    first: int
+    last: int
+    state: State
+    member_id: str = ""
+    locked_until_ms: int = 0
+    delivered: int = 0
+    """How often they are delivered with it."""
+
+
+class Batch:
+    """Records that were acquired together at first.
+
+    Attributes:
+        first, last: As it was then; both inclusive.
+        runs: What is left of it, in order and without a gap.
+    """
+
+    __slots__ = ("first", "last", "runs")
+
+    def __init__(self, runs: list[Run]) -> None:
+        self.first = runs[0].first
+        self.last = runs[-1].last
+        self.runs = runs
+
+    @property
+    def size(self) -> int:
+        return self.last - self.first + 1
+
+    def between(self, first: int, last: int) -> list[Run]:
+        """Its runs that have a record from `first` to `last`, whole."""
+        low, high = self._places(first, last)
+        return self.runs[low:high]
+
+    def change(self, changes: Sequence[Change]) -> int:
+        """Carry out changes, in order and apart, that all have a record of this batch.
+
+        Returns:
+            How many records more are in a state that is their last.
+        """
+        low, high = self._places(changes[0].first, changes[-1].last)
+        # The neighbours may become like what is changed.
+        low, high = max(low - 1, 0), high + 1
+        made: list[Run] = []
+        ended, ahead = 0, iter(changes)
+        change: Change | None = next(ahead)
+        for run in self.runs[low:high]:
+            at = run.first
+            while change is not None and change.first <= run.last:
+                if change.first > at:
+                    _add(made, run._replace(first=at, last=change.first - 1))
+                at, until = max(at, change.first), min(run.last, change.last)
+                state, delivered = change.state, run.delivery_count + change.delivered
+                _add(made, Run(at, until, state, delivered, change.member_id, change.locked_until_ms))
+                ended += (until - at + 1) * ((state in TERMINAL) - (run.state in TERMINAL))
+                at = until + 1
+                if change.last > run.last:
+                    break
+                change = next(ahead, None)
+            if at <= run.last:
+                _add(made, run._replace(first=at))
+        self.runs[low:high] = made
+        return ended
+
+    def cut(self, first: int) -> int:
+        """Forget what is before `first`, which is in the batch; how many of these records were in their last state."""
+        low, _ = self._places(first, first)
+        gone = self.runs[:low]
+        ended = sum(run.size for run in gone if run.state in TERMINAL)
+        partly = self.runs[low]
+        if partly.state in TERMINAL:
+            ended += first - partly.first
+        self.runs[: low + 1] = [partly._replace(first=first)]
+        return ended
+
+    def _places(self, first: int, last: int) -> tuple[int, int]:
+        """Which of the runs have a record from `first` to `last`: from the one, up to before the other."""
+        low = bisect_left(self.runs, first, key=lambda run: run.last)
+        return low, bisect_right(self.runs, last, low, key=lambda run: run.first)
+
+
+def _add(runs: list[Run], run: Run) -> None:
+    if runs and run.continues(runs[-1]):
+        run = run._replace(first=runs.pop().first)
+    runs.append(run)
+
+
+class InFlight:
+    """Batches in order, which may have gaps between them.
+
+    Attributes:
+        ended: How many records there are in a state that is their last.
+    """
+
+    __slots__ = ("_batches", "_firsts", "ended")
+
+    def __init__(self) -> None:
+        self._batches: list[Batch] = []
+        self._firsts: list[int] = []
+        self.ended = 0
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+    def __iter__(self) -> Iterator[Batch]:
+        return iter(self._batches)
+
+    @property
+    def first(self) -> Batch:
+        return self._batches[0]
+
+    @property
+    def last(self) -> Batch:
+        return self._batches[-1]
+
+    def floor(self, offset: int) -> Batch | None:
+        """The last batch that begins at `offset` or before."""
+        at = bisect_right(self._firsts, offset)
+        return self._batches[at - 1] if at else None
+
+    def beginning(self, first: int, last: int) -> list[Batch]:
+        """The batches that begin there, both ends inclusive."""
+        return self._batches[bisect_left(self._firsts, first) : bisect_right(self._firsts, last)]
+
+    def between(self, first: int, last: int) -> list[Batch]:
+        """The batches that have a record there, both ends inclusive."""
+        floor = self.floor(first)
+        begin = first if floor is None or floor.last < first else floor.first
+        return self.beginning(begin, last)
+
+    def add(self, batch: Batch) -> None:
+        """A batch where there is none yet."""
+        at = bisect_left(self._firsts, batch.first)
+        self._firsts.insert(at, batch.first)
+        self._batches.insert(at, batch)
+        self.ended += sum(run.size for run in batch.runs if run.state in TERMINAL)
+
+    def change(self, changes: list[Change]) -> None:
+        """Carry out changes, in order and apart; of what is not in flight they change nothing."""
+        if not changes:
+            return
+        at = 0
+        for batch in self.between(changes[0].first, changes[-1].last):
+            while at < len(changes) and changes[at].last < batch.runs[0].first:
+                at += 1
+            until = at
+            while until < len(changes) and changes[until].first <= batch.last:
+                until += 1
+            if until > at:
+                self.ended += batch.change(changes[at:until])
+                # The last of them may go on in the next batch.
+                at = until - 1
+
+    def cut(self, first: int) -> None:
+        """Forget everything before `first`."""
+        gone = 0
+        while gone < len(self._batches) and self._batches[gone].last < first:
+            self.ended -= sum(run.size for run in self._batches[gone].runs if run.state in TERMINAL)
+            gone += 1
+        del self._batches[:gone], self._firsts[:gone]
+        if self._batches and self._batches[0].runs[0].first < first:
+            self.ended -= self._batches[0].cut(first)

@@ -1,0 +1,271 @@
+"""One partition on its way to the members of one share group: which records are offered, to whom, and what became of them.
+
+The rules are those of Apache Kafka 4.3.1 (KIP-932, KIP-1206, KIP-1222, KIP-1226). It is a table: it knows the time as an argument,
+and fetches and writes nothing. What becomes of records is decided without touching anything (an `Update`), written down by whoever
+asked, and only then carried out; an update whose writing fails leaves no trace, so no record is ever between two states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+from typing import NamedTuple
+
+from .in_flight import TERMINAL, Batch, Change, InFlight, Run, State
+from .state_batches import StateBatch, add
+
+_LOCKS_KEPT = 64
+"""So many times are remembered, and twice as many as there were, before those that count no more are looked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the group's configs say; they may change at any time.
+
+    Attributes:
+        in_flight: `share.partition.max.record.locks`. A batch that is begun is finished beyond it.
+        deliveries: `share.delivery.count.limit`.
+        lock_ms: `share.record.lock.duration.ms`.
+        renews: `share.renew.acknowledge.enable`.
+    """
+
+    in_flight: int = 2_000
+    deliveries: int = 5
+    lock_ms: int = 30_000
+    renews: bool = True
+
+
+class Update(NamedTuple):
+    """What is to become of records, as `__share_group_state` is to be told before it is carried out (`SharePartition.apply`).
+
+    Nothing needs to be written where there are no state batches: locks were renewed.
+    """
+
+    changes: list[Change]
+    state_batches: list[StateBatch]
+    state_epoch: int
+    start_offset: int
+    delivery_complete_count: int
+    """Of the records from `start_offset` on, those that nobody gets any more, once this is carried out."""
+
+
+class Gap(NamedTuple):
+    """Offsets that were in flight when the state was written, and of which it says nothing: they were acquired, and are offered
+    anew. They count as long as nothing came behind them."""
+
+    start: int
+    end: int
+
+
+class SharePartition:
+    """
+    Attributes:
+        start_offset: All records before it are over (SPSO).
+        end_offset: The last record in flight (SPEO); where nothing is in flight, the next record to fetch.
+        state_epoch: With which the state is written.
+        in_flight: The records between the two.
+        limits: Set anew when the group's configs change.
+        gap: See `Gap`.
+    """
+
+    def __init__(
+        self,
+        start_offset: int,
+        limits: Limits,
+        *,
+        state_epoch: int = 0,
+        state_batches: Iterable[StateBatch] = (),
+    ) -> None:
+        """As it was written down.
+
+        Raises:
+            ValueError: A batch before the start offset, or before the batch that it follows, or one that ends before it begins, or in a state
+                that is not written.
+        """
+        self.start_offset = self.end_offset = start_offset
+        self.state_epoch = state_epoch
+        self.limits = limits
+        self.in_flight = InFlight()
+        self.gap: Gap | None = None
+        self._may_have_available = False
+        self._locks: list[tuple[int, int, int]] = []
+        """When locks from one offset to another may be over; a heap."""
+        self._locks_kept = _LOCKS_KEPT
+        before, gap_start = start_offset - 1, None
+        for batch in state_batches:
+            if not before < batch.first_offset <= batch.last_offset:
+                raise ValueError(f"state batch {batch} behind offset {before}")
+            if gap_start is None and batch.first_offset > before + 1:
+                gap_start = before + 1
+            before = batch.last_offset
+            state = State(batch.delivery_state)
+            if state is State.ACQUIRED:
+                raise ValueError(f"state batch {batch}, but who has acquired something is not written")
+            self.in_flight.add(Batch([Run(batch.first_offset, before, state, batch.delivery_count)]))
+        if self.in_flight:
+            self._may_have_available = True
+            self.end_offset = before
+            self.gap = None if gap_start is None else Gap(gap_start, before)
+            self._advance()
+
+    # What is offered
+
+    @property
+    def delivery_complete_count(self) -> int:
+        """How many records from the start offset on nobody gets any more."""
+        return self.in_flight.ended
+
+    @property
+    def in_flight_count(self) -> int:
+        """Offsets, gaps between batches included."""
+        return self.end_offset - self.start_offset + 1 if self.in_flight else 0
+
+    def next_fetch_offset(self) -> int:
+        """The first record that might be acquired."""
+        behind = self.end_offset + 1 if self.in_flight else self.end_offset
+        if not self._may_have_available:
+            return behind
+        gap_start = self.gap_start
+        for batch in self.in_flight:
+            if gap_start is not None:
+                if batch.first > gap_start:
+                    return gap_start
+                gap_start = max(batch.last + 1, gap_start)
+            for run in batch.runs:
+                if run.state is State.AVAILABLE:
+                    return run.first
+        self._may_have_available = False
+        return behind
+
+    def has_room(self) -> bool:
+        """Whether there is anything that a fetch could acquire, if the log has it."""
+        return self.next_fetch_offset() != self.end_offset + 1 or self.in_flight_count < self.limits.in_flight
+
+    @property
+    def gap_start(self) -> int | None:
+        """Where the gap begins; None if there is none."""
+        return self.gap.start if self.gap is not None and self.gap.end == self.end_offset else None
+
+    def pass_gap(self, offset: int) -> None:
+        """What lies before `offset` is no gap any more."""
+        if self.gap is not None:
+            self.gap = Gap(offset, self.gap.end) if self.gap_start is not None and offset <= self.gap.end else None
+
+    # What becomes of records
+
+    def began(self, first: int, last: int) -> None:
+        """Records from `first` to `last` have come into flight."""
+        if self.in_flight.first.first == first:
+            self.start_offset = first
+        self.end_offset = max(self.end_offset, last)
+
+    def offer_again(self) -> None:
+        """Some records may be available."""
+        self._may_have_available = True
+
+    def release(self, member_id: str) -> Update:
+        """All that a member has acquired is available again, or archived if it was delivered often enough."""
+        return self.update(
+            (run, Change(run.first, run.last, self.released(run)))
+            for batch in self.in_flight
+            for run in batch.runs
+            if run.state is State.ACQUIRED and run.member_id == member_id
+        )
+
+    def expire(self, now_ms: int) -> Update:
+        """The same for all whose time is over."""
+        locks = self._locks
+        first, last = self.end_offset + 1, self.start_offset - 1
+        while locks and locks[0][0] <= now_ms:
+            _, low, high = heappop(locks)
+            first, last = min(first, low), max(last, high)
+        return self.update(
+            (run, Change(run.first, run.last, self.released(run)))
+            for batch in self.in_flight.between(first, last)
+            for run in batch.between(first, last)
+            if run.state is State.ACQUIRED and run.locked_until_ms <= now_ms
+        )
+
+    def next_expiry_ms(self) -> int | None:
+        """Not before then need anybody ask for those whose time is over; None while there are none."""
+        return self._locks[0][0] if self._locks else None
+
+    def lock(self, first: int, last: int, until_ms: int) -> None:
+        """The time of those records from `first` to `last` that are locked until then is over then."""
+        if len(self._locks) >= self._locks_kept:
+            self._locks = [
+                (run.locked_until_ms, run.first, run.last)
+                for batch in self.in_flight
+                for run in batch.runs
+                if run.state is State.ACQUIRED
+            ]
+            heapify(self._locks)
+            self._locks_kept = 2 * len(self._locks) + _LOCKS_KEPT
+        heappush(self._locks, (until_ms, first, last))
+
+    def released(self, run: Run) -> State:
+        """What records are that a member has given back."""
+        return State.ARCHIVED if run.delivery_count >= self.limits.deliveries else State.AVAILABLE
+
+    def update(self, fates: Iterable[tuple[Run, Change]]) -> Update:
+        """What becomes of runs, or parts of them, in order and apart, and what is to be written of it."""
+        changes: list[Change] = []
+        batches: list[StateBatch] = []
+        ended = self.in_flight.ended
+        for run, change in fates:
+            changes.append(change)
+            if change.state is not State.ACQUIRED:
+                ended += (change.state in TERMINAL) * (change.last - change.first + 1)
+                add(batches, StateBatch(change.first, change.last, change.state, run.delivery_count))
+        return Update(changes, batches, self.state_epoch, self.start_offset, ended)
+
+    def apply(self, update: Update) -> bool:
+        """Carry out what is written down, in the same turn in which it was decided.
+
+        Returns:
+            Whether members who wait may find something: records that are available, or room for others.
+        """
+        self.in_flight.change(update.changes)
+        has_available = any(change.state is State.AVAILABLE for change in update.changes)
+        renewed = [change for change in update.changes if change.state is State.ACQUIRED]
+        if renewed:
+            self.lock(renewed[0].first, renewed[-1].last, renewed[0].locked_until_ms)
+        self._may_have_available |= has_available
+        return (self._advance() if update.state_batches else False) or has_available
+
+    def log_starts_at(self, offset: int) -> None:
+        """The log has no records before `offset` any more: those who have some of them may say of them what they like."""
+        if offset <= self.start_offset:
+            return
+        self.in_flight.cut(offset)
+        self.start_offset = offset
+        self.end_offset = max(offset, self.end_offset) if self.in_flight else offset
+        if self.gap is not None and self.gap.start < offset:
+            self.pass_gap(offset)
+
+    def _advance(self) -> bool:
+        """Let go of records at the start that are over; whether there were any."""
+        if not self.in_flight or self.in_flight.first.runs[0].first > self.start_offset:
+            return False
+        gap_start = self.gap_start
+        start = None
+        for batch in self.in_flight:
+            # Where records were left out of the state, whatever follows them has to wait for them.
+            if gap_start is not None and batch.last >= gap_start:
+                start = None if start is None else min(gap_start, batch.first)
+                break
+            if start is not None:
+                start = batch.first  # A gap between two batches is of records that the log does not have.
+            open_run = next((run for run in batch.runs if run.state not in TERMINAL), None)
+            if open_run is not None:
+                start = open_run.first if open_run is not batch.runs[0] else start
+                break
+            start = batch.last + 1
+        if start is None:
+            return False
+        if start > self.in_flight.last.last:
+            self.end_offset = start
+        self.in_flight.cut(start)
+        self.start_offset = start
+        return True

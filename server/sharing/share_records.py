@@ -1,0 +1,78 @@
+"""Keys and values of `__share_group_state`, in Apache Kafka's format.
+
+    key    type i16, then group, topic id, partition     value  version i16 (0), then
+           0  snapshot                                          everything of a share partition
+           1  update                                            what has changed of it
+
+A snapshot's key without a value deletes the share partition. Unknown types are skipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple, TypeAlias
+
+from ...protocol.errors import ProtocolError
+from ...protocol.messages import share_state_log as log
+from ...protocol.messages.share_state_log import RECORD_TYPES
+from ...protocol.wire import codec
+from ..coordination.blobs import read_message, read_number, write_blob
+from ..coordination.records import Pair
+from .state_batches import StateBatch
+
+_KEY_TYPES: dict[type, int] = {key: number for number, (key, _) in RECORD_TYPES.items()}
+
+Change: TypeAlias = tuple[Any, Any]
+"""Key and value, as messages of `share_state_log`; None deletes the key."""
+
+
+class SharePartitionKey(NamedTuple):
+    group_id: str
+    topic_id: bytes
+    partition: int
+
+
+def read_record(key: bytes | None, value: bytes | None) -> Change | None:
+    """What one record says; None for a type that this broker does not know.
+
+    Raises:
+        ProtocolError: Key or value are not of their format.
+    """
+    if key is None:
+        raise ProtocolError("a record without a key")
+    known = RECORD_TYPES.get(read_number(key))
+    if known is None:
+        return None
+    key_class, value_class = known
+    if value is not None and read_number(value) != 0:
+        raise ProtocolError(f"version {read_number(value)} of {value_class.__name__}")
+    said = None if value is None else read_message(codec(value_class, 0, True), value)
+    return read_message(codec(key_class, 0, False), key), said
+
+
+def write_record(key: Any, value: Any) -> Pair:
+    written = None if value is None else write_blob(0, codec(type(value), 0, True), value)
+    return write_blob(_KEY_TYPES[type(key)], codec(type(key), 0, False), key), written
+
+
+def key_of(cls: type[Any], key: SharePartitionKey) -> Any:
+    return cls(group_id=key.group_id, topic_id=key.topic_id, partition=key.partition)
+
+
+def write_batches(batches: Iterable[StateBatch]) -> tuple[log.StateBatch, ...]:
+    return tuple(
+        log.StateBatch(
+            first_offset=batch.first_offset,
+            last_offset=batch.last_offset,
+            delivery_state=batch.delivery_state,
+            delivery_count=batch.delivery_count,
+        )
+        for batch in batches
+    )
+
+
+def read_batches(batches: Iterable[log.StateBatch]) -> tuple[StateBatch, ...]:
+    return tuple(
+        StateBatch(batch.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count)
+        for batch in batches
+    )

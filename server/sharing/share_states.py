@@ -1,0 +1,252 @@
+"""What one partition of `__share_group_state` says: for each share partition, where it begins and what became of its records.
+
+A table as those of the other coordinators: an event becomes a record, computed without touching anything; the record is appended, and
+then applied by `replay`, as at a load. A snapshot has everything of a share partition, an update what has changed since: it has the
+key of the one before it, but does not take its place. So the topic is not compacted, as in Apache Kafka; what lies before the last
+snapshots of all share partitions is deleted instead (`first_needed_offset`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.share_state_log import (
+    ShareSnapshotKey,
+    ShareSnapshotValue,
+    ShareUpdateKey,
+    ShareUpdateValue,
+)
+from .share_records import Change, SharePartitionKey, key_of, read_batches, write_batches
+from .state_batches import StateBatch, merged
+
+NOT_SAID = -1
+"""An epoch, an offset or a number that a request leaves as it is."""
+_EPOCH_MAX = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class ShareState:
+    """Of one share partition.
+
+    Attributes:
+        snapshot_offset: Where in the log its last snapshot is.
+        updates: How many there were since the last snapshot that was due for their number.
+        state_fence, leader_fence: The highest epochs that were told; who comes with lower ones is late. These and `updates` may be
+            lower after a load, as in Apache Kafka: what said them may have been pruned.
+    """
+
+    snapshot_epoch: int
+    state_epoch: int
+    leader_epoch: int
+    start_offset: int
+    delivery_complete_count: int
+    batches: tuple[StateBatch, ...]
+    create_ms: int
+    write_ms: int
+    snapshot_offset: int
+    updates: int = 0
+    state_fence: int = NOT_SAID
+    leader_fence: int = NOT_SAID
+
+
+class Written(NamedTuple):
+    """What the leader of a share partition tells (WriteShareGroupState)."""
+
+    state_epoch: int
+    leader_epoch: int
+    start_offset: int
+    delivery_complete_count: int
+    batches: tuple[StateBatch, ...]
+
+
+class ShareStates:
+    """The table, and what each event makes of it."""
+
+    def __init__(self, updates_per_snapshot: int) -> None:
+        self._updates_per_snapshot = updates_per_snapshot
+        self._states: dict[SharePartitionKey, ShareState] = {}
+        self._last_deleted: int | None = None
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    def get(self, key: SharePartitionKey) -> ShareState | None:
+        return self._states.get(key)
+
+    # Events
+
+    def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int, now_ms: int) -> Change:
+        """Begin, or begin anew, at an offset, which may be one that is not known yet (-1).
+
+        Raises:
+            KafkaError: FENCED_STATE_EPOCH.
+        """
+        state = self._states.get(key)
+        if state is not None:
+            _check_state_epoch(state, state_epoch)
+        return _snapshot(
+            key,
+            ShareState(
+                snapshot_epoch=0 if state is None else _after(state.snapshot_epoch),
+                state_epoch=state_epoch,
+                leader_epoch=0,
+                start_offset=start_offset,
+                delivery_complete_count=NOT_SAID if start_offset == NOT_SAID else 0,
+                batches=(),
+                create_ms=now_ms,
+                write_ms=now_ms,
+                snapshot_offset=NOT_SAID,
+            ),
+        )
+
+    def write(self, key: SharePartitionKey, written: Written, now_ms: int) -> Change:
+        """Take what the leader tells.
+
+        Raises:
+            KafkaError: INVALID_REQUEST, FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH.
+        """
+        state = self._checked(key, written.leader_epoch, "Write")
+        _check_state_epoch(state, written.state_epoch)
+        return self._record(key, state, written, state.leader_epoch, now_ms)
+
+    def read(self, key: SharePartitionKey, leader_epoch: int, now_ms: int) -> Change | None:
+        """What is to be written before a new leader is told the state; None if it is not new.
+
+        Raises:
+            KafkaError: INVALID_REQUEST, FENCED_LEADER_EPOCH.
+        """
+        state = self._checked(key, leader_epoch, "Read")
+        if leader_epoch in (NOT_SAID, state.leader_fence):
+            return None
+        same = Written(state.state_epoch, leader_epoch, state.start_offset, state.delivery_complete_count, ())
+        return self._record(key, state, same, leader_epoch, now_ms)
+
+    def delete(self, key: SharePartitionKey) -> Change | None:
+        """None where there is nothing to forget."""
+        return (key_of(ShareSnapshotKey, key), None) if key in self._states else None
+
+    def topics_deleted(self, topic_ids: Iterable[bytes]) -> Iterator[Change]:
+        """What forgets their share partitions."""
+        gone = frozenset(topic_ids)
+        return ((key_of(ShareSnapshotKey, key), None) for key in tuple(self._states) if key.topic_id in gone)
+
+    def cold(self, now_ms: int, interval_ms: int) -> Iterator[Change]:
+        """New snapshots of what has had none for so long, so that the log before them can go."""
+        for key, state in tuple(self._states.items()):
+            if now_ms - state.write_ms >= interval_ms:
+                yield _snapshot(key, replace(state, snapshot_epoch=_after(state.snapshot_epoch), write_ms=now_ms))
+
+    def first_needed_offset(self) -> int | None:
+        """Records before it say nothing that the rest does not; None while there is nothing to say."""
+        return min((state.snapshot_offset for state in self._states.values()), default=self._last_deleted)
+
+    def _checked(self, key: SharePartitionKey, leader_epoch: int, what: str) -> ShareState:
+        state = self._states.get(key)
+        if state is None:
+            message = f"{what} operation on uninitialized share partition not allowed."
+            raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+        if NOT_SAID != leader_epoch < state.leader_fence:
+            raise KafkaError(
+                ErrorCode.FENCED_LEADER_EPOCH, f"leader epoch {leader_epoch} is before {state.leader_fence}"
+            )
+        return state
+
+    def _record(
+        self, key: SharePartitionKey, state: ShareState, written: Written, leader_epoch: int, now_ms: int
+    ) -> Change:
+        """An update, or after so many of them a snapshot."""
+        if state.updates < self._updates_per_snapshot:
+            return key_of(ShareUpdateKey, key), ShareUpdateValue(
+                snapshot_epoch=state.snapshot_epoch,
+                leader_epoch=leader_epoch,
+                start_offset=written.start_offset,
+                delivery_complete_count=written.delivery_complete_count,
+                state_batches=write_batches(merged(written.batches, written.start_offset)),
+            )
+        start = state.start_offset if written.start_offset == NOT_SAID else written.start_offset
+        return _snapshot(
+            key,
+            replace(
+                state,
+                snapshot_epoch=_after(state.snapshot_epoch),
+                leader_epoch=leader_epoch,
+                start_offset=start,
+                delivery_complete_count=written.delivery_complete_count,
+                batches=tuple(merged((*state.batches, *written.batches), start)),
+                create_ms=now_ms,
+                write_ms=now_ms,
+            ),
+        )
+
+    # Records
+
+    def replay(self, key: Any, value: Any, offset: int) -> None:
+        """Take over what a record says; the same at a load and after an append."""
+        place = SharePartitionKey(key.group_id, key.topic_id, key.partition)
+        state = self._states.get(place)
+        if isinstance(key, ShareUpdateKey):
+            # Apache Kafka never deletes an update. One whose snapshot is gone cannot be: that goes after it.
+            if value is not None and state is not None:
+                self._states[place] = _updated(state, value)
+        elif value is None:
+            self._states.pop(place, None)
+            self._last_deleted = offset
+        else:
+            updates = 0 if state is None or state.updates >= self._updates_per_snapshot else state.updates
+            self._states[place] = _of_snapshot(value, state, offset, updates)
+
+
+def _of_snapshot(value: ShareSnapshotValue, before: ShareState | None, offset: int, updates: int) -> ShareState:
+    return ShareState(
+        snapshot_epoch=value.snapshot_epoch,
+        state_epoch=value.state_epoch,
+        leader_epoch=value.leader_epoch,
+        start_offset=value.start_offset,
+        delivery_complete_count=value.delivery_complete_count,
+        batches=read_batches(value.state_batches),
+        create_ms=value.create_timestamp,
+        write_ms=value.write_timestamp,
+        snapshot_offset=offset,
+        updates=updates,
+        state_fence=value.state_epoch if before is None else max(value.state_epoch, before.state_fence),
+        leader_fence=value.leader_epoch if before is None else max(value.leader_epoch, before.leader_fence),
+    )
+
+
+def _updated(state: ShareState, value: ShareUpdateValue) -> ShareState:
+    start = state.start_offset if value.start_offset == NOT_SAID else value.start_offset
+    return replace(
+        state,
+        leader_epoch=state.leader_epoch if value.leader_epoch == NOT_SAID else value.leader_epoch,
+        start_offset=start,
+        delivery_complete_count=value.delivery_complete_count,
+        batches=tuple(merged((*state.batches, *read_batches(value.state_batches)), start)),
+        updates=state.updates + 1,
+        leader_fence=max(value.leader_epoch, state.leader_fence),
+    )
+
+
+def _snapshot(key: SharePartitionKey, state: ShareState) -> Change:
+    return key_of(ShareSnapshotKey, key), ShareSnapshotValue(
+        snapshot_epoch=state.snapshot_epoch,
+        state_epoch=state.state_epoch,
+        leader_epoch=state.leader_epoch,
+        start_offset=state.start_offset,
+        delivery_complete_count=state.delivery_complete_count,
+        create_timestamp=state.create_ms,
+        write_timestamp=state.write_ms,
+        state_batches=write_batches(state.batches),
+    )
+
+
+def _check_state_epoch(state: ShareState, state_epoch: int) -> None:
+    if NOT_SAID != state_epoch < state.state_fence:
+        raise KafkaError(ErrorCode.FENCED_STATE_EPOCH, f"state epoch {state_epoch} is before {state.state_fence}")
+
+
+def _after(snapshot_epoch: int) -> int:
+    """The next one; behind the last one they begin anew, as a snapshot's place in the log says which is newer."""
+    return 0 if snapshot_epoch == _EPOCH_MAX else snapshot_epoch + 1

@@ -1,0 +1,55 @@
+"""What is written of the records of a share partition, put together from one update after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from heapq import heappop, heappush
+from typing import NamedTuple
+
+
+class StateBatch(NamedTuple):
+    """Records, both ends inclusive, that are in one state; an `in_flight.State`, but never acquired."""
+
+    first_offset: int
+    last_offset: int
+    delivery_state: int
+    delivery_count: int
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        """Of two words about one record the higher is the newer."""
+        return self.delivery_count, self.delivery_state
+
+
+def merged(batches: Iterable[StateBatch], start_offset: int) -> list[StateBatch]:
+    """One word about each record from `start_offset` on, in order, and in as few batches as can be; -1 is before all of them.
+
+    Apache Kafka may leave two batches where one would do. Takes n log n of what there are.
+    """
+    waiting = sorted(batch for batch in batches if batch.first_offset <= batch.last_offset)
+    found: list[StateBatch] = []
+    open_: list[tuple[tuple[int, int], StateBatch]] = []  # the highest first
+    offset, at = start_offset, 0
+    while at < len(waiting) or open_:
+        if not open_:
+            offset = max(offset, waiting[at].first_offset)
+        while at < len(waiting) and waiting[at].first_offset <= offset:
+            count, state = waiting[at].rank
+            heappush(open_, ((-count, -state), waiting[at]))
+            at += 1
+        while open_ and open_[0][1].last_offset < offset:
+            heappop(open_)
+        if not open_:
+            continue
+        highest = open_[0][1]
+        until = highest.last_offset if at == len(waiting) else min(highest.last_offset, waiting[at].first_offset - 1)
+        add(found, StateBatch(offset, until, highest.delivery_state, highest.delivery_count))
+        offset = until + 1
+    return found
+
+
+def add(batches: list[StateBatch], batch: StateBatch) -> None:
+    """Neighbours that fare alike are one."""
+    if batches and batches[-1].last_offset + 1 == batch.first_offset and batches[-1].rank == batch.rank:
+        batch = batch._replace(first_offset=batches.pop().first_offset)
+    batches.append(batch)

@@ -1,0 +1,279 @@
+"""A share partition, case by case. What is not here is in the histories beside, which a model judges."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import pytest
+
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.server.sharing.acknowledging import (
+    ACCEPT,
+    GAP,
+    REJECT,
+    RELEASE,
+    RENEW,
+    Acknowledgement,
+    acknowledge,
+)
+from ottla.server.sharing.acquiring import Acquired, Offsets, Wish, acquire
+from ottla.server.sharing.in_flight import State
+from ottla.server.sharing.share_partition import Limits, SharePartition, Update
+from ottla.server.sharing.state_batches import StateBatch
+
+LOCK_MS = 30_000
+ANY = Wish("a", max_records=500, batch_size=500)
+AVAILABLE, ACKNOWLEDGED, ARCHIVED = State.AVAILABLE, State.ACKNOWLEDGED, State.ARCHIVED
+
+
+def with_records(*batches: tuple[int, int], limits: Limits | None = None, wish: Wish = ANY) -> SharePartition:
+    """A partition of which these are acquired, batch by batch."""
+    partition = SharePartition(batches[0][0], limits or Limits())
+    for batch in batches:
+        assert take(partition, *batch, wish=wish)
+    return partition
+
+
+def take(partition: SharePartition, first: int, last: int, *, wish: Wish = ANY, now_ms: int = 0) -> list[Acquired]:
+    """Acquire from a log with one batch."""
+    return acquire(partition, wish, partition.next_fetch_offset(), [Offsets(first, last)], now_ms)
+
+
+def say(
+    partition: SharePartition, *said: tuple[int, int, tuple[int, ...]], member: str = "a", now_ms: int = 0
+) -> Update:
+    """Acknowledge, and carry it out."""
+    update = acknowledge(partition, member, [Acknowledgement(*one) for one in said], now_ms)
+    partition.apply(update)
+    return update
+
+
+def runs(partition: SharePartition) -> list[tuple[int, int, State, int]]:
+    return [run[:4] for batch in partition.in_flight for run in batch.runs]
+
+
+def test_who_accepts_everything_moves_the_start_behind_it() -> None:
+    partition = with_records((0, 9))
+    update = say(partition, (0, 9, (ACCEPT,)))
+    assert update.state_batches == [StateBatch(0, 9, ACKNOWLEDGED, 1)]
+    assert (update.start_offset, update.delivery_complete_count) == (0, 10), "where it was when it was written"
+    assert (partition.start_offset, partition.end_offset, partition.in_flight_count) == (10, 10, 0)
+    assert partition.next_fetch_offset() == 10
+
+
+def test_records_fare_one_by_one() -> None:
+    partition = with_records((0, 5))
+    update = say(partition, (0, 5, (ACCEPT, ACCEPT, RELEASE, REJECT, GAP, RENEW)), now_ms=7)
+    assert update.state_batches == [
+        StateBatch(0, 1, ACKNOWLEDGED, 1),
+        StateBatch(2, 2, AVAILABLE, 1),
+        StateBatch(3, 4, ARCHIVED, 1),
+    ]
+    assert runs(partition) == [(2, 2, AVAILABLE, 1), (3, 4, ARCHIVED, 1), (5, 5, State.ACQUIRED, 1)]
+    assert partition.start_offset == 2 and partition.delivery_complete_count == 2
+    assert take(partition, 0, 5) == [Acquired(2, 2, 2)]
+
+
+REFUSED: dict[str, tuple[list[Acknowledgement], ErrorCode]] = {
+    "an unknown type": ([Acknowledgement(10, 12, (5,))], ErrorCode.INVALID_REQUEST),
+    "a type below": ([Acknowledgement(10, 12, (-1,))], ErrorCode.INVALID_REQUEST),
+    "no type": ([Acknowledgement(10, 12, ())], ErrorCode.INVALID_REQUEST),
+    "too few types": ([Acknowledgement(10, 12, (1, 1))], ErrorCode.INVALID_REQUEST),
+    "the end before the beginning": ([Acknowledgement(12, 10, (1,))], ErrorCode.INVALID_REQUEST),
+    "the same twice": ([Acknowledgement(10, 12, (1,)), Acknowledgement(12, 13, (1,))], ErrorCode.INVALID_REQUEST),
+    "out of order": ([Acknowledgement(12, 13, (1,)), Acknowledgement(10, 11, (1,))], ErrorCode.INVALID_REQUEST),
+    "behind the end": ([Acknowledgement(10, 40, (1,))], ErrorCode.INVALID_REQUEST),
+    "far behind the end": ([Acknowledgement(40, 50, (1,))], ErrorCode.INVALID_REQUEST),
+    "what another has": ([Acknowledgement(20, 22, (1,))], ErrorCode.INVALID_RECORD_STATE),
+    "what another has, in part": ([Acknowledgement(18, 22, (1,))], ErrorCode.INVALID_RECORD_STATE),
+    "what was acknowledged": ([Acknowledgement(15, 16, (1,))], ErrorCode.INVALID_RECORD_STATE),
+    "a renewal that is not allowed": ([Acknowledgement(10, 12, (4,))], ErrorCode.INVALID_RECORD_STATE),
+    "the second of two": (
+        [Acknowledgement(10, 12, (1,)), Acknowledgement(20, 20, (1,))],
+        ErrorCode.INVALID_RECORD_STATE,
+    ),
+}
+
+
+@pytest.mark.parametrize("said, code", REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_acknowledged_changes_nothing(said: list[Acknowledgement], code: ErrorCode) -> None:
+    partition = with_records((10, 19), limits=Limits(renews=False))
+    take(partition, 20, 29, wish=Wish("b", 500, 500))
+    say(partition, (15, 16, (ACCEPT,)))
+    before = runs(partition)
+    with pytest.raises(KafkaError) as refused:
+        acknowledge(partition, "a", said, 0)
+    assert refused.value.code is code
+    assert runs(partition) == before and partition.start_offset == 10
+
+
+def test_before_the_first_record_in_flight_there_is_nothing_to_acknowledge() -> None:
+    partition = SharePartition(10, Limits())
+    with pytest.raises(KafkaError) as refused:
+        acknowledge(partition, "a", [Acknowledgement(12, 12, (ACCEPT,))], 0)
+    assert refused.value.code is ErrorCode.INVALID_RECORD_STATE
+    assert acknowledge(partition, "a", [Acknowledgement(0, 9, (ACCEPT,))], 0).changes == [], "they are over"
+
+
+def test_an_update_that_was_not_written_leaves_no_trace() -> None:
+    partition = with_records((0, 9))
+    acknowledge(partition, "a", [Acknowledgement(0, 9, (ACCEPT,))], 0)
+    assert runs(partition) == [(0, 9, State.ACQUIRED, 1)]
+    assert say(partition, (0, 9, (ACCEPT,))).state_batches
+
+
+def test_a_lock_that_is_over_offers_the_records_again_and_the_last_delivery_archives_them() -> None:
+    partition = with_records((0, 9), limits=Limits(deliveries=2))
+    assert partition.expire(LOCK_MS - 1).changes == []
+    update = partition.expire(LOCK_MS)
+    assert update.state_batches == [StateBatch(0, 9, AVAILABLE, 1)]
+    assert partition.apply(update), "those who wait may have them"
+    assert take(partition, 0, 9, now_ms=LOCK_MS) == [Acquired(0, 9, 2)]
+    update = partition.expire(2 * LOCK_MS)
+    assert update.state_batches == [StateBatch(0, 9, ARCHIVED, 2)]
+    assert partition.apply(update)
+    assert partition.start_offset == 10 and partition.next_expiry_ms() is None
+
+
+def test_a_lock_that_was_renewed_is_over_later() -> None:
+    partition = with_records((0, 9))
+    assert say(partition, (0, 4, (RENEW,)), now_ms=100).state_batches == [], "nothing to write"
+    partition.apply(partition.expire(LOCK_MS))
+    assert runs(partition) == [(0, 4, State.ACQUIRED, 1), (5, 9, AVAILABLE, 1)]
+    assert partition.next_expiry_ms() == LOCK_MS + 100
+
+
+def test_locks_that_were_given_back_are_forgotten_in_time() -> None:
+    partition = SharePartition(0, Limits())
+    for offset in range(10_000):
+        take(partition, offset, offset, now_ms=offset % 7)
+        say(partition, (offset, offset, (ACCEPT,)))
+    take(partition, 10_000, 10_000)
+    assert len(partition._locks) < 100
+    partition.apply(partition.expire(LOCK_MS))
+    assert runs(partition) == [(10_000, 10_000, AVAILABLE, 1)]
+
+
+def test_records_that_were_delivered_often_come_in_small_numbers_and_at_last_alone() -> None:
+    partition = with_records((0, 15))
+    given = []
+    for _ in range(8):
+        partition.apply(partition.release("a"))
+        given.append(take(partition, 0, 15))
+    assert given[:2] == [[Acquired(0, 15, 2)], [Acquired(0, 15, 3)]]
+    assert given[2] == [Acquired(0, 7, 4)], "the half"
+    assert given[3] == [Acquired(0, 0, 5)], "alone"
+    assert given[4:6] == [[Acquired(1, 1, 5)], [Acquired(2, 2, 5)]]
+
+
+def test_a_batch_is_given_whole_unless_a_member_wants_no_more_than_it_says() -> None:
+    log = [Offsets(0, 9), Offsets(10, 19)]
+    whole = SharePartition(0, Limits())
+    assert acquire(whole, Wish("a", 3, 500), 0, log, 0) == [Acquired(0, 9, 1)]
+    exact = SharePartition(0, Limits())
+    assert acquire(exact, Wish("a", 3, 500, is_record_limit=True), 0, log, 0) == [Acquired(0, 2, 1)]
+    assert exact.next_fetch_offset() == 3
+    assert acquire(exact, Wish("b", 3, 500, is_record_limit=True), 3, log, 0) == [Acquired(3, 5, 1)]
+
+
+def test_large_fetches_are_counted_in_batches_that_end_where_the_logs_do() -> None:
+    log = [Offsets(first, first + 9) for first in range(0, 60, 10)]
+    partition = SharePartition(0, Limits())
+    wish = Wish("a", max_records=500, batch_size=15)
+    assert acquire(partition, wish, 0, log, 0) == [Acquired(0, 19, 1), Acquired(20, 39, 1), Acquired(40, 59, 1)]
+
+
+def test_where_there_is_no_room_only_what_came_back_is_given() -> None:
+    partition = with_records((0, 9), (10, 19), limits=Limits(in_flight=20))
+    assert not partition.has_room()
+    assert take(partition, 20, 29) == []
+    say(partition, (10, 14, (RELEASE,)))
+    assert partition.has_room() and partition.next_fetch_offset() == 10
+    assert take(partition, 10, 29) == [Acquired(10, 14, 2)]
+
+
+def test_what_was_aborted_is_archived_and_not_given() -> None:
+    partition = SharePartition(0, Limits())
+    log = [Offsets(0, 4), Offsets(5, 9), Offsets(10, 14)]
+    assert acquire(partition, ANY, 0, log, 0, aborted=[log[1]]) == [Acquired(0, 4, 1), Acquired(10, 14, 1)]
+    assert runs(partition)[1] == (5, 9, ARCHIVED, 1)
+    assert say(partition, (0, 4, (ACCEPT,))).start_offset == 0
+    assert partition.start_offset == 10
+
+
+def test_what_was_compacted_away_while_it_was_available_is_over() -> None:
+    partition = with_records((0, 9), (10, 19))
+    say(partition, (0, 9, (RELEASE,)))
+    assert partition.next_fetch_offset() == 0
+    assert acquire(partition, ANY, 0, [Offsets(10, 19), Offsets(20, 24)], 0) == [Acquired(20, 24, 1)]
+    assert runs(partition)[0] == (0, 9, ARCHIVED, 1)
+
+
+def test_a_log_that_begins_later_takes_what_is_before_it_along() -> None:
+    partition = with_records((0, 9), (10, 19))
+    say(partition, (0, 12, (ACCEPT,)), (14, 14, (ACCEPT,)))
+    partition.log_starts_at(14)
+    assert (partition.start_offset, partition.end_offset, partition.delivery_complete_count) == (14, 19, 1)
+    say(partition, (10, 13, (ACCEPT,)))  # in vain, but no mistake
+    partition.log_starts_at(40)
+    assert (partition.start_offset, partition.end_offset, partition.in_flight_count) == (40, 40, 0)
+
+
+def test_who_takes_the_partition_over_offers_again_what_was_acquired() -> None:
+    states = [StateBatch(2, 3, ACKNOWLEDGED, 1), StateBatch(6, 7, AVAILABLE, 2)]
+    partition = SharePartition(0, Limits(), state_batches=states)
+    assert (partition.start_offset, partition.end_offset, partition.next_fetch_offset()) == (0, 7, 0)
+    log = [Offsets(0, 9)]
+    assert acquire(partition, ANY, 0, log, 0) == [
+        Acquired(0, 1, 1),
+        Acquired(4, 5, 1),
+        Acquired(6, 7, 3),
+        Acquired(8, 9, 1),
+    ]
+    say(partition, (0, 1, (ACCEPT,)), (4, 9, (ACCEPT,)))
+    assert partition.start_offset == 10
+
+
+BROKEN = {
+    "before the start": [StateBatch(3, 4, AVAILABLE, 1)],
+    "back to front": [StateBatch(9, 8, AVAILABLE, 1)],
+    "one over the other": [StateBatch(5, 9, AVAILABLE, 1), StateBatch(9, 10, AVAILABLE, 1)],
+    "acquired": [StateBatch(5, 9, 1, 1)],
+    "an unknown state": [StateBatch(5, 9, 3, 1)],
+}
+
+
+@pytest.mark.parametrize("states", BROKEN.values(), ids=BROKEN)
+def test_a_state_that_cannot_be_is_told_of(states: list[StateBatch]) -> None:
+    with pytest.raises(ValueError):
+        SharePartition(5, Limits(), state_batches=states)
+
+
+def test_ten_million_offsets_cost_what_is_in_flight() -> None:
+    partition = with_records(
+        (0, 9_999_999), limits=Limits(in_flight=20_000_000), wish=Wish("a", 20_000_000, 20_000_000)
+    )
+    tracemalloc.start()
+    try:
+        update = say(partition, (0, 9_999_998, (ACCEPT,)))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert update.state_batches == [StateBatch(0, 9_999_998, ACKNOWLEDGED, 1)]
+    assert partition.start_offset == 9_999_999
+    assert peak < 20_000
+
+
+def test_a_million_records_in_flight_need_little_as_long_as_batches_stay_whole() -> None:
+    tracemalloc.start()
+    try:
+        partitions = [SharePartition(0, Limits()) for _ in range(100)]
+        for partition in partitions:
+            for first in range(0, 10_000, 500):
+                partition.limits = Limits(in_flight=10_000)
+                take(partition, first, first + 499)
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert sum(partition.in_flight_count for partition in partitions) == 1_000_000
+    assert kept < 2_000_000

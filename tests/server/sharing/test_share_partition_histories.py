@@ -1,0 +1,194 @@
+"""Random lives of a share partition, each step answered as by a model that keeps a record an entry."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from ottla.protocol.errors import KafkaError
+from ottla.server.sharing.acknowledging import Acknowledgement, acknowledge
+from ottla.server.sharing.acquiring import Offsets, Wish, acquire
+from ottla.server.sharing.in_flight import State
+from ottla.server.sharing.share_partition import Limits, SharePartition, Update
+from ottla.server.sharing.state_batches import StateBatch
+from support.sharing.model import OVER, Model
+
+STEPS = 60
+MEMBERS = ("a", "b", "c")
+
+
+class Life:
+    """A partition, its model, the log below and what is written of it."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = rng = Random(seed)
+        self.now_ms = 0
+        self.limits = Limits(
+            in_flight=rng.choice((5, 20, 100)),
+            deliveries=rng.choice((2, 3, 5)),
+            lock_ms=rng.choice((10, 50)),
+            renews=rng.random() < 0.8,
+        )
+        self.log: list[Offsets] = []
+        self.aborted: set[Offsets] = set()
+        self.log_start = start = rng.choice((0, 7))
+        self.grow(start)
+        self.partition = SharePartition(start, self.limits)
+        self.model = Model(start, self.limits)
+        self.written: dict[int, tuple[int, int]] = {}
+        """Offset -> delivery count and state, as the coordinator would have merged what it was told."""
+        self.written_start = start
+        self.over: set[int] = set()
+        """Which records nobody may get again: that they are over is written down."""
+
+    def grow(self, at: int | None = None) -> None:
+        """More records in the log, where some were compacted away."""
+        offset = self.log[-1].last + 1 if at is None else at
+        for _ in range(self.rng.randint(1, 6)):
+            offset += self.rng.choice((0, 0, 0, 1, 3))
+            size = self.rng.choice((1, 1, 2, 5, 9))
+            self.log.append(Offsets(offset, offset + size - 1))
+            if self.rng.random() < 0.15:
+                self.aborted.add(self.log[-1])
+            offset += size
+
+    def compact(self) -> None:
+        """A batch in the midst of the log goes."""
+        if len(self.log) > 3:
+            self.log.pop(self.rng.randrange(len(self.log) - 1))
+
+    def step(self) -> None:
+        rng = self.rng
+        steps = (self.fetch, self.fetch, self.fetch, self.say, self.say, self.say, self.give_back, self.wait)
+        seldom = (self.grow, self.compact, self.cut, self.move, self.limit)
+        rng.choice(steps if rng.random() < 0.75 else seldom)()
+        self.compare()
+
+    def fetch(self) -> None:
+        rng = self.rng
+        offset = self.partition.next_fetch_offset()
+        there = [batch for batch in self.log if batch.last >= offset][: rng.randint(1, 6)]
+        wish = Wish(rng.choice(MEMBERS), rng.choice((0, 1, 3, 10, 500)), rng.choice((1, 4, 500)), rng.random() < 0.3)
+        aborted = [batch for batch in there if batch in self.aborted] if rng.random() < 0.5 else []
+        expected = self.model.acquire(wish, offset, there, self.now_ms, aborted)
+        got = acquire(self.partition, wish, offset, there, self.now_ms, aborted)
+        assert got == expected
+        for one in got:
+            assert self.over.isdisjoint(range(one.first_offset, one.last_offset + 1))
+
+    def say(self) -> None:
+        """A member acknowledges what it has, or something else."""
+        rng = self.rng
+        member = rng.choice(MEMBERS)
+        mine = [offset for offset, one in sorted(self.model.records.items()) if one.member == member]
+        said, behind = [], 0
+        for _ in range(rng.randint(1, 4)):
+            first = rng.choice(mine) if mine and rng.random() < 0.9 else rng.randint(self.log_start, self.log[-1].last)
+            first = max(first, behind)
+            last = first
+            while last + 1 in mine and rng.random() < 0.8:
+                last += 1
+            last += rng.choice((0, 0, 0, 0, 0, 0, 1, 40))
+            alike = rng.random() < 0.5
+            types = tuple(rng.choice((0, 1, 1, 1, 2, 2, 3, 4)) for _ in range(1 if alike else last - first + 1))
+            said.append(Acknowledgement(first, last, types))
+            behind = last + 1
+        expected = self.model.acknowledge(member, said)
+        try:
+            update = acknowledge(self.partition, member, said, self.now_ms)
+        except KafkaError as error:
+            assert error.code == expected
+        else:
+            assert isinstance(expected, dict), "the model refuses it"
+            self.carry_out(update, expected)
+
+    def give_back(self) -> None:
+        member = self.rng.choice(MEMBERS)
+        self.carry_out(self.partition.release(member), self.model.given_back(member=member))
+
+    def wait(self) -> None:
+        self.now_ms += self.rng.choice((1, 5, 20, 60))
+        due = self.partition.next_expiry_ms()
+        expected = self.model.given_back(now_ms=self.now_ms)
+        assert not expected or (due is not None and due <= self.now_ms)
+        self.carry_out(self.partition.expire(self.now_ms), expected)
+
+    def carry_out(self, update: Update, expected: dict[int, State]) -> None:
+        assert {
+            offset: change.state for change in update.changes for offset in range(change.first, change.last + 1)
+        } == expected
+        told = {
+            offset: (one.delivery_count, one.delivery_state)
+            for one in update.state_batches
+            for offset in range(one.first_offset, one.last_offset + 1)
+        }
+        assert told == {
+            offset: (self.model.records[offset].deliveries, state)
+            for offset, state in expected.items()
+            if state is not State.ACQUIRED
+        }
+        assert update.start_offset == self.model.start
+        ended = self.model.ended + sum(state in OVER for state in expected.values())
+        assert update.delivery_complete_count == ended
+        if told:
+            self.write(update.start_offset, told)
+        self.partition.apply(update)
+        self.model.apply(expected, self.now_ms)
+
+    def write(self, start: int, told: dict[int, tuple[int, int]]) -> None:
+        for offset, what in told.items():
+            self.written[offset] = max(self.written.get(offset, what), what)
+        self.written_start = max(self.written_start, start)
+        self.written = {offset: what for offset, what in self.written.items() if offset >= self.written_start}
+        self.over |= {offset for offset, (_, state) in told.items() if state in OVER}
+
+    def cut(self) -> None:
+        """The log's start moves."""
+        if self.rng.random() < 0.3:
+            self.log_start = self.rng.randint(self.log_start, self.log[-1].last)
+            self.log = [batch for batch in self.log if batch.last >= self.log_start] or [
+                Offsets(self.log_start, self.log_start)
+            ]
+            self.partition.log_starts_at(self.log_start)
+            self.model.log_starts_at(self.log_start)
+
+    def move(self) -> None:
+        """Another node leads the partition, and begins with what is written."""
+        states = [StateBatch(offset, offset, state, count) for offset, (count, state) in sorted(self.written.items())]
+        self.partition = SharePartition(self.written_start, self.limits, state_batches=states)
+        self.model = Model(self.written_start, self.limits, states)
+
+    def limit(self) -> None:
+        """The group's configs change."""
+        self.limits = Limits(
+            in_flight=self.rng.choice((5, 20, 100)),
+            deliveries=self.rng.choice((2, 3, 5)),
+            lock_ms=self.limits.lock_ms,
+            renews=self.rng.random() < 0.8,
+        )
+        self.partition.limits = self.model.limits = self.limits
+
+    def compare(self) -> None:
+        partition, model = self.partition, self.model
+        assert (partition.start_offset, partition.end_offset) == (model.start, model.end)
+        assert partition.delivery_complete_count == model.ended
+        assert partition.next_fetch_offset() == model.next_fetch_offset()
+        found = {
+            offset: (run.state, run.delivery_count, run.member_id)
+            for batch in partition.in_flight
+            for run in batch.runs
+            for offset in range(run.first, run.last + 1)
+        }
+        assert found == {offset: (one.state, one.deliveries, one.member) for offset, one in model.records.items()}
+        assert [Offsets(batch.first, batch.last) for batch in partition.in_flight] == model.batches
+        for batch in partition.in_flight:
+            for before, run in zip(batch.runs, batch.runs[1:], strict=False):
+                assert run.first == before.last + 1 and not run.continues(before)
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_a_life_goes_as_the_models(seed: int) -> None:
+    life = Life(seed)
+    for _ in range(STEPS):
+        life.step()

@@ -1,0 +1,253 @@
+"""The table behind `__share_group_state`: what it writes, what it refuses, and that a load finds it as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+from random import Random
+
+import pytest
+
+from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError
+from ottla.protocol.messages.share_state_log import ShareSnapshotValue, ShareUpdateKey, ShareUpdateValue
+from ottla.server.sharing.share_records import Change, SharePartitionKey, read_record, write_record
+from ottla.server.sharing.share_states import NOT_SAID, ShareState, ShareStates, Written
+from ottla.server.sharing.state_batches import StateBatch, merged
+
+KEY = SharePartitionKey("g", bytes(range(16)), 3)
+OTHER = KEY._replace(partition=4)
+
+
+class Log:
+    """Records as they lie in the topic, with the table that they make."""
+
+    def __init__(self, updates_per_snapshot: int = 2) -> None:
+        self.updates_per_snapshot = updates_per_snapshot
+        self.records: list[tuple[bytes, bytes | None]] = []
+        self.states = ShareStates(updates_per_snapshot)
+
+    def append(self, change: Change | None) -> Change | None:
+        if change is not None:
+            self.records.append(write_record(*change))
+            self._replay(self.states, len(self.records) - 1)
+        return change
+
+    def _replay(self, states: ShareStates, offset: int) -> None:
+        said = read_record(*self.records[offset])
+        assert said is not None
+        states.replay(*said, offset)
+
+    def loaded(self) -> ShareStates:
+        """What another coordinator finds, after all that is not needed has gone."""
+        states = ShareStates(self.updates_per_snapshot)
+        for offset in range(self.states.first_needed_offset() or 0, len(self.records)):
+            self._replay(states, offset)
+        return states
+
+    def begin(self, key: SharePartitionKey = KEY, *, state_epoch: int = 0, start: int = 0, now_ms: int = 1) -> None:
+        self.append(self.states.initialize(key, state_epoch, start, now_ms))
+
+    def write(self, *batches: StateBatch, key: SharePartitionKey = KEY, **said: int) -> Change | None:
+        values = {"state_epoch": 0, "leader_epoch": 0, "start_offset": 0, "delivery_complete_count": 0} | said
+        return self.append(self.states.write(key, Written(**values, batches=batches), now_ms=5))
+
+    @property
+    def state(self) -> ShareState:
+        state = self.states.get(KEY)
+        assert state is not None
+        return state
+
+
+def known_by_log(state: ShareState | None) -> ShareState | None:
+    """All but what may have been pruned."""
+    return None if state is None else replace(state, updates=0, state_fence=0, leader_fence=0)
+
+
+def test_bytes_are_those_of_apache_kafka() -> None:
+    """As a broker of 4.3.1 has written them, but for the times."""
+    log = Log()
+    log.begin(state_epoch=7, start=100, now_ms=0x0102030405060708)
+    log.write(StateBatch(101, 109, 2, 1), start_offset=100, delivery_complete_count=9, state_epoch=7, leader_epoch=1)
+    topic = bytes(range(16)).hex()
+    assert [(key.hex(), value and value.hex()) for key, value in log.records] == [
+        (
+            f"0000000167{topic}00000003",
+            "0000" + "00000000" + "00000007" + "00000000" + "0000000000000064" + "0102030405060708" * 2 + "01"
+            "01" + "00" + "04" + "00000000",
+        ),
+        (
+            f"0001000167{topic}00000003",
+            "0000" + "00000000" + "00000000" + "0000000000000064"
+            "02" + "0000000000000065" + "000000000000006d" + "02" + "0001" + "00" + "01" + "00" + "04" + "00000009",
+        ),
+    ]
+
+
+def test_after_so_many_updates_comes_a_snapshot_of_everything() -> None:
+    log = Log(updates_per_snapshot=2)
+    log.begin()
+    log.write(StateBatch(0, 4, 2, 1))
+    log.write(StateBatch(7, 9, 0, 1), start_offset=5)
+    change = log.write(StateBatch(8, 8, 4, 2), start_offset=5, delivery_complete_count=1)
+    assert change is not None and isinstance(change[1], ShareSnapshotValue)
+    assert change[1].snapshot_epoch == 1
+    assert log.state.batches == (StateBatch(7, 7, 0, 1), StateBatch(8, 8, 4, 2), StateBatch(9, 9, 0, 1))
+    assert log.states.first_needed_offset() == 3
+    assert known_by_log(log.loaded().get(KEY)) == known_by_log(log.state)
+
+
+def test_a_read_by_a_new_leader_fences_the_one_before() -> None:
+    log = Log()
+    log.begin()
+    assert log.append(log.states.read(KEY, 3, 5)) is not None
+    assert log.states.read(KEY, 3, 5) is None, "nothing is new"
+    assert log.states.read(KEY, NOT_SAID, 5) is None, "nobody leads"
+    asks: tuple[Callable[[], object], ...] = (lambda: log.states.read(KEY, 2, 5), lambda: log.write(leader_epoch=2))
+    for ask in asks:
+        with pytest.raises(KafkaError) as refused:
+            ask()
+        assert refused.value.code is ErrorCode.FENCED_LEADER_EPOCH
+    assert log.write(leader_epoch=3, start_offset=NOT_SAID)
+    assert log.state.leader_epoch == 3 and log.state.start_offset == 0
+    assert known_by_log(log.loaded().get(KEY)) == known_by_log(log.state)
+
+
+def test_a_leader_stays_fenced_when_the_state_begins_anew() -> None:
+    log = Log()
+    log.begin()
+    log.append(log.states.read(KEY, 3, 5))
+    log.begin(state_epoch=1)
+    assert log.state.leader_epoch == 0, "as Apache Kafka writes it"
+    with pytest.raises(KafkaError) as refused:
+        log.write(leader_epoch=2, state_epoch=1)
+    assert refused.value.code is ErrorCode.FENCED_LEADER_EPOCH
+
+
+def test_an_older_state_epoch_is_fenced() -> None:
+    log = Log()
+    log.begin(state_epoch=5)
+    asks: tuple[Callable[[], object], ...] = (lambda: log.begin(state_epoch=4), lambda: log.write(state_epoch=4))
+    for ask in asks:
+        with pytest.raises(KafkaError) as refused:
+            ask()
+        assert refused.value.code is ErrorCode.FENCED_STATE_EPOCH
+    log.write(StateBatch(0, 1, 2, 1), state_epoch=NOT_SAID)
+    log.begin(state_epoch=6, start=50)
+    assert (log.state.snapshot_epoch, log.state.start_offset, log.state.batches) == (1, 50, ())
+
+
+def test_what_was_never_begun_can_be_neither_read_nor_written() -> None:
+    states = ShareStates(2)
+    asks: tuple[Callable[[], object], ...] = (
+        lambda: states.read(KEY, 0, 5),
+        lambda: states.write(KEY, Written(0, 0, 0, 0, ()), 5),
+    )
+    for ask in asks:
+        with pytest.raises(KafkaError) as refused:
+            ask()
+        assert refused.value.code is ErrorCode.INVALID_REQUEST
+    assert states.delete(KEY) is None
+
+
+def test_a_start_that_nobody_knows_yet_has_no_count() -> None:
+    log = Log()
+    log.begin(start=NOT_SAID)
+    assert (log.state.start_offset, log.state.delivery_complete_count) == (NOT_SAID, NOT_SAID)
+
+
+def test_what_is_deleted_is_forgotten_and_its_records_go() -> None:
+    log = Log()
+    log.begin()
+    log.begin(OTHER)
+    log.append(log.states.delete(KEY))
+    assert log.states.get(KEY) is None and log.states.first_needed_offset() == 1
+    for change in log.states.topics_deleted([KEY.topic_id]):
+        log.append(change)
+    assert len(log.states) == 0 and log.states.first_needed_offset() == 3
+    assert len(log.loaded()) == 0
+
+
+def test_what_nobody_has_written_for_long_gets_a_snapshot_so_that_the_log_can_go() -> None:
+    log = Log()
+    log.begin(now_ms=0)
+    log.begin(OTHER, now_ms=900)
+    log.write(StateBatch(0, 1, 2, 1))
+    for change in log.states.cold(1_000, 1_000):
+        log.append(change)
+    assert log.states.first_needed_offset() == 1
+    assert (log.state.snapshot_epoch, log.state.create_ms, log.state.write_ms) == (1, 0, 1_000)
+    assert known_by_log(log.loaded().get(KEY)) == known_by_log(log.state)
+    assert list(log.states.cold(1_001, 1_000)) == []
+
+
+def test_an_update_whose_snapshot_went_says_nothing() -> None:
+    states = ShareStates(2)
+    states.replay(ShareUpdateKey(group_id="g", topic_id=KEY.topic_id, partition=3), ShareUpdateValue(), 0)
+    assert states.get(KEY) is None
+
+
+def test_records_of_another_make_are_passed_over_or_told_of() -> None:
+    assert read_record(b"\0\x09rest", b"") is None
+    for key, value in ((None, None), (b"\0\0", None), (write_record(ShareUpdateKey(), None)[0], b"\0\1")):
+        with pytest.raises(ProtocolError):
+            read_record(key, value)
+
+
+def test_words_about_the_same_records_are_merged_the_newer_one_counts() -> None:
+    rng = Random(1)
+    for _ in range(500):
+        batches = [
+            StateBatch(first, first + rng.choice((0, 1, 4, 9)), rng.choice((0, 2, 4)), rng.randint(1, 3))
+            for first in (rng.randint(0, 30) for _ in range(rng.randint(0, 8)))
+        ]
+        start = rng.choice((NOT_SAID, 0, 10))
+        said: dict[int, tuple[int, int]] = {}
+        for one in batches:
+            for offset in range(max(one.first_offset, start), one.last_offset + 1):
+                said[offset] = max(said.get(offset, one.rank), one.rank)
+        found = merged(batches, start)
+        assert {offset: one.rank for one in found for offset in range(one.first_offset, one.last_offset + 1)} == said
+        for before, one in pairwise(found):
+            assert before.last_offset < one.first_offset
+            assert before.last_offset + 1 < one.first_offset or before.rank != one.rank, "as few as can be"
+
+
+def test_ten_million_offsets_are_merged_as_quickly_as_ten() -> None:
+    batches = [StateBatch(0, 9_999_999, 0, 1), StateBatch(5, 9_999_990, 2, 1)]
+    assert merged(batches, 3) == [
+        StateBatch(3, 4, 0, 1),
+        StateBatch(5, 9_999_990, 2, 1),
+        StateBatch(9_999_991, 9_999_999, 0, 1),
+    ]
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_a_load_finds_what_was_there(seed: int) -> None:
+    rng = Random(seed)
+    log = Log(updates_per_snapshot=rng.choice((0, 1, 3, 500)))
+    keys = (KEY, OTHER, KEY._replace(group_id="h"))
+    for step in range(60):
+        key = rng.choice(keys)
+        state = log.states.get(key)
+        try:
+            match rng.randrange(6):
+                case 0:
+                    log.begin(key, state_epoch=rng.randint(0, 2), start=rng.choice((NOT_SAID, 0, 5)), now_ms=step)
+                case 1:
+                    log.append(log.states.read(key, rng.randint(0, 3), step))
+                case 2 if rng.random() < 0.2:
+                    log.append(log.states.delete(key))
+                case 3:
+                    for change in log.states.cold(step, 20):
+                        log.append(change)
+                case _:
+                    first = rng.randint(0, 20)
+                    batch = StateBatch(first, first + rng.randint(0, 5), rng.choice((0, 2, 4)), rng.randint(1, 4))
+                    epoch = rng.choice((NOT_SAID, 3)) if state is None else state.leader_epoch
+                    log.write(batch, key=key, state_epoch=NOT_SAID, leader_epoch=epoch, start_offset=rng.randint(-1, 9))
+        except KafkaError:
+            pass
+        loaded = log.loaded()
+        for one in keys:
+            assert known_by_log(loaded.get(one)) == known_by_log(log.states.get(one))
