@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ...storage.pictures.legend import parts_in
-from ...storage.pictures.log_picture import LogPicture, Part
+from ...storage.pictures.log_picture import LogPicture
 from ...storage.pictures.text import Style, bar, key, pass_lines, state, style
 from ..http.decoding import FieldError, decoded
 from .admin.asking import Admin, path
@@ -133,8 +133,7 @@ def _logs(pictures: Mapping[str, Sequence[LogPicture]], width: int, look: Style,
     yield from _lines(sorted(shown, key=lambda each: (each.topic, each.partition)), width, look)
     if len(found) > len(shown):
         yield f"and {len(found) - len(shown)} more: ottla status TOPIC"
-    there = {part for each in shown for part in parts_in(each)}
-    yield key([part for part in Part if part in there], look)
+    yield key(parts_in(*shown), look)
 
 
 def _lines(pictures: Sequence[LogPicture], width: int, look: Style) -> Iterator[str]:
@@ -171,7 +170,7 @@ def _one_topic(pictures: Mapping[str, Sequence[LogPicture]], width: int, look: S
                 yield "  the last pass:"
                 yield from (f"  {line}" for line in pass_lines(each.last_pass, max(1, width - 2), look))
         yield ""
-        yield key([part for part in Part if any(part in parts_in(each) for each in rows)], look)
+        yield key(parts_in(*rows), look)
 
 
 def _group(found: Mapping[str, Any]) -> dict[str, Any]:

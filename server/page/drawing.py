@@ -7,7 +7,7 @@ from collections.abc import Callable
 from ...storage.pictures import page, svg
 from ...storage.pictures.contents_svg import contents_svg
 from ...storage.pictures.legend import contents_sentence, parts_in, pass_sentence, sentences
-from ...storage.pictures.log_picture import LogPicture, Part
+from ...storage.pictures.log_picture import LogPicture
 from ...storage.pictures.log_svg import log_svg
 from ...storage.pictures.pass_svg import pass_svg
 from ...storage.pictures.scale import Axis
@@ -23,16 +23,12 @@ def by_bytes(picture: LogPicture) -> str:
     return log_svg(picture, Axis.BYTES)
 
 
-def key(picture: LogPicture) -> str:
-    """What the bars of this log mean."""
-    return page.key(parts_in(picture))
-
-
 DRAWINGS: dict[str, Callable[..., str]] = {
     "picture": log_svg,
     "picture_small": small,
     "picture_by_bytes": by_bytes,
-    "picture_key": key,
+    "picture_key": lambda picture: page.key(parts_in(picture)),
+    "picture_key_of": page.key,
     "picture_of_pass": pass_svg,
     "picture_of_contents": contents_svg,
 }
@@ -46,8 +42,6 @@ SENTENCES: dict[str, Callable[..., str]] = {
 }
 """Filters whose result is text."""
 
-KEY = page.key(Part)
-"""What all kinds of bars mean."""
 DEFINITIONS = svg.definitions()
 """What all drawings of a page refer to."""
 

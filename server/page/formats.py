@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 from urllib.parse import quote
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -53,7 +57,15 @@ def segment(text: object) -> str:
     return quote(str(text), safe="")
 
 
+def breakable(name: str) -> Markup:
+    """The name of an option, which goes on in the next line behind a point."""
+    from markupsafe import Markup, escape  # at the first look of anybody
+
+    return Markup(".<wbr>").join(escape(name).split("."))
+
+
 FILTERS: dict[str, Callable[..., str]] = {
+    "breakable": breakable,
     "bytes": size,
     "number": number,
     "moment": moment,

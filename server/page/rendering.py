@@ -118,7 +118,6 @@ def _environment() -> Environment:
         auto_reload=False,
     )
     environment.filters |= formats.FILTERS | drawing.DRAWINGS | drawing.SENTENCES
-    environment.globals["picture_all"] = drawing.KEY
     environment.globals["picture_definitions"] = drawing.DEFINITIONS
     return environment
 

@@ -18,9 +18,9 @@ MEANINGS: Mapping[Part, tuple[str, str]] = {
 LETTERS: Mapping[Part, str] = {part: name[0].upper() for part, (name, _) in MEANINGS.items()} | {Part.CLOSED: "S"}
 
 
-def parts_in(picture: LogPicture) -> list[Part]:
-    """Those of which the log has something, in their order."""
-    there = {bar.part for bar in picture.bars}
+def parts_in(*pictures: LogPicture) -> list[Part]:
+    """Those of which something is to be seen, in their order: an active segment without records has no width."""
+    there = {bar.part for picture in pictures for bar in picture.bars if bar.end_offset > bar.base_offset}
     return [part for part in Part if part in there]
 
 

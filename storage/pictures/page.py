@@ -49,7 +49,7 @@ def _swatch(part: Part, letter: str) -> str:
 def fragment(title: str, pictures: Sequence[LogPicture]) -> str:
     """Logs in HTML that may stand anywhere, in a notebook above all: with its own style, and with no script."""
     shown = pictures[:SHOWN_MAX]
-    parts = [part for part in Part if any(part in parts_in(each) for each in shown)]
+    parts = parts_in(*shown)
     return _standalone([_heading(title), key(parts), *map(_log, shown), *_rest(len(pictures) - len(shown))])
 
 

@@ -20,7 +20,6 @@ def pass_svg(picture: PassPicture, name: str) -> str:
     whole = picture.bytes_before or 1
     groups = [each for each in _wide_enough(picture.groups, whole)]
     befores = [0.0, *accumulate(each.bytes_before / whole for each in groups)]
-    is_known = picture.bytes_after is not None
     afters = [0.0, *accumulate((each.bytes_after or 0) / whole for each in groups)]
     drawn = [
         svg.text(0, TEXT - 5, _told("before" if picture.ended_at_ms is not None else "now", picture, is_before=True))
@@ -31,7 +30,7 @@ def pass_svg(picture: PassPicture, name: str) -> str:
     if not picture.bytes_before:
         drawn.append(svg.bar(0, 1, top, BAR, "nothing"))
     height = top + BAR
-    if is_known:
+    if picture.bytes_after is not None:
         drawn.append(_falls(befores, afters, height))
         height += FALL
         for group, left, right in zip(groups, afters, afters[1:], strict=False):
@@ -41,6 +40,9 @@ def pass_svg(picture: PassPicture, name: str) -> str:
         said = _told("after" if picture.ended_at_ms is not None else "after the next pass", picture, is_before=False)
         drawn.append(svg.text(0, height + BAR + TEXT - 4, said))
         height += BAR + TEXT
+        if picture.bytes_after < picture.bytes_before:  # on a line of its own: there are telephones
+            drawn.append(svg.text(0, height + TEXT - 4, "hatched: goes"))
+            height += TEXT
     kind = "The last pass" if picture.ended_at_ms is not None else "The next pass"
     return svg.drawing(height + 2, f"{kind} over {name}", pass_sentence(picture), *drawn, kind="pass")
 
@@ -117,12 +119,10 @@ def _told(what: str, picture: PassPicture, *, is_before: bool) -> str:
     if is_before:
         segments, size_bytes, records = picture.segments_before, picture.bytes_before, picture.records_before
         part = ""
-        goes = "; hatched: goes" * (picture.bytes_after is not None and picture.bytes_after < size_bytes)
     else:
         segments, size_bytes, records = picture.segments_after, picture.bytes_after or 0, picture.records_after or 0
-        goes = ""
         part = f" ({percent(size_bytes / picture.bytes_before)})" if picture.bytes_before else ""
-    return f"{what}: {size(size_bytes)}{part}, {counted(records, 'record')}, {counted(segments, 'segment')}{goes}"
+    return f"{what}: {size(size_bytes)}{part}, {counted(records, 'record')}, {counted(segments, 'segment')}"
 
 
 def _title(group: GroupPicture, *, is_before: bool) -> str:

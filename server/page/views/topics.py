@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ....storage.pictures.legend import parts_in
 from ....storage.pictures.log_picture import LogPicture
 from ...broker.broker import Broker
 from ...control.pictures.taking import pictures
@@ -86,7 +87,7 @@ async def one(broker: Broker, fields: Mapping[str, str]) -> Page:
             Section(
                 "partitions",
                 "partitions",
-                topic.name,
+                tuple(parts_in(*taken)),
                 tuple(Row(f"partition-{each.partition}", each) for each in partitions),
             ),
             Section("delete", "delete_topic", (topic.name, topic.is_internal)),

@@ -174,8 +174,9 @@ def test_a_pass_shows_what_stays_what_goes_and_what_comes_of_it() -> None:
     assert [(box.left, box.right) for box in boxes(drawing, "gone")] == [(12.5, 50), (62.5, 100)]
     assert [(box.left, box.right) for box in boxes(drawing, "bar clean")] == [(0, 12.5), (12.5, 25)]
     assert texts(drawing) == [
-        "before: 2.0 KiB, 200 records, 4 segments; hatched: goes",
+        "before: 2.0 KiB, 200 records, 4 segments",
         "after: 500 B (25 %), 50 records, 2 segments",
+        "hatched: goes",
     ]
 
 
