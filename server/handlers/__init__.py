@@ -1,7 +1,9 @@
 """Which APIs are served: API key -> handler.
 
 Each API has a file here, named like its messages file, with one function
-`async def handle(ctx: Context, request: Request) -> Response | None` (None sends nothing). A handler and its
+`async def handle(ctx: Context, request: Request) -> Response | None` (None sends nothing). Beside it, if many of its requests
+are small and need no waiting, there may be `def straight(ctx: Context, request: Request) -> Response | None`, where None means
+that the request is for `handle`, and nothing has been done (`network.straight`). A handler and its
 messages load when the API is first spoken, in a thread, so a broker starts without making thirty APIs' classes; `serve` has
 most of them loaded soon after.
 """
@@ -25,6 +27,7 @@ from ...protocol.wire import codec
 from ..config.emulation import Release
 
 Handler: TypeAlias = Callable[[Any, Request], Awaitable[Any]]
+StraightHandler: TypeAlias = Callable[[Any, Request], Any]
 
 SERVED = frozenset(
     {
@@ -240,6 +243,9 @@ class Handlers(dict[int, Handler]):
         self._unstable = unstable
         self._own: dict[int, Handler] = {}
         """By key, whatever is asked in their stead."""
+        self.straight: dict[int, StraightHandler] = {}
+        """By key, who may be asked instead, for APIs that have such a way: while nobody stands in between."""
+        self._own_straight: dict[int, StraightHandler] = {}
         self._instead: dict[str, Mapping[int, Callable[[Handler], Handler]]] = {}
         """By layer, of LAYERS."""
         self._loading: defaultdict[int, trio.Lock] = defaultdict(trio.Lock)
@@ -251,6 +257,9 @@ class Handlers(dict[int, Handler]):
         if api.name not in SERVED or (release is not None and release.advertised(key) is None):
             raise KeyError(key)
         handler = _handler(api)
+        straight = getattr(_module(api), "straight", None)
+        if straight is not None and release is None:
+            self._own_straight[key] = straight
         if release is not None:
             handler = _as_of(release, handler)
         elif api.unstable is not None and not self._unstable:
@@ -276,6 +285,10 @@ class Handlers(dict[int, Handler]):
             if key in instead:
                 handler = instead[key](handler)
         self[key] = handler
+        if handler is self._own[key] and key in self._own_straight:
+            self.straight[key] = self._own_straight[key]
+        else:
+            self.straight.pop(key, None)
 
     async def loaded(self, key: int) -> Handler:
         """`self[key]`, loaded in a thread if it has to be: the first request of groups would keep others for a tenth of a second.

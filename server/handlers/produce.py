@@ -40,6 +40,7 @@ from ...protocol.wire import as_array
 from ...storage.disk.files import WouldWaitError
 from ...storage.logs.log import AppendInfo, LargeWriteError, Log
 from ...storage.produce.record_checks import NO_KEY, HeavyBatchError, InvalidRecordError
+from ...storage.topics.options import MAX_LONG
 from ..partitions.large_appends import append_later
 from ..partitions.reasons import Reasons
 from ..partitions.topics import Partition
@@ -115,6 +116,49 @@ async def handle(ctx: Context, request: Request) -> ProduceResponse | None:
     return _answer(
         responses=as_array(responses),
         node_endpoints=_endpoints(ctx, appending.leaders) if appending.leaders else (),
+    )
+
+
+def straight(ctx: Context, request: Request) -> ProduceResponse | None:
+    """What `handle` answers to one batch of no transaction that is taken at once, or refused by its log."""
+    body: ProduceRequest = request.body
+    services = ctx.services
+    if body.acks not in (1, -1) or services.authorizer is not None or not is_one_plain_batch(body):
+        return None
+    topic = body.topic_data[0]
+    data = topic.partition_data[0]
+    appending = Appending(ctx, request.version, body.acks, None)
+    log: Log | None = None
+    try:
+        partition, records = appending.checked(topic.topic_id if request.version >= TOPIC_IDS else topic.name, data)
+        if body.acks == -1:
+            services.appends.check_insync(partition)
+        if partition.log.config.flush_messages < MAX_LONG:
+            return None
+        log = partition.log
+        done = appending.append_now(partition, records)
+    except InvalidRecordError:
+        return None  # The batch was only looked at.
+    except KafkaError as error:
+        if log is None:
+            return None
+        # It may have been given offsets before, in place: it is not to be looked at again.
+        response = _refusal(data.index, log, error, appending.reasons)
+    else:
+        if done is None:
+            return None
+        response = _partition_answer(
+            index=data.index,
+            error_code=ErrorCode.NONE,
+            base_offset=done.base_offset,
+            log_append_time_ms=done.log_append_time_ms,
+            log_start_offset=done.log_start_offset,
+        )
+        if not done.duplicate:
+            services.waits.moved(log)
+    return _answer(
+        responses=(_topic_answer(name=topic.name, topic_id=topic.topic_id, partition_responses=(response,)),),
+        node_endpoints=(),
     )
 
 
@@ -245,14 +289,14 @@ class Appending:
         """Append one partition's records; every refusal becomes that partition's error."""
         log: Log | None = None
         try:
-            partition, records = self._checked(topic, data)
+            partition, records = self.checked(topic, data)
             log = partition.log
             services = self._ctx.services
             if self._acks == -1:
                 services.appends.check_insync(partition)
             if self._writes is not None:
                 await self._writes.check(partition.topic_partition)
-            done = self._append_now(partition, records) or await self._append_later(partition, records)
+            done = self.append_now(partition, records) or await self._append_later(partition, records)
         except InvalidRecordError as error:
             return await self._with_record_errors(data.index, log, error)
         except NotLeaderError as error:
@@ -274,7 +318,7 @@ class Appending:
             services.waits.moved(log)
         return response
 
-    def _checked(self, topic: str | bytes, data: PartitionProduceData) -> tuple[Partition, memoryview]:
+    def checked(self, topic: str | bytes, data: PartitionProduceData) -> tuple[Partition, memoryview]:
         """The partition and its records, if a client may write them there. Raises KafkaError."""
         if self._acks not in (-1, 0, 1):
             raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {self._acks}; allowed are -1, 0 and 1")
@@ -289,7 +333,7 @@ class Appending:
             )
         return partition, records
 
-    def _append_now(self, partition: Partition, records: memoryview) -> AppendInfo | None:
+    def append_now(self, partition: Partition, records: memoryview) -> AppendInfo | None:
         """None: not at once. Raises KafkaError."""
         services, log = self._ctx.services, partition.log
         if log in services.appends.large:

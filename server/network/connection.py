@@ -24,6 +24,7 @@ from .frames import FrameReader
 from .large_requests import READ_ELEMENTS_AT_ONCE, LargeRequest, read_now, write_now
 from .listener import Listener
 from .shares import Shares
+from .straight import Straight
 from .transport import Part, PeerGoneError, PlainTransport
 from .unsent_answers import COUNTED_BYTES_MIN, memory_bytes
 
@@ -71,6 +72,9 @@ class Connection:
 
     logging_in: LoggingIn | None = None
 
+    _straight: Straight | None = None
+    """Where its requests are answered without its task, once it has sent one that could have been."""
+
     def __init__(self, shares: Shares, listener: Listener, desk: Desk, transport: PlainTransport, peer: str) -> None:
         self.peer = peer
         self.client_host = peer.rpartition(":")[0]
@@ -114,6 +118,9 @@ class Connection:
                 broken_off.append(error)
         finally:
             self._muted = None  # it may name this
+            if self._straight is not None:
+                self._straight.close()
+                self._straight = None  # likewise
             self._frames.close()
             self._transport.close()
             if self._place is not None:
@@ -181,7 +188,17 @@ class Connection:
             self._allowed = None
             self.principal, self.mechanism, desk = session.principal, session.mechanism, session.desk
         handlers, answer_places, turn = desk.handlers, self._shares.answer_places, self.turn
+        straight_ones = desk.straight if self.listener.tls is None else {}
+        is_straight = False
+        """Whether the last request needed no task, so that the next one may go without."""
         while desk.is_open:
+            if is_straight:
+                is_straight = False
+                if self._straight is None:
+                    self._straight = Straight(self._shares.arrivals, self, desk, context, frames, self._transport)
+                if self._straight.is_due():
+                    await self._straight.serve()
+                    continue
             frame = await frames.next_frame()
             if frame is None:
                 return
@@ -203,6 +220,7 @@ class Connection:
                 del frame
             request.size_bytes = size_bytes
             key = request.api.key
+            turn_end_s = turn.end_s
             if frames.held_bytes and key != PRODUCE_KEY:
                 frames.let_go()
             handle = handlers.get(key)
@@ -243,6 +261,7 @@ class Connection:
             self.busy = False
             if self._muted is not None:
                 await self._stay_mute(self._muted)
+            is_straight = key in straight_ones and turn.end_s == turn_end_s
             if turn.is_over():
                 await turn.next()
 
@@ -340,6 +359,8 @@ class Connection:
 
     def close(self) -> None:
         """Close at once; a task inside `serve` ends, in the midst of a request as soon as it would go on without one."""
+        if self._straight is not None:
+            self._straight.close()
         self._transport.close()
         self._frames.stop_waiting()
         if self._place is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import trio
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 Handler: TypeAlias = Callable[[Any, Request], Awaitable[Any]]
 """Called with what `Desk.context_for` has made, and a request; returns the answer's body, None where none is sent."""
+
+StraightHandler: TypeAlias = Callable[[Any, Request], Any]
+"""Called likewise; returns the answer's body at once, or None if the request is for the `Handler`: then nothing has been done."""
 
 
 _LINE_CHARS_MAX = 500
@@ -87,6 +90,10 @@ class Desk(Protocol):
     @property
     def handlers(self) -> Lookup:
         """By API key; those that have been asked for so far. One that is missing may be `loaded`."""
+
+    @property
+    def straight(self) -> Mapping[int, StraightHandler]:
+        """By API key, who may be asked instead of the handler, at present: the same object always."""
 
     @property
     def node_id(self) -> int:

@@ -74,6 +74,15 @@ class FrameReader:
         self._is_in_use = False
         """Whether the frame given last may still be looked at."""
         self._is_taking = False
+        self._frame_bytes = 0
+        """Of the frame that was given last, size bytes included."""
+        self.is_drained = False
+        """Whether the socket had nothing more when it was asked last."""
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether nothing is there any more, neither here nor, when it was asked last, in the socket, and the first buffer is used."""
+        return self.is_drained and self._start == self._end and not self.held_bytes
 
     @property
     def is_receiving(self) -> bool:
@@ -97,30 +106,74 @@ class FrameReader:
             elif self._room > INITIAL_BUFFER_BYTES and self._memory.is_short:
                 self.shrink()
         while True:
-            have = self._end - self._start
-            need = 4
-            if have >= 4:
-                (size,) = _SIZE.unpack_from(self._view, self._start)
-                if not 0 <= size <= self._max_frame_bytes:
-                    raise ProtocolError(f"frame size {size} is outside 0..{self._max_frame_bytes} ({self._limited_by})")
-                need += size
-                if have >= need:
-                    frame = self._view[self._start + 4 : self._start + need]
-                    self._start += need
-                    self._is_in_use = True
-                    return frame
-            if self._start + need > self._room:
-                await self._make_room(need)
+            frame = self._cut()
+            if frame is not None:
+                return frame
+            if self._start + self._frame_bytes > self._room:
+                await self._make_room(self._frame_bytes)
             received = self._transport.receive_now(self._view[self._end : self._room])
             while received is None:
                 await self._transport.readable()
                 # Sliced anew: `shrink` may have taken the buffer while nothing was in it.
                 received = self._transport.receive_now(self._view[self._end : self._room])
             if not received:
-                if have:
+                if have := self._end - self._start:
                     raise PeerGoneError(f"closed inside a frame, {have} bytes in")
                 return None
             self._end += received
+            self.is_drained = self._end < self._room
+
+    def frame_now(self) -> memoryview | None:
+        """The next frame as `next_frame` gives it, if it needs no waiting and no other buffer than the first.
+
+        None if it does: if `is_drained`, whenever the socket has something again, else `next_frame` is to be asked.
+
+        Raises:
+            ProtocolError: As `next_frame`.
+            PeerGoneError: The connection was reset.
+        """
+        if self._start == self._end:
+            self._start = self._end = 0
+            target = self._view
+        else:
+            frame = self._cut()
+            if frame is not None:
+                return frame
+            if self._start:
+                self._move_to(self._view)
+            target = self._view[self._end :]
+            if not target:  # the frame is larger than that
+                self.is_drained = False
+                return None
+        received = self._transport.receive_now(target)
+        if not received:
+            self.is_drained = received is None
+            return None
+        self._end += received
+        self.is_drained = received < len(target)
+        return self._cut()
+
+    def _cut(self) -> memoryview | None:
+        """The frame at the front of what has been received, if it is whole; how long it is, or its size bytes are, all the same."""
+        have = self._end - self._start
+        if have < 4:
+            self._frame_bytes = 4
+            return None
+        (size,) = _SIZE.unpack_from(self._view, self._start)
+        if not 0 <= size <= self._max_frame_bytes:
+            raise ProtocolError(f"frame size {size} is outside 0..{self._max_frame_bytes} ({self._limited_by})")
+        self._frame_bytes = size + 4
+        if have <= size + 3:
+            return None
+        start = self._start
+        self._start = start + size + 4
+        self._is_in_use = True
+        return self._view[start + 4 : start + size + 4]
+
+    def put_back(self) -> None:
+        """The frame given last is to be given again."""
+        self._start -= self._frame_bytes
+        self._is_in_use = False
 
     def limit(self, max_frame_bytes: int | None = None, limited_by: str = "socket.request.max.bytes") -> None:
         """Refuse frames of more than these bytes from the next one on, for the reason given; None: as from the beginning."""

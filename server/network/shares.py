@@ -9,6 +9,7 @@ from ..runtime.collector import Collector
 from ..runtime.floods import Floods
 from ..runtime.nursery import open_plain_nursery
 from .answer_places import AnswerPlaces
+from .arrivals import Arrivals
 from .authentication.counts import Authentications
 from .large_requests import LargeRequests
 from .request_memory import RequestMemory
@@ -32,12 +33,19 @@ class Shares:
         self.unsent_answers = UnsentAnswers(limit_bytes)
         self.large_requests = LargeRequests(collector)
         self.answer_places = AnswerPlaces()
+        self.arrivals = Arrivals()
         self.authentications = Authentications()
         self.closings = Floods(log)
         """Lines on connections that end as their clients have done something wrong."""
 
     async def run(self) -> None:
-        """See to it, until cancelled, that nobody keeps a share that others wait for."""
+        """See to it, until cancelled, that nobody keeps a share that others wait for, and that small requests are answered at once."""
         async with open_plain_nursery() as nursery:
-            for each in (self.request_memory, self.unsent_answers, self.large_requests.living, self.answer_places):
+            for each in (
+                self.request_memory,
+                self.unsent_answers,
+                self.large_requests.living,
+                self.answer_places,
+                self.arrivals,
+            ):
                 nursery.start_soon(each.run)

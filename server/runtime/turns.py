@@ -41,9 +41,9 @@ SORTED_AT_ONCE = 4_096
 
 
 class Turn:
-    """A turn of the task that makes it; it begins at once."""
+    """A turn of the task that makes it; it begins at once. `end_s` is another one after each wait."""
 
-    __slots__ = ("_until_s",)
+    __slots__ = ("end_s",)
 
     def __init__(self) -> None:
         self.begin()
@@ -53,9 +53,9 @@ class Turn:
         now_s = perf_counter()
         pass_end_s = _pass_end_s()
         if now_s <= pass_end_s:
-            self._until_s = now_s + TURN_S
+            self.end_s = now_s + TURN_S
         else:
-            self._until_s = max(now_s + LATE_TURN_PART * TURN_S, pass_end_s + TURN_S)
+            self.end_s = max(now_s + LATE_TURN_PART * TURN_S, pass_end_s + TURN_S)
 
     @staticmethod
     def is_pass_over() -> bool:
@@ -64,7 +64,7 @@ class Turn:
 
     def is_over(self) -> bool:
         """Whether the task has kept the thread long enough. Costs a tenth of a microsecond."""
-        return perf_counter() >= self._until_s
+        return perf_counter() >= self.end_s
 
     async def next(self) -> None:
         """Let the others go on, and begin anew when it is this task's turn. A checkpoint; may be cancelled."""
@@ -74,7 +74,7 @@ class Turn:
             line = _Line()
             _LINE.set(line)
         await line.stand()
-        self._until_s = perf_counter() + TURN_S
+        self.end_s = perf_counter() + TURN_S
 
     async def map(self, work: Callable[[Thing], Result], things: Iterable[Thing]) -> list[Result]:
         """What `work` returns for each of `things`, which must not change meanwhile; what they stand for may."""

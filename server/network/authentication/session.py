@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ....protocol.connection import Request
 from ...runtime.floods import Floods
 from ...security.sasl.conversation import InvalidCredentialsError, SaslError
-from ..desk import Client, Desk, Handler, HangUpError, handler_of, one_line
+from ..desk import Client, Desk, Handler, HangUpError, StraightHandler, handler_of, one_line
 from ..frames import FrameReader
 from ..transport import PeerGoneError
 from .allowance import let_wait
@@ -69,6 +70,11 @@ class Session:
     def handlers(self) -> Session:
         """As `Desk`."""
         return self
+
+    @property
+    def straight(self) -> Mapping[int, StraightHandler]:
+        """As `Desk`: nobody, since each request has to be asked whether it comes in time."""
+        return {}
 
     @property
     def is_open(self) -> bool:

@@ -399,6 +399,7 @@ class Closed:
     """A desk that nobody comes to."""
 
     handlers: Handlers = Handlers()
+    straight: Any = MappingProxyType({})
     node_id = 0
     is_open = True
     login = None

@@ -1,0 +1,167 @@
+"""Small requests that are answered where they arrive: read, carried out and sent in one go, without their connection's task.
+
+    arrivals   the socket has something
+    arrived    a frame -> request -> what its handler offers as `straight` -> answer -> sent
+
+Whatever is not like that wakes the task, which finds everything as if nobody had looked: a frame that is not there yet and
+needs room, an API or a request for which there is no straight way, what has to wait, a client that has gone, a listener that
+takes no requests any more. What went wrong is raised in the task, and what the socket does not take is sent by it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import trio
+
+from ...protocol.connection import encode_response, parse_request
+from .arrivals import Arrivals
+from .desk import Desk
+from .frames import FrameReader
+from .large_requests import READ_ELEMENTS_AT_ONCE, read_now
+from .transport import Part, PlainTransport
+
+PAUSE_REQUESTS = 16
+"""After one that was not for here so many go the ordinary way: who mostly sends such requests would have each read twice."""
+
+
+class Busy(Protocol):
+    """A connection."""
+
+    busy: bool
+    """Whether it is in the midst of a request."""
+
+
+class Straight:
+    """The straight way of one connection. It names the connection, and is kept by its task alone, and by `Arrivals`."""
+
+    __slots__ = (
+        "_arrivals",
+        "_connection",
+        "_context",
+        "_desk",
+        "_error",
+        "_fd",
+        "_frames",
+        "_handlers",
+        "_pause",
+        "_task",
+        "_transport",
+        "_unsent",
+    )
+
+    def __init__(
+        self,
+        arrivals: Arrivals,
+        connection: Busy,
+        desk: Desk,
+        context: Any,
+        frames: FrameReader,
+        transport: PlainTransport,
+    ) -> None:
+        self._arrivals = arrivals
+        self._connection = connection
+        self._context = context
+        self._desk = desk
+        self._handlers = desk.straight
+        self._frames = frames
+        self._transport = transport
+        self._fd = transport.fileno()
+        self._task: trio.lowlevel.Task | None = None
+        """The connection's own, while it is parked."""
+        self._pause = 0
+        """Requests that are to go the ordinary way yet."""
+        self._error: Exception | None = None
+        self._unsent: list[Part] = []
+
+    def is_due(self) -> bool:
+        """Whether to `serve`, as the last request needed no waiting: mostly the next one is like it."""
+        if not self._frames.is_at_rest:
+            return False
+        if self._pause:
+            self._pause -= 1
+            return False
+        return True
+
+    async def serve(self) -> None:
+        """Leave the requests to `arrived`; returns when the task is needed for the next one, and raises what went wrong."""
+        if self._task is not None or not self._arrivals.watch(self._fd, self):
+            return
+        self._task = trio.lowlevel.current_task()
+        await trio.lowlevel.wait_task_rescheduled(self._stop_waiting)
+        self._transport.turn.begin()
+        if self._error is not None:
+            error, self._error = self._error, None
+            try:
+                raise error
+            finally:
+                del error  # it names this frame
+        if self._unsent:
+            unsent, self._unsent = self._unsent, []
+            await self._transport.send(unsent)
+            self._connection.busy = False
+
+    def _stop_waiting(self, _raise_cancel: Any) -> trio.lowlevel.Abort:
+        self._task = None
+        return trio.lowlevel.Abort.SUCCEEDED
+
+    def close(self) -> None:
+        """Watch no more; a parked task ends. To be called before the socket is closed, and may be called again."""
+        self._arrivals.forget(self._fd)
+        if self._task is not None:
+            self._error = trio.ClosedResourceError("closed by us")
+            self.wake()
+
+    @property
+    def is_parked(self) -> bool:
+        """As `Watched`."""
+        return self._task is not None
+
+    def wake(self) -> None:
+        """As `Watched`."""
+        task, self._task = self._task, None
+        if task is not None:
+            trio.lowlevel.reschedule(task)
+
+    def arrived(self, *, is_ending: bool) -> bool:
+        """As `Watched`."""
+        frames = self._frames
+        try:
+            frame = frames.frame_now()
+            if frame is None:
+                if not frames.is_drained:
+                    self.wake()
+                return False
+            parts = self._answer(frame)
+            if parts is None:
+                del frame
+                frames.put_back()
+                self._pause = PAUSE_REQUESTS
+                self.wake()
+                return False
+            unsent = self._transport.send_now(parts)
+            if unsent:
+                self._unsent = unsent
+                self._connection.busy = True
+                self.wake()
+                return False
+        except Exception as error:  # noqa: BLE001 -- the connection's task knows what to do about each
+            self._error = error
+            self.wake()
+            return False
+        return is_ending or not frames.is_at_rest
+
+    def _answer(self, frame: memoryview) -> list[Part] | None:
+        """The parts of the answer; None if it is not for here: then nothing has been done."""
+        size_bytes = len(frame)
+        if size_bytes < 2 or not self._desk.is_open:
+            return None
+        handle = self._handlers.get(frame[0] << 8 | frame[1])
+        if handle is None:
+            return None
+        request = parse_request(frame) if size_bytes <= READ_ELEMENTS_AT_ONCE else read_now(frame)
+        if request is None:
+            return None
+        request.size_bytes = size_bytes
+        body = handle(self._context, request)
+        return None if body is None else encode_response(request, body)

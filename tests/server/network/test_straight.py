@@ -1,0 +1,622 @@
+"""Small requests are answered where they arrive, and nobody can tell: the order, who waits for whom, and what ends a connection."""
+
+from __future__ import annotations
+
+import errno
+import gc
+import logging
+import os
+import select
+import socket
+import struct
+import weakref
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack, asynccontextmanager
+from functools import partial
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from ottla.protocol.apis import APIS
+from ottla.protocol.connection import Request, encode_request, parse_response
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from ottla.protocol.messages.heartbeat import HeartbeatRequest
+from ottla.server.config.broker_config import BrokerConfig
+from ottla.server.network import arrivals
+from ottla.server.network.arrivals import Arrivals
+from ottla.server.network.connection import Connection
+from ottla.server.network.desk import Handler, StraightHandler
+from ottla.server.network.frames import INITIAL_BUFFER_BYTES
+from ottla.server.network.listener import Listener
+from ottla.server.network.shares import Shares
+from ottla.server.network.straight import PAUSE_REQUESTS
+from ottla.server.network.transport import PlainTransport
+from ottla.server.runtime import turns
+from ottla.server.runtime.collector import Collector
+
+pytestmark = pytest.mark.skipif(not arrivals.IS_KNOWN, reason="needs epoll")
+
+API, OTHER = APIS[10], APIS[12]
+VERSION = 1
+LISTENER = Listener("PLAINTEXT", "127.0.0.1", 0, "127.0.0.1", 0)
+
+
+def request(number: int, key: str = "g") -> bytes:
+    return encode_request(API, VERSION, number, "c", FindCoordinatorRequest(key=key))
+
+
+class Desk:
+    """Echoes the key that it is asked for, and notes who was asked: `straight`, or the handler."""
+
+    node_id = 0
+    login = None
+
+    def __init__(self) -> None:
+        self.is_open = True
+        self.asked: list[tuple[str, str]] = []
+        """Which way, and for what."""
+        self.handlers: Any = MappingProxyType[int, Handler]({API.key: self.handle})
+        self.straight: MappingProxyType[int, StraightHandler] = MappingProxyType({API.key: self.answer_at_once})
+        self.meanwhile: Callable[[str], None] = lambda key: None
+        """Done in the midst of every request."""
+        self.may_answer = trio.Event()
+        """Handlers wait for it if they are asked for `later`."""
+
+    async def loaded(self, key: int) -> Handler:
+        raise KeyError(key)
+
+    def context_for(self, client: Any) -> Any:
+        return client
+
+    async def handle(self, client: Any, request: Request) -> FindCoordinatorResponse:
+        key = request.body.key
+        self.asked.append(("handler", key))
+        self.meanwhile(key)
+        if key.startswith("later"):
+            await self.may_answer.wait()
+            client.turn.begin()
+        return FindCoordinatorResponse(host=key)
+
+    def answer_at_once(self, client: Any, request: Request) -> FindCoordinatorResponse | None:
+        key = request.body.key
+        self.asked.append(("straight", key))
+        self.meanwhile(key)
+        return None if key.startswith("later") else FindCoordinatorResponse(host=key)
+
+    @property
+    def ways(self) -> list[str]:
+        return [way for way, _ in self.asked]
+
+
+class Peer:
+    """A client."""
+
+    def __init__(self, served: Served, sock: socket.socket, connection: Connection) -> None:
+        self.served = served
+        self.connection = connection
+        self.socket = sock
+        self.has_ended = trio.Event()
+        self._received = bytearray()
+
+    def send(self, *numbers: int, keys: str = "g{}") -> None:
+        self.socket.sendall(b"".join(request(number, keys.format(number)) for number in numbers))
+
+    async def answers(self) -> list[tuple[int, str]]:
+        """All that come until everybody waits: (number, key)."""
+        found = []
+        while True:
+            await trio.testing.wait_all_tasks_blocked()
+            try:
+                data = self.socket.recv(1 << 20)
+            except BlockingIOError:
+                break
+            if not data:
+                break
+            self._received += data
+        while len(self._received) >= 4 and len(self._received) - 4 >= (
+            size := struct.unpack_from(">i", self._received)[0]
+        ):
+            number, body = parse_response(API, VERSION, bytes(self._received[4 : 4 + size]))
+            del self._received[: 4 + size]
+            found.append((number, body.host))
+        return found
+
+    async def asked(self, *numbers: int, keys: str = "g{}") -> list[int]:
+        """Send and say whose answers came."""
+        self.send(*numbers, keys=keys)
+        return [number for number, _ in await self.answers()]
+
+
+class Served:
+    """Connections of one desk."""
+
+    def __init__(self, nursery: trio.Nursery) -> None:
+        self.desk = Desk()
+        self.shares = Shares(BrokerConfig(), Collector())
+        self._nursery = nursery
+        self.sockets = ExitStack()
+
+    @property
+    def arrivals(self) -> Arrivals:
+        return self.shares.arrivals
+
+    def connect(self) -> Peer:
+        """A client whose first request has yet to come."""
+        ours, theirs = socket.socketpair()
+        self.sockets.callback(theirs.close)
+        self.sockets.callback(ours.close)
+        theirs.setblocking(False)
+        peer = Peer(self, theirs, Connection(self.shares, LISTENER, self.desk, PlainTransport(ours), "127.0.0.1:1"))
+        self._nursery.start_soon(self._serve, peer)
+        return peer
+
+    async def _serve(self, peer: Peer) -> None:
+        await peer.connection.serve()
+        peer.has_ended.set()
+
+    async def watched(self) -> Peer:
+        """A client that has asked once, so that its next request may go straight."""
+        peer = self.connect()
+        assert await peer.asked(0) == [0]
+        self.desk.asked.clear()
+        return peer
+
+
+@asynccontextmanager
+async def serving() -> AsyncIterator[Served]:
+    async with trio.open_nursery() as nursery:
+        served = Served(nursery)
+        nursery.start_soon(served.arrivals.run)
+        await trio.testing.wait_all_tasks_blocked()
+        with served.sockets:
+            yield served
+            nursery.cancel_scope.cancel()
+
+
+# Which way
+
+
+async def test_the_first_request_has_its_task_and_those_behind_it_go_straight() -> None:
+    async with serving() as served:
+        peer = served.connect()
+        for number in range(4):
+            assert await peer.asked(number) == [number]
+        assert served.desk.ways == ["handler", "straight", "straight", "straight"]
+
+
+async def test_what_is_not_for_the_straight_way_is_for_the_handler_once() -> None:
+    async with serving() as served:
+        peer = await served.watched()
+        served.desk.may_answer.set()
+        peer.send(1, keys="later{}")
+        assert await peer.answers() == [(1, "later1")]
+        assert served.desk.asked == [("straight", "later1"), ("handler", "later1")]
+
+
+async def test_who_mostly_asks_for_what_has_to_wait_is_not_watched_for_long() -> None:
+    async with serving() as served:
+        peer = await served.watched()
+        served.desk.may_answer.set()
+        for number in range(PAUSE_REQUESTS + 1):
+            assert await peer.asked(number, keys="later{}") == [number]
+        assert served.desk.ways.count("straight") == 1
+        assert len(served.arrivals) == 0
+
+
+async def test_after_one_that_waited_it_goes_straight_again_before_long() -> None:
+    async with serving() as served:
+        peer = await served.watched()
+        served.desk.may_answer.set()
+        assert await peer.asked(0, keys="later{}") == [0]
+        for number in range(PAUSE_REQUESTS + 2):
+            assert await peer.asked(number) == [number]
+        assert served.desk.ways[-1] == "straight"
+
+
+async def test_an_api_without_a_straight_way_has_its_handler(caplog: pytest.LogCaptureFixture) -> None:
+    async with serving() as served:
+        peer = await served.watched()
+        served.desk.straight = MappingProxyType({})
+        other = served.connect()
+        for number in range(3):
+            assert await other.asked(number) == [number]
+        assert served.desk.ways == ["handler"] * 3
+        peer.socket.sendall(encode_request(OTHER, 0, 1, "c", HeartbeatRequest(group_id="g", member_id="m")))
+        await peer.has_ended.wait()
+        assert "is not served" in caplog.text
+
+
+async def test_where_there_is_no_such_look_every_connection_waits_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrivals, "IS_KNOWN", False)
+    async with serving() as served:
+        peer = served.connect()
+        for number in range(3):
+            assert await peer.asked(number) == [number]
+        assert served.desk.ways == ["handler"] * 3
+
+
+async def test_when_nobody_looks_any_more_every_connection_waits_for_itself() -> None:
+    async with trio.open_nursery() as nursery:
+        served = Served(nursery)
+        with served.sockets:
+            looking = trio.CancelScope()
+
+            async def look() -> None:
+                with looking:
+                    await served.arrivals.run()
+
+            nursery.start_soon(look)
+            await trio.testing.wait_all_tasks_blocked()
+            peer = await served.watched()
+            looking.cancel()
+            await trio.testing.wait_all_tasks_blocked()
+            for number in range(3):
+                assert await peer.asked(number) == [number]
+            assert served.desk.ways == ["handler"] * 3
+            nursery.cancel_scope.cancel()
+
+
+# Order and fairness
+
+
+async def test_what_is_sent_in_one_go_is_answered_in_its_order_whichever_way_each_goes() -> None:
+    async with serving() as served:
+        peer = await served.watched()
+        served.desk.may_answer.set()
+        keys = ["later" if number % 7 == 3 else "g" for number in range(100)]
+        peer.socket.sendall(b"".join(request(number, key) for number, key in enumerate(keys)))
+        assert await peer.answers() == list(enumerate(keys))
+        assert [key for way, key in served.desk.asked if way == "handler" or key == "g"] == keys
+
+
+async def test_who_waits_holds_back_what_is_behind_it_and_nobody_else() -> None:
+    async with serving() as served:
+        peer, other = await served.watched(), await served.watched()
+        peer.socket.sendall(request(1) + request(2, "later") + request(3))
+        assert await peer.answers() == [(1, "g")]
+        assert await other.asked(1) == [1]
+        served.desk.may_answer.set()
+        assert await peer.answers() == [(2, "later"), (3, "g")]
+
+
+async def test_who_sends_much_at_once_has_one_request_in_turn_with_each_of_the_others() -> None:
+    async with serving() as served:
+        greedy, others = await served.watched(), [await served.watched() for _ in range(3)]
+        greedy.send(*range(50), keys="greedy")
+        for other in others:
+            other.send(*range(5), keys="other")
+        for peer in (greedy, *others):
+            await peer.answers()
+        keys = [key for _, key in served.desk.asked]
+        assert sorted(keys[:20]) == ["greedy"] * 5 + ["other"] * 15
+
+
+async def test_others_have_their_turn_while_one_client_never_stops(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serving() as served:
+        peer = await served.watched()
+        monkeypatch.setattr(turns, "TURN_S", 0)
+        before = turns.passes()
+        assert len(await peer.asked(*range(50))) == 50
+        assert turns.passes() - before >= 50
+
+
+@pytest.mark.parametrize("chunk_bytes", [1, 3, 50])
+async def test_requests_in_pieces_are_answered_as_they_become_whole(chunk_bytes: int) -> None:
+    async with serving() as served:
+        peer = await served.watched()
+        data = b"".join(map(request, range(5)))
+        found = []
+        for at in range(0, len(data), chunk_bytes):
+            peer.socket.sendall(data[at : at + chunk_bytes])
+            found += await peer.answers()
+        assert found == [(number, "g") for number in range(5)]
+        assert set(served.desk.ways) == {"straight"}
+
+
+@pytest.mark.parametrize("beyond_bytes", [-100, -1, 0, 1, 100])
+async def test_a_frame_may_be_larger_than_the_first_buffer(beyond_bytes: int) -> None:
+    async with serving() as served:
+        peer = await served.watched()
+        empty_bytes = len(request(1, ""))
+        key = "k" * (INITIAL_BUFFER_BYTES + beyond_bytes - empty_bytes)
+        peer.socket.sendall(request(1) + request(2, key) + request(3))
+        assert await peer.answers() == [(1, "g"), (2, key), (3, "g")]
+        peer.socket.sendall(request(4, key))
+        assert await peer.answers() == [(4, key)]
+
+
+async def test_answers_that_are_not_taken_wait_whole_and_in_order() -> None:
+    async with serving() as served:
+        peer = await served.watched()
+        key = "k" * 5_000
+        peer.socket.setblocking(True)
+        for number in range(300):
+            peer.send(number, keys=key)
+            await trio.testing.wait_all_tasks_blocked()
+            if peer.connection.busy:
+                break
+        assert peer.connection.busy and len(served.desk.asked) == number + 1
+        peer.socket.setblocking(False)
+        found = await peer.answers()
+        assert found == [(each, key) for each in range(number + 1)]
+        assert not peer.connection.busy
+        assert await peer.asked(1) == [1]
+
+
+# Registrations
+
+
+async def test_nothing_is_missed_that_comes_while_its_task_is_at_work() -> None:
+    async with serving() as served:
+        peer = await served.watched()
+        peer.send(1, keys="later")
+        assert await peer.answers() == []
+        peer.send(2)
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(served.arrivals) == 0
+        served.desk.may_answer.set()
+        assert await peer.answers() == [(1, "later"), (2, "g2")]
+        assert await peer.asked(3) == [3]
+
+
+class Noting:
+    """A watched connection that reads what there is, one byte at a time."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.socket = sock
+        self.read = b""
+        self.is_parked = True
+        self.first: Callable[[], None] = lambda: None
+
+    def arrived(self, *, is_ending: bool) -> bool:
+        self.first()
+        try:
+            data = self.socket.recv(1)
+        except BlockingIOError:
+            return False
+        self.read += data
+        return bool(data)
+
+    def wake(self) -> None:
+        self.is_parked = False
+
+
+@pytest.fixture
+def pairs() -> Iterator[Callable[[], tuple[socket.socket, Noting]]]:
+    with ExitStack() as stack:
+
+        def pair() -> tuple[socket.socket, Noting]:
+            theirs, ours = map(stack.enter_context, socket.socketpair())
+            ours.setblocking(False)
+            return theirs, Noting(ours)
+
+        yield pair
+
+
+@asynccontextmanager
+async def looking() -> AsyncIterator[Arrivals]:
+    async with trio.open_nursery() as nursery:
+        looks = Arrivals()
+        nursery.start_soon(looks.run)
+        await trio.testing.wait_all_tasks_blocked()
+        yield looks
+        nursery.cancel_scope.cancel()
+
+
+Pair = Callable[[], tuple[socket.socket, Noting]]
+
+
+async def test_a_descriptor_that_became_another_connections_tells_that_one_nothing_wrong(pairs: Pair) -> None:
+    """Of two that have brought something the one that is looked at first is there when the other one goes, and a third has its
+    descriptor."""
+    async with looking() as looks:
+        (peer, one), (other_peer, other), (third_peer, third) = pairs(), pairs(), pairs()
+
+        def replaces(gone: Noting) -> None:
+            one.first = other.first = lambda: None
+            fd = gone.socket.fileno()
+            looks.forget(fd)
+            os.dup2(third.socket.fileno(), fd)
+            assert looks.watch(fd, third)
+
+        one.first, other.first = partial(replaces, other), partial(replaces, one)
+        assert looks.watch(one.socket.fileno(), one)
+        assert looks.watch(other.socket.fileno(), other)
+        peer.sendall(b"a")
+        other_peer.sendall(b"b")
+        await trio.testing.wait_all_tasks_blocked()
+        assert one.read + other.read in (b"a", b"b")
+        assert third.read == b""
+        third_peer.sendall(b"c")
+        await trio.testing.wait_all_tasks_blocked()
+        assert third.read == b"c"
+
+
+async def test_who_is_at_work_is_forgotten_and_told_of_all_there_is_when_it_comes_back(pairs: Pair) -> None:
+    async with looking() as looks:
+        peer, one = pairs()
+        assert looks.watch(one.socket.fileno(), one)
+        one.is_parked = False
+        peer.sendall(b"ab")
+        await trio.testing.wait_all_tasks_blocked()
+        assert (one.read, len(looks)) == (b"", 0)
+        one.is_parked = True
+        assert looks.watch(one.socket.fileno(), one)
+        await trio.testing.wait_all_tasks_blocked()
+        assert one.read == b"ab"
+
+
+async def test_out_of_descriptors_nobody_is_watched(pairs: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none_left() -> None:
+        raise OSError(errno.EMFILE, "too many open files")
+
+    async with looking() as looks:
+        _, one = pairs()
+        monkeypatch.setattr(select, "epoll", none_left)
+        assert not looks.watch(one.socket.fileno(), one)
+        assert len(looks) == 0
+
+
+async def test_the_look_leaves_no_descriptor_and_nobody_parked(pairs: Pair) -> None:
+    before = os.listdir("/proc/self/fd")
+    _, one = pairs()
+    async with looking() as looks:
+        assert looks.watch(one.socket.fileno(), one)
+    assert not one.is_parked
+    assert not looks.watch(one.socket.fileno(), one)
+    assert len(os.listdir("/proc/self/fd")) == len(before) + 2
+
+
+# Ends
+
+
+@pytest.mark.parametrize("behind", [b"", b"\0", request(1)[:-1]])
+async def test_a_client_that_goes_is_gone(behind: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    async with serving() as served:
+        peer = await served.watched()
+        peer.socket.sendall(request(1) + behind)
+        peer.socket.shutdown(socket.SHUT_WR)
+        with trio.fail_after(60):
+            await peer.has_ended.wait()
+        assert await peer.answers() == [(1, "g")]
+        assert served.desk.ways == ["straight"]
+        assert len(served.arrivals) == 0
+        assert not caplog.records
+
+
+async def test_a_client_that_closes_while_its_request_is_answered_harms_nobody() -> None:
+    async with serving() as served:
+        peer, other = await served.watched(), await served.watched()
+        served.desk.meanwhile = lambda key: peer.socket.close() if key == "leave" else None
+        peer.send(1, keys="leave")
+        with trio.fail_after(60):
+            await peer.has_ended.wait()
+        assert await other.asked(1) == [1]
+
+
+@pytest.mark.parametrize(
+    ("nonsense", "words"),
+    [
+        (b"\xff\xff\xff\xff", "frame size -1"),
+        (b"\x7f\xff\xff\xff", "frame size 2147483647"),
+        (b"\0\0\0\0", "header"),
+        (b"\0\0\0\1\0", "header"),
+        (struct.pack(">ihhih", 10, 999, 0, 1, -1), "unknown API key 999"),
+        (struct.pack(">ihhih", 10, API.key, 99, 1, -1), "version 99"),
+        (struct.pack(">ihhihb", 11, API.key, VERSION, 1, -1, 0), "FindCoordinator"),
+    ],
+)
+async def test_wrong_bytes_end_that_connection_with_one_line_as_ever(
+    nonsense: bytes, words: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving() as served:
+        peer, other = await served.watched(), await served.watched()
+        peer.socket.sendall(request(1) + nonsense + request(2))
+        with trio.fail_after(60):
+            await peer.has_ended.wait()
+        assert await peer.answers() == [(1, "g")]
+        (line,) = caplog.records
+        assert line.levelno == logging.WARNING
+        assert "closing 127.0.0.1:1" in line.message
+        assert await other.asked(1) == [1]
+
+
+async def test_an_error_of_ours_ends_that_connection_with_its_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    async with serving() as served:
+        peer, other = await served.watched(), await served.watched()
+
+        def break_down(key: str) -> None:
+            if key == "break":
+                raise ZeroDivisionError("ours")
+
+        served.desk.meanwhile = break_down
+        peer.send(1, keys="break")
+        with trio.fail_after(60):
+            await peer.has_ended.wait()
+        (line,) = caplog.records
+        assert "after an error of the broker" in line.message and "ZeroDivisionError: ours" in caplog.text
+        assert await other.asked(1) == [1]
+
+
+async def test_closing_a_connection_that_is_watched_ends_it() -> None:
+    async with serving() as served:
+        peer = await served.watched()
+        peer.connection.close()
+        peer.connection.close()
+        with trio.fail_after(60):
+            await peer.has_ended.wait()
+        assert len(served.arrivals) == 0
+
+
+async def test_a_connection_may_be_closed_in_the_midst_of_its_own_request_or_of_anothers() -> None:
+    async with serving() as served:
+        peers = [await served.watched() for _ in range(4)]
+
+        def close(key: str) -> None:
+            for peer in peers[:3]:
+                peer.connection.close()
+
+        served.desk.meanwhile = close
+        for peer in peers:
+            peer.send(1)
+        for peer in peers[:3]:
+            with trio.fail_after(60):
+                await peer.has_ended.wait()
+        served.desk.meanwhile = lambda key: None
+        assert len(await peers[3].answers()) == 1
+        assert await peers[3].asked(2) == [2]
+        assert len(served.arrivals) == 1
+
+
+async def test_a_task_that_is_cancelled_while_it_is_parked_ends() -> None:
+    async with serving() as served:
+        await served.watched()
+        assert len(served.arrivals) == 1
+    assert len(served.arrivals) == 0
+
+
+async def test_a_node_that_stops_takes_no_further_request() -> None:
+    async with serving() as served:
+        peer = await served.watched()
+        peer.send(1, 2, 3, keys="stop{}")
+
+        def stop(key: str) -> None:
+            served.desk.is_open = key != "stop2"
+
+        served.desk.meanwhile = stop
+        with trio.fail_after(60):
+            await peer.has_ended.wait()
+        assert await peer.answers() == [(1, "stop1"), (2, "stop2")]
+
+
+async def test_answers_and_requests_keep_a_connection_from_counting_as_idle(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with serving() as served:
+        peer = await served.watched()
+        peer.connection.idle_s(trio.current_time())
+        await trio.sleep(100)
+        assert await peer.asked(1) == [1]
+        assert peer.connection.idle_s(trio.current_time()) == 0
+        await trio.sleep(100)
+        assert peer.connection.idle_s(trio.current_time()) == pytest.approx(100)
+
+
+async def test_who_has_gone_is_freed_at_once() -> None:
+    async with serving() as served:
+        gc.collect()
+        gc.disable()
+        try:
+            peer = await served.watched()
+            assert await peer.asked(1) == [1]
+            known = weakref.ref(peer.connection)
+            peer.connection.close()
+            await peer.has_ended.wait()
+            del peer
+            await trio.testing.wait_all_tasks_blocked()
+            assert known() is None
+        finally:
+            gc.enable()
