@@ -44,6 +44,7 @@ class Straight:
         "_fd",
         "_frames",
         "_handlers",
+        "_is_closed",
         "_pause",
         "_task",
         "_transport",
@@ -71,6 +72,7 @@ class Straight:
         """The connection's own, while it is parked."""
         self._pause = 0
         """Requests that are to go the ordinary way yet."""
+        self._is_closed = False
         self._error: Exception | None = None
         self._unsent: list[Part] = []
 
@@ -85,7 +87,9 @@ class Straight:
 
     async def serve(self) -> None:
         """Leave the requests to `arrived`; returns when the task is needed for the next one, and raises what went wrong."""
-        if self._task is not None or not self._arrivals.watch(self._fd, self):
+        if self._is_closed:
+            raise trio.ClosedResourceError("closed by us")
+        if not self._arrivals.watch(self._fd, self):
             return
         self._task = trio.lowlevel.current_task()
         await trio.lowlevel.wait_task_rescheduled(self._stop_waiting)
@@ -107,6 +111,9 @@ class Straight:
 
     def close(self) -> None:
         """Watch no more; a parked task ends. To be called before the socket is closed, and may be called again."""
+        if self._is_closed:
+            return  # its descriptor may be another connection's
+        self._is_closed = True
         self._arrivals.forget(self._fd)
         if self._task is not None:
             self._error = trio.ClosedResourceError("closed by us")

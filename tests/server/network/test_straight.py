@@ -620,3 +620,19 @@ async def test_who_has_gone_is_freed_at_once() -> None:
             assert known() is None
         finally:
             gc.enable()
+
+
+async def test_a_connection_that_was_closed_while_its_task_was_at_work_is_not_watched_again() -> None:
+    """By then its descriptor may be another one's."""
+    async with serving() as served:
+        peer = await served.watched()
+        straight = peer.connection._straight
+        assert straight is not None
+        peer.send(1, keys="later")
+        await trio.testing.wait_all_tasks_blocked()
+        peer.connection.close()
+        with pytest.raises(trio.ClosedResourceError):
+            await straight.serve()
+        served.desk.may_answer.set()
+        await peer.has_ended.wait()
+        assert len(served.arrivals) == 0
