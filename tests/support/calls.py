@@ -7,23 +7,34 @@ from contextlib import contextmanager
 from types import FrameType
 
 
+class Counted:
+    """`calls` of functions, those of C included."""
+
+    calls = 0
+
+    def note(self, _frame: FrameType, event: str, _argument: object) -> None:
+        self.calls += event.endswith("call")
+
+
 def calls_of(work: Callable[[], object]) -> int:
     """How many functions `work` calls in this thread, those of C included; not the finalizers of what others left behind."""
-    count = 0
+    with calls_counted() as counted:
+        work()
+    return counted.calls
 
-    def note(_frame: FrameType, event: str, _argument: object) -> None:
-        nonlocal count
-        count += event.endswith("call")
 
+@contextmanager
+def calls_counted() -> Iterator[Counted]:
+    """Of this thread, as `calls_of` has it, for the time of the block: once that has ended the figure is whole."""
+    counted = Counted()
     gc.collect()
     gc.disable()
-    sys.setprofile(note)
+    sys.setprofile(counted.note)
     try:
-        work()
+        yield counted
     finally:
         sys.setprofile(None)
         gc.enable()
-    return count
 
 
 @contextmanager

@@ -5,9 +5,9 @@ No time is taken: every turn is over at once here, so a handler that asks lets o
 
 from __future__ import annotations
 
-import gc
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
@@ -65,6 +65,7 @@ from ottla.storage.disk.os_files import OsFiles
 from support.broker.contexts import context_of
 from support.broker.conversation import create_topic
 from support.broker.served import Served, serving
+from support.left_behind import left_to_the_collector
 from support.passes import counting_passes
 
 MANY = 300
@@ -276,27 +277,14 @@ async def test_no_loop_goes_through_all_of_a_large_request_at_once(
 
 async def test_what_a_large_request_leaves_behind_goes_without_the_collector(tmp_path: Path) -> None:
     """A full collection of what a hundred thousand elements leave holds everybody."""
-    smallest = Case(ListGroupsRequest(), 5)
-
-    async def left_by(case: Case) -> int:
-        gc.collect()
-        gc.disable()
-        try:
-            await handled(served, case)
-            return gc.collect()
-        finally:
-            gc.enable()
-
     left = {}
     async with serving(tmp_path, OsFiles()) as served:
         await served.ask(create_topic, "t", partitions=3)
         await served.broker.services.coordinators.groups.ensure_topic()
         await served.broker.services.coordinators.transactions.ensure_topic()
-        await handled(served, smallest)
         for name, case in CASES.items():
             await handled(served, case)  # what is loaded with the first one does not count
-            # What others in this process leave meanwhile is not its own.
-            left[name] = await left_by(case) - await left_by(smallest)
+            left[name] = await left_to_the_collector(partial(handled, served, case))
     assert {name: count for name, count in left.items() if count >= MANY / 2} == {}
 
 

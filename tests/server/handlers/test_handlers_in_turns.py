@@ -128,6 +128,7 @@ from ottla.storage.cleaning import dirtiness
 from ottla.storage.disk.os_files import OsFiles
 from support.broker.contexts import context_of
 from support.broker.served import serving
+from support.left_behind import left_to_the_collector
 from support.logs.batches import batch
 
 FEW, MANY = 20, 200
@@ -1069,13 +1070,7 @@ def test_what_a_large_request_leaves_behind_goes_without_the_collector(tmp_path:
     holds everybody for a quarter of a second, when the answer has long been sent."""
 
     async def left_by(broker: Broker, case: Case, count: int) -> int:
-        gc.collect()
-        gc.disable()
-        try:
-            await ask(broker, case.name, case.version, case.body(count))
-            return gc.collect()
-        finally:
-            gc.enable()
+        return await left_to_the_collector(lambda: ask(broker, case.name, case.version, case.body(count)))
 
     async def main() -> None:
         async with serving(tmp_path, OsFiles(), log_cleaner_enable="false") as served:
