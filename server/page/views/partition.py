@@ -94,10 +94,9 @@ async def view(broker: Broker, fields: Mapping[str, str]) -> Page:
     why = await _why_of(broker, log, picture)
     is_watched = EVENTS in fields
     tried = Tried(picture.name, False, False, None, (), None)
-    looked = Looked(picture.name, None, None, None, None)
     if not is_watched:
         tried = await _tried(broker, picture, fields.get("dry"))
-        looked = await _looked(broker, picture, fields)
+    looked = await _looked_of(broker, log, picture, fields, is_watched=is_watched)
     return Page(
         picture.name,
         "/topics",
@@ -106,7 +105,7 @@ async def view(broker: Broker, fields: Mapping[str, str]) -> Page:
             Section("why", "why", why),
             Section("last", "last_pass", (picture.name, picture.passes, picture.last_pass)),
             Section("next", "next_pass", tried, is_still=True),
-            Section("survivors", "survivors", looked, is_still=True),
+            Section("survivors", "survivors", looked),
         ),
         trail=(("Topics", "/topics"), (topic, f"/topics/{segment(topic)}")),
     )
@@ -220,6 +219,21 @@ async def _tried(broker: Broker, picture: LogPicture, wanted: str | None) -> Tri
         return replace(found, refusal=str(refused))
     (each,) = run.partitions
     return replace(found, picture=pass_tried(each.would_pass), sentences=each.sentences)
+
+
+_LOOKS: WeakKeyDictionary[Log, tuple[tuple[int, str, str], Looked]] = WeakKeyDictionary()
+"""The last of each, and after how many passes it was where: it reads, so who watches has it again after a pass alone."""
+
+
+async def _looked_of(
+    broker: Broker, log: Log, picture: LogPicture, fields: Mapping[str, str], *, is_watched: bool
+) -> Looked:
+    where = picture.passes, fields.get("from", ""), fields.get("to", "")
+    known_where, looked = _LOOKS.get(log, (None, None))
+    if looked is None or known_where != where or not is_watched:
+        looked = await _looked(broker, picture, fields)
+        _LOOKS[log] = where, looked
+    return looked
 
 
 async def _looked(broker: Broker, picture: LogPicture, fields: Mapping[str, str]) -> Looked:

@@ -7,7 +7,7 @@ import http.client
 import json
 import re
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from typing import Any, NamedTuple
 
 import pytest
@@ -132,22 +132,55 @@ def test_each_other_way_alone_makes_it_eligible_now_or_in_time(broker: ottla.Bro
         assert found.eligible or found.eligible_at_ms is not None, (button, found.sentence)
 
 
-def test_a_dry_run_and_a_look_come_with_the_page_and_not_with_its_changes(broker: ottla.Broker) -> None:
+def test_a_dry_run_comes_with_the_page_and_not_with_its_changes(broker: ottla.Broker) -> None:
     page = filled(broker, "tried")
     status, shown = get(broker, f"{page}?dry=yes&from=3&to=40")
     assert status == 200
     assert "The pass would keep" in text(shown)
     assert "segments 0" in text(shown)
     assert "Of 37 offsets from 3 to 40" in text(shown)
+    with watched(broker, f"{page}?dry=yes") as changes:
+        assert [each["id"] for each in next(changes)] == ["log", "why", "last", "survivors"]
+
+
+def test_what_is_left_is_looked_at_again_after_a_pass(broker: ottla.Broker) -> None:
+    page = filled(broker, "left")
+    with watched(broker, f"{page}?from=0&to=1") as changes:
+        assert "1 record is there" in text(found_in(next(changes), "survivors"))
+        broker.produce("left", key="k", value="v")
+        assert "survivors" not in [each["id"] for each in next(changes)]
+        broker.compact("left", force=True)
+        while not (found := [each for each in next(changes) if each["id"] == "survivors"]):
+            pass
+        assert "0 records are there" in text(found[0]["html"])
+
+
+Changes = list[dict[str, str]]
+
+
+@contextmanager
+def watched(broker: ottla.Broker, page: str) -> Iterator[Iterator[Changes]]:
+    """What comes of each look, as its script is told; looks that find nothing new are left out."""
     assert broker.admin is not None
     with closing(http.client.HTTPConnection(broker.admin, timeout=60)) as connection:
-        connection.request("GET", f"{page}?dry=yes&events")
+        connection.request("GET", f"{page}{'&' if '?' in page else '?'}events")
         with connection.getresponse() as stream:
-            ids: list[str] = []
-            while (line := stream.readline().decode().strip()) or not ids:
-                if line.startswith("data: "):
-                    ids.append(json.loads(line.removeprefix("data: "))["id"])
-            assert ids == ["log", "why", "last"]
+            yield _events(stream)
+
+
+def _events(stream: http.client.HTTPResponse) -> Iterator[Changes]:
+    found: Changes = []
+    while line := stream.readline().decode():
+        if line.startswith("data: "):
+            found.append(json.loads(line.removeprefix("data: ")))
+        elif not line.strip() and found:
+            yield found
+            found = []
+
+
+def found_in(changes: Changes, section: str) -> str:
+    (html,) = [each["html"] for each in changes if each["id"] == section]
+    return html
 
 
 @pytest.mark.parametrize(
