@@ -1,0 +1,163 @@
+"""Share sessions: which partitions a member of a share group fetches, so that its requests need not name them again (KIP-932).
+
+A session has an epoch that grows with each request, so that none is taken twice or left out. It belongs to the connection that began it:
+when that goes, the member has left, and what it has acquired is to be released by whoever is told so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from ...protocol.errors import ErrorCode, KafkaError
+
+FULL_EPOCH = 0
+FINAL_EPOCH = -1
+_EPOCH_MAX = 2**31 - 1
+
+
+class SessionKey(NamedTuple):
+    group_id: str
+    member_id: str
+
+
+class Place(NamedTuple):
+    """A partition."""
+
+    topic_id: bytes
+    partition: int
+
+
+class ShareSession:
+    """
+    Attributes:
+        epoch: Which the next request has to bring.
+        places: Every partition in it, in order -> whether the next answer has to tell of it even if there is nothing.
+    """
+
+    __slots__ = ("connection", "epoch", "key", "places")
+
+    def __init__(self, key: SessionKey, places: Iterable[Place], connection: object) -> None:
+        self.key = key
+        self.epoch = 1
+        self.places = dict.fromkeys(places, False)
+        self.connection = connection
+
+    def must_tell(self, place: Place, *, has_records: bool, has_error: bool) -> bool:
+        """Whether an answer has to have a row for a partition; it is taken to have it. An error is followed by another row."""
+        is_due = self.places.get(place, True)
+        if place in self.places:
+            self.places[place] = has_error
+        return is_due or has_records or has_error
+
+    def grow(self) -> None:
+        self.epoch = 1 if self.epoch == _EPOCH_MAX else self.epoch + 1
+
+
+class ShareSessions:
+    """Those of one node, of which there are so many at most (`group.share.max.share.sessions`)."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._sessions: dict[SessionKey, ShareSession] = {}
+        self._of_connections: dict[object, set[SessionKey]] = {}
+        self._members: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def fetch(
+        self,
+        key: SessionKey,
+        epoch: int,
+        connection: object,
+        *,
+        places: Iterable[Place],
+        forgotten: Iterable[Place] = (),
+        has_acknowledgements: bool,
+    ) -> ShareSession:
+        """The session that a fetch belongs to, as it is with it. With the final epoch it is left for `close`.
+
+        Raises:
+            KafkaError: INVALID_REQUEST (who begins anew has nothing to acknowledge), SHARE_SESSION_LIMIT_REACHED,
+                SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH. One that is begun anew in vain is gone all the same.
+        """
+        if epoch == FULL_EPOCH:
+            if has_acknowledgements:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "a share session begins without acknowledgements")
+            self._forget(key)
+            if len(self._sessions) >= self._most:
+                raise KafkaError(ErrorCode.SHARE_SESSION_LIMIT_REACHED, f"there are {self._most} share sessions")
+            return self._begin(key, places, connection)
+        session = self._found(key)
+        if epoch == FINAL_EPOCH:
+            return session
+        self._take(session, epoch)
+        for place in places:
+            session.places.setdefault(place, True)
+        for place in forgotten:
+            session.places.pop(place, None)
+        return session
+
+    def acknowledge(self, key: SessionKey, epoch: int) -> ShareSession:
+        """The session that acknowledgements without a fetch belong to; with the final epoch it is left for `close`.
+
+        Raises:
+            KafkaError: SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH.
+        """
+        if epoch == FULL_EPOCH:
+            raise KafkaError(ErrorCode.INVALID_SHARE_SESSION_EPOCH, "acknowledgements do not begin a share session")
+        session = self._found(key)
+        if epoch != FINAL_EPOCH:
+            self._take(session, epoch)
+        return session
+
+    def close(self, key: SessionKey) -> ShareSession:
+        """End a session: what its member has in these partitions is to be released.
+
+        Raises:
+            KafkaError: SHARE_SESSION_NOT_FOUND.
+        """
+        session = self._found(key)
+        self._forget(key)
+        return session
+
+    def disconnected(self, connection: object) -> list[ShareSession]:
+        """End the sessions of a connection that is gone."""
+        return [self.close(key) for key in sorted(self._of_connections.get(connection, ()))]
+
+    def members(self, group_id: str) -> int:
+        """How many have a session; share partitions of a group without any need not be kept."""
+        return self._members.get(group_id, 0)
+
+    def _begin(self, key: SessionKey, places: Iterable[Place], connection: object) -> ShareSession:
+        session = self._sessions[key] = ShareSession(key, places, connection)
+        self._of_connections.setdefault(connection, set()).add(key)
+        self._members[key.group_id] = self.members(key.group_id) + 1
+        return session
+
+    def _found(self, key: SessionKey) -> ShareSession:
+        session = self._sessions.get(key)
+        if session is None:
+            raise KafkaError(ErrorCode.SHARE_SESSION_NOT_FOUND, f"member {key.member_id} has no share session")
+        return session
+
+    def _take(self, session: ShareSession, epoch: int) -> None:
+        if epoch != session.epoch:
+            message = f"share session epoch {epoch} is not {session.epoch}"
+            raise KafkaError(ErrorCode.INVALID_SHARE_SESSION_EPOCH, message)
+        session.grow()
+
+    def _forget(self, key: SessionKey) -> None:
+        session = self._sessions.pop(key, None)
+        if session is None:
+            return
+        keys = self._of_connections[session.connection]
+        keys.discard(key)
+        if not keys:
+            del self._of_connections[session.connection]
+        left = self._members[key.group_id] - 1
+        if left:
+            self._members[key.group_id] = left
+        else:
+            del self._members[key.group_id]

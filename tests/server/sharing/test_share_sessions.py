@@ -1,0 +1,146 @@
+"""Share sessions: epochs, partitions that come and go, connections that break."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+import pytest
+
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.server.sharing.share_sessions import FINAL_EPOCH, Place, SessionKey, ShareSession, ShareSessions
+
+KEY = SessionKey("g", "m")
+ONE, TWO, THREE = (Place(bytes([number]) * 16, 0) for number in range(3))
+
+
+def fetch(sessions: ShareSessions, epoch: int, *places: Place, key: SessionKey = KEY, **more: object) -> ShareSession:
+    said = {"forgotten": (), "has_acknowledgements": False, "connection": "c"} | more
+    connection = said.pop("connection")
+    return sessions.fetch(key, epoch, connection, places=places, **said)  # type: ignore[arg-type]
+
+
+def test_a_session_is_begun_goes_on_and_ends() -> None:
+    sessions = ShareSessions(10)
+    assert list(fetch(sessions, 0, ONE, TWO).places) == [ONE, TWO]
+    assert list(fetch(sessions, 1, THREE, forgotten=(ONE,)).places) == [TWO, THREE]
+    assert sessions.acknowledge(KEY, 2).epoch == 3
+    assert fetch(sessions, FINAL_EPOCH).epoch == 3, "it ends when what it brought is done"
+    assert list(sessions.close(KEY).places) == [TWO, THREE]
+    assert len(sessions) == sessions.members("g") == 0
+
+
+def test_behind_the_last_epoch_comes_the_first() -> None:
+    sessions = ShareSessions(10)
+    fetch(sessions, 0).epoch = 2**31 - 1
+    assert fetch(sessions, 2**31 - 1).epoch == 1
+
+
+REFUSED: dict[str, tuple[Callable[[ShareSessions], object], ErrorCode]] = {
+    "to begin with acknowledgements": (
+        lambda sessions: fetch(sessions, 0, has_acknowledgements=True),
+        ErrorCode.INVALID_REQUEST,
+    ),
+    "an epoch again": (lambda sessions: fetch(sessions, 1), ErrorCode.INVALID_SHARE_SESSION_EPOCH),
+    "an epoch too early": (lambda sessions: fetch(sessions, 3), ErrorCode.INVALID_SHARE_SESSION_EPOCH),
+    "an epoch below": (lambda sessions: fetch(sessions, -2), ErrorCode.INVALID_SHARE_SESSION_EPOCH),
+    "to acknowledge with the first epoch": (
+        lambda sessions: sessions.acknowledge(KEY, 0),
+        ErrorCode.INVALID_SHARE_SESSION_EPOCH,
+    ),
+    "to acknowledge with another epoch": (
+        lambda sessions: sessions.acknowledge(KEY, 1),
+        ErrorCode.INVALID_SHARE_SESSION_EPOCH,
+    ),
+    "a stranger": (
+        lambda sessions: fetch(sessions, 1, key=SessionKey("g", "n")),
+        ErrorCode.SHARE_SESSION_NOT_FOUND,
+    ),
+    "a stranger who goes": (
+        lambda sessions: fetch(sessions, FINAL_EPOCH, key=SessionKey("g", "n")),
+        ErrorCode.SHARE_SESSION_NOT_FOUND,
+    ),
+    "a stranger who acknowledges": (
+        lambda sessions: sessions.acknowledge(SessionKey("h", "m"), FINAL_EPOCH),
+        ErrorCode.SHARE_SESSION_NOT_FOUND,
+    ),
+    "one more than there may be": (
+        lambda sessions: fetch(sessions, 0, key=SessionKey("g", "n")),
+        ErrorCode.SHARE_SESSION_LIMIT_REACHED,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_refused_leaves_the_session_as_it_is(name: str) -> None:
+    sessions = ShareSessions(1)
+    fetch(sessions, 0, ONE)
+    fetch(sessions, 1)
+    ask, code = REFUSED[name]
+    with pytest.raises(KafkaError) as refused:
+        ask(sessions)
+    assert refused.value.code is code
+    assert fetch(sessions, 2).places == {ONE: False}
+
+
+def test_who_begins_anew_takes_his_own_place() -> None:
+    sessions = ShareSessions(1)
+    fetch(sessions, 0, ONE)
+    assert list(fetch(sessions, 0, TWO, connection="d").places) == [TWO]
+    assert sessions.disconnected("c") == [], "the session is another connection's"
+    assert sessions.members("g") == 1
+
+
+def test_what_is_new_is_told_of_once_and_an_error_twice() -> None:
+    session = fetch(ShareSessions(1), 0, ONE)
+    nothing = {"has_records": False, "has_error": False}
+    assert not session.must_tell(ONE, **nothing)
+    assert session.must_tell(ONE, has_records=True, has_error=False)
+    assert session.must_tell(ONE, has_records=False, has_error=True)
+    assert session.must_tell(ONE, **nothing) and not session.must_tell(ONE, **nothing)
+    assert session.must_tell(TWO, **nothing), "it was asked for, and is not in the session"
+
+
+def test_partitions_that_join_a_session_are_told_of() -> None:
+    sessions = ShareSessions(1)
+    fetch(sessions, 0, ONE)
+    session = fetch(sessions, 1, ONE, TWO)
+    assert session.places == {ONE: False, TWO: True}
+
+
+def test_a_connection_that_breaks_takes_its_sessions_along() -> None:
+    sessions = ShareSessions(9)
+    for member, connection in (("a", 1), ("b", 1), ("c", 2)):
+        fetch(sessions, 0, ONE, key=SessionKey("g", member), connection=connection)
+    assert [session.key.member_id for session in sessions.disconnected(1)] == ["a", "b"]
+    assert sessions.members("g") == 1 and sessions.disconnected(1) == []
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_nothing_is_left_of_sessions_that_are_gone(seed: int) -> None:
+    rng = Random(seed)
+    sessions = ShareSessions(4)
+    there: dict[SessionKey, int] = {}
+    for _ in range(200):
+        key = SessionKey(rng.choice("gh"), rng.choice("abc"))
+        connection = rng.randrange(3)
+        match rng.randrange(4):
+            case 0 | 1:
+                there.pop(key, None)
+                if len(there) < 4:
+                    fetch(sessions, 0, key=key, connection=connection)
+                    there[key] = connection
+                else:
+                    with pytest.raises(KafkaError):
+                        fetch(sessions, 0, key=key, connection=connection)
+            case 2 if key in there:
+                sessions.close(key)
+                del there[key]
+            case _:
+                gone = {session.key for session in sessions.disconnected(connection)}
+                assert gone == {one for one, its in there.items() if its == connection}
+                there = {one: its for one, its in there.items() if its != connection}
+        assert len(sessions) == len(there)
+        for group in "gh":
+            assert sessions.members(group) == sum(one.group_id == group for one in there)
+    assert sessions._of_connections.keys() == set(there.values())
