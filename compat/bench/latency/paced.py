@@ -38,8 +38,11 @@ BOUNDS: dict[str, tuple[float | None, float]] = {"p50": (1.25, 1.0), "p99": (1.2
 """Floor and aim of each percentile while cleaning, relative to Apache Kafka's."""
 
 
-def paced(suite: Suite, options: Options, rounds: int, seconds: float) -> None:
+def paced(suite: Suite, options: Options, rounds: int, seconds: float) -> list[Row]:
     """Rounds of both brokers in turns, and the table. One round of each before is not counted: the JVM compiles then.
+
+    Returns:
+        The rows of the table: those of the idle state first.
 
     Raises:
         NotRunError: There is no Java, or Apache Kafka cannot be fetched.
@@ -92,7 +95,9 @@ def paced(suite: Suite, options: Options, rounds: int, seconds: float) -> None:
     )
     for side, found in passes_per_s.items():
         suite.check(f"the cleaner of {side} was at work", min(found) >= PASSES_PER_S_MIN, f"{min(found):.1f} passes/s")
-    print_table(suite, [row for of_state in rows.values() for row in of_state.values()])
+    shown = [row for of_state in rows.values() for row in of_state.values()]
+    print_table(suite, shown)
+    return shown
 
 
 @contextmanager

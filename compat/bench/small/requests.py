@@ -2,6 +2,8 @@
 
 import random
 import struct
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ...support.brokers.process import BrokerProcess
@@ -11,6 +13,8 @@ from ...support.clients.steps import create_topic
 
 WRITTEN, READ = "written", "read"
 PRODUCE, FETCH = (0, 7), (1, 4)
+NOT_THERE_YET = (3, 6)
+"""UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER: of a topic that was made a moment ago."""
 READ_BYTES = 4_000
 FRAME_BYTES = struct.calcsize(">ii")
 """Before the body of an answer: its size and correlation id."""
@@ -23,16 +27,22 @@ class Asked:
     """The byte of an answer at which its error code stands, size included."""
 
 
-def prepare(broker: BrokerProcess) -> dict[str, Asked]:
-    """Make the topics, and what is read of them; the requests, by what they are called."""
+def prepare(broker: BrokerProcess, make_topic: Callable[[str], None] | None = None) -> dict[str, Asked]:
+    """Make the topics, by `make_topic` where a broker has no CreateTopics, and what is read of them; the requests, by what
+    they are called."""
     for topic in (WRITTEN, READ):
-        create_topic(broker.bootstrap, topic)
+        if make_topic is None:
+            create_topic(broker.bootstrap, topic)
+        else:
+            make_topic(topic)
     written = one_record_batch(random.Random(1).randbytes(100))
     with RawConnection("127.0.0.1", broker.port) as connection:
-        filling = produce_body(READ, 0, one_record_batch(random.Random(2).randbytes(READ_BYTES)))
-        error_code, _ = produce_result(connection.request(*PRODUCE, filling), READ)
-    if error_code:
-        raise RuntimeError(f"preparing ended with error {error_code}")
+        for topic, records in ((WRITTEN, written), (READ, one_record_batch(random.Random(2).randbytes(READ_BYTES)))):
+            filling = produce_body(topic, 0, records)
+            while (error_code := produce_result(connection.request(*PRODUCE, filling), topic)[0]) in NOT_THERE_YET:
+                time.sleep(0.05)
+            if error_code:
+                raise RuntimeError(f"preparing ended with error {error_code}")
     rows_bytes = struct.calcsize(">iiih")  # how many topics, how many partitions, the partition, the length of the name
     return {
         "produce 100 B": Asked(

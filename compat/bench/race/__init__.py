@@ -1,0 +1,1 @@
+"""The race: Ottla beside Apache Kafka, kfake and librdkafka's mock cluster, in one report (`make bench`)."""

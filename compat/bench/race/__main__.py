@@ -1,0 +1,152 @@
+"""The race: Apache Kafka 4.3.1, Ottla, kfake and librdkafka's mock cluster, in interleaved rounds; `make bench`.
+
+    python -m compat.bench.race [--rows NAME]... [--sides NAME]... [--rounds N] [--quick] [--write | --render]
+
+What was measured is kept in `build/race/`, a row at a time, and the report there made of all that is kept; --write makes it
+`compat/bench/REPORT.md`, too. A side that cannot run here, or cannot do a row, is named with the reason.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from ...support.machine import Machine
+from ...support.suite import NotRunError, Options, Suite, run_suite
+from ..table import KAFKA, OTTLA
+from . import bulk, chart, cleaning, clients, lives, report
+from .course import Course
+from .figures import SIDES, Figure, Section, read, write
+from .machine import commit, machine, versions
+from .sides import BUILD, missing
+from .small import small_requests
+
+KEPT = BUILD / "rows.json"
+COMMITTED = Path(__file__).parents[1]
+ROUNDS = 5
+
+
+@dataclass(frozen=True)
+class Kind:
+    title: str
+    how: str
+    measure: Callable[[Course], list[Figure]]
+
+
+ROWS = {
+    "small": Kind(
+        "Small requests",
+        "A closed loop from one thread of compiled C: one record of 100 B a Produce (version 7, acks=1), or a Fetch of 4 KB.",
+        small_requests,
+    ),
+    "large": Kind(
+        "Large batches, by size",
+        "librdkafka, batches up to 1 MB, acks=all, no codec, one partition; each broker's records are counted. The client is the limit "
+        "of small records: look at CPU.",
+        bulk.by_size,
+    ),
+    "codecs": Kind("Large batches, by codec", "The same at 1 KB of compressible values.", bulk.by_codec),
+    "acks": Kind(
+        "Large batches, by acks", "The same at 1 KB; with acks=0 until the broker has all records.", bulk.by_acks
+    ),
+    "transactions": Kind("Transactions", "One producer, one transaction after the other.", clients.transactions),
+    "groups": Kind(
+        "Joining a group",
+        "librdkafka's consumers subscribe at once, group.initial.rebalance.delay.ms=0, until each of them has its one partition.",
+        clients.groups,
+    ),
+    "end-to-end": Kind(
+        "End to end", "From a producer's `produce` to its consumer's `poll`, linger.ms=0, acks=1.", clients.end_to_end
+    ),
+    "waits": Kind(
+        "Paced produce, idle and while cleaning",
+        "One record a request, 500 a second, open loop; cleaning: 8 MB a second beside it into a topic that is cleaned once a second.",
+        cleaning.waits,
+    ),
+    "start": Kind("Start, rest, stop", "Apache Kafka's and Ottla's on a directory that exists.", lives.start),
+    "cleaner": Kind(
+        "Cleaner",
+        "One pass over the same log, MB a CPU second of the cleaning thread; what is left is compared.",
+        cleaning.passes,
+    ),
+    "recovery": Kind(
+        "Recovery",
+        "Four partitions, none of which has closed a segment; killed, started, records counted.",
+        lives.recovery,
+    ),
+    "partitions": Kind(
+        "Partitions", "A topic of so many on a fresh broker; then a clean stop and a start.", lives.partitions
+    ),
+}
+
+
+def body(suite: Suite, options: Options) -> None:
+    wanted = options.rest
+    if options.broker:
+        raise NotRunError("to start the brokers itself")
+    absent = missing(tuple(wanted.sides or SIDES))
+    if not wanted.render:
+        measure(suite, options, absent)
+    publish(suite, absent, write_too=wanted.write)
+
+
+def measure(suite: Suite, options: Options, absent: dict[str, str]) -> None:
+    """Each row is kept as soon as it has been measured."""
+    wanted = options.rest
+    sides = tuple(side for side in SIDES if side in (wanted.sides or SIDES) and side not in absent)
+    course = Course(suite, options, sides, wanted.rounds or (1 if options.quick else ROUNDS))
+    for side, why in absent.items():
+        suite.note(f"{side}: {why}")
+    for name in wanted.rows or ROWS:
+        kind, other_work = ROWS[name], Machine()
+        suite.note(f"--- {kind.title}")
+        try:
+            figures = kind.measure(course)
+        except NotRunError as error:
+            suite.skip(kind.title, f"needs {error}")
+            continue
+        except Exception as error:  # noqa: BLE001 - of twelve rows one that fails must not take the others
+            suite.check(f"{kind.title}: measured", False, f"{type(error).__name__}: {error}")
+            continue
+        for figure in figures:
+            figure.absent |= {side: why for side, why in absent.items() if side not in figure.absent}
+            suite.note(f"{figure.what}, {figure.unit}: {told(figure)}")
+        both = [side for side in (KAFKA, OTTLA) if side in sides]
+        suite.check(f"{kind.title}: measured", all(figure.values.get(side) for figure in figures for side in both))
+        how = f"{kind.how} {course.rounds} round{'s'[: course.rounds > 1]}."
+        when = f"{datetime.now(UTC):%Y-%m-%d}"
+        others = other_work.others_part()
+        kept = read(KEPT) | {name: Section(name, kind.title, how, figures, when, commit(), others, options.quick)}
+        write(KEPT, [kept[each] for each in ROWS if each in kept])
+
+
+def publish(suite: Suite, absent: dict[str, str], *, write_too: bool) -> None:
+    sections = list(read(KEPT).values())
+    if not sections:
+        raise NotRunError("a row that has been measured")
+    text, picture = report.rendered(sections, machine(), versions(), absent), chart.drawn(sections)
+    for folder in (BUILD, COMMITTED) if write_too else (BUILD,):
+        (folder / "REPORT.md").write_text(text)
+        (folder / report.CHART).write_text(picture)
+        suite.note(f"written: {folder / 'REPORT.md'}")
+
+
+def told(figure: Figure) -> str:
+    sides = [f"{side} {report.cell(figure, side)}" for side in SIDES if side in figure.values or side in figure.absent]
+    return "; ".join([*sides, f"ratio {report.ratio(figure) or 'none'}"])
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--rows", action="append", choices=list(ROWS), help="only these; may be given several times")
+    parser.add_argument("--sides", action="append", choices=list(SIDES), help="only these; may be given several times")
+    parser.add_argument("--rounds", type=int, help=f"{ROUNDS} unless given, 1 with --quick")
+    parser.add_argument("--write", action="store_true", help="compat/bench/REPORT.md, too")
+    parser.add_argument("--render", action="store_true", help="measure nothing: the report of what is kept")
+
+
+if __name__ == "__main__":
+    sys.exit(run_suite("bench.race", body, doc=__doc__, more_arguments=arguments))

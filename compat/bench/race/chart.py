@@ -1,0 +1,62 @@
+"""The chart: how many times better or worse than Apache Kafka, a bar a figure, on a logarithmic scale."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from html import escape
+
+from .figures import Figure, Section
+
+WIDTH, LEFT, RIGHT, ROW, HEAD, BAR = 860, 400, 90, 20, 44, 13
+TICKS = (0.1, 0.25, 0.5, 1, 2, 4, 10, 25)
+BETTER, WORSE, INK, FAINT = "#2a78b5", "#c46a2d", "#24292f", "#d0d7de"
+PER_SECTION = 8
+"""More figures of one would hide the others; those come first in it that matter most."""
+
+
+def drawn(sections: Iterable[Section]) -> str:
+    """SVG with a ground of its own, so that it can be read on a dark page too."""
+    bars = [
+        (f"{figure.what}, {figure.unit}", better)
+        for section in sections
+        for figure, better in shown(section.figures)[:PER_SECTION]
+    ]
+    height = HEAD + ROW * len(bars) + 12
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" font-family="sans-serif" font-size="12" role="img">',
+        "<title>How many times better than Apache Kafka</title>",
+        f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>',
+        f'<text x="12" y="18" fill="{INK}" font-weight="bold">Ottla, times better (right) or worse (left) than Apache Kafka</text>',
+    ]
+    for tick in TICKS:
+        ink = INK if tick == 1 else FAINT
+        parts.append(f'<path d="M{place(tick):.1f} {HEAD - 6}V{height - 8}" stroke="{ink}"/>')
+        parts.append(f'<text x="{place(tick):.1f}" y="{HEAD - 10}" fill="{INK}" text-anchor="middle">{tick:g}</text>')
+    for number, (what, better) in enumerate(bars):
+        top = HEAD + ROW * number
+        begin, end = sorted((place(1), place(better)))
+        fill = BETTER if better >= 1 else WORSE
+        parts.append(f'<text x="{LEFT - 8}" y="{top + 11}" fill="{INK}" text-anchor="end">{escape(what)}</text>')
+        parts.append(
+            f'<rect x="{begin:.1f}" y="{top}" width="{max(end - begin, 1):.1f}" height="{BAR}" fill="{fill}"/>'
+        )
+        parts.append(f'<text x="{WIDTH - 12}" y="{top + 11}" fill="{INK}" text-anchor="end">{better:.2f}</text>')
+    return "\n".join([*parts, "</svg>", ""])
+
+
+def shown(figures: Iterable[Figure]) -> list[tuple[Figure, float]]:
+    """With how many times better than Apache Kafka; by the least where only that says something."""
+    found = []
+    for figure in figures:
+        times = figure.ratio(of_the_least=figure.is_cpu)
+        if times and "fewest" not in figure.what and "p99.9" not in figure.what:
+            found.append((figure, times if figure.more_is_better else 1 / times))
+    return found
+
+
+def place(better: float) -> float:
+    """Across; what lies beyond the scale stands at its end."""
+    low, high = math.log(TICKS[0]), math.log(TICKS[-1])
+    part = (min(max(math.log(better), low), high) - low) / (high - low)
+    return LEFT + part * (WIDTH - LEFT - RIGHT)

@@ -1,0 +1,62 @@
+"""What every row of the race gets: who takes part, how long, and the two ways in which it asks all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from ...support.brokers.process import BrokerProcess
+from ...support.suite import Options, Suite
+from ..table import KAFKA, OTTLA
+from .figures import Figure
+
+Brokers = dict[str, BrokerProcess]
+
+
+@dataclass
+class Course:
+    """`absent`: sides that cannot run here, and why. `rounds` and `quick` as the caller asked."""
+
+    suite: Suite
+    options: Options
+    sides: tuple[str, ...]
+    rounds: int
+    absent: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def quick(self) -> bool:
+        return self.options.quick
+
+    @property
+    def durable(self) -> tuple[str, ...]:
+        """Those that keep records on disk."""
+        return tuple(side for side in self.sides if side in (KAFKA, OTTLA))
+
+    def turns(self, sides: Iterable[str], rounds: int | None = None) -> Iterator[str]:
+        """Each side once a round, every second round in the other order."""
+        order = list(sides)
+        for number in range(self.rounds if rounds is None else rounds):
+            yield from order[:: 1 if number % 2 == 0 else -1]
+
+    def taking_part(
+        self, brokers: Brokers, figures: Iterable[Figure], attempt: Callable[[BrokerProcess], object]
+    ) -> Brokers:
+        """Those for which `attempt` succeeds: a short one, which also warms up. The others' figures say why they have none."""
+        able: Brokers = {}
+        for side, broker in brokers.items():
+            try:
+                attempt(broker)
+                able[side] = broker
+            except Exception as error:  # noqa: BLE001 - whatever a client meets there is what the report tells
+                self.cannot(side, figures, f"{type(error).__name__}: {error}")
+        return able
+
+    def cannot(self, side: str, figures: Iterable[Figure], why: str) -> None:
+        """Of the two that the race is about it is a failure."""
+        line = why.strip().splitlines()[0][:90]
+        for figure in figures:
+            figure.absent[side] = line
+        if side in (KAFKA, OTTLA):
+            self.suite.check(f"{side} takes part", False, why)
+        else:
+            self.suite.note(f"{side} does not take part: {line}")

@@ -1,0 +1,72 @@
+"""What was measured: figures of several sides, the sections that they stand in, and the file that keeps them between runs."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from ..table import KAFKA, OTTLA, Row
+
+KFAKE, MOCK = "kfake", "librdkafka mock"
+SIDES = (KAFKA, OTTLA, KFAKE, MOCK)
+"""In the order of the report's columns."""
+
+
+@dataclass
+class Figure:
+    """One line: the values of each side, a value a round or slice; or why a side has none."""
+
+    what: str
+    unit: str
+    more_is_better: bool = False
+    is_cpu: bool = False
+    """Then the least says something on a busy machine, too."""
+    values: dict[str, list[float]] = field(default_factory=dict)
+    absent: dict[str, str] = field(default_factory=dict)
+
+    def note(self, side: str, *found: float) -> None:
+        self.values.setdefault(side, []).extend(found)
+
+    def ratio(self, *, of_the_least: bool = False) -> float | None:
+        """Ours over Apache Kafka's; None if one of both is missing, or theirs is 0."""
+        pick = min if of_the_least else statistics.median
+        theirs, ours = (pick(self.values[side]) if self.values.get(side) else None for side in (KAFKA, OTTLA))
+        return ours / theirs if theirs and ours is not None else None
+
+    @classmethod
+    def of_row(cls, row: Row, absent: Mapping[str, str] = {}) -> Figure:
+        """Of a bench of two sides; those without values stay out."""
+        values = {side: list(found) for side, found in row.values.items() if found}
+        return cls(row.what, row.unit, row.more_is_better, "CPU" in row.what, values, dict(absent))
+
+
+@dataclass
+class Section:
+    """The figures of one row of the race, and under what circumstances they came about."""
+
+    name: str
+    title: str
+    how: str
+    """A sentence or two: what was asked of whom, how often."""
+    figures: list[Figure]
+    when: str
+    commit: str
+    others_part: float | None
+    """Of all processors' time, while this was measured."""
+    is_quick: bool = False
+
+
+def read(path: Path) -> dict[str, Section]:
+    """By name; nothing if there is no such file."""
+    if not path.exists():
+        return {}
+    sections = json.loads(path.read_text())
+    return {each["name"]: Section(**{**each, "figures": [Figure(**of) for of in each["figures"]]}) for each in sections}
+
+
+def write(path: Path, sections: Iterable[Section]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps([asdict(section) for section in sections], indent=1) + "\n")

@@ -1,0 +1,131 @@
+"""The report: sections as tables of medians, spread and ratio, and the few lines that README.md takes from it."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Iterable, Mapping
+
+from ..table import KAFKA, OTTLA
+from .figures import KFAKE, MOCK, SIDES, Figure, Section
+
+CHART = "REPORT.svg"
+BEGIN, END = "<!-- headlines: begin -->\n", "<!-- headlines: end -->\n"
+TITLES = {KAFKA: "Apache Kafka", OTTLA: "Ottla", KFAKE: "kfake", MOCK: "librdkafka's mock"}
+HEADLINES = {
+    ("start", "start to first produce"): "from the command to a first record",
+    ("start", "resident memory at rest"): "memory at rest",
+    ("small", "produce 100 B, 100 connections: requests"): "requests of one record, 100 connections",
+    ("large", "produce 1 KB: broker CPU"): "CPU for a gigabyte of 1 KB records produced",
+}
+"""By section and figure, how README.md calls it."""
+BUSY_PART = 0.1
+
+
+def rendered(sections: Iterable[Section], machine: str, versions: Mapping[str, str], missing: Mapping[str, str]) -> str:
+    """The whole text. `missing`: sides that could not run on this machine, and what they need."""
+    sections = list(sections)
+    lines = [
+        "# The race",
+        "",
+        "Made by `make bench`; what each row does stands in [README.md](README.md). Medians (least–most) of rounds in turns on one machine;",
+        "**ratio** is Ottla's median to Apache Kafka's, of CPU also the least to the least, which says something on a busy machine, too.",
+        "",
+        f"Machine: {machine}.",
+        "",
+        "Sides: " + "; ".join(f"{TITLES[side]} {versions[side]}" for side in SIDES) + ".",
+        *(f"\n{TITLES[side]} did not run: {why}." for side, why in missing.items()),
+        "",
+        *busy_words(sections),
+    ]
+    short = headlines(sections)
+    if short:
+        lines += [
+            "## In short",
+            "",
+            BEGIN + "| beside Apache Kafka | |",
+            "|---|---|",
+            *(f"| {what} | {told} |" for what, told in short.items()),
+            END,
+            f"![How many times better than Apache Kafka]({CHART})",
+            "",
+        ]
+    for section in sections:
+        lines += table(section)
+    return "\n".join(lines)
+
+
+def busy_words(sections: list[Section]) -> list[str]:
+    parts = [section.others_part for section in sections if section.others_part is not None]
+    if not parts or max(parts) <= BUSY_PART:
+        return []
+    return [
+        f"Other work had up to {max(parts):.0%} of the processors meanwhile (each table says how much): times, rates and waits are rough.",
+        "",
+    ]
+
+
+def table(section: Section) -> list[str]:
+    others = "not known" if section.others_part is None else f"{section.others_part:.0%}"
+    quick = "; short rounds" if section.is_quick else ""
+    lines = [
+        f"## {section.title}",
+        "",
+        f"{section.how}",
+        "",
+        f"{section.when}, commit {section.commit}, others' part of the machine: {others}{quick}.",
+        "",
+    ]
+    if not section.figures:
+        return lines
+    lines += [f"| | {' | '.join(TITLES[side] for side in SIDES)} | ratio |", "|---|" + "---|" * (len(SIDES) + 1)]
+    for figure in section.figures:
+        cells = [cell(figure, side) for side in SIDES]
+        lines.append(f"| {figure.what}, {figure.unit} | {' | '.join(cells)} | {ratio(figure)} |")
+    return [*lines, ""]
+
+
+def cell(figure: Figure, side: str) -> str:
+    values = figure.values.get(side)
+    if not values:
+        return figure.absent.get(side, "–").replace("|", "/")
+    if len(values) == 1:
+        return number(values[0])
+    return f"{number(statistics.median(values))} ({number(min(values))}–{number(max(values))})"
+
+
+def ratio(figure: Figure) -> str:
+    found = figure.ratio()
+    if found is None:
+        return ""
+    least = figure.ratio(of_the_least=True) if figure.is_cpu else None
+    return f"{found:.2f}" + (f" ({least:.2f})" if least is not None else "")
+
+
+def number(value: float) -> str:
+    """Three digits that say something, thousands apart."""
+    if value == 0:
+        return "0"
+    digits = next((digits for bound, digits in ((0.1, 3), (10, 2), (100, 1)) if abs(value) < bound), 0)
+    return f"{value:,.{digits}f}".replace(",", " ")
+
+
+def headlines(sections: Iterable[Section]) -> dict[str, str]:
+    """Those of HEADLINES of which both have a figure."""
+    found = {(section.name, figure.what): figure for section in sections for figure in section.figures}
+    told = {}
+    for key, what in HEADLINES.items():
+        figure = found.get(key)
+        times = figure.ratio() if figure else None
+        if figure is None or times is None:
+            continue
+        theirs, ours = (number(statistics.median(figure.values[side])) for side in (KAFKA, OTTLA))
+        told[what] = f"{times:.2f} of its {theirs} {figure.unit}: {ours} {figure.unit}"
+    return told
+
+
+def headlines_of(report: str) -> dict[str, str]:
+    """What `rendered` wrote of them; nothing if they are not there."""
+    lines = report.partition(BEGIN)[2].partition(END)[0].splitlines()[2:]
+    rows = [re.fullmatch(r"\| (.+) \| (.+) \|", line) for line in lines]
+    return {row[1]: row[2] for row in rows if row}
