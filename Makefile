@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DATA ?= ./data
 
-.PHONY: run test check docs pages example format schemas compat-quick nightly release clean help
+.PHONY: run test check docs pages example format schemas compat-quick nightly bench release clean help
 
 help:
 	@echo "make run           a broker on 127.0.0.1:9092, data in ./data"
@@ -17,6 +17,7 @@ help:
 	@echo "make schemas       fetch Apache Kafka's message definitions, which a test compares ours with (needs Maven)"
 	@echo "make compat-quick  other programs judge us, 10 minutes at most"
 	@echo "make nightly       all of that, at full length"
+	@echo "make bench         Ottla beside Apache Kafka, kfake and librdkafka's mock cluster: compat/bench/REPORT.md"
 	@echo "make release       what is published of the last commit, into dist/ (docs/releasing.md; needs Python 3.11)"
 
 # What an earlier build left would be taken for the new kernel if its compilation failed.
@@ -87,6 +88,10 @@ compat-quick: $(BIN)/.ready
 
 nightly: $(BIN)/.ready
 	$(BIN)/python -m compat.run nightly
+
+# What is missing of Java, Maven, Go and a C compiler is named, and the rest measured. BENCH="--quick --rows small", say.
+bench: $(BIN)/.ready
+	$(BIN)/python -m compat.bench.race $(or $(BENCH),--write)
 
 # The tools' versions are pinned, as they decide the bytes.
 $(VENV)-release/.ready: compat/release/requirements.txt

@@ -81,8 +81,9 @@ SUITES = (
     "bench.cleaner",
     "bench.latency",
     "bench.spark",
+    "bench.race",
 )
-ALONE = {"loop_holds"}
+ALONE = {"loop_holds", "bench.race"}
 """Measures what other suites beside it would spoil."""
 BUSY = {
     "spark_histories",

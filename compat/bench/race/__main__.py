@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -148,5 +148,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--render", action="store_true", help="measure nothing: the report of what is kept")
 
 
+def main(argv: Sequence[str] | None = None) -> int:
+    return run_suite("bench.race", body, argv, doc=__doc__, more_arguments=arguments)
+
+
 if __name__ == "__main__":
-    sys.exit(run_suite("bench.race", body, doc=__doc__, more_arguments=arguments))
+    sys.exit(main())

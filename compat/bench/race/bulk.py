@@ -18,7 +18,6 @@ from .figures import MOCK, Figure
 from .sides import make_topic, running
 
 ACKS = ("0", "1", "all")
-WARM_UP_BYTES = 4_000_000
 KEEPS_LITTLE = "keeps 5 MB a partition"
 STORED_TIMEOUT_S = 60.0
 
@@ -91,7 +90,7 @@ def wait_until_stored(broker: BrokerProcess, load: Load) -> None:
 def race(course: Course, loads: list[Bulk]) -> list[Figure]:
     with running(course.sides) as brokers:
         for load in loads:
-            warm_up = functools.partial(load.turn, total_bytes=WARM_UP_BYTES, noted=False)
+            warm_up = functools.partial(load.turn, total_bytes=load.total_bytes, noted=False)  # the JVM compiles then
             able = course.taking_part(brokers, load.figures, warm_up)
             for side in course.turns(able):
                 try:

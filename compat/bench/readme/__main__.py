@@ -2,6 +2,7 @@
 
 The best of several fresh processes: what else a machine does only adds to a time. With --write the marked lines of README.md are
 replaced, and the time in its first sentence, which is the first of them; without, they are printed. Wants `pip install --editable '.[dev]'`.
+Comparisons are not measured here: they are those of `compat/bench/REPORT.md`, which `make bench` writes.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
+from ..race.report import headlines_of
+
 README = Path(__file__).parents[3] / "README.md"
+REPORT = Path(__file__).parents[1] / "REPORT.md"
 BEGIN, END = "<!-- figures: begin -->\n", "<!-- figures: end -->\n"
 SENTENCE = re.compile(r"(?<=no JVM, )\d\.\d\d s(?=\.)")
 """In the first sentence: the figure of the first row."""
@@ -49,7 +53,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         before = README.read_text()
         check(before)
-        rows = measured(parsed.runs)
+        rows = measured(parsed.runs) | comparisons(REPORT.read_text() if REPORT.exists() else "")
     except NotMeasuredError as error:
         print(f"not measured: {error}", file=sys.stderr)
         return 1
@@ -72,6 +76,12 @@ def measured(runs: int) -> dict[str, str]:
         "`ottla.Broker()` in a test's process, the first one / a later one": f"{first_s:.2f} s / {later_s:.3f} s",
         "memory at rest, once a client was there": f"{memory_bytes / 1e6:.0f} MB",
     }
+
+
+def comparisons(report: str) -> dict[str, str]:
+    """What the report of the race says in short, as rows of README's table, each with a link to where it stands."""
+    link = f"[beside Apache Kafka]({REPORT.relative_to(README.parent)})"
+    return {f"{link}: {what}": told for what, told in headlines_of(report).items()}
 
 
 def serve() -> tuple[float, int]:

@@ -59,7 +59,8 @@ class Load:
         command = self._command(broker, asked, connections, slices, slice_ms, broker.process.pid)
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
-            raise RuntimeError(f"{connections} connections: {done.stderr.strip()}")
+            said = done.stderr.strip() or f"the load ended with {done.returncode}"
+            raise RuntimeError(f"{connections} connections: {said}")
         *lines, last = done.stdout.splitlines()
         found = []
         for line in lines:

@@ -1,0 +1,136 @@
+"""What the race makes of its figures; the measuring itself is `make bench`."""
+
+import re
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+from compat.bench.race import chart, report, sides
+from compat.bench.race.__main__ import ROWS, main
+from compat.bench.race.figures import KFAKE, MOCK, SIDES, Figure, Section, read, write
+from compat.bench.readme import __main__ as readme
+from compat.bench.table import KAFKA, OTTLA, Row
+from compat.support.suite import NotRunError
+
+ROOT = Path(__file__).parents[1]
+VERSIONS = dict.fromkeys(SIDES, "1.0")
+
+
+def cpu() -> Figure:
+    values = {KAFKA: [4.0, 2.0, 9.0], OTTLA: [1.0, 1.5, 3.0], KFAKE: [0.05]}
+    return Figure(
+        "produce 1 KB: broker CPU", "s/GB", is_cpu=True, values=values, absent={MOCK: "keeps 5 MB | a partition"}
+    )
+
+
+def rate() -> Figure:
+    return Figure("produce <1 KB>", "MB/s", more_is_better=True, values={KAFKA: [100.0], OTTLA: [1250.0]})
+
+
+def section(*figures: Figure, others_part: float | None = 0.0, name: str = "large") -> Section:
+    return Section(name, "Large batches", "How.", list(figures), "2026-11-23", "abc1234", others_part)
+
+
+def test_a_table_has_medians_spread_and_ratio_and_says_why_a_side_has_no_figure() -> None:
+    assert report.table(section(cpu(), rate(), others_part=0.25)) == [
+        "## Large batches",
+        "",
+        "How.",
+        "",
+        "2026-11-23, commit abc1234, others' part of the machine: 25%.",
+        "",
+        "| | Apache Kafka | Ottla | kfake | librdkafka's mock | ratio |",
+        "|---|---|---|---|---|---|",
+        "| produce 1 KB: broker CPU, s/GB | 4.00 (2.00–9.00) | 1.50 (1.00–3.00) | 0.050 | keeps 5 MB / a partition | 0.38 (0.50) |",
+        "| produce <1 KB>, MB/s | 100 | 1 250 | – | – | 12.50 |",
+        "",
+    ]
+
+
+def test_there_is_no_ratio_to_a_side_that_is_missing_or_took_nothing() -> None:
+    assert report.ratio(Figure("a", "s", values={OTTLA: [1.0]})) == ""
+    assert report.ratio(Figure("a", "s", values={KAFKA: [1.0]})) == ""
+    assert report.ratio(Figure("a", "s", values={KAFKA: [0.0], OTTLA: [1.0]})) == ""
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(0.0, "0"), (0.004, "0.004"), (0.6, "0.60"), (9.876, "9.88"), (56.78, "56.8"), (12345.6, "12 346")],
+)
+def test_a_number_has_the_digits_that_say_something(value: float, shown: str) -> None:
+    assert report.number(value) == shown
+
+
+def test_the_report_says_how_busy_the_machine_was_and_who_did_not_run() -> None:
+    text = report.rendered([section(cpu(), others_part=0.42)], "a CPU", VERSIONS, {KFAKE: "needs Go"})
+    assert "Other work had up to 42% of the processors meanwhile" in text
+    assert "\nkfake did not run: needs Go.\n" in text
+    quiet = report.rendered([section(cpu(), others_part=0.02)], "a CPU", VERSIONS, {})
+    assert "Other work" not in quiet
+    assert "did not run" not in quiet
+
+
+def test_what_was_measured_is_kept_whole(tmp_path: Path) -> None:
+    kept = [section(cpu(), rate()), section(others_part=None, name="small")]
+    assert read(tmp_path / "rows.json") == {}
+    write(tmp_path / "deeper" / "rows.json", kept)
+    assert list(read(tmp_path / "deeper" / "rows.json").values()) == kept
+
+
+def test_a_row_of_another_bench_becomes_a_figure() -> None:
+    row = Row("idle CPU", "%")
+    row.values = {KAFKA: [3.0], OTTLA: [0.1], KFAKE: []}
+    assert Figure.of_row(row, {KFAKE: "none"}) == Figure(
+        "idle CPU", "%", is_cpu=True, values={KAFKA: [3.0], OTTLA: [0.1]}, absent={KFAKE: "none"}
+    )
+
+
+def test_the_readme_takes_its_comparisons_from_the_report() -> None:
+    told = {"CPU for a gigabyte of 1 KB records produced": "0.38 of its 4.00 s/GB: 1.50 s/GB"}
+    text = report.rendered([section(cpu())], "a CPU", VERSIONS, {})
+    assert report.headlines_of(text) == report.headlines([section(cpu())]) == told
+    assert readme.comparisons(text) == {
+        f"[beside Apache Kafka](compat/bench/REPORT.md): {what}": figure for what, figure in told.items()
+    }
+    assert readme.comparisons("") == {}
+
+
+def test_the_chart_has_a_bar_for_each_ratio_to_the_right_where_ours_is_better() -> None:
+    worse = Figure("start", "s", values={KAFKA: [1.0], OTTLA: [2.0]})
+    drawing = ET.fromstring(chart.drawn([section(cpu(), rate(), worse, Figure("none", "s"))]))
+    svg = "{http://www.w3.org/2000/svg}"
+    _ground, *bars = drawing.findall(f"{svg}rect")
+    middle = chart.place(1)
+    begins = [float(bar.attrib["x"]) for bar in bars]
+    ends = [begin + float(bar.attrib["width"]) for begin, bar in zip(begins, bars, strict=True)]
+    assert begins == pytest.approx([middle, middle, chart.place(0.5)], abs=0.1)
+    assert ends == pytest.approx([chart.place(2), chart.place(12.5), middle], abs=0.1)  # of CPU the least to the least
+    texts = [text.text for text in drawing.findall(f"{svg}text")]
+    assert "produce <1 KB>, MB/s" in texts
+    assert texts[-1] == "0.50"
+
+
+def test_a_side_without_its_tools_is_named_with_what_it_needs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("OTTLA_COMPAT_CACHE", str(tmp_path))
+    assert sides.missing(SIDES) == {KAFKA: "needs java and Maven", KFAKE: "needs Go"}
+    with pytest.raises(NotRunError, match=r"^Go$"):
+        sides.kfake_program()
+
+
+def test_a_row_that_there_is_not_is_refused_with_the_names_of_those_there_are(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["--rows", "smal"])
+    said = capsys.readouterr().err
+    assert [name for name in ROWS if name not in said] == []
+
+
+def test_the_committed_report_is_whole() -> None:
+    text = (ROOT / "compat" / "bench" / "REPORT.md").read_text()
+    titles = [kind.title for kind in ROWS.values()]
+    _short, *measured = re.findall(r"^## (.*)$", text, re.MULTILINE)
+    assert measured == [title for title in titles if title in measured]
+    assert len(report.headlines_of(text)) == len(report.HEADLINES)
+    ET.parse(ROOT / "compat" / "bench" / report.CHART)
