@@ -88,7 +88,7 @@ def body(suite: Suite, options: Options) -> None:
     wanted = options.rest
     if options.broker:
         raise NotRunError("to start the brokers itself")
-    absent = missing(tuple(wanted.sides or SIDES))
+    absent = missing(tuple(side for side in SIDES if chosen(side, wanted)))
     if not wanted.render:
         measure(suite, options, absent)
     publish(suite, absent, write_too=wanted.write)
@@ -97,7 +97,7 @@ def body(suite: Suite, options: Options) -> None:
 def measure(suite: Suite, options: Options, absent: dict[str, str]) -> None:
     """Each row is kept as soon as it has been measured."""
     wanted = options.rest
-    sides = tuple(side for side in SIDES if side in (wanted.sides or SIDES) and side not in absent)
+    sides = tuple(side for side in SIDES if chosen(side, wanted) and side not in absent)
     course = Course(suite, options, sides, wanted.rounds or (1 if options.quick else ROUNDS))
     for side, why in absent.items():
         suite.note(f"{side}: {why}")
@@ -122,6 +122,11 @@ def measure(suite: Suite, options: Options, absent: dict[str, str]) -> None:
         others = other_work.others_part()
         kept = read(KEPT) | {name: Section(name, kind.title, how, figures, when, commit(), others, options.quick)}
         write(KEPT, [kept[each] for each in ROWS if each in kept])
+
+
+def chosen(side: str, wanted: argparse.Namespace) -> bool:
+    """Ottla always takes part: what the others can do without it is not ours to tell."""
+    return side == OTTLA or wanted.sides is None or side in wanted.sides
 
 
 def publish(suite: Suite, absent: dict[str, str], *, write_too: bool) -> None:

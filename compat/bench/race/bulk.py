@@ -7,8 +7,6 @@ import time
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from confluent_kafka import KafkaException
-
 from ...support.brokers.process import BrokerProcess
 from ...support.clients.steps import CODECS, admin, watermarks
 from ..wire.__main__ import SIZES
@@ -52,9 +50,9 @@ class Bulk:
             for figure in (self.fetch, self.fetch_cpu):
                 figure.absent[MOCK] = KEEPS_LITTLE
 
-    def turn(self, broker: BrokerProcess, total_bytes: int, *, noted: bool) -> None:
+    def turn(self, broker: BrokerProcess, *, noted: bool) -> None:
         """Produce, see that all is stored, fetch, delete. RuntimeError if the broker has fewer records than were sent."""
-        load = Load(broker, self.size, total_bytes, self.codec, self.client)
+        load = Load(broker, self.size, self.total_bytes, self.codec, self.client)
         make_topic(broker, load.topic)
         gigabytes = load.records * load.size / 1e9
         began_s, cpu_s = time.perf_counter(), broker.cpu_seconds()
@@ -90,13 +88,9 @@ def wait_until_stored(broker: BrokerProcess, load: Load) -> None:
 def race(course: Course, loads: list[Bulk]) -> list[Figure]:
     with running(course.sides) as brokers:
         for load in loads:
-            warm_up = functools.partial(load.turn, total_bytes=load.total_bytes, noted=False)  # the JVM compiles then
+            warm_up = functools.partial(load.turn, noted=False)  # the JVM compiles then
             able = course.taking_part(brokers, load.figures, warm_up)
-            for side in course.turns(able):
-                try:
-                    load.turn(able[side], load.total_bytes, noted=True)
-                except (RuntimeError, KafkaException) as error:
-                    course.cannot(side, load.figures, str(error))
+            course.in_turns(able, load.figures, functools.partial(load.turn, noted=True))
     return [figure for load in loads for figure in load.figures]
 
 

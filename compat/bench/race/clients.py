@@ -31,12 +31,15 @@ def transactions(course: Course) -> list[Figure]:
     rate = Figure(f"transactions of {RECORDS_A_TRANSACTION} records", "1/s", more_is_better=True)
     cpu = Figure("broker CPU a transaction", "us", is_cpu=True)
     count = 100 if course.quick else 500
+
+    def turn(broker: BrokerProcess) -> None:
+        took_s, cpu_s = commit(broker, count)
+        rate.note(broker.kind, count / took_s)
+        cpu.note(broker.kind, cpu_s / count * 1e6)
+
     with running(course.sides) as brokers:
         able = course.taking_part(brokers, [rate, cpu], lambda broker: commit(broker, 20))
-        for side in course.turns(able):
-            took_s, cpu_s = commit(able[side], count)
-            rate.note(side, count / took_s)
-            cpu.note(side, cpu_s / count * 1e6)
+        course.in_turns(able, [rate, cpu], turn)
     return [rate, cpu]
 
 
@@ -67,15 +70,15 @@ def groups(course: Course) -> list[Figure]:
             cpu = Figure(f"{MEMBERS} consumers join, {protocol}: broker CPU", "ms", is_cpu=True)
             figures += [took, cpu]
             able = course.taking_part(brokers, [took, cpu], functools.partial(join, protocol=protocol, members=5))
-            for side in course.turns(able, min(course.rounds, 3)):
-                try:
-                    took_s, cpu_s = join(able[side], protocol, MEMBERS)
-                except TimeoutError as error:
-                    course.cannot(side, [took, cpu], str(error))
-                    continue
-                took.note(side, took_s)
-                cpu.note(side, cpu_s * 1e3)
+            turn = functools.partial(joined, protocol=protocol, took=took, cpu=cpu)
+            course.in_turns(able, [took, cpu], turn, min(course.rounds, 3))
     return figures
+
+
+def joined(broker: BrokerProcess, protocol: str, took: Figure, cpu: Figure) -> None:
+    took_s, cpu_s = join(broker, protocol, MEMBERS)
+    took.note(broker.kind, took_s)
+    cpu.note(broker.kind, cpu_s * 1e3)
 
 
 def join(broker: BrokerProcess, protocol: str, members: int) -> tuple[float, float]:
@@ -116,12 +119,15 @@ def end_to_end(course: Course) -> list[Figure]:
         Figure(f"end to end, {RECORDS_A_SECOND} records a second: {name}", "us") for name in ("p50", "p99", "p99.9")
     ]
     seconds = 3.0 if course.quick else 10.0
+
+    def turn(broker: BrokerProcess) -> None:
+        cuts = statistics.quantiles(ways(broker, seconds), n=1000, method="inclusive")
+        for figure, cut in zip(figures, (499, 989, 998), strict=True):
+            figure.note(broker.kind, cuts[cut])
+
     with running(course.sides) as brokers:
         able = course.taking_part(brokers, figures, lambda broker: ways(broker, 1.0))
-        for side in course.turns(able):
-            cuts = statistics.quantiles(ways(able[side], seconds), n=1000, method="inclusive")
-            for figure, cut in zip(figures, (499, 989, 998), strict=True):
-                figure.note(side, cuts[cut])
+        course.in_turns(able, figures, turn)
     return figures
 
 

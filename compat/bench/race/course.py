@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ...support.brokers.process import BrokerProcess
@@ -38,23 +38,41 @@ class Course:
         for number in range(self.rounds if rounds is None else rounds):
             yield from order[:: 1 if number % 2 == 0 else -1]
 
+    def in_turns(
+        self,
+        brokers: Brokers,
+        figures: Sequence[Figure],
+        turn: Callable[[BrokerProcess], object],
+        rounds: int | None = None,
+    ) -> None:
+        """A side whose turn fails has no figures, and takes part no longer."""
+        able = dict(brokers)
+        for side in self.turns(brokers, rounds):
+            if side in able and not self.succeeds(able[side], figures, turn):
+                del able[side]
+
     def taking_part(
-        self, brokers: Brokers, figures: Iterable[Figure], attempt: Callable[[BrokerProcess], object]
+        self, brokers: Brokers, figures: Sequence[Figure], attempt: Callable[[BrokerProcess], object]
     ) -> Brokers:
         """Those for which `attempt` succeeds: a short one, which also warms up. The others' figures say why they have none."""
-        able: Brokers = {}
-        for side, broker in brokers.items():
-            try:
-                attempt(broker)
-                able[side] = broker
-            except Exception as error:  # noqa: BLE001 - whatever a client meets there is what the report tells
-                self.cannot(side, figures, f"{type(error).__name__}: {error}")
-        return able
+        return {side: broker for side, broker in brokers.items() if self.succeeds(broker, figures, attempt)}
 
-    def cannot(self, side: str, figures: Iterable[Figure], why: str) -> None:
+    def succeeds(
+        self, broker: BrokerProcess, figures: Sequence[Figure], attempt: Callable[[BrokerProcess], object]
+    ) -> bool:
+        try:
+            attempt(broker)
+        except Exception as error:  # noqa: BLE001 - whatever a client meets there is what the report tells
+            kind = "" if type(error) is RuntimeError else f"{type(error).__name__}: "
+            self.cannot(broker.kind, figures, f"{kind}{error}")
+            return False
+        return True
+
+    def cannot(self, side: str, figures: Sequence[Figure], why: str) -> None:
         """Of the two that the race is about it is a failure."""
         line = why.strip().splitlines()[0][:90]
         for figure in figures:
+            figure.values.pop(side, None)
             figure.absent[side] = line
         if side in (KAFKA, OTTLA):
             self.suite.check(f"{side} takes part", False, why)

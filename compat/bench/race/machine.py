@@ -21,6 +21,8 @@ from .sides import KFAKE_SOURCE, ROOT
 BROKER = ("protocol", "storage", "server")
 CPU_MODEL = re.compile(r"^model name\s*: (.+)$", re.MULTILINE)
 KFAKE_VERSION = re.compile(r"franz-go/pkg/kfake v\S*?(\d{8})\d{6}-([0-9a-f]{7})")
+NUMBERED = re.compile(r"(?<=\d)[^\d.].*")
+"""Behind the number of a kernel's release: who built it."""
 QUOTED = re.compile(r'"([^"]+)"')
 
 
@@ -31,7 +33,7 @@ def machine() -> str:
     name = model[1] if model else platform.machine()
     memory_gb = psutil.virtual_memory().total / 1e9
     return (
-        f"{name}, {os.cpu_count()} cores, {memory_gb:.0f} GB; {platform.system()} {platform.release()}; "
+        f"{name}, {os.cpu_count()} cores, {memory_gb:.0f} GB; {platform.system()} {NUMBERED.sub('', platform.release())}; "
         f"Python {platform.python_version()}; Java {java_version() or 'none'}; {first_line('go', 'version') or 'no Go'}"
     )
 
