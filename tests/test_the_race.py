@@ -1,16 +1,20 @@
 """What the race makes of its figures; the measuring itself is `make bench`."""
 
+import argparse
 import re
 import xml.etree.ElementTree as ET
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from compat.bench.race import chart, report, sides
 from compat.bench.race.__main__ import ROWS, main
+from compat.bench.race.course import Course
 from compat.bench.race.figures import KFAKE, MOCK, SIDES, Figure, Section, read, write
 from compat.bench.readme import __main__ as readme
 from compat.bench.table import KAFKA, OTTLA, Row
-from compat.support.suite import NotRunError
+from compat.support.brokers.process import BrokerProcess
+from compat.support.suite import NotRunError, Options, Suite
 
 ROOT = Path(__file__).parents[1]
 VERSIONS = dict.fromkeys(SIDES, "1.0")
@@ -108,6 +112,54 @@ def test_the_chart_has_a_bar_for_each_ratio_to_the_right_where_ours_is_better() 
     texts = [text.text for text in drawing.findall(f"{svg}text")]
     assert "produce <1 KB>, MB/s" in texts
     assert texts[-1] == "0.50"
+
+
+@pytest.fixture
+def brokers() -> Iterator[dict[str, BrokerProcess]]:
+    """None of them is ever started."""
+    made = {side: sides.broker_of(side) for side in SIDES}
+    yield made
+    for broker in made.values():
+        broker.dispose()
+
+
+def course() -> Course:
+    return Course(Suite("race"), Options(None, "ottla", True, False, argparse.Namespace()), SIDES, rounds=3)
+
+
+def test_sides_take_turns_and_change_their_order_every_round() -> None:
+    assert [side[:2] for side in course().turns((KAFKA, OTTLA))] == ["ap", "ot", "ot", "ap", "ap", "ot"]
+
+
+def test_a_side_that_fails_leaves_the_row_and_says_why_while_the_others_go_on(
+    brokers: dict[str, BrokerProcess],
+) -> None:
+    found, turns = Figure("a", "s"), []
+
+    def turn(broker: BrokerProcess) -> None:
+        turns.append(broker.kind)
+        if broker.kind == KFAKE and turns.count(KFAKE) == 2:
+            raise RuntimeError("no such thing\nsecond line")
+        found.note(broker.kind, 1.0)
+
+    race = course()
+    race.in_turns(brokers, [found], turn)
+    assert found.values == {KAFKA: [1.0] * 3, OTTLA: [1.0] * 3, MOCK: [1.0] * 3}
+    assert found.absent == {KFAKE: "no such thing"}
+    assert turns.count(KFAKE) == 2
+    assert race.suite.failed == 0
+
+
+def test_that_one_of_the_two_takes_no_part_is_a_failure(brokers: dict[str, BrokerProcess]) -> None:
+    race, found = course(), Figure("a", "s")
+
+    def attempt(broker: BrokerProcess) -> None:
+        if broker.kind == OTTLA:
+            raise ValueError("refused")
+
+    assert list(race.taking_part(brokers, [found], attempt)) == [KAFKA, KFAKE, MOCK]
+    assert found.absent == {OTTLA: "ValueError: refused"}
+    assert race.suite.failed == 1
 
 
 def test_a_side_without_its_tools_is_named_with_what_it_needs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
