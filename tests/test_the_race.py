@@ -4,6 +4,7 @@ import argparse
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,8 @@ def test_the_report_says_how_busy_the_machine_was_and_who_did_not_run() -> None:
     quiet = report.rendered([section(cpu(), others_part=0.02)], "a CPU", VERSIONS, {})
     assert "Other work" not in quiet
     assert "did not run" not in quiet
+    assert "short ones" not in quiet
+    assert "short ones" in report.rendered([replace(section(cpu()), is_quick=True)], "a CPU", VERSIONS, {})
 
 
 def test_what_was_measured_is_kept_whole(tmp_path: Path) -> None:

@@ -137,7 +137,7 @@ def publish(suite: Suite, absent: dict[str, str], *, write_too: bool) -> None:
     for folder in (BUILD, COMMITTED) if write_too else (BUILD,):
         (folder / "REPORT.md").write_text(text)
         (folder / report.CHART).write_text(picture)
-        suite.note(f"written: {folder / 'REPORT.md'}")
+        suite.check("written", True, folder / "REPORT.md")
 
 
 def told(figure: Figure) -> str:

@@ -56,13 +56,19 @@ def rendered(sections: Iterable[Section], machine: str, versions: Mapping[str, s
 
 
 def busy_words(sections: list[Section]) -> list[str]:
+    lines = []
     parts = [section.others_part for section in sections if section.others_part is not None]
-    if not parts or max(parts) <= BUSY_PART:
-        return []
-    return [
-        f"Other work had up to {max(parts):.0%} of the processors meanwhile (each table says how much): times, rates and waits are rough.",
-        "",
-    ]
+    if parts and max(parts) > BUSY_PART:
+        lines += [
+            f"Other work had up to {max(parts):.0%} of the processors meanwhile (each table says how much): times, rates and waits are rough.",
+            "",
+        ]
+    if any(section.is_quick for section in sections):
+        lines += [
+            "Some rounds were short ones: a JVM has compiled little by then, so Apache Kafka's CPU looks larger than it is in the long run.",
+            "",
+        ]
+    return lines
 
 
 def table(section: Section) -> list[str]:
