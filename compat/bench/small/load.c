@@ -208,7 +208,7 @@ int main(int count, char **arguments)
                 asked++;
             }
         }
-        if (answered == first) {
+        if (!slices && answered == first) {
             tell("ready");
             for (int number = 0; number < connections && asked < first + most; number++, asked++)
                 ask(&all[number]);
