@@ -54,6 +54,8 @@ class Arrivals:
         self._epoll: select.epoll | None = None
         self._is_running = False
         self._first = trio.lowlevel.ParkingLot()
+        self.last: Watched | None = None
+        """Whose request was the last that could be answered at once, watched or not."""
 
     def __len__(self) -> int:
         return len(self._watched)

@@ -20,7 +20,7 @@ from ...protocol.errors import ProtocolError
 from ..security.principal import ANONYMOUS, Principal
 from .answer_places import AnswerPlace
 from .desk import Desk, HangUpError, LoggingIn, one_line
-from .frames import FrameReader
+from .frames import INITIAL_BUFFER_BYTES, FrameReader
 from .large_requests import READ_ELEMENTS_AT_ONCE, LargeRequest, read_now, write_now
 from .listener import Listener
 from .shares import Shares
@@ -193,13 +193,14 @@ class Connection:
         """Whether the last request needed no task, so that the next one may go without."""
         while desk.is_open:
             if is_straight:
-                is_straight = False
                 if self._straight is None:
                     self._straight = Straight(self._shares.arrivals, self, desk, context, frames, self._transport)
-                if self._straight.is_due():
+                is_straight = not self._straight.is_paused()
+                if is_straight and self._straight.is_due():
+                    is_straight = False
                     await self._straight.serve()
                     continue
-            frame = await frames.next_frame()
+            frame = await frames.next_frame(is_to_wait=is_straight and frames.is_at_rest)
             if frame is None:
                 return
             self.busy = True
@@ -234,7 +235,13 @@ class Connection:
                 if self._place is None:
                     self._place = AnswerPlace(self.client_host)
                 await self._place.take(places)
-            body = await handle(context, request)
+            body = None
+            if is_straight and size_bytes <= INITIAL_BUFFER_BYTES and (at_once := straight_ones.get(key)) is not None:
+                body = at_once(context, request)
+                if body is None and self._straight is not None:
+                    self._straight.pause()
+            if body is None:
+                body = await handle(context, request)
             parts = None if body is None or self._large is not None else write_now(request, body)
             if parts is None and (body is not None or self._large is not None):
                 answer = [request, body]

@@ -21,6 +21,8 @@ from .frames import FrameReader
 from .large_requests import READ_ELEMENTS_AT_ONCE, read_now
 from .transport import Part, PlainTransport
 
+ALONE_REQUESTS = 50
+"""Who has sent so many in a row while nobody else sent one waits for itself again."""
 PAUSE_REQUESTS = 16
 """After one that was not for here so many go the ordinary way: who mostly sends such requests would have each read twice."""
 
@@ -44,6 +46,7 @@ class Straight:
         "_fd",
         "_frames",
         "_handlers",
+        "_in_a_row",
         "_is_closed",
         "_pause",
         "_task",
@@ -72,18 +75,28 @@ class Straight:
         """The connection's own, while it is parked."""
         self._pause = 0
         """Requests that are to go the ordinary way yet."""
+        self._in_a_row = 0
         self._is_closed = False
         self._error: Exception | None = None
         self._unsent: list[Part] = []
 
     def is_due(self) -> bool:
-        """Whether to `serve`, as the last request needed no waiting: mostly the next one is like it."""
-        if not self._frames.is_at_rest:
-            return False
-        if self._pause:
-            self._pause -= 1
-            return False
-        return True
+        """Whether to `serve`, as the last request needed no waiting: mostly the next one is like it. A connection that is alone had
+        better wait for itself: two looks cost more than one."""
+        is_alone, self._arrivals.last = self._arrivals.last is self, self
+        return not is_alone and self._frames.is_at_rest
+
+    def pause(self) -> None:
+        """One was not for here."""
+        self._pause = PAUSE_REQUESTS
+
+    def is_paused(self) -> bool:
+        """Whether the next request, for which this is asked once, is to go the ordinary way."""
+        self._pause -= 1
+        if self._pause >= 0:
+            return True
+        self._pause = 0
+        return False
 
     async def serve(self) -> None:
         """Leave the requests to `arrived`; returns when the task is needed for the next one, and raises what went wrong."""
@@ -114,6 +127,8 @@ class Straight:
         if self._is_closed:
             return  # its descriptor may be another connection's
         self._is_closed = True
+        if self._arrivals.last is self:
+            self._arrivals.last = None
         self._arrivals.forget(self._fd)
         if self._task is not None:
             self._error = trio.ClosedResourceError("closed by us")
@@ -143,7 +158,7 @@ class Straight:
             if parts is None:
                 del frame
                 frames.put_back()
-                self._pause = PAUSE_REQUESTS
+                self.pause()
                 self.wake()
                 return False
             unsent = self._transport.send_now(parts)
@@ -156,7 +171,14 @@ class Straight:
             self._error = error
             self.wake()
             return False
-        return is_ending or not frames.is_at_rest
+        if is_ending or not frames.is_at_rest:
+            return True
+        if self._arrivals.last is not self:
+            self._arrivals.last, self._in_a_row = self, 0
+        elif self._in_a_row >= ALONE_REQUESTS:
+            self.wake()
+        self._in_a_row += 1
+        return False
 
     def _answer(self, frame: memoryview) -> list[Part] | None:
         """The parts of the answer; None if it is not for here: then nothing has been done."""

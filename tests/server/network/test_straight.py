@@ -32,7 +32,7 @@ from ottla.server.network.desk import Handler, StraightHandler
 from ottla.server.network.frames import INITIAL_BUFFER_BYTES
 from ottla.server.network.listener import Listener
 from ottla.server.network.shares import Shares
-from ottla.server.network.straight import PAUSE_REQUESTS
+from ottla.server.network.straight import ALONE_REQUESTS, PAUSE_REQUESTS
 from ottla.server.network.transport import PlainTransport
 from ottla.server.runtime import turns
 from ottla.server.runtime.collector import Collector
@@ -235,7 +235,7 @@ async def test_where_there_is_no_such_look_every_connection_waits_for_itself(mon
         peer = served.connect()
         for number in range(3):
             assert await peer.asked(number) == [number]
-        assert served.desk.ways == ["handler"] * 3
+        assert len(served.arrivals) == 0
 
 
 async def test_when_nobody_looks_any_more_every_connection_waits_for_itself() -> None:
@@ -255,8 +255,38 @@ async def test_when_nobody_looks_any_more_every_connection_waits_for_itself() ->
             await trio.testing.wait_all_tasks_blocked()
             for number in range(3):
                 assert await peer.asked(number) == [number]
-            assert served.desk.ways == ["handler"] * 3
+            assert len(served.arrivals) == 0
             nursery.cancel_scope.cancel()
+
+
+async def test_who_is_alone_waits_for_itself_and_is_watched_again_once_it_is_not() -> None:
+    async with serving() as served:
+        peer = await served.watched()
+        assert peer.connection._straight is not None
+        for number in range(ALONE_REQUESTS + 2):
+            assert await peer.asked(number) == [number]
+        assert not peer.connection._straight.is_parked
+        for number in range(3):
+            assert await peer.asked(number) == [number]
+        assert not peer.connection._straight.is_parked
+        other = await served.watched()
+        for number in range(2):
+            assert await peer.asked(number) == [number]
+            assert await other.asked(number) == [number]
+        assert peer.connection._straight.is_parked
+        assert set(served.desk.ways) == {"straight"}
+
+
+async def test_who_is_alone_and_asks_for_what_has_to_wait_has_its_handler_once_for_each() -> None:
+    async with serving() as served:
+        peer = await served.watched()
+        for number in range(ALONE_REQUESTS + 2):
+            assert await peer.asked(number) == [number]
+        served.desk.may_answer.set()
+        served.desk.asked.clear()
+        peer.socket.sendall(b"".join(request(number, "later") for number in range(5)))
+        assert await peer.answers() == [(number, "later") for number in range(5)]
+        assert served.desk.ways == ["straight", *["handler"] * 5]
 
 
 # Order and fairness
