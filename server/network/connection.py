@@ -200,7 +200,7 @@ class Connection:
                     is_straight = False
                     await self._straight.serve()
                     continue
-            frame = await frames.next_frame(is_to_wait=is_straight and frames.is_at_rest)
+            frame = await frames.next_frame()
             if frame is None:
                 return
             self.busy = True

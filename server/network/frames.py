@@ -88,13 +88,10 @@ class FrameReader:
     def is_receiving(self) -> bool:
         return not (self._is_in_use or self._is_taking)
 
-    async def next_frame(self, *, is_to_wait: bool = False) -> memoryview | None:
+    async def next_frame(self) -> memoryview | None:
         """The next frame without its size bytes, or None when the peer closed between frames.
 
         The view is writable and stays valid only until the next call, or until `let_go`.
-
-        Args:
-            is_to_wait: Nothing is there, and nothing is expected yet: the socket is not asked before it says that it has something.
 
         Raises:
             ProtocolError: A negative or too large size.
@@ -114,8 +111,7 @@ class FrameReader:
                 return frame
             if self._start + self._frame_bytes > self._room:
                 await self._make_room(self._frame_bytes)
-            received = None if is_to_wait else self._transport.receive_now(self._view[self._end : self._room])
-            is_to_wait = False
+            received = self._transport.receive_now(self._view[self._end : self._room])
             while received is None:
                 await self._transport.readable()
                 # Sliced anew: `shrink` may have taken the buffer while nothing was in it.
