@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from html import escape
 
 from .figures import Figure, Section
+from .report import is_quotable
 
 WIDTH, LEFT, RIGHT, ROW, HEAD, BAR = 860, 400, 90, 20, 44, 13
 TICKS = (0.1, 0.25, 0.5, 1, 2, 4, 10, 25)
@@ -19,17 +20,19 @@ LEFT_OUT = re.compile(r"connections: p|fewest|p99\.9")
 
 def drawn(sections: Iterable[Section]) -> str:
     """SVG with a ground of its own, so that it can be read on a dark page too."""
+    sections = list(sections)
     bars = [
         (f"{figure.what}, {figure.unit}", better)
         for section in sections
         for figure, better in shown(section.figures)[:PER_SECTION]
     ]
+    rough = "" if all(map(is_quotable, sections)) else "; rough: short rounds, or a busy machine"
     height = HEAD + ROW * len(bars) + 12
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" font-family="sans-serif" font-size="12" role="img">',
         "<title>How many times better than Apache Kafka</title>",
         f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>',
-        f'<text x="12" y="18" fill="{INK}" font-weight="bold">Ottla, times better (right) or worse (left) than Apache Kafka</text>',
+        f'<text x="12" y="18" fill="{INK}" font-weight="bold">Ottla, times better (right) or worse (left) than Apache Kafka{rough}</text>',
     ]
     for tick in TICKS:
         ink = INK if tick == 1 else FAINT

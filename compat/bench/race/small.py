@@ -15,7 +15,8 @@ from .course import Course
 from .figures import Figure
 from .sides import make_topic, running
 
-PROBE_MS = 200
+PROBE_MS = 4_000
+"""Of each request: both brokers are hot then."""
 
 
 def small_requests(course: Course) -> list[Figure]:
