@@ -199,7 +199,8 @@ class RecordBatch:
         self.size_bytes = LOG_OVERHEAD_BYTES + length
         if self.magic != MAGIC or self.size_bytes < HEADER_BYTES:
             raise CorruptRecordError(f"no batch begins at byte {at}: magic {self.magic}, length {length}")
-        self.view = memoryview(data)[at : at + self.size_bytes]
+        view = memoryview(data)
+        self.view = view if self.size_bytes == len(view) and not at else view[at : at + self.size_bytes]
 
     def __repr__(self) -> str:
         return (

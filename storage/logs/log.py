@@ -141,7 +141,14 @@ class Log(DurableLog):
         config = self.config
         base_offset = self.log_end_offset
         if not isinstance(records, CheckedBatch):
-            checked = self.check(records, now_ms=now_ms, origin=origin, at_once=at_once)
+            checked = check_batch(
+                records,
+                topic_partition=self.topic_partition,
+                config=config,
+                now_ms=now_ms,
+                origin=origin,
+                at_once=at_once,
+            )
         elif records.config is config:
             checked = records
         else:  # the topic was reconfigured meanwhile
@@ -157,7 +164,7 @@ class Log(DurableLog):
         has_producer = batch.producer_id != NO_PRODUCER_ID
         if has_producer and (first := self.producers.check(batch, origin, transaction_version)) is not None:
             return AppendInfo(first.base_offset, first.last_offset, first.timestamp, self.log_start_offset, True)
-        last_offset = batch.last_offset
+        last_offset = base_offset + batch.last_offset_delta
         if last_offset >= paths.OFFSET_MAX:
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR,

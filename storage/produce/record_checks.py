@@ -18,7 +18,7 @@ from typing import NamedTuple, Protocol
 
 from ...protocol.compression import Codec, DecompressedTooLargeError, TooManyFramesError
 from ...protocol.errors import CorruptRecordError, ErrorCode, KafkaError
-from ...protocol.records import HEADER_BYTES, NO_TIMESTAMP, RecordBatch, null_key_indexes, wrapped
+from ...protocol.records import HEADER_BYTES, LOG_APPEND_TIME_BIT, NO_TIMESTAMP, RecordBatch, null_key_indexes, wrapped
 from .. import kernel
 from ..kernel import Found
 
@@ -50,6 +50,7 @@ AT_ONCE_BYTES: dict[int, int] = {
 _LONG_BYTES = AT_ONCE_BYTES[Codec.NONE]
 LOG_APPEND_TIME = "LogAppendTime"
 _I64_MIN, _I64_MAX = -(1 << 63), (1 << 63) - 1
+_SOUND = Found.SOUND
 _UNREADABLE = {
     Found.DAMAGED: "record {0} is not as long as its fields, or leaves its batch",
     Found.MISNUMBERED: "record {0} does not have offset delta {0}",
@@ -124,12 +125,13 @@ def check_records(
             be).
         HeavyBatchError: Only if `at_once`.
     """
-    compares = not kernel.COMPILED and _must_compare_timestamps(batch, config, now_ms)
-    if not (kernel.COMPILED or config.is_compact or compares or needs_payload):
+    is_compiled = kernel.COMPILED
+    compares = not is_compiled and _must_compare_timestamps(batch, config, now_ms)
+    if not (is_compiled or config.is_compact or compares or needs_payload):
         return None, batch.max_timestamp
     try:
         payload = _unpacked(batch, at_once)
-        if kernel.COMPILED:
+        if is_compiled:
             max_timestamp, errors = _walk(batch, payload, config, now_ms, at_once)
         else:
             max_timestamp, errors = _walk_if_forced(batch, payload, config, now_ms, compares)
@@ -176,9 +178,13 @@ def _walk(
         HeavyBatchError: Only if `at_once`: many are wrong.
     """
     earliest, latest = _I64_MIN, _I64_MAX
-    if config.message_timestamp_type != LOG_APPEND_TIME and not batch.is_log_append_time:
-        earliest = max(now_ms - config.message_timestamp_before_max_ms, earliest)
-        latest = min(now_ms + config.message_timestamp_after_max_ms, latest)
+    is_stamped = batch.attributes & LOG_APPEND_TIME_BIT
+    if not is_stamped and config.message_timestamp_type != LOG_APPEND_TIME:
+        # Not max and min: of every small request this is a part that shows.
+        if (bound := now_ms - config.message_timestamp_before_max_ms) > earliest:
+            earliest = bound
+        if (bound := now_ms + config.message_timestamp_after_max_ms) < latest:
+            latest = bound
     count, base_timestamp, is_compact = batch.record_count, batch.base_timestamp, config.is_compact
     is_long = (
         count > AT_ONCE_RECORDS or len(payload) > _LONG_BYTES
@@ -187,6 +193,8 @@ def _walk(
         payload, 0, 0, count, base_timestamp, earliest, latest, is_compact, NO_TIMESTAMP, is_long
     )
     errors: dict[int, str] = {}
+    if found == _SOUND and not is_stamped:
+        return timestamp, errors
     while found in (Found.KEYLESS, Found.UNTIMELY) and len(errors) < RECORD_ERRORS_MAX:
         if at_once and len(errors) == AT_ONCE_ERRORS:
             raise HeavyBatchError
@@ -196,7 +204,7 @@ def _walk(
         )
     if found in _UNREADABLE:
         raise CorruptRecordError(_UNREADABLE[found].format(index))
-    if batch.is_log_append_time:
+    if is_stamped:
         if at_once and count > AT_ONCE_ERRORS:  # all of them, if any
             raise HeavyBatchError
         timestamp = max(batch.max_timestamp, NO_TIMESTAMP)

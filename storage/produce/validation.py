@@ -11,11 +11,15 @@ from enum import Enum
 from typing import NamedTuple, Protocol
 
 from ...protocol.batch_builder import assign_in_place, seal_batch, set_timestamp_type_in_place
+from ...protocol.checksum import crc32c
 from ...protocol.compression import CODEC_NAMES, Codec
 from ...protocol.errors import CorruptRecordError, ErrorCode, KafkaError
 from ...protocol.records import (
+    ATTRIBUTES_POSITION,
     CODEC_MASK,
+    CONTROL_BIT,
     HEADER_BYTES,
+    LOG_APPEND_TIME_BIT,
     LOG_OVERHEAD,
     LOG_OVERHEAD_BYTES,
     MAGIC,
@@ -37,6 +41,7 @@ AT_ONCE_PACKED_BYTES = 8 << 10
 """Records that are packed anew at once, in a codec of the topic's own; more make a batch heavy."""
 
 _SMALL_BYTES = min(AT_ONCE_BYTES.values())
+_CODEC_MAX = int(Codec.ZSTD)
 
 
 class AppendOrigin(Enum):
@@ -130,9 +135,9 @@ def check_batch(
     _check_header(batch, topic_partition, config, origin)
     codec = _target_codec(batch, config)
     payload, max_timestamp = check_records(
-        batch, topic_partition, config, now_ms, needs_payload=codec != batch.codec, at_once=at_once
+        batch, topic_partition, config, now_ms, needs_payload=codec != batch.attributes & CODEC_MASK, at_once=at_once
     )
-    if payload is not None and codec != batch.codec:
+    if codec != batch.attributes & CODEC_MASK and payload is not None:
         if at_once and len(payload) > AT_ONCE_PACKED_BYTES:
             raise HeavyBatchError
         batch = _recompressed(batch, payload, codec, topic_partition, config)
@@ -145,7 +150,7 @@ def assign(checked: CheckedBatch, *, next_offset: int, now_ms: int, leader_epoch
     if batch.view.readonly:
         batch = RecordBatch(bytearray(batch.view))
     stamps = config.message_timestamp_type == LOG_APPEND_TIME
-    if stamps or batch.is_log_append_time or batch.max_timestamp != max_timestamp:
+    if stamps or batch.attributes & LOG_APPEND_TIME_BIT or batch.max_timestamp != max_timestamp:
         set_timestamp_type_in_place(
             batch.view, log_append_time=stamps, max_timestamp=now_ms if stamps else max_timestamp
         )
@@ -165,7 +170,7 @@ def _only_batch(view: memoryview, topic_partition: object) -> RecordBatch:
         raise _invalid(f"Record batches for {topic_partition} must have magic 2")
     if end < len(view) and _end_of_batch(view, end) is not None:
         raise _invalid(f"A produce request must have exactly one record batch for {topic_partition}")
-    return RecordBatch(view[:end])
+    return RecordBatch(view if end == len(view) else view[:end])
 
 
 def _is_large(batch: RecordBatch) -> bool:
@@ -192,10 +197,12 @@ def _check_header(batch: RecordBatch, topic_partition: object, config: Validatio
     from_client = origin is AppendOrigin.CLIENT
     if from_client and batch.base_offset != 0:
         raise _invalid(f"The base offset of a batch for {topic_partition} must be 0, but is {batch.base_offset}")
-    _check_size(batch, topic_partition, config)
-    if not batch.is_crc_valid():
+    if batch.size_bytes > config.max_message_bytes:
+        raise _too_large(batch, topic_partition, config)
+    if crc32c(batch.view[ATTRIBUTES_POSITION:]) != batch.crc:
         raise CorruptRecordError(f"CRC {batch.crc} of a batch for {topic_partition} is not that of its bytes")
-    if batch.codec > Codec.ZSTD:
+    attributes = batch.attributes
+    if attributes & CODEC_MASK > _CODEC_MAX:
         raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"Unknown compression codec {batch.codec}")
     if not from_client:
         return
@@ -203,26 +210,25 @@ def _check_header(batch: RecordBatch, topic_partition: object, config: Validatio
         raise _invalid(
             f"A batch for {topic_partition} has {batch.record_count} records and {batch.last_offset_delta + 1} offsets"
         )
-    if batch.is_control:
+    if attributes & CONTROL_BIT:
         raise _invalid(f"Clients are not allowed to write control records to {topic_partition}")
-    if batch.has_producer and batch.base_sequence < 0:
+    if batch.base_sequence < 0 and batch.has_producer:
         raise _invalid(
             f"Invalid sequence number {batch.base_sequence} of producer {batch.producer_id} for {topic_partition}"
         )
 
 
-def _check_size(batch: RecordBatch, topic_partition: object, config: ValidationConfig) -> None:
-    if batch.size_bytes > config.max_message_bytes:
-        raise KafkaError(
-            ErrorCode.MESSAGE_TOO_LARGE,
-            f"The batch for {topic_partition} has {batch.size_bytes} bytes, max.message.bytes is"
-            f" {config.max_message_bytes}",
-        )
+def _too_large(batch: RecordBatch, topic_partition: object, config: ValidationConfig) -> KafkaError:
+    return KafkaError(
+        ErrorCode.MESSAGE_TOO_LARGE,
+        f"The batch for {topic_partition} has {batch.size_bytes} bytes, max.message.bytes is {config.max_message_bytes}",
+    )
 
 
 def _target_codec(batch: RecordBatch, config: ValidationConfig) -> int:
-    if config.compression_type == "producer" or (batch.is_control and batch.codec == Codec.NONE):
-        return batch.codec
+    codec = batch.attributes & CODEC_MASK
+    if config.compression_type == "producer" or (not codec and batch.is_control):
+        return codec
     return CODEC_NAMES[config.compression_type]
 
 
@@ -245,7 +251,8 @@ def _recompressed(
             base_sequence=batch.base_sequence,
         )
     )
-    _check_size(packed, topic_partition, config)
+    if packed.size_bytes > config.max_message_bytes:
+        raise _too_large(packed, topic_partition, config)
     return packed
 
 

@@ -32,14 +32,14 @@ class NewestBatches:
 
     def note(self, base_offset: int, last_offset: int, position: int) -> None:
         """Remember a batch that was appended at `position`."""
-        positions = self._positions
+        positions, last_offsets = self._positions, self._last_offsets
         if not positions:
             self.first_offset = base_offset
         elif len(positions) >= NEWEST_BATCHES_MAX:
             half = NEWEST_BATCHES_MAX // 2
-            self.first_offset = self._last_offsets[half - 1] + 1
-            del self._last_offsets[:half], positions[:half]
-        self._last_offsets.append(last_offset)
+            self.first_offset = last_offsets[half - 1] + 1
+            del last_offsets[:half], positions[:half]
+        last_offsets.append(last_offset)
         positions.append(position)
 
     def clear(self) -> None:

@@ -121,22 +121,22 @@ class LogSegment(SegmentReader):
 
         Readable at once, durable after the next `flush`.
         """
-        self._check_fits(last_offset)
-        self._indexes.grow()
-        start = position = self.log_file.size()
+        if last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
+            raise self._misfit(last_offset)
+        indexes, log_file = self._indexes, self.log_file
+        indexes.grow()
+        start = position = log_file.size()
         base_offset, length = LOG_OVERHEAD.unpack_from(view)
         if ahead is None:
-            self.log_file.append(view)
+            log_file.append(view)
         else:
-            self.log_file.append_ahead(ahead, view[:HEADER_BYTES])
+            log_file.append_ahead(ahead, view[:HEADER_BYTES])
         try:
             if position == 0:
                 self._first_batch_timestamp_ms = max_timestamp_ms
             size_bytes = len(view)
             if LOG_OVERHEAD_BYTES + length == size_bytes:
-                self._indexes.note(
-                    position, size_bytes, base_offset, last_offset, max_timestamp_ms, max_timestamp_offset
-                )
+                indexes.note(position, size_bytes, base_offset, last_offset, max_timestamp_ms, max_timestamp_offset)
                 return
             for batch in batches(view):
                 self._indexes.note_batch(position, batch)
@@ -160,13 +160,13 @@ class LogSegment(SegmentReader):
 
         Errors as `append`. The segment is one that was just created, and takes nothing else until it is sealed.
         """
-        self._check_fits(found.last_offset)
+        if found.last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
+            raise self._misfit(found.last_offset)
         self.log_file.append(view)
         self._indexes.take(found)
 
-    def _check_fits(self, last_offset: int) -> None:
-        if last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
-            raise InvalidOffsetError(f"offset {last_offset} does not fit a segment with base offset {self.base_offset}")
+    def _misfit(self, last_offset: int) -> InvalidOffsetError:
+        return InvalidOffsetError(f"offset {last_offset} does not fit a segment with base offset {self.base_offset}")
 
     def truncate_to(self, offset: int) -> int:
         """Drop every batch that reaches `offset` or beyond, and what the indexes say of it.
