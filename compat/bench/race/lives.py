@@ -119,6 +119,9 @@ def partitions(course: Course) -> list[Figure]:
         again.absent |= {KFAKE: IN_MEMORY, MOCK: IN_MEMORY}
         for side in course.turns([side for side in course.sides if side != MOCK], min(course.rounds, 3)):
             with broker_of(side) as broker:
+                broker.stop_timeout_s = (
+                    READY_TIMEOUT_S  # Apache Kafka with 5 000 of them on a busy machine: more than 30 s
+                )
                 try:
                     made_s, cpu_s = make_many(broker, count)
                 except (KafkaException, TimeoutError) as error:
