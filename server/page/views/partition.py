@@ -221,18 +221,25 @@ async def _tried(broker: Broker, picture: LogPicture, wanted: str | None) -> Tri
     return replace(found, picture=pass_tried(each.would_pass), sentences=each.sentences)
 
 
-_LOOKS: WeakKeyDictionary[Log, tuple[tuple[int, str, str], Looked]] = WeakKeyDictionary()
-"""The last of each, and after how many passes it was where: it reads, so who watches has it again after a pass alone."""
+_LOOKS: WeakKeyDictionary[Log, dict[tuple[str, str], tuple[int, Looked]]] = WeakKeyDictionary()
+"""By range as asked for, after how many passes it was: it reads, so who watches has it again after a pass alone."""
+LOOKS_MAX = 16
+"""Of one log; all who may watch have room, whatever ranges they look at."""
 
 
 async def _looked_of(
     broker: Broker, log: Log, picture: LogPicture, fields: Mapping[str, str], *, is_watched: bool
 ) -> Looked:
-    where = picture.passes, fields.get("from", ""), fields.get("to", "")
-    known_where, looked = _LOOKS.get(log, (None, None))
-    if looked is None or known_where != where or not is_watched:
-        looked = await _looked(broker, picture, fields)
-        _LOOKS[log] = where, looked
+    looks = _LOOKS.setdefault(log, {})
+    asked = fields.get("from", ""), fields.get("to", "")
+    known = looks.get(asked)
+    if known is not None and is_watched and known[0] == picture.passes:
+        return known[1]
+    looked = await _looked(broker, picture, fields)
+    looks.pop(asked, None)
+    if len(looks) >= LOOKS_MAX:
+        del looks[next(iter(looks))]
+    looks[asked] = picture.passes, looked
     return looked
 
 

@@ -15,6 +15,7 @@ import pytest
 import ottla
 from ottla.server.client.kafka import ConfigValue
 from ottla.server.http.table import Table
+from ottla.server.page.views import partition
 from support.broker.admin_calls import AdminCalls
 
 NEVER_MS = 10**12
@@ -153,6 +154,23 @@ def test_what_is_left_is_looked_at_again_after_a_pass(broker: ottla.Broker) -> N
         while not (found := [each for each in next(changes) if each["id"] == "survivors"]):
             pass
         assert "0 records are there" in text(found[0]["html"])
+
+
+def test_who_watches_another_range_has_nobody_look_again(broker: ottla.Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = []
+    look = partition._looked
+
+    async def counted(*arguments: Any) -> partition.Looked:
+        looks.append(arguments)
+        return await look(*arguments)
+
+    monkeypatch.setattr(partition, "_looked", counted)
+    page = filled(broker, "ranged")
+    with watched(broker, f"{page}?from=0&to=9") as one, watched(broker, f"{page}?from=9&to=20") as other:
+        for _ in range(3):
+            broker.produce("ranged", key="k", value="v")
+            next(one), next(other)
+    assert len(looks) == 2
 
 
 Changes = list[dict[str, str]]
