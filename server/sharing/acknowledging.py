@@ -26,7 +26,7 @@ class Acknowledgement(NamedTuple):
 
 
 def acknowledge(
-    partition: SharePartition, member_id: str, acknowledgements: Sequence[Acknowledgement], now_ms: int
+    partition: SharePartition, member_id: str, acknowledgements: Sequence[Acknowledgement], elapsed_ms: int
 ) -> Update:
     """What a member's word means; nothing has changed yet.
 
@@ -49,7 +49,7 @@ def acknowledge(
     return partition.update(
         fate
         for one in acknowledgements
-        for fate in _fates(partition, member_id, one, now_ms + partition.limits.lock_ms)
+        for fate in _fates(partition, member_id, one, elapsed_ms + partition.limits.lock_ms)
     )
 
 

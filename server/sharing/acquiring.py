@@ -54,7 +54,7 @@ def acquire(
     wish: Wish,
     fetch_offset: int,
     fetched: Sequence[Offsets],
-    now_ms: int,
+    elapsed_ms: int,
     aborted: Sequence[Offsets] = (),
 ) -> list[Acquired]:
     """Give a member what it may have of records that were fetched for it.
@@ -72,7 +72,7 @@ def acquire(
     last, limit = _room(partition, wish, fetch_offset, fetched[-1].last)
     if limit <= 0:
         return []
-    until_ms = now_ms + partition.limits.lock_ms
+    until_ms = elapsed_ms + partition.limits.lock_ms
     acquired = _Acquiring(partition, wish, fetched, last, until_ms).run(fetch_offset, limit)
     return _without(partition, acquired, aborted) if aborted else acquired
 

@@ -173,18 +173,18 @@ class SharePartition:
             if run.state is State.ACQUIRED and run.member_id == member_id
         )
 
-    def expire(self, now_ms: int) -> Update:
+    def expire(self, elapsed_ms: int) -> Update:
         """The same for all whose time is over."""
         locks = self._locks
         first, last = self.end_offset + 1, self.start_offset - 1
-        while locks and locks[0][0] <= now_ms:
+        while locks and locks[0][0] <= elapsed_ms:
             _, low, high = heappop(locks)
             first, last = min(first, low), max(last, high)
         return self.update(
             (run, Change(run.first, run.last, self.released(run)))
             for batch in self.in_flight.between(first, last)
             for run in batch.between(first, last)
-            if run.state is State.ACQUIRED and run.locked_until_ms <= now_ms
+            if run.state is State.ACQUIRED and run.locked_until_ms <= elapsed_ms
         )
 
     def next_expiry_ms(self) -> int | None:

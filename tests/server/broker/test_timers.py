@@ -274,6 +274,7 @@ WITH_STORED_TIMES = {
     "server/cleaning/advice.py _remedies": "in words: how long it is until then",
     "server/cleaning/advice.py _rolls": "in words, likewise",
     "server/cleaning/advice.py next_roll_sentence": "in words, likewise",
+    "server/sharing/share_states.py cold": "age of a snapshot, as its record says",
     "server/cluster/token_changes.py _sum": "expiry of a delegation token, as clients are told it",
     "server/security/sasl/bearer_tokens.py _subject_and_times": "times that the issuer of a token wrote into it",
     "server/security/sasl/throw_away.py token": "times that a test's issuer writes into a token",
