@@ -46,7 +46,9 @@ def old_broker(options: Options, folder: Path) -> BrokerProcess:
         return ApacheKafkaProcess(overrides=BROKER, keep=options.keep, features={"transaction.version": 0})
     config = folder / "server.properties"
     config.write_text("# feature.transaction.version=0\n")
-    return OttlaProcess(overrides=BROKER, keep=options.keep, arguments=("--config", str(config)))
+    return OttlaProcess(
+        overrides=BROKER, keep=options.keep, arguments=("--config", str(config)), workers=options.workers
+    )
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from .answer_places import AnswerPlace
 from .desk import Desk, HangUpError, LoggingIn, one_line
 from .frames import INITIAL_BUFFER_BYTES, FrameReader
 from .large_requests import READ_ELEMENTS_AT_ONCE, LargeRequest, read_now, write_now
-from .listener import Listener
+from .listener import Listener, Upstream
 from .shares import Shares
 from .straight import Straight
 from .transport import Part, PeerGoneError, PlainTransport
@@ -75,6 +75,9 @@ class Connection:
     _straight: Straight | None = None
     """Where its requests are answered without its task, once it has sent one that could have been."""
 
+    _upstream: Upstream | None = None
+    """Where it has its requests answered that its own process does not answer."""
+
     def __init__(self, shares: Shares, listener: Listener, desk: Desk, transport: PlainTransport, peer: str) -> None:
         self.peer = peer
         self.client_host = peer.rpartition(":")[0]
@@ -123,6 +126,7 @@ class Connection:
                 self._straight = None  # likewise
             self._frames.close()
             self._transport.close()
+            self._close_upstream()
             if self._place is not None:
                 self._place.leave()
             if self._large is not None:
@@ -191,6 +195,7 @@ class Connection:
         straight_ones = desk.straight if self.listener.tls is None else {}
         is_straight = False
         """Whether the last request needed no task, so that the next one may go without."""
+        forwarding = self.listener.forwarding
         while desk.is_open:
             if is_straight:
                 if self._straight is None:
@@ -205,6 +210,18 @@ class Connection:
                 return
             self.busy = True
             size_bytes = len(frame)
+            if forwarding is not None and bytes(frame[:2]) not in forwarding.own_keys:
+                if self._upstream is None or self._upstream.is_closed:
+                    self._close_upstream()
+                    self._upstream = forwarding.open(self)
+                await self._upstream.exchange(frame, self._transport)
+                del frame
+                if frames.held_bytes:
+                    frames.let_go()
+                self.busy = False
+                if turn.is_over():
+                    await turn.next()
+                continue
             request: Request | None
             if size_bytes <= READ_ELEMENTS_AT_ONCE:  # an element has a byte at least
                 request = parse_request(frame)
@@ -279,6 +296,10 @@ class Connection:
             return
         with self._shares.unsent_answers.lying(self, self.client_host, size_bytes):
             await self._transport.send(parts)
+
+    def _close_upstream(self) -> None:
+        if self._upstream is not None:
+            self._upstream.close()
 
     def _at_large(self) -> LargeRequest:
         if self._large is None:
@@ -369,6 +390,7 @@ class Connection:
         if self._straight is not None:
             self._straight.close()
         self._transport.close()
+        self._close_upstream()
         self._frames.stop_waiting()
         if self._place is not None:
             self._place.stop_waiting()
