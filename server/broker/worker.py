@@ -32,7 +32,7 @@ from ..faults.table import Faults
 from ..partitions.topics import Partition, Topic, Topics
 from ..quotas.table import SECTION, read_entries
 from ..runtime.clock import Clock
-from ..runtime.disk import side_by_side
+from ..runtime.disk import Work, in_thread, side_by_side
 from ..runtime.nursery import Tasks
 from ..runtime.turns import Turn
 from ..services.coordinators import Coordinators
@@ -178,7 +178,7 @@ class WorkerBroker(Broker):
             catalog = services.cluster.catalog
             assert isinstance(catalog, SeenCatalog)
             before = catalog.state
-            state = await trio.to_thread.run_sync(_read, self.files, catalog.data_dir)
+            state = await in_thread(Work.CATALOG, catalog.data_dir, _read, self.files, catalog.data_dir)
             catalog.see(state)
             are_others = before.broker_configs != state.broker_configs
             if are_others:
@@ -205,12 +205,12 @@ class WorkerBroker(Broker):
         topic = services.topics.get(entry.name)
         if topic is None:
             topic = Topic(entry.name, entry.topic_id)
-            await trio.to_thread.run_sync(self._fill, topic, entry, config)
+            await in_thread(Work.CATALOG, services.logs.data_dirs[0], self._fill, topic, entry, config)
             services.topics.add(topic)
             for watcher in services.cluster.watchers:
                 watcher.topic_created(topic)
         elif len(topic.partitions) < len(entry.partitions):
-            await trio.to_thread.run_sync(self._fill, topic, entry, config)
+            await in_thread(Work.CATALOG, services.logs.data_dirs[0], self._fill, topic, entry, config)
         turn.begin()
         for partition in topic.partitions:
             if turn.is_over():
