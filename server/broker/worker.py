@@ -24,11 +24,13 @@ from ...storage.disk.paths import TopicPartition
 from ...storage.topics.catalog import Catalog
 from ...storage.topics.catalog_file import CatalogError, CatalogState, PartitionEntry, TopicEntry
 from ...storage.topics.config import LogConfig
+from ..cluster.nodes import Node
 from ..cluster.opening import OpenStore, Start, log_config, routable
 from ..cluster.producer_ids import ProducerIds
 from ..config.live_config import resolve
 from ..coordination.ground import Ground
 from ..faults.table import Faults
+from ..network.listener import Listener
 from ..partitions.topics import Partition, Topic, Topics
 from ..quotas.table import SECTION, read_entries
 from ..runtime.clock import Clock
@@ -91,10 +93,14 @@ class WorkerBroker(Broker):
         self._link = link
         self._placed = {each.where: each for each in beginning.placed}
         """Of the partitions that are not known here yet."""
+        self._has_opened = False
         self._syncing = trio.Lock()
         self._start: Start
         self._logs: LogManager
         super().__init__(beginning.static, beginning.nodes, clock=clock, files=files, rng=rng, faults=Faults())
+
+    def accept_on(self, node: Node, listeners: Iterable[Listener]) -> None:
+        """Not before the first process has the node among the living: until then it closes what is forwarded."""
 
     def _make_coordinators(self, ground: Ground, producer_ids: ProducerIds) -> Coordinators:
         return AskedCoordinators(self._link, ground, producer_ids, self.tasks)
@@ -229,7 +235,11 @@ class WorkerBroker(Broker):
         """Know who leads partitions from now on, and which nodes live."""
         services = self.services
         for node in self.nodes:
-            node.is_alive = node.node_id in live or node.node_id == self.node_id
+            # Its own ends with the process.
+            node.is_alive = node.node_id in live or (node.node_id == self.node_id and self._has_opened)
+            if node.node_id == self.node_id and node.is_alive and not self._has_opened:
+                self._has_opened = True
+                super().accept_on(node, node.listeners)
         for each in placed:
             topic = services.topics.get(each.where.topic)
             if topic is not None and each.where.partition < len(topic.partitions):

@@ -94,7 +94,6 @@ def _listen(beginning: Beginning, door: socket.socket) -> None:
     for node in beginning.nodes:
         for listener in node.listeners:
             if node.node_id == beginning.node_id and listener.name in beginning.listening:
-                node.is_alive = True
                 listener.socket = socket.socket(fileno=beginning.listening[listener.name])
                 listener.socket.setblocking(False)
                 listener.forwarding = Forwarding(door, listener.name)
