@@ -80,13 +80,29 @@ class Conversation:
         self._access = access
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES_MAX)
         self._wants_no_body = False
+        self._waiting: trio.CancelScope | None = None
+        """While a request is waited for."""
+
+    @property
+    def waits_until_s(self) -> float | None:
+        """When it ends, by Trio's time, unless a request comes; None while one is answered."""
+        return None if self._waiting is None else self._waiting.deadline
+
+    def give_up(self) -> None:
+        """Wait no longer for a request."""
+        if self._waiting is not None:
+            self._waiting.cancel()
 
     async def run(self) -> None:
         """Answer until the client leaves, or says what is no HTTP."""
         while True:
             try:
                 with trio.move_on_after(REQUEST_TIMEOUT_S) as waiting:
-                    request = await self._request()
+                    self._waiting = waiting
+                    try:
+                        request = await self._request()
+                    finally:
+                        self._waiting = None
                 if waiting.cancelled_caught or request is None:
                     return
                 reply = await self._answer(request)

@@ -3,7 +3,8 @@
 `access` says who may use it, `table` what it can do. h11 parses; what that refuses ends the connection, after an answer that
 says why, and nothing else.
 
-    requests up to 16 KiB of head, 4 MiB of body; 30 s for one to come; 32 connections
+    requests up to 16 KiB of head, 4 MiB of body; 30 s for one to come; 32 connections, and for another one that has waited
+    longest for a request is closed: nobody shuts out who asks whether the broker is well
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class AdminHttp:
         host, port = parse_address(address, has_token=token is not None)
         self._access = Access(token, page_token or secrets.token_urlsafe(PAGE_TOKEN_BYTES))
         self._listener = Listener("ADMIN", host, port, host, port)
-        self._connections = 0
+        self._open: set[Conversation] = set()
 
     @property
     def address(self) -> str:
@@ -73,14 +74,27 @@ class AdminHttp:
             await trio.serve_listeners(partial(self._serve, answering, pages), [listening])
 
     async def _serve(self, answering: Answering, pages: Pages, stream: trio.abc.Stream) -> None:
-        self._connections += 1
+        conversation = Conversation(stream, answering, self._access, pages)
         try:
             async with stream:
-                if self._connections <= CONNECTIONS_MAX:
-                    await Conversation(stream, answering, self._access, pages).run()
+                if self._has_room():
+                    self._open.add(conversation)
+                    await conversation.run()
         except* (trio.BrokenResourceError, trio.ClosedResourceError):
             pass  # the client has gone, maybe while it was watched whether it has: what a nursery raises is a group
         except* Exception:
             log.exception("an admin connection failed; the others go on")
         finally:
-            self._connections -= 1
+            self._open.discard(conversation)
+
+    def _has_room(self) -> bool:
+        """For one more, if need be in the place of who has waited longest; False: all are being answered."""
+        if len(self._open) < CONNECTIONS_MAX:
+            return True
+        waiting = [each for each in self._open if each.waits_until_s is not None]
+        if not waiting:
+            return False
+        longest = min(waiting, key=lambda each: each.waits_until_s or 0.0)
+        self._open.remove(longest)
+        longest.give_up()
+        return True

@@ -24,7 +24,7 @@ from ottla.server.http.fields import fields_of
 from ottla.server.http.listener import CONNECTIONS_MAX, AdminHttp
 from ottla.server.http.openapi import operation_id
 from ottla.server.http.table import CALLS, Table
-from ottla.server.page.pages import Pages
+from ottla.server.page.pages import STREAMS_MAX, Pages
 from support.broker.admin_calls import AdminCalls
 from support.broker.plausible import ANYTHING, body, impossible
 
@@ -100,18 +100,40 @@ def test_bodies_that_are_no_request_are_refused(admin: AdminCalls, call: Call[An
         assert status in (400, 422) and in_one_line(answer), (each[:60], answer)
 
 
-def test_more_connections_than_there_may_be_are_closed_and_the_others_are_served(admin: AdminCalls) -> None:
+def connected(admin: AdminCalls, stack: ExitStack, count: int) -> list[socket.socket]:
     host, port = admin.address.rsplit(":", 1)
+    return [stack.enter_context(socket.create_connection((host, int(port)), timeout=60)) for _ in range(count)]
+
+
+def is_served(connection: socket.socket) -> bool:
+    connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    answer = b""
+    while not answer.endswith(b"ok\n") and (more := connection.recv(1 << 16)):
+        answer += more
+    return answer.startswith(b"HTTP/1.1 200 ")
+
+
+def test_who_waits_longest_makes_room_for_more_connections_than_there_may_be(admin: AdminCalls) -> None:
     with ExitStack() as stack:
-        sockets = [
-            stack.enter_context(socket.create_connection((host, int(port)), timeout=60))
-            for _ in range(CONNECTIONS_MAX + 8)
-        ]
-        for each in sockets[CONNECTIONS_MAX:]:
-            assert each.recv(1) == b""
-        for each in sockets[:CONNECTIONS_MAX]:
-            each.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        first = connected(admin, stack, CONNECTIONS_MAX)
+        assert all(map(is_served, first))
+        others = connected(admin, stack, 8)
+        assert all(map(is_served, others))
+        assert [each.recv(1) for each in first[:8]] == [b""] * 8
+        assert all(map(is_served, first[8:]))
+        assert admin.get("/healthz") == "ok\n"
+
+
+def test_nobody_who_is_answered_makes_room(admin: AdminCalls) -> None:
+    watching = b"GET /?events HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with ExitStack() as stack:
+        watchers = connected(admin, stack, STREAMS_MAX)
+        for each in watchers:
+            each.sendall(watching)
             assert each.recv(1 << 16).startswith(b"HTTP/1.1 200 ")
+        others = connected(admin, stack, CONNECTIONS_MAX)
+        assert is_served(others[-1])
+        assert all(each.recv(1 << 16) for each in watchers)
     while True:  # it learns of their end when it comes to it
         try:
             assert admin.get("/healthz") == "ok\n"
