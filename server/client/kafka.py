@@ -96,12 +96,17 @@ class Kafka:
         configs: Mapping[str, ConfigValue] | None = None,
         *,
         replicas: int | None = None,
+        replication_factor: int | None = None,
     ) -> None:
-        """Make a topic; it can be written to when this returns. None takes the broker's default."""
+        """Make a topic; it can be written to when this returns. None takes the broker's default.
+
+        Args:
+            replication_factor: Kafka's name of `replicas`.
+        """
         from . import topics
 
         with self._lock:
-            topics.create_topic(self._nodes, name, partitions, configs, replicas)
+            topics.create_topic(self._nodes, name, partitions, configs, replicas, replication_factor)
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic."""

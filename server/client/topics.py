@@ -16,11 +16,13 @@ def create_topic(
     partitions: int | None = None,
     configs: Mapping[str, str | int | float | bool] | None = None,
     replicas: int | None = None,
+    replication_factor: int | None = None,
 ) -> None:
     """Make a topic, and wait until its partitions have leaders.
 
     Args:
         partitions, replicas: None takes the broker's defaults.
+        replication_factor: The same as `replicas`, of which one is given.
 
     Raises:
         KafkaError: TOPIC_ALREADY_EXISTS, INVALID_CONFIG, …; there is no new topic.
@@ -28,11 +30,16 @@ def create_topic(
     expect("a topic's name", name, str)
     expect("partitions", partitions, int, type(None))
     expect("replicas", replicas, int, type(None))
+    expect("replication_factor", replication_factor, int, type(None))
+    if replication_factor is not None and replicas not in (None, replication_factor):
+        raise ValueError(
+            f"replicas={replicas} and replication_factor={replication_factor}: they are the same, give one"
+        )
     expect("configs", configs, Mapping, type(None))
     wanted = CreatableTopic(
         name=name,
         num_partitions=-1 if partitions is None else partitions,
-        replication_factor=-1 if replicas is None else replicas,
+        replication_factor=next((each for each in (replicas, replication_factor) if each is not None), -1),
         configs=tuple(
             CreatableTopicConfig(name=option_name(key), value=text(value)) for key, value in (configs or {}).items()
         ),

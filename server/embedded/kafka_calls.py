@@ -40,9 +40,14 @@ class KafkaCalls(Running):
         configs: Mapping[str, ConfigValue] | None = None,
         *,
         replicas: int | None = None,
+        replication_factor: int | None = None,
     ) -> None:
-        """Make a topic; it can be written to when this returns. None takes the broker's default."""
-        self._client.create_topic(name, partitions, configs, replicas=replicas)
+        """Make a topic; it can be written to when this returns. None takes the broker's default.
+
+        Args:
+            replication_factor: Kafka's name of `replicas`.
+        """
+        self._client.create_topic(name, partitions, configs, replicas=replicas, replication_factor=replication_factor)
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic."""
