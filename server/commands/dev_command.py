@@ -28,8 +28,9 @@ LOGIN = """\
              "sasl_plain_password": "…"}}
     """
 OVER_TLS = """\
-tls = {options!r}
+{whose}tls = {options!r}
     """
+WHOSE_PASSWORD = "# as the user {name}, whose password goes where … stands\n    "
 NOTES = """\
 The same as `ottla serve --profile dev --listener 127.0.0.1:9092 --admin 9099` with a directory that is removed at the end. It
 listens on this machine alone. One line `ready HOST:PORT[,HOST:PORT...]` comes first, for programs; Ctrl-C stops it.
@@ -137,7 +138,8 @@ def hello(data: str, temporary: str | None, lives: Lives, secured: Secured | Non
         path = os.path.join(temporary, CLIENT_FILE)
         if secured is not None:
             properties, tls = secured.java(), secured.hello(address, path)
-            login, more = OVER_TLS.format(options=secured.kafka_python()), ", **tls"
+            whose = "" if secured.sasl is None else WHOSE_PASSWORD.format(name=secured.sasl.user.name)
+            login, more = OVER_TLS.format(whose=whose, options=secured.kafka_python()), ", **tls"
         else:
             sasl = sasl_for(lives.static.users, None, None, None)
             properties = sasl.java()

@@ -17,6 +17,13 @@ if TYPE_CHECKING:
 Socket = socket.socket
 
 
+class CannotListenError(OSError):
+    """An address cannot be had. Its message begins with that, not with the number of the error."""
+
+    def __str__(self) -> str:
+        return str(self.strerror)
+
+
 class Upstream(Protocol):
     """Where another process answers the requests of one connection."""
 
@@ -115,7 +122,9 @@ class Listener:
         return sock
 
     def _refused(self, error: OSError) -> OSError:
-        return OSError(error.errno, f"cannot listen on {self.name}://{self.host}:{self.port}: {error.strerror}")
+        return CannotListenError(
+            error.errno, f"cannot listen on {self.name}://{self.host}:{self.port}: {error.strerror}"
+        )
 
     @property
     def address(self) -> str:

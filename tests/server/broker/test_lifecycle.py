@@ -423,7 +423,7 @@ def test_two_brokers_cannot_have_one_directory(tmp_path: Path) -> None:
 def test_a_port_in_use_is_told_and_nothing_is_written(tmp_path: Path) -> None:
     with ottla.Broker(str(tmp_path / "first")) as broker:
         taken = broker.bootstrap
-        with pytest.raises(OSError, match=rf"^(\[Errno \d+\] )?cannot listen on PLAINTEXT://{taken}: .*in use$"):
+        with pytest.raises(OSError, match=rf"^cannot listen on PLAINTEXT://{taken}: .*in use$"):
             ottla.Broker(str(tmp_path / "second"), listener=taken).start()
     assert not (tmp_path / "second").exists()
 
