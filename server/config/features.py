@@ -4,7 +4,7 @@ At a start a level comes from a comment line of the configuration file (`# featu
 directory taken over from Apache Kafka, or after an UpdateFeatures), else it is that of a new cluster. Clients read it with
 ApiVersions: a producer speaks KIP-890's transactions from `transaction.version` 2 on, a consumer KIP-848's protocol from
 `group.version` 1 on, and `eligible.leader.replicas.version` 1 makes `min.insync.replicas` a dynamic option of all nodes
-(`eligible_replicas`). Of `share.version` there is level 0 alone, as share groups are not served. The others are finalized as Apache Kafka's, for clients and tools that look, and do nothing here.
+(`eligible_replicas`). The others are finalized as Apache Kafka's, for clients and tools that look, and do nothing here.
 """
 
 from __future__ import annotations
@@ -31,8 +31,7 @@ SUPPORTED = {
     # Voters that cannot change, as where Apache Kafka is told of them by controller.quorum.voters.
     "kraft.version": Feature(0, 1, 0),
     "metadata.version": Feature(7, 30, 30),
-    # Share groups are not served yet.
-    "share.version": Feature(0, 0, 0),
+    "share.version": Feature(0, 1, 1),
     "streams.version": Feature(0, 1, 1),
     "transaction.version": Feature(0, 2, 2),
 }
@@ -48,6 +47,7 @@ METADATA_VERSIONS = (
 _SINCE = {
     "eligible.leader.replicas.version": ("4.1-IV0", 1),
     "group.version": ("4.0-IV0", 1),
+    "share.version": ("4.2-IV0", 1),
     "streams.version": ("4.2-IV1", 1),
     "transaction.version": ("4.0-IV2", 2),
 }
@@ -182,8 +182,4 @@ def finalized(
 def _supported_by(release: Release) -> dict[str, Feature]:
     _, newest = release.features.get(METADATA_VERSION, _NO_LEVELS)
     new = levels_of(str(newest)) if newest else {}
-    found = {}
-    for name, ours in SUPPORTED.items():
-        least, most = release.features.get(name, _NO_LEVELS)
-        found[name] = Feature(least, min(most, ours.max_level), new.get(name, 0))
-    return found
+    return {name: Feature(*release.features.get(name, _NO_LEVELS), new.get(name, 0)) for name in SUPPORTED}

@@ -136,6 +136,7 @@ FEATURES: dict[str, dict[str, tuple[int, int, int]]] = {
         "group.version": (0, 1, 1),
         "kraft.version": (0, 1, 0),
         "metadata.version": (7, 27, 27),
+        "share.version": (0, 1, 0),
         "transaction.version": (0, 2, 2),
     },
 }

@@ -25,7 +25,7 @@ ACTING = {"eligible.leader.replicas.version": 1, "group.version": 1, "transactio
 NEWEST = ACTING | {
     "kraft.version": 0,
     "metadata.version": 30,
-    "share.version": 0,
+    "share.version": 1,
     "streams.version": 1,
 }
 
@@ -50,6 +50,7 @@ RANGES = METADATA | {
     "eligible.leader.replicas.version": (0, 1),
     "group.version": (0, 1),
     "kraft.version": (0, 1),
+    "share.version": (0, 1),
     "streams.version": (0, 1),
     "transaction.version": (0, 2),
 }
@@ -98,12 +99,12 @@ async def ask(data_dir: Path, lines: str, version: int, later_ms: int = 0) -> An
 METADATA_VERSIONS = {
     "3.3-IV3": {name: 0 for name in NEWEST} | {"metadata.version": 7},
     "4.0-IV0": {name: 0 for name in NEWEST} | {"metadata.version": 22, "group.version": 1},
-    "27": NEWEST | {"metadata.version": 27, "streams.version": 0},
+    "27": NEWEST | {"metadata.version": 27, "share.version": 0, "streams.version": 0},
     "4.2-IV0": NEWEST | {"metadata.version": 28, "streams.version": 0},
     "4.3-IV0": NEWEST,
     "4.4-IV0": NEWEST,
 }
-"""As `kafka-features version-mapping` of Apache Kafka 4.3.1 has them, but for share.version."""
+"""As `kafka-features version-mapping` of Apache Kafka 4.3.1 has them."""
 
 
 @pytest.mark.parametrize(("name", "levels"), METADATA_VERSIONS.items(), ids=METADATA_VERSIONS)

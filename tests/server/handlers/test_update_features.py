@@ -65,9 +65,6 @@ ANSWERS = {
     ),
     ("eligible.leader.replicas.version", 0, SAFE): None,
     ("share.version", 0, SAFE): None,
-    ("share.version", 1, UPGRADE): (
-        "Invalid update version 1 for feature share.version. Local controller 0 only supports versions 0-0"
-    ),
     ("streams.version", 0, SAFE): None,
     ("kraft.version", 0, UPGRADE): None,
     ("kraft.version", 2, UPGRADE): (
