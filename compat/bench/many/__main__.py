@@ -27,7 +27,8 @@ OTTLA, BEFORE = "ottla", "before"
 ONE, SOME, OTHERS = "one", "some", "others-{}"
 PARTITIONS_OF_A_TOPIC = 100
 PRODUCE, METADATA = (0, 7), (3, 4)
-REST_S, QUIET_S = 10.0, 2.0
+REST_S, QUIET_S = 10.0, 10.0
+PARKED_S = 0.5
 ROUNDS, QUESTIONS = 10, 30
 
 
@@ -83,7 +84,7 @@ class Side:
         with Many(self.broker, count) as many:
             for _ in range(ROUNDS):
                 many.park(ONE, self.offset)
-                time.sleep(QUIET_S / 4)
+                time.sleep(PARKED_S)
                 had_s = self.broker.cpu_seconds()
                 took_s = many.answered_s(self.produce)
                 cpu_us.append(1e6 * (self.broker.cpu_seconds() - had_s) / count)

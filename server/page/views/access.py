@@ -9,6 +9,7 @@ from ...broker.broker import Broker
 from ...control.acls import list_acls, why_allowed
 from ...control.errors import ControlError
 from ...control.quotas import list_quotas, list_throttled
+from ...runtime.turns import Turn
 from ..section import ROWS_MAX, Page, Row, Section
 
 
@@ -73,11 +74,16 @@ async def _question(broker: Broker, fields: Mapping[str, str]) -> Question:
 
 async def quotas(broker: Broker, fields: Mapping[str, str]) -> Page:
     """What is set, and who is throttled at the moment."""
-    found = [
-        QuotaRow(each.entity, key, value)
-        for each in (await list_quotas(broker)).quotas
-        for key, value in each.quotas.items()
-    ]
+    count, rows, turn = 0, list[Row](), Turn()
+    for each in (await list_quotas(broker)).quotas:
+        if turn.is_over():
+            await turn.next()
+        count += len(each.quotas)
+        if len(rows) < ROWS_MAX:
+            rows += [
+                Row(f"quota-{each.entity}-{key}", QuotaRow(each.entity, key, value))
+                for key, value in each.quotas.items()
+            ]
     throttled = (await list_throttled(broker)).throttled
     return Page(
         "Quotas",
@@ -86,8 +92,8 @@ async def quotas(broker: Broker, fields: Mapping[str, str]) -> Page:
             Section(
                 "quotas",
                 "quotas",
-                len(found),
-                tuple(Row(f"quota-{each.entity}-{each.key}", each) for each in found[:ROWS_MAX]),
+                count,
+                tuple(rows[:ROWS_MAX]),
             ),
             Section("set", "set_quota", None),
             Section("throttled", "throttled", tuple(each.sentence for each in throttled[:ROWS_MAX])),

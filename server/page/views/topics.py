@@ -12,6 +12,7 @@ from ...control.pictures.taking import pictures
 from ...control.topic.configs import topic_configs
 from ...control.topics import TopicState, list_topics, topic_named
 from ...partitions.topics import Partition
+from ...runtime.turns import Turn
 from ..formats import segment
 from ..section import Page, Row, Section
 from . import compaction
@@ -52,6 +53,7 @@ async def view(broker: Broker, fields: Mapping[str, str]) -> Page:
     """All topics; the broker's own, too, with the field `internal`."""
     with_internal = "internal" in fields
     topics = (await list_topics(broker, internal=with_internal)).topics
+    rows = await Turn().map(lambda each: Row(f"topic-{each.name}", _row(broker, each)), topics)
     return Page(
         "Topics",
         "/topics",
@@ -60,7 +62,7 @@ async def view(broker: Broker, fields: Mapping[str, str]) -> Page:
                 "topics",
                 "topics",
                 with_internal,
-                tuple(Row(f"topic-{each.name}", _row(broker, each)) for each in topics),
+                tuple(rows),
             ),
             Section("create", "create_topic", None),
         ),
@@ -77,7 +79,9 @@ async def one(broker: Broker, fields: Mapping[str, str]) -> Page:
     topic = topic_named(broker, fields["topic"])
     known = tuple(topic.partitions)
     taken = await pictures(broker, [each.log for each in known], bars_max=BARS_MAX)
-    partitions = list(map(_partition, known, taken))
+    rows = await Turn().map(
+        lambda each: Row(f"partition-{each[0].index}", _partition(*each)), zip(known, taken, strict=True)
+    )
     return Page(
         topic.name,
         "/topics",
@@ -88,7 +92,7 @@ async def one(broker: Broker, fields: Mapping[str, str]) -> Page:
                 "partitions",
                 "partitions",
                 tuple(parts_in(*taken)),
-                tuple(Row(f"partition-{each.partition}", each) for each in partitions),
+                tuple(rows),
             ),
             Section("delete", "delete_topic", (topic.name, topic.is_internal)),
         ),
