@@ -33,6 +33,7 @@ class PartitionHanding:
         for partition in partitions:
             partition.leader = NO_LEADER
             services.waits.changed(partition.topic_partition)
+        services.topics.changed()
         for each in wanted:
             await cleaning.pause(each)
         logs = [partition.log for partition in partitions]

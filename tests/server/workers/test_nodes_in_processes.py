@@ -13,10 +13,11 @@ import pytest
 
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.protocol.messages.elect_leaders import ElectLeadersRequest
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.list_transactions import ListTransactionsRequest
 from ottla.server.commands.cli import main
-from support.broker.admin import metadata, topic_names
+from support.broker.admin import create, metadata, topic_names, wanted
 from support.broker.conversation import create_topic, fetch, list_offset, produce, records_of
 from support.broker.raw_client import RawClient
 from support.broker.serve_process import ServeProcess
@@ -167,3 +168,19 @@ def test_what_cannot_be_had_with_it_is_refused(
     assert main(["serve", "--data", str(tmp_path / "data"), "--nodes", "2", "--workers", *given]) == 2
     assert re.search(re.escape(REFUSED[given]), capsys.readouterr().err)
     assert not (tmp_path / "data").exists()
+
+
+def test_every_process_tells_the_leaders_of_many_partitions_as_they_are(tmp_path: Path) -> None:
+    with serving(tmp_path / "data", 3) as (process, clients):
+        elsewhere = [(index, (2, 0)) for index in range(120)]
+        create(clients[0], wanted("many", -1, -1, assignments=elsewhere))
+        led = leaders(clients[1], "many")
+        assert set(led) == {2}
+        for order, done in ("stop 2", "stopped 2"), ("start 2", "started 2"):
+            process.say(f"{order}\n")
+            assert process.hear() == f"{done}\n"
+            assert leaders(clients[1], "many") == leaders(clients[0], "many") != led
+        elect = ElectLeadersRequest(topic_partitions=None, timeout_ms=60_000)
+        assert clients[0].ask(elect).error_code == ErrorCode.NONE
+        assert leaders(clients[1], "many") == leaders(clients[0], "many") == led
+        assert process.stop() == (0, "")
