@@ -43,8 +43,9 @@ def stage(target: Path) -> None:
     front = _with_links((ROOT / "README.md").read_text(), "README.md", places)
     index = _with_links((ROOT / INDEX).read_text(), INDEX, places)
     _write(target / "index.md", f"{front}\n{_demoted(index)}\n{_tables_of_contents(places)}")
-    for picture in (ROOT / "docs").rglob("*.svg"):
-        _write(target / picture.relative_to(ROOT / "docs"), picture.read_text())
+    for folder in ("docs", "compat"):
+        for picture in (ROOT / folder).rglob("*.svg"):
+            _write(target / _place(str(picture.relative_to(ROOT))), picture.read_text())
 
 
 def sections() -> dict[str, list[str]]:
