@@ -64,7 +64,7 @@ def test_reading_and_writing_stop_at_their_limits(api: Api, version: int) -> Non
             parse_request(frame, elements - 1)
 
     written = encode_response(request, answer)
-    most = next(most for most in range(100) if _is_written(request, answer, most))
+    most = next(most for most in range(200) if _is_written(request, answer, most))
     assert encode_response(request, answer, most, 1 << 20) == written
     if most:
         with pytest.raises(LargeMessageError):

@@ -10,6 +10,7 @@ from ottla.protocol.messages import (
     consumer_offsets,
     consumer_protocol,
     share_state_log,
+    streams_group_log,
     transaction_log,
 )
 from ottla.protocol.schema import ZERO_UUID, Field, fields_of
@@ -29,8 +30,13 @@ TYPES = {
     "bytes": "bytes",
     "records": "records",
 }
-NAMED_TWICE = {"EntryResponse": "EntryData", "TopicQuorum": "TopicData", "PartitionQuorum": "PartitionData"}
-"""Structs of answers whose name in Kafka's definition is that of one of the request: ours and its."""
+NAMED_TWICE = {
+    "EntryResponse": "EntryData",
+    "TopicQuorum": "TopicData",
+    "PartitionQuorum": "PartitionData",
+    "OwnedTaskIds": "TaskIds",
+}
+"""Structs whose name in Kafka's definition is that of another one, in the request or in another record: ours and its."""
 IMPLIED_DEFAULTS = {"bool": False, "string": "", "bytes": b"", "records": None, "uuid": ZERO_UUID, "float64": 0.0}
 
 
@@ -116,6 +122,8 @@ def test_consumer_blobs_are_declared_as_kafka_declares_them(cls: type[Any]) -> N
         (consumer_offsets.GroupMetadataValue, "4+"),
         *((key, "none") for key, _ in consumer_group_log.RECORD_TYPES.values()),
         *((value, "0+") for _, value in consumer_group_log.RECORD_TYPES.values()),
+        *((key, "none") for key, _ in streams_group_log.RECORD_TYPES.values()),
+        *((value, "0+") for _, value in streams_group_log.RECORD_TYPES.values()),
     ],
 )
 def test_records_of_the_offsets_topic_are_declared_as_kafka_declares_them(cls: type[Any], flexible: str) -> None:

@@ -114,9 +114,17 @@ SHARE_GROUPS = (
     "WriteShareGroupState",
 )
 
-# It speaks neither the new consumer protocol nor that of share groups, and knows no delegation tokens, metrics of clients and
+# It speaks neither the new consumer protocol nor those of share and streams groups, and knows no delegation tokens, metrics of clients and
 # changes of the quorum.
-KAFKA_PYTHON_LACKS = ("ConsumerGroupHeartbeat", "ConsumerGroupDescribe", *TOKENS, *METRICS, *OF_BROKERS, *SHARE_GROUPS)
+KAFKA_PYTHON_LACKS = (
+    "ConsumerGroupHeartbeat",
+    "ConsumerGroupDescribe",
+    "StreamsGroup",
+    *TOKENS,
+    *METRICS,
+    *OF_BROKERS,
+    *SHARE_GROUPS,
+)
 
 
 @pytest.mark.parametrize("api, side", [side for side in SIDES if not str(side.id).startswith(KAFKA_PYTHON_LACKS)])
