@@ -4,7 +4,8 @@ Those of share and streams groups, which Ottla does not offer, are described wit
 """
 
 import dataclasses
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...storage.topics.options import ConfigError, Option, OptionType
@@ -42,20 +43,18 @@ GROUP_OPTIONS: dict[str, Option] = {
 }
 """Every group config of Apache Kafka 4.3.1, by name."""
 
-_OFFERED = "consumer."
-_HEARTBEAT, _SESSION = "consumer.heartbeat.interval.ms", "consumer.session.timeout.ms"
+_OFFERED = ("consumer.",)
+_HEARTBEAT, _SESSION = "heartbeat.interval.ms", "session.timeout.ms"
 
 _CHARS_LIKE = 100
 
 
 @dataclass(frozen=True, slots=True)
 class GroupConfig:
-    """What is set of one group; None where the broker's value holds."""
+    """What is set of one group; where it is not named, the broker's value holds."""
 
     texts: Texts
-    assignment_interval_ms: int | None = None
-    heartbeat_interval_ms: int | None = None
-    session_timeout_ms: int | None = None
+    values: Mapping[str, int] = field(default_factory=dict)
 
 
 def check_group_configs(config: BrokerConfig, texts: Texts) -> GroupConfig:
@@ -82,18 +81,16 @@ def check_group_configs(config: BrokerConfig, texts: Texts) -> GroupConfig:
         assert isinstance(value, int)
         _check_bounds(config, name, value)
         values[name] = value
-    heartbeat = values.get(_HEARTBEAT, config.group_consumer_heartbeat_interval_ms)
-    session = values.get(_SESSION, config.group_consumer_session_timeout_ms)
-    if values and heartbeat >= session:
-        raise KafkaError(
-            ErrorCode.INVALID_CONFIG, f"{_SESSION} must be greater than {_HEARTBEAT}: {session} and {heartbeat}"
-        )
-    return GroupConfig(
-        dict(texts),
-        values.get("consumer.assignment.interval.ms"),
-        values.get(_HEARTBEAT),
-        values.get(_SESSION),
-    )
+    for kind in _OFFERED:
+        if any(name.startswith(kind) for name in values):
+            heartbeat, session = (
+                values.get(kind + name, config.value(f"group.{kind}{name}")) for name in (_HEARTBEAT, _SESSION)
+            )
+            assert isinstance(heartbeat, int) and isinstance(session, int)
+            if heartbeat >= session:
+                message = f"{kind}{_SESSION} must be greater than {kind}{_HEARTBEAT}: {session} and {heartbeat}"
+                raise KafkaError(ErrorCode.INVALID_CONFIG, message)
+    return GroupConfig(dict(texts), values)
 
 
 def _check_bounds(config: BrokerConfig, name: str, value: int) -> None:

@@ -83,21 +83,19 @@ class GroupSettings:
 
     def assignment_interval_ms(self, group_id: str) -> int:
         """How old the target assignment of a consumer group is at least when it gets another one."""
-        own = self.groups.get(group_id)
-        interval_ms = None if own is None else own.assignment_interval_ms
-        return self.group_consumer_assignment_interval_ms if interval_ms is None else interval_ms
+        return self._of_group(group_id, "consumer.assignment.interval.ms", self.group_consumer_assignment_interval_ms)
 
     def heartbeat_interval_ms(self, group_id: str) -> int:
         """How often members of a consumer group are told to send heartbeats."""
-        own = self.groups.get(group_id)
-        interval_ms = None if own is None else own.heartbeat_interval_ms
-        return self.group_consumer_heartbeat_interval_ms if interval_ms is None else interval_ms
+        return self._of_group(group_id, "consumer.heartbeat.interval.ms", self.group_consumer_heartbeat_interval_ms)
 
     def session_timeout_ms(self, group_id: str) -> int:
         """How long members of a consumer group may be silent."""
+        return self._of_group(group_id, "consumer.session.timeout.ms", self.group_consumer_session_timeout_ms)
+
+    def _of_group(self, group_id: str, name: str, of_all: int) -> int:
         own = self.groups.get(group_id)
-        timeout_ms = None if own is None else own.session_timeout_ms
-        return self.group_consumer_session_timeout_ms if timeout_ms is None else timeout_ms
+        return of_all if own is None else own.values.get(name, of_all)
 
     @property
     def offsets_retention_ms(self) -> int:

@@ -13,12 +13,12 @@ def groups_with(**configs: GroupConfig) -> ConsumerGroups:
 
 
 def test_members_are_told_their_groups_heartbeat_interval() -> None:
-    groups = groups_with(g=GroupConfig({}, heartbeat_interval_ms=7_000))
+    groups = groups_with(g=GroupConfig({}, {"consumer.heartbeat.interval.ms": 7_000}))
     assert groups.enter("a").heartbeat_interval_ms == 7_000
 
 
 def test_a_silent_member_goes_after_its_groups_session_time_out() -> None:
-    groups = groups_with(g=GroupConfig({}, session_timeout_ms=2 * SESSION_MS))
+    groups = groups_with(g=GroupConfig({}, {"consumer.session.timeout.ms": 2 * SESSION_MS}))
     groups.enter("a")
     groups.advance(SESSION_MS + 1)
     assert set(groups.table().members) == {"a"}
@@ -28,7 +28,8 @@ def test_a_silent_member_goes_after_its_groups_session_time_out() -> None:
 
 def test_other_groups_have_the_brokers_values() -> None:
     settings = GroupSettings.of(BrokerConfig.from_texts({}))
-    settings.groups = {"g": GroupConfig({}, 1, 2, 3)}
+    names = ("assignment.interval.ms", "heartbeat.interval.ms", "session.timeout.ms")
+    settings.groups = {"g": GroupConfig({}, {f"consumer.{name}": value for value, name in enumerate(names, 1)})}
     assert (settings.assignment_interval_ms("g"), settings.heartbeat_interval_ms("g")) == (1, 2)
     assert settings.session_timeout_ms("g") == 3
     assert (settings.assignment_interval_ms("h"), settings.heartbeat_interval_ms("h")) == (1_000, 5_000)
