@@ -9,7 +9,7 @@ from typing import Any
 from ...protocol.compression import Codec
 from ...protocol.errors import ProtocolError
 from ...protocol.records import Record, RecordBatch
-from ..groups.records import ConsumerGroupRecord, GroupRecord, OffsetRecord, read_record
+from ..groups.records import GroupRecord, KindRecord, OffsetRecord, read_record
 from ..transactions import records as transactions
 
 _CONTROL_TYPES = {0: "ABORT", 1: "COMMIT", 2: "LEADER_CHANGE", 3: "SNAPSHOT_HEADER", 4: "SNAPSHOT_FOOTER"}
@@ -90,9 +90,9 @@ def group_record(record: Record) -> str:
             return (
                 f"group {key_.group!r} generation {group.generation}  protocol {group.protocol!r}  members [{members}]"
             )
-        case ConsumerGroupRecord(key=key_, value=value_):
-            what = type(key_).__name__.removeprefix("ConsumerGroup").removesuffix("Key")
-            return f"consumer group {what} {_fields(key_)} {'is gone' if value_ is None else _fields(value_)}"
+        case KindRecord(key=key_, value=value_):
+            kind, _, what = type(key_).__name__.removesuffix("Key").partition("Group")
+            return f"{kind.lower()} group {what} {_fields(key_)} {'is gone' if value_ is None else _fields(value_)}"
         case _:
             return plain_record(record)
 

@@ -49,7 +49,8 @@ from .offsets.offsets import Place, TopicId
 from .offsets.txn_commits import TxnCommits
 from .records import group_key, write_record
 from .settings import MEMBERS_A_PIECE, PLACES_A_PIECE, PROTOCOL_BATCHES_MAX, PROTOCOLS_MAX, GroupSettings
-from .shard import Shard
+from .shard import AnyGroup, Shard
+from .share.group import ShareGroup
 
 log = logging.getLogger("ottla.groups")
 
@@ -102,6 +103,7 @@ class GroupCoordinator(Coordinator[Shard]):
                 take_up=self._consumer.loaded,
                 close=lambda group, _error, _now_ms: self._consumer.close(group),
             ),
+            ShareGroup: Kind(take_up=lambda *_: _nothing(), close=lambda *_: _nothing()),
         }
 
     def _new_shard(self, partition: int) -> Shard:
@@ -117,7 +119,7 @@ class GroupCoordinator(Coordinator[Shard]):
     def _take_up(self, shard: Shard, now_ms: int) -> Job:
         """Let the time of all loaded groups run; clients may have come to some of them before."""
 
-        def take_up(group: ClassicGroup | ConsumerGroup) -> Job:
+        def take_up(group: AnyGroup) -> Job:
             return self._kinds[type(group)].take_up(shard, group, now_ms)
 
         failing = f"members in {OFFSETS_TOPIC}-{shard.partition} have no session time-out until they are heard of"
@@ -194,6 +196,9 @@ class GroupCoordinator(Coordinator[Shard]):
             except KafkaError as error:
                 refuse(reply, error.code, "")
             return
+        if group is not None and not isinstance(group, ClassicGroup | ConsumerGroup):
+            refuse(reply, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")
+            return
         if not isinstance(group, ClassicGroup):
             if request.member_id:
                 reply(
@@ -241,23 +246,23 @@ class GroupCoordinator(Coordinator[Shard]):
         `ClassicMembers.sync`), unless KafkaError is raised."""
         shard = self._group_shard(request.group_id)
         match shard.groups.get(request.group_id):
-            case None:
-                reply(SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
             case ConsumerGroup() as group:
                 reply(self._classic_members.sync(shard, group, request))
-            case group:
+            case ClassicGroup() as group:
                 self._classic.rebalancing.sync(group, request, now_ms, reply)
+            case _:
+                reply(SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
 
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
         """Keep a member alive (`ClassicProtocol.heartbeat`, `ClassicMembers.heartbeat`)."""
         shard = self._group_shard(group_id)
         match shard.groups.get(group_id):
-            case None:
-                return ErrorCode.UNKNOWN_MEMBER_ID
             case ConsumerGroup() as group:
                 return self._classic_members.heartbeat(shard, group, member_id, instance_id, generation)
-            case group:
+            case ClassicGroup() as group:
                 return self._classic.heartbeat(group, member_id, instance_id, generation)
+            case _:
+                return ErrorCode.UNKNOWN_MEMBER_ID
 
     def leave(self, group_id: str, leaving: Sequence[MemberIdentity], now_ms: int) -> Steps[tuple[MemberResponse, ...]]:
         """Remove members, some hundred at a time, as if they were named in as many requests: those for whom it fails, when
@@ -279,14 +284,14 @@ class GroupCoordinator(Coordinator[Shard]):
         return tuple(answers)
 
     def _leave(self, group_id: str, leaving: Sequence[MemberIdentity], now_ms: int) -> tuple[MemberResponse, ...]:
-        """`ClassicProtocol.leave`, `ClassicMembers.leave`; in a group that does not exist nobody is known."""
+        """`ClassicProtocol.leave`, `ClassicMembers.leave`; in a group that does not exist, or is of another kind, nobody is known."""
         shard = self._group_shard(group_id)
         group = shard.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             return self._classic_members.leave(shard, group, leaving, now_ms)
-        if group is None:
-            return _each_told(leaving, ErrorCode.UNKNOWN_MEMBER_ID)
-        return self._classic.leave(group, leaving, now_ms)
+        if isinstance(group, ClassicGroup):
+            return self._classic.leave(group, leaving, now_ms)
+        return _each_told(leaving, ErrorCode.UNKNOWN_MEMBER_ID)
 
     # Offsets
 
@@ -510,19 +515,19 @@ class GroupCoordinator(Coordinator[Shard]):
             )
         shard.is_forgetting = False
 
-    def _drop(self, shard: Shard, group: ClassicGroup | ConsumerGroup, now_ms: int) -> None:
+    def _drop(self, shard: Shard, group: AnyGroup, now_ms: int) -> None:
         """Forget a group without members."""
         del shard.groups[group.group_id]
         to_the_end(self._closing(group, ErrorCode.COORDINATOR_NOT_AVAILABLE, now_ms))
 
-    def _closing(self, group: ClassicGroup | ConsumerGroup, error: ErrorCode, now_ms: int) -> Job:
+    def _closing(self, group: AnyGroup, error: ErrorCode, now_ms: int) -> Job:
         return self._kinds[type(group)].close(group, error, now_ms)
 
     def _expire(self, shard: Shard, now_ms: int) -> None:
         """Remove offsets that have passed their time, and groups that are left without members and offsets."""
         self._repeat_expiry(shard)
 
-        def expire(group: ClassicGroup | ConsumerGroup) -> Job:
+        def expire(group: AnyGroup) -> Job:
             if (yield from self._commits.expire(shard, group, now_ms)):
                 self._drop(shard, group, now_ms)
 
@@ -531,6 +536,10 @@ class GroupCoordinator(Coordinator[Shard]):
 
     def _repeat_expiry(self, shard: Shard) -> None:
         self._deadlines.start(shard.expiry, self._settings.offsets_retention_check_interval_ms)
+
+
+def _nothing() -> Job:
+    yield from ()
 
 
 def _check_stays(shard: Shard, group_id: str) -> None:

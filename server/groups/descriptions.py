@@ -18,6 +18,7 @@ from .consumer.group import ConsumerGroup
 from .consumer.member import Member
 from .consumer.targets import preferred_assignor
 from .kinds import Group
+from .share.group import ShareGroup
 
 # From this version of DescribeGroups on a group that does not exist is an error (KIP-1043).
 _GROUP_ID_NOT_FOUND_VERSION = 6
@@ -26,8 +27,9 @@ _ID_CHARS_IN_MESSAGE = 1024
 # Member types of ConsumerGroupDescribe.
 _CLASSIC_MEMBER = 0
 _CONSUMER_MEMBER = 1
-_STATES = frozenset(name.lower() for kind in (ClassicGroup, ConsumerGroup) for name in kind.state_names)
-_TYPES = frozenset(kind.type_name for kind in (ClassicGroup, ConsumerGroup))
+_KINDS = (ClassicGroup, ConsumerGroup, ShareGroup)
+_STATES = frozenset(name.lower() for kind in _KINDS for name in kind.state_names)
+_TYPES = frozenset(kind.type_name for kind in _KINDS)
 
 
 def describe_classic(group_id: str, group: Group | None, version: int) -> Steps[DescribedGroup]:

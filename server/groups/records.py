@@ -4,7 +4,8 @@
            0, 1     committed offset              0-4 (written: 4, and 1 for an expiry time of its own)
            2        classic group                 0-4 (written: 3, `classic.records`)
            3-8, 16  consumer group                0 (`consumer.records`)
-           9 …      other kinds of group          left alone
+           10-15    share group                   0 (`share.records`)
+           17 …     other kinds of group          left alone
 
 A null value deletes the key. Unknown types are skipped, as they may be left over from a newer broker.
 """
@@ -14,7 +15,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ...protocol.errors import ProtocolError
-from ...protocol.messages.consumer_group_log import RECORD_TYPES
+from ...protocol.messages import consumer_group_log, share_group_log
 from ...protocol.messages.consumer_offsets import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -34,6 +35,12 @@ _OFFSET_VALUE_VERSION_WITH_EXPIRY = 1
 GROUP_VALUE_VERSION = 3
 _NEWEST_VALUE_VERSION = 4
 _FIRST_FLEXIBLE_VERSION = 4
+
+RECORD_TYPES: dict[int, tuple[type[Any], type[Any]]] = {
+    **consumer_group_log.RECORD_TYPES,
+    **share_group_log.RECORD_TYPES,
+}
+"""Classes of key and value of the kinds of groups that have records of several types, whose keys all name their `group_id`."""
 
 _KEY_TYPES: dict[type, int] = {GroupMetadataKey: _GROUP_KEY_TYPE} | {
     key: number for number, (key, _) in RECORD_TYPES.items()
@@ -92,14 +99,14 @@ class GroupRecord(NamedTuple):
     value: GroupMetadataValue | None
 
 
-class ConsumerGroupRecord(NamedTuple):
-    """Key and value are a pair of `consumer_group_log.RECORD_TYPES`."""
+class KindRecord(NamedTuple):
+    """Key and value are a pair of `RECORD_TYPES`."""
 
     key: Any
     value: Any
 
 
-def read_record(key: bytes | None, value: bytes | None) -> OffsetRecord | GroupRecord | ConsumerGroupRecord | None:
+def read_record(key: bytes | None, value: bytes | None) -> OffsetRecord | GroupRecord | KindRecord | None:
     """What one record says; None for a type that this broker does not know.
 
     Raises:
@@ -114,7 +121,7 @@ def read_record(key: bytes | None, value: bytes | None) -> OffsetRecord | GroupR
         return GroupRecord(read_message(_GROUP_KEY, key), _read_value(GroupMetadataValue, value))
     if kind in RECORD_TYPES:
         key_class, value_class = RECORD_TYPES[kind]
-        return ConsumerGroupRecord(
+        return KindRecord(
             read_message(codec(key_class, 0, False), key), _read_value(value_class, value, newest=0, flexible_since=0)
         )
     return None

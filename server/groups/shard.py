@@ -9,10 +9,10 @@ import logging
 from collections.abc import Callable
 from functools import partial
 from struct import Struct
-from typing import Any
+from typing import Any, TypeAlias
 
 from ...protocol.errors import ProtocolError
-from ...protocol.messages.consumer_group_log import RECORD_TYPES, ConsumerGroupMetadataKey
+from ...protocol.messages import consumer_group_log, share_group_log
 from ...protocol.messages.consumer_offsets import GroupMetadataKey, GroupMetadataValue, MemberMetadata
 from ...protocol.records import Record, RecordBatch
 from ..coordination import shard as coordination
@@ -21,10 +21,12 @@ from ..coordination.jobs import Job, to_the_end
 from ..partitions.internal_topics import OFFSETS_TOPIC
 from .classic.group import ClassicGroup, GroupState, Member
 from .classic.protocol import ClassicProtocol
+from .consumer import replay as consumer_replay
 from .consumer.group import ConsumerGroup
-from .consumer.replay import apply
 from .offsets.offsets import Offsets, TopicId
-from .records import OFFSET_KEY_START, CommittedOffset, ConsumerGroupRecord, GroupRecord, OffsetRecord, read_record
+from .records import OFFSET_KEY_START, CommittedOffset, GroupRecord, KindRecord, OffsetRecord, read_record
+from .share import replay as share_replay
+from .share.group import ShareGroup
 
 log = logging.getLogger("ottla.groups")
 
@@ -32,6 +34,8 @@ log = logging.getLogger("ottla.groups")
 _MARKER_KEY = Struct(">hh")
 _COMMIT_MARKER = 1
 _MARKERS = (0, _COMMIT_MARKER)
+
+AnyGroup: TypeAlias = ClassicGroup | ConsumerGroup | ShareGroup
 
 
 class Shard(coordination.Shard):
@@ -45,7 +49,7 @@ class Shard(coordination.Shard):
 
     def __init__(self, partition: int, classic: ClassicProtocol, expire: Callable[[Shard, int], None]) -> None:
         super().__init__(partition)
-        self.groups: dict[str, ClassicGroup | ConsumerGroup] = {}
+        self.groups: dict[str, AnyGroup] = {}
         self.offsets = Offsets()
         self.expiry = Deadline(partial(expire, self))
         self._classic = classic
@@ -108,7 +112,7 @@ class Shard(coordination.Shard):
         match content:
             case OffsetRecord():
                 self._apply_offset(content, transaction_of)
-            case GroupRecord(key, value) | ConsumerGroupRecord(key, value):
+            case GroupRecord(key, value) | KindRecord(key, value):
                 self.apply(key, value)
             case None:
                 log.warning("%s-%d: unknown type of record at %d", self.topic, self.partition, record.offset)
@@ -129,10 +133,21 @@ class Shard(coordination.Shard):
             if value is None:
                 return
             group = self.groups[key.group_id] = ConsumerGroup(key.group_id, self.partition)
-        if value is None and isinstance(key, ConsumerGroupMetadataKey):
+        if value is None and isinstance(key, consumer_group_log.ConsumerGroupMetadataKey):
             del self.groups[key.group_id]
         else:
-            apply(group, key, value)
+            consumer_replay.apply(group, key, value)
+
+    def _apply_to_share_group(self, key: Any, value: Any) -> None:
+        group = self.groups.get(key.group_id)
+        if not isinstance(group, ShareGroup):
+            if value is None:
+                return
+            group = self.groups[key.group_id] = ShareGroup(key.group_id, self.partition)
+        if value is None and isinstance(key, share_group_log.ShareGroupMetadataKey):
+            del self.groups[key.group_id]
+        else:
+            share_replay.apply(group, key, value)
 
     def _apply_offset(self, record: OffsetRecord, transaction_of: int | None) -> None:
         group_id, place, value = record.key.group, (record.key.topic, record.key.partition), record.value
@@ -172,8 +187,10 @@ class Shard(coordination.Shard):
 
 
 REPLAY: dict[type, Callable[[Shard, Any, Any], None]] = {
-    GroupMetadataKey: Shard._apply_to_classic_group
-} | dict.fromkeys((key for key, _ in RECORD_TYPES.values()), Shard._apply_to_consumer_group)
+    GroupMetadataKey: Shard._apply_to_classic_group,
+    **dict.fromkeys((key for key, _ in consumer_group_log.RECORD_TYPES.values()), Shard._apply_to_consumer_group),
+    **dict.fromkeys((key for key, _ in share_group_log.RECORD_TYPES.values()), Shard._apply_to_share_group),
+}
 """By the key of a record that is no offset: who reads what it says."""
 
 

@@ -9,6 +9,7 @@ from ottla.protocol.messages import (
     consumer_group_log,
     consumer_offsets,
     consumer_protocol,
+    share_group_log,
     share_state_log,
     streams_group_log,
     transaction_log,
@@ -124,6 +125,8 @@ def test_consumer_blobs_are_declared_as_kafka_declares_them(cls: type[Any]) -> N
         *((value, "0+") for _, value in consumer_group_log.RECORD_TYPES.values()),
         *((key, "none") for key, _ in streams_group_log.RECORD_TYPES.values()),
         *((value, "0+") for _, value in streams_group_log.RECORD_TYPES.values()),
+        *((key, "none") for key, _ in share_group_log.RECORD_TYPES.values()),
+        *((value, "0+") for _, value in share_group_log.RECORD_TYPES.values()),
     ],
 )
 def test_records_of_the_offsets_topic_are_declared_as_kafka_declares_them(cls: type[Any], flexible: str) -> None:

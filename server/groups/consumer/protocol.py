@@ -251,7 +251,7 @@ class ConsumerProtocol:
         group_id = request.group_id
         known = shard.groups.get(group_id)
         group, used = known, None
-        if request.member_epoch == 0 and not isinstance(known, ConsumerGroup):
+        if request.member_epoch == 0 and (known is None or isinstance(known, ClassicGroup)):
             group = ConsumerGroup(group_id, shard.partition)
             # Not `is_empty`: all may have left a rebalance that still waits for others.
             if known is not None and known.members:

@@ -12,7 +12,7 @@ from ottla.protocol.errors import ErrorCode
 from ottla.server.groups.classic import rebalance
 from ottla.server.groups.classic.group import ClassicGroup
 from ottla.server.groups.consumer import migration, targets
-from ottla.server.groups.consumer.group import ConsumerGroup
+from ottla.server.groups.shard import AnyGroup
 from ottla.server.groups.subscription import read_assignment
 from support.groups.classic_members import REBALANCE_MS, SESSION_MS, ClassicMember, subscription_of
 from support.groups.consumer_groups import ConsumerGroups, ConsumerMember, raised
@@ -21,7 +21,7 @@ from support.groups.groups import Reply
 E = ErrorCode
 
 
-def group_of(groups: ConsumerGroups) -> ClassicGroup | ConsumerGroup:
+def group_of(groups: ConsumerGroups) -> AnyGroup:
     return groups.coordinator.shard_of("g").groups["g"]
 
 

@@ -1,0 +1,188 @@
+"""One share group as a table: members, the target assignment, and which partitions have states (`states`).
+
+Nothing here decides or writes anything; `replay` changes it, as records say.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import ClassVar
+
+from ....protocol.errors import ErrorCode, KafkaError
+from ...coordination.deadlines import Deadline
+from ..assigning.assignment import Assignment
+from ..kinds import PartitionCheck
+from ..records import CommittedOffset, write_record
+from .member import ShareMember
+from .records import tombstones
+from .states import StateTable, TopicStates
+
+
+class ShareGroup:
+    """
+    Attributes:
+        epoch: Grows with every change of members, subscriptions, topics or initialized partitions.
+        assignment_epoch: The group epoch that `targets` were computed for, at `assignment_ms` (0: never).
+        metadata_hash: Of the subscribed topics, as they were when the epoch grew last.
+        targets: Member id -> what it should have.
+        name_subscribers: Every set of topic names -> how many members name just these.
+        states: Which partitions have states; None before the first.
+        sessions: Member id -> when its silence has lasted too long. Not in the log.
+        refresh_at_ms: From then on the next heartbeat looks at the topics again, in elapsed time.
+        topics_known_to: The changes of topics that `refresh_at_ms` has heard of.
+        assigned_at_ms: When the target assignment was made; None: never. Elapsed time; the log has the wall time.
+        asked_at_ms: When `states` were written last, in elapsed time: what is initializing since is waited for.
+        is_assigning: A job is at that.
+    """
+
+    type_name: ClassVar[str] = "share"
+    state_names: ClassVar[tuple[str, ...]] = ("Empty", "Stable")
+
+    def __init__(self, group_id: str, partition: int) -> None:
+        self.group_id = group_id
+        self.partition = partition
+        self.epoch = 1
+        self.assignment_epoch = 1
+        self.assignment_ms = 0
+        self.metadata_hash = 0
+        self.members: dict[str, ShareMember] = {}
+        self.name_subscribers: Counter[frozenset[str]] = Counter()
+        self.sessions: dict[str, Deadline] = {}
+        self.refresh_at_ms: int | None = None
+        self.topics_known_to = 0
+        self.assigned_at_ms: int | None = None
+        self.asked_at_ms = 0
+        self.is_assigning = False
+        self._targets: dict[str, Assignment] = {}
+        self._states: StateTable | None = None
+        self._subscribed_topics: frozenset[str] | None = None
+        self._is_pending: bool | None = None
+
+    # Group, as all kinds have it
+
+    @property
+    def protocol_type(self) -> str:
+        return "share"
+
+    @property
+    def state_name(self) -> str:
+        return "Stable" if self.members else "Empty"
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.members
+
+    def check_commit(
+        self, member_id: str, instance_id: str | None, epoch: int, version: int, *, is_transactional: bool
+    ) -> PartitionCheck | None:
+        """See `kinds.Group`: there are no committed offsets."""
+        raise self._no_consumers()
+
+    def check_fetch(self, member_id: str | None, epoch: int) -> None:
+        """Anybody: nothing is committed in any partition."""
+
+    def check_offset_delete(self) -> None:
+        raise self._no_consumers()
+
+    def _no_consumers(self) -> KafkaError:
+        return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {self.group_id} is not a consumer group.")
+
+    def subscribes_to(self, topic: str) -> bool:
+        return topic in self.subscribed_topics
+
+    @property
+    def subscribed_topics(self) -> frozenset[str]:
+        """By any member."""
+        if self._subscribed_topics is None:
+            self._subscribed_topics = frozenset().union(*self.name_subscribers)
+        return self._subscribed_topics
+
+    def subscribed_without(self, leaving: ShareMember) -> frozenset[str]:
+        """What `subscribed_topics` will be when this member is gone."""
+        if self.name_subscribers[leaving.topic_names] > 1:
+            return self.subscribed_topics
+        return frozenset().union(*(names for names in self.name_subscribers if names != leaving.topic_names))
+
+    def offsets_age_from(self) -> Callable[[CommittedOffset], int] | None:
+        return None
+
+    @property
+    def may_expire(self) -> bool:
+        """Never: a group without members still says where the next ones go on."""
+        return False
+
+    def tombstone_keys(self) -> list[bytes]:
+        return [write_record(*change)[0] for change in tombstones(self.group_id, self.members)]
+
+    # Members and partitions
+
+    def member(self, member_id: str) -> ShareMember:
+        """Raises KafkaError UNKNOWN_MEMBER_ID."""
+        member = self.members.get(member_id)
+        if member is None:
+            message = f"Member {member_id} is not a member of group {self.group_id}."
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, message)
+        return member
+
+    @property
+    def targets(self) -> Mapping[str, Assignment]:
+        return self._targets
+
+    @property
+    def states(self) -> StateTable | None:
+        return self._states
+
+    @property
+    def initialized(self) -> Mapping[bytes, TopicStates]:
+        return {} if self._states is None else self._states.initialized
+
+    @property
+    def has_unassigned_states(self) -> bool:
+        """Partitions that somebody subscribes to are initialized, and nobody has them; or the other way round."""
+        if self._is_pending is None:
+            self._is_pending = bool(self.members) and self._find_unassigned()
+        return self._is_pending
+
+    def _find_unassigned(self) -> bool:
+        held: dict[bytes, set[int]] = {}
+        for target in self._targets.values():
+            for topic_id, partitions in target.items():
+                held.setdefault(topic_id, set()).update(partitions)
+        return any(
+            states.name in self.subscribed_topics and held.get(topic_id, set()) != states.partitions
+            for topic_id, states in self.initialized.items()
+        )
+
+    # For `replay`
+
+    def put(self, member: ShareMember) -> None:
+        """Take over what a record says of a member, old or new."""
+        self._take_out(member.member_id)
+        self.members[member.member_id] = member
+        self.name_subscribers[member.topic_names] += 1
+
+    def remove(self, member_id: str) -> None:
+        self._take_out(member_id)
+        self.members.pop(member_id, None)
+
+    def set_target(self, member_id: str, assignment: Assignment | None) -> None:
+        """What a member should have; None: nobody of that id."""
+        self._is_pending = None
+        if assignment is None:
+            self._targets.pop(member_id, None)
+        else:
+            self._targets[member_id] = assignment
+
+    def set_states(self, states: StateTable | None) -> None:
+        self._is_pending = None
+        self._states = states
+
+    def _take_out(self, member_id: str) -> None:
+        self._subscribed_topics = None
+        self._is_pending = None
+        member = self.members.get(member_id)
+        if member is not None:
+            self.name_subscribers[member.topic_names] -= 1
+            if not self.name_subscribers[member.topic_names]:
+                del self.name_subscribers[member.topic_names]

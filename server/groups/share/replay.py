@@ -1,0 +1,115 @@
+"""What each record of a share group does to its table: at a load, and right after it was written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+from ....protocol.messages import share_group_log as log
+from ..assigning.assignment import Assignment
+from .group import ShareGroup
+from .member import LEAVE_EPOCH, ShareMember
+from .states import StateTable, TopicStates
+
+
+def apply(group: ShareGroup, key: Any, value: Any) -> None:
+    """Change the table as the record says; a value of None deletes what the key names.
+
+    The tombstone of `ShareGroupMetadataKey` deletes the whole group and is for the shard to apply.
+    """
+    _APPLY[type(key)](group, key, value)
+
+
+def _group_epoch(group: ShareGroup, key: log.ShareGroupMetadataKey, value: log.ShareGroupMetadataValue) -> None:
+    group.epoch = value.epoch
+    group.metadata_hash = value.metadata_hash
+
+
+def _member(
+    group: ShareGroup, key: log.ShareGroupMemberMetadataKey, value: log.ShareGroupMemberMetadataValue | None
+) -> None:
+    if value is None:
+        group.remove(key.member_id)
+        return
+    group.put(
+        replace(
+            group.members.get(key.member_id) or ShareMember(key.member_id),
+            rack_id=value.rack_id,
+            client_id=value.client_id,
+            client_host=value.client_host,
+            topic_names=frozenset(value.subscribed_topic_names),
+        )
+    )
+
+
+def _target_metadata(
+    group: ShareGroup,
+    key: log.ShareGroupTargetAssignmentMetadataKey,
+    value: log.ShareGroupTargetAssignmentMetadataValue | None,
+) -> None:
+    group.assignment_epoch = -1 if value is None else value.assignment_epoch
+    group.assignment_ms = 0 if value is None else value.assignment_timestamp
+
+
+def _target(
+    group: ShareGroup,
+    key: log.ShareGroupTargetAssignmentMemberKey,
+    value: log.ShareGroupTargetAssignmentMemberValue | None,
+) -> None:
+    group.set_target(key.member_id, None if value is None else _assignment(value.topic_partitions))
+
+
+def _current_assignment(
+    group: ShareGroup,
+    key: log.ShareGroupCurrentMemberAssignmentKey,
+    value: log.ShareGroupCurrentMemberAssignmentValue | None,
+) -> None:
+    member = group.members.get(key.member_id)
+    if value is None:
+        if member is not None:
+            group.put(replace(member, epoch=LEAVE_EPOCH, previous_epoch=LEAVE_EPOCH, assigned={}))
+        return
+    group.put(
+        replace(
+            member or ShareMember(key.member_id),
+            epoch=value.member_epoch,
+            previous_epoch=value.previous_member_epoch,
+            state=value.state,
+            assigned=_assignment(value.assigned_partitions),
+        )
+    )
+
+
+def _states(
+    group: ShareGroup,
+    key: log.ShareGroupStatePartitionMetadataKey,
+    value: log.ShareGroupStatePartitionMetadataValue | None,
+) -> None:
+    group.set_states(
+        None
+        if value is None
+        else StateTable(
+            initializing=_topic_states(value.initializing_topics),
+            initialized=_topic_states(value.initialized_topics),
+            deleting={one.topic_id: one.topic_name for one in value.deleting_topics},
+        )
+    )
+
+
+def _assignment(topics: Iterable[log.TopicPartition | log.TopicPartitions]) -> Assignment:
+    return {one.topic_id: frozenset(one.partitions) for one in topics}
+
+
+def _topic_states(topics: Iterable[log.TopicPartitionsInfo]) -> dict[bytes, TopicStates]:
+    return {one.topic_id: TopicStates(one.topic_name, frozenset(one.partitions)) for one in topics}
+
+
+_APPLY: dict[type, Callable[[ShareGroup, Any, Any], None]] = {
+    log.ShareGroupMemberMetadataKey: _member,
+    log.ShareGroupMetadataKey: _group_epoch,
+    log.ShareGroupTargetAssignmentMetadataKey: _target_metadata,
+    log.ShareGroupTargetAssignmentMemberKey: _target,
+    log.ShareGroupCurrentMemberAssignmentKey: _current_assignment,
+    log.ShareGroupStatePartitionMetadataKey: _states,
+}
