@@ -74,7 +74,7 @@ async def run_broker(
     )
     try:
         for node in nodes:
-            node.bind(broker.config.current.socket_listen_backlog_size)
+            node.bind(broker.config.current.listen_backlog)
         async with alive(broker):
             yield broker
     finally:

@@ -281,7 +281,7 @@ class Lives:
         """
         for node in self.nodes:
             if node.listeners[0].socket is None:
-                node.bind(self.broker.config.current.socket_listen_backlog_size)
+                node.bind(self.broker.config.current.listen_backlog)
             node.is_alive = node.is_registered = True
 
     # The task

@@ -88,7 +88,7 @@ class NodeLife:
                 return
             if self._cluster.is_stopping:
                 raise NodeError(f"node {node_id} cannot start: the broker stops")
-            node.bind(self._live_config.current.socket_listen_backlog_size)
+            node.bind(self._live_config.current.listen_backlog)
             try:
                 is_elsewhere = self.processes is not None and await self.processes.start_node(node)
                 await self._become(node, is_alive=True)

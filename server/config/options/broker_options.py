@@ -304,7 +304,11 @@ class BrokerOptions(QuotaOptions):
         _LONG, -1, None, "Most bytes of requests in memory at a time; not positive: no limit.", update=_FIXED
     )
     socket_listen_backlog_size: int = option(
-        _INT, 50, at_least(1), "Connections that may wait to be accepted.", update=_FIXED
+        _INT,
+        50,
+        at_least(1),
+        "Connections that may wait to be accepted; unless it is given, as many as the system lets wait.",
+        update=_FIXED,
     )
     socket_request_max_bytes: int = option(
         _INT, 100 * _MIB, at_least(1), "Largest request that is read.", update=_FIXED

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import logging
 import socket
@@ -15,6 +16,7 @@ import trio.testing
 
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.metadata import MetadataRequest
+from ottla.server.config.broker_config import BrokerConfig
 from ottla.server.network.connection import Connection
 from ottla.server.network.connection_limits import ConnectionLimits
 from ottla.server.network.connections import Connections
@@ -131,3 +133,24 @@ async def count_passes(passes: list[None]) -> None:
     while True:
         await trio.lowlevel.checkpoint()
         passes.append(None)
+
+
+@pytest.mark.parametrize(("texts", "room"), [({}, 200), ({"socket.listen.backlog.size": "3"}, 3)])
+async def test_a_crowd_that_comes_at_once_finds_room_unless_the_backlog_is_set_smaller(
+    texts: dict[str, str], room: int
+) -> None:
+    listener = Listener("PLAINTEXT", "127.0.0.1", 0, "", 0)
+    listener.bind(BrokerConfig.from_texts(texts).listen_backlog)
+    with contextlib.ExitStack() as crowd:
+        crowd.callback(listener.close)
+        assert listener.socket is not None
+        for _ in range(200):
+            client = crowd.enter_context(socket.socket())
+            client.setblocking(False)
+            client.connect_ex(("127.0.0.1", listener.port))
+        waiting = 0
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                crowd.enter_context(listener.socket.accept()[0])
+                waiting += 1
+    assert room <= waiting <= room + 1, "Linux lets one more wait than it is told"
