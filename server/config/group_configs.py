@@ -1,6 +1,7 @@
-"""Configs of single groups (KIP-848's `consumer.…`): what may be set, within which of the broker's bounds, and what it means.
+"""Configs of single groups (KIP-848's `consumer.…`, KIP-932's `share.…`): what may be set, within which of the broker's bounds, and what
+it means.
 
-Those of share and streams groups, which Ottla does not offer, are described with Apache Kafka's defaults and cannot be set.
+Those of streams groups, which Ottla does not offer, are described with Apache Kafka's defaults and cannot be set.
 """
 
 import dataclasses
@@ -8,9 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ...storage.topics.options import ConfigError, Option, OptionType
+from ...storage.topics.options import Check, ConfigError, Option, OptionType, Value, one_of
 from .broker_config import BrokerConfig, Texts
 from .options.by_name import BROKER_OPTIONS
+from .options.share_resets import LATEST, is_reset
 
 _OF_THE_BROKER = (
     "consumer.assignment.interval.ms",
@@ -30,20 +32,35 @@ _OF_THE_BROKER = (
 )
 """Which the broker has a default for, under `group.`."""
 
-_SHARE_GROUPS = "Share groups are not offered."
-
 GROUP_OPTIONS: dict[str, Option] = {
     option.name: option
     for option in (
         *(dataclasses.replace(BROKER_OPTIONS[f"group.{name}"], name=name) for name in _OF_THE_BROKER),
-        Option("share.auto.offset.reset", OptionType.STRING, "latest", doc=_SHARE_GROUPS),
-        Option("share.isolation.level", OptionType.STRING, "read_uncommitted", doc=_SHARE_GROUPS),
-        Option("share.renew.acknowledge.enable", OptionType.BOOLEAN, True, doc=_SHARE_GROUPS),
+        Option(
+            "share.auto.offset.reset",
+            OptionType.STRING,
+            LATEST,
+            Check("must be earliest, latest or by_duration:PnDTnHnMn.nS", is_reset),
+            "Where a share group begins in a partition that it has not read before.",
+        ),
+        Option(
+            "share.isolation.level",
+            OptionType.STRING,
+            "read_uncommitted",
+            one_of("read_committed", "read_uncommitted"),
+            "Whether a share group is given records of transactions that are open or aborted.",
+        ),
+        Option(
+            "share.renew.acknowledge.enable",
+            OptionType.BOOLEAN,
+            True,
+            doc="Whether members of a share group may ask for more time for a record.",
+        ),
     )
 }
 """Every group config of Apache Kafka 4.3.1, by name."""
 
-_OFFERED = ("consumer.",)
+_OFFERED = ("consumer.", "share.")
 _HEARTBEAT, _SESSION = "heartbeat.interval.ms", "session.timeout.ms"
 
 _CHARS_LIKE = 100
@@ -54,7 +71,7 @@ class GroupConfig:
     """What is set of one group; where it is not named, the broker's value holds."""
 
     texts: Texts
-    values: Mapping[str, int] = field(default_factory=dict)
+    values: Mapping[str, Value] = field(default_factory=dict)
 
 
 def check_group_configs(config: BrokerConfig, texts: Texts) -> GroupConfig:
@@ -63,7 +80,7 @@ def check_group_configs(config: BrokerConfig, texts: Texts) -> GroupConfig:
     Raises:
         KafkaError: INVALID_CONFIG, naming value, option and bound.
     """
-    values: dict[str, int] = {}
+    values: dict[str, Value] = {}
     for name, text in texts.items():
         if name not in GROUP_OPTIONS:
             from difflib import get_close_matches  # No start shall wait for it.
@@ -78,8 +95,9 @@ def check_group_configs(config: BrokerConfig, texts: Texts) -> GroupConfig:
             value = GROUP_OPTIONS[name].parse(text)
         except ConfigError as error:
             raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
-        assert isinstance(value, int)
-        _check_bounds(config, name, value)
+        if name in _OF_THE_BROKER:
+            assert isinstance(value, int)
+            _check_bounds(config, name, value)
         values[name] = value
     for kind in _OFFERED:
         if any(name.startswith(kind) for name in values):

@@ -11,15 +11,17 @@ from .options.by_name import BROKER_OPTIONS
 
 # Pairs of options of which the first must not be less than the second.
 _NOT_LESS = (
-    ("group.consumer.max.heartbeat.interval.ms", "group.consumer.min.heartbeat.interval.ms"),
-    ("group.consumer.heartbeat.interval.ms", "group.consumer.min.heartbeat.interval.ms"),
-    ("group.consumer.max.heartbeat.interval.ms", "group.consumer.heartbeat.interval.ms"),
-    ("group.consumer.max.session.timeout.ms", "group.consumer.min.session.timeout.ms"),
-    ("group.consumer.session.timeout.ms", "group.consumer.min.session.timeout.ms"),
-    ("group.consumer.max.session.timeout.ms", "group.consumer.session.timeout.ms"),
-    ("group.consumer.max.assignment.interval.ms", "group.consumer.min.assignment.interval.ms"),
-    ("group.consumer.assignment.interval.ms", "group.consumer.min.assignment.interval.ms"),
-    ("group.consumer.max.assignment.interval.ms", "group.consumer.assignment.interval.ms"),
+    *(
+        (f"group.{kind}.{high}{what}", f"group.{kind}.{low}{what}")
+        for kind in ("consumer", "share")
+        for what in ("heartbeat.interval.ms", "session.timeout.ms", "assignment.interval.ms")
+        for high, low in (("max.", "min."), ("", "min."), ("max.", ""))
+    ),
+    *(
+        (f"group.share.{high}{what}", f"group.share.{low}{what}")
+        for what in ("delivery.count.limit", "partition.max.record.locks", "record.lock.duration.ms")
+        for high, low in (("max.", ""), ("", "min."))
+    ),
 )
 
 _DEDUPE_BUFFER_BYTES_MIN = 1 << 20
@@ -64,9 +66,10 @@ def _broken_of_groups(options: Any) -> Iterator[tuple[str, Value, str]]:
     for high, low in _NOT_LESS:
         if value_of(high) < value_of(low):
             yield high, value_of(high), f"must be greater than or equal to {low}={value_of(low)}"
-    heartbeat, session = "group.consumer.heartbeat.interval.ms", "group.consumer.session.timeout.ms"
-    if value_of(heartbeat) >= value_of(session):
-        yield heartbeat, value_of(heartbeat), f"must be less than {session}={value_of(session)}"
+    for kind in ("consumer", "share"):
+        heartbeat, session = f"group.{kind}.heartbeat.interval.ms", f"group.{kind}.session.timeout.ms"
+        if value_of(heartbeat) >= value_of(session):
+            yield heartbeat, value_of(heartbeat), f"must be less than {session}={value_of(session)}"
     if options.group_min_session_timeout_ms > options.group_max_session_timeout_ms:
         bound = f"must not exceed group.max.session.timeout.ms={options.group_max_session_timeout_ms}"
         yield "group.min.session.timeout.ms", options.group_min_session_timeout_ms, bound

@@ -41,9 +41,9 @@ class GroupService(CoordinatorService[GroupCoordinator]):
 
     def reconfigure(self) -> None:
         """Take over what may change of the broker's options while it runs."""
-        self._settings.group_consumer_assignment_interval_ms = (
-            self.ground.config.current.group_consumer_assignment_interval_ms
-        )
+        current = self.ground.config.current
+        self._settings.group_consumer_assignment_interval_ms = current.group_consumer_assignment_interval_ms
+        self._settings.group_share_assignment_interval_ms = current.group_share_assignment_interval_ms
 
     def check_consumer_protocol(self) -> None:
         """Raise KafkaError UNSUPPORTED_VERSION if consumer groups are not served."""

@@ -40,7 +40,7 @@ MEMBERS_A_PIECE = 200
 
 @dataclass(slots=True)
 class GroupSettings:
-    """`group_consumer_assignment_interval_ms` may change while the broker runs."""
+    """Intervals between assignments may change while the broker runs."""
 
     group_initial_rebalance_delay_ms: int
     group_min_session_timeout_ms: int
@@ -54,6 +54,11 @@ class GroupSettings:
     """No matter the case."""
     group_consumer_regex_refresh_interval_ms: int
     group_consumer_session_timeout_ms: int
+    group_share_assignment_interval_ms: int
+    group_share_heartbeat_interval_ms: int
+    group_share_initialize_retry_interval_ms: int
+    group_share_max_size: int
+    group_share_session_timeout_ms: int
     offset_metadata_max_bytes: int
     """In fact characters, as Kafka counts them."""
     offsets_retention_minutes: int
@@ -76,6 +81,11 @@ class GroupSettings:
             group_consumer_migration_policy=config.group_consumer_migration_policy,
             group_consumer_regex_refresh_interval_ms=config.group_consumer_regex_refresh_interval_ms,
             group_consumer_session_timeout_ms=config.group_consumer_session_timeout_ms,
+            group_share_assignment_interval_ms=config.group_share_assignment_interval_ms,
+            group_share_heartbeat_interval_ms=config.group_share_heartbeat_interval_ms,
+            group_share_initialize_retry_interval_ms=config.group_share_initialize_retry_interval_ms,
+            group_share_max_size=config.group_share_max_size,
+            group_share_session_timeout_ms=config.group_share_session_timeout_ms,
             offset_metadata_max_bytes=config.offset_metadata_max_bytes,
             offsets_retention_minutes=config.offsets_retention_minutes,
             offsets_retention_check_interval_ms=config.offsets_retention_check_interval_ms,
@@ -93,9 +103,23 @@ class GroupSettings:
         """How long members of a consumer group may be silent."""
         return self._of_group(group_id, "consumer.session.timeout.ms", self.group_consumer_session_timeout_ms)
 
+    def share_assignment_interval_ms(self, group_id: str) -> int:
+        """As `assignment_interval_ms`, of a share group."""
+        return self._of_group(group_id, "share.assignment.interval.ms", self.group_share_assignment_interval_ms)
+
+    def share_heartbeat_interval_ms(self, group_id: str) -> int:
+        """As `heartbeat_interval_ms`, of a share group."""
+        return self._of_group(group_id, "share.heartbeat.interval.ms", self.group_share_heartbeat_interval_ms)
+
+    def share_session_timeout_ms(self, group_id: str) -> int:
+        """As `session_timeout_ms`, of a share group."""
+        return self._of_group(group_id, "share.session.timeout.ms", self.group_share_session_timeout_ms)
+
     def _of_group(self, group_id: str, name: str, of_all: int) -> int:
         own = self.groups.get(group_id)
-        return of_all if own is None else own.values.get(name, of_all)
+        value = of_all if own is None else own.values.get(name, of_all)
+        assert isinstance(value, int)
+        return value
 
     @property
     def offsets_retention_ms(self) -> int:

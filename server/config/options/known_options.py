@@ -171,29 +171,8 @@ group.coordinator.append.linger.ms INT read-only -1 -1..
 group.coordinator.background.threads INT read-only 2 1..
 group.coordinator.cached.buffer.max.bytes INT cluster-wide 1048588 524288..
 group.coordinator.threads INT read-only 4 1..
-group.share.assignment.interval.ms INT cluster-wide 1000 0..
-group.share.assignors LIST read-only simple
-group.share.delivery.count.limit INT read-only 5 2..10
-group.share.heartbeat.interval.ms INT read-only 5000 1..
-group.share.initialize.retry.interval.ms INT read-only,hidden 30000 1..
-group.share.max.assignment.interval.ms INT read-only 15000 0..
-group.share.max.delivery.count.limit INT read-only 10 5..25
-group.share.max.heartbeat.interval.ms INT read-only 15000 1..
-group.share.max.partition.max.record.locks INT read-only 4000 2000..10000
-group.share.max.record.lock.duration.ms INT read-only 60000 30000..3600000
-group.share.max.session.timeout.ms INT read-only 60000 1..
 group.share.max.share.sessions INT read-only 2000 1..
-group.share.max.size INT read-only 200 1..1000
-group.share.min.assignment.interval.ms INT read-only 0 0..
-group.share.min.delivery.count.limit INT read-only 2 2..5
-group.share.min.heartbeat.interval.ms INT read-only 5000 1..
-group.share.min.partition.max.record.locks INT read-only 100 100..2000
-group.share.min.record.lock.duration.ms INT read-only 15000 1000..30000
-group.share.min.session.timeout.ms INT read-only 45000 1..
-group.share.partition.max.record.locks INT read-only 2000 100..10000
 group.share.persister.class.name STRING read-only,hidden org.apache.kafka.server.share.persister.DefaultStatePersister
-group.share.record.lock.duration.ms INT read-only 30000 1000..3600000
-group.share.session.timeout.ms INT read-only 45000 1..
 group.streams.assignment.interval.ms INT cluster-wide 1000 0..
 group.streams.heartbeat.interval.ms INT read-only 5000 1..
 group.streams.initial.rebalance.delay.ms INT read-only 3000 0..

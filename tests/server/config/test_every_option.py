@@ -35,6 +35,18 @@ IN_PIECES = {
     ),
     "transaction.state.log.min.isr": "min.isr",
     **{
+        f"group.{kind}.{bound}.{what}": f'"{what}"'
+        for kind, names in {
+            "consumer": ("heartbeat.interval.ms", "session.timeout.ms", "assignment.interval.ms"),
+            "share": (
+                *("heartbeat.interval.ms", "session.timeout.ms", "assignment.interval.ms"),
+                *("delivery.count.limit", "partition.max.record.locks", "record.lock.duration.ms"),
+            ),
+        }.items()
+        for what in names
+        for bound in ("min", "max")
+    },
+    **{
         name: "sasl.oauthbearer.jwks.endpoint"
         for name in ACTED_ON
         if name.startswith("sasl.oauthbearer.jwks.endpoint.")
@@ -42,7 +54,7 @@ IN_PIECES = {
 }
 """Options whose name the reader puts together -> a piece of it."""
 
-ONE_VALUE = {"principal.builder.class"}
+ONE_VALUE = {"group.share.assignors", "principal.builder.class"}
 """Options that take nothing but their default: any other value is refused, nobody has to read it."""
 
 INHERITED = {synonym.name: topic for topic in TOPIC_OPTIONS.values() for synonym in topic.synonyms}
