@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -162,7 +161,7 @@ class WorkerBroker(Broker):
         for index, named, routed, placed, stand_in in fresh:
             made = logs.logs[named] if stand_in is None else stand_in
             epoch = max(routed.leader_epoch, made.leader_epochs.latest_epoch)
-            partition = Partition(topic, index, replace(routed, leader_epoch=epoch), made)
+            partition = Partition(topic, index, routed._replace(leader_epoch=epoch), made)
             if placed is not None:
                 placed.put(partition)
             topic.partitions.append(partition)

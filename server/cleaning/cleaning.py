@@ -34,14 +34,15 @@ from ..runtime.disk import Work, in_thread
 from ..runtime.turns import Turn, in_turns
 from .clean_pass import clean, is_worth_it, report
 from .demands import Demand, Demands, Served
-from .status import CleanerStatus, LastPass
 from .threads import CleanerSettings, CleanerThread
 from .throttler import Throttler
-from .watched import Watched, WatchedPasses
+from .watched import WatchedPasses
 
 if TYPE_CHECKING:
     from ...storage.cleaning.cleaner import Cleaner
     from ...storage.cleaning.eligibility import Eligibility
+    from .status import CleanerStatus, LastPass
+    from .watched import Watched
 
 log = logging.getLogger("ottla.cleaner")
 
@@ -228,6 +229,7 @@ class Cleaning:
     async def _pass(self, thread: CleanerThread, cleaner: Cleaner, chosen: LogToClean, watched: Watched) -> _Ended:
         """The pass, and what is known after it."""
         from ...storage.cleaning.cleaner import CleaningAbortedError
+        from .status import LastPass
 
         manager, partition = self.manager, chosen.log.topic_partition
         must_stop = partial(self._must_stop, partition)
@@ -446,6 +448,8 @@ class Cleaning:
         return None if due_ms is None else self.clock.wall_at(due_ms)
 
     def _status(self, log: Log, assessment: Steps[Eligibility]) -> Steps[CleanerStatus]:
+        from .status import CleanerStatus  # who asks has loaded it
+
         eligibility = yield from assessment
         return CleanerStatus(eligibility, *self._passes.get(log.topic_partition, ()))
 

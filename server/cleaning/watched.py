@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...storage.cleaning.dirtiness import LogToClean
-from ...storage.cleaning.progress import PassProgress
 from ...storage.disk.paths import TopicPartition
 
 if TYPE_CHECKING:
     from ...storage.cleaning.clean_stats import CleanStats
+    from ...storage.cleaning.progress import PassProgress
     from ...storage.pictures.log_picture import Horizon, PassPicture, RunningPass
 
 log = logging.getLogger("ottla.cleaner")
@@ -58,6 +58,8 @@ class WatchedPasses:
     @contextmanager
     def watching(self, chosen: LogToClean, now_ms: int, *, is_forced: bool) -> Iterator[Watched]:
         """A pass over this log, as long as it is under way."""
+        from ...storage.cleaning.progress import PassProgress
+
         watched = Watched(now_ms, is_forced, chosen.first_dirty_offset, chosen.upper_offset, PassProgress())
         partition = chosen.log.topic_partition
         self._running[partition] = watched

@@ -365,7 +365,7 @@ def _topic(
         routed = routable(stored, index, live)
         # What the log has seen holds even where the catalog knows less (it was made from directories).
         epoch = max(routed.leader_epoch, partition_log.leader_epochs.latest_epoch)
-        topic.partitions.append(Partition(topic, index, replace(routed, leader_epoch=epoch), partition_log))
+        topic.partitions.append(Partition(topic, index, routed._replace(leader_epoch=epoch), partition_log))
     return topic
 
 

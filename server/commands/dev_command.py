@@ -14,7 +14,7 @@ from .frame.command import Command
 from .frame.errors import WrongCallError
 from .frame.options import ADMIN, BOOTSTRAP, COMMAND_CONFIG, DEFAULT_ADMIN, number
 from .frame.parser import Parser
-from .serve_command import beginning_options, log_to_standard_error
+from .serve_command import beginning_options, loading, log_to_standard_error
 
 if TYPE_CHECKING:
     from ..broker.lives import Lives
@@ -91,7 +91,8 @@ def add_options(parser: Parser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Serve until a signal comes."""
     log_to_standard_error(logging.INFO if options.verbose else logging.WARNING)
-    from .serve import StartError, serve
+    with loading():
+        from .serve import StartError, serve
 
     options.config, options.profile = None, "dev"
     options.listener = options.listener or [LISTENER]

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import logging
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from .frame.command import Command
 from .frame.errors import WrongCallError
@@ -109,12 +112,24 @@ def beginning_options(parser: Parser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Serve until a signal comes."""
     log_to_standard_error(logging.DEBUG if options.verbose else logging.INFO)
-    from .serve import StartError, serve, snippet
+    with loading():
+        from .serve import StartError, serve, snippet
 
     try:
         return serve(options, snippet if options.hello else None, environment=os.environ)
     except StartError as error:
         raise WrongCallError(str(error)) from error
+
+
+@contextmanager
+def loading() -> Iterator[None]:
+    """While what a broker is made of is loaded, in a process of its own: all of it stays, and no collection need look at it."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def log_to_standard_error(level: int) -> None:

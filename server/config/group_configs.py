@@ -4,7 +4,6 @@ it means.
 Those of streams groups, which Ottla does not offer, are described with Apache Kafka's defaults and cannot be set.
 """
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -35,7 +34,7 @@ _OF_THE_BROKER = (
 GROUP_OPTIONS: dict[str, Option] = {
     option.name: option
     for option in (
-        *(dataclasses.replace(BROKER_OPTIONS[f"group.{name}"], name=name) for name in _OF_THE_BROKER),
+        *(BROKER_OPTIONS[f"group.{name}"]._replace(name=name) for name in _OF_THE_BROKER),
         Option(
             "share.auto.offset.reset",
             OptionType.STRING,

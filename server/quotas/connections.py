@@ -9,7 +9,7 @@ from __future__ import annotations
 import ipaddress
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import NamedTuple
 
 from .entities import IP, Quotas
@@ -24,12 +24,11 @@ Where = tuple[int, str]
 """Node id, and a listener's name, empty for the whole node."""
 
 
-@dataclass(frozen=True, slots=True)
-class AddressBounds:
+class AddressBounds(NamedTuple):
     """How many connections a second each address may make."""
 
     default: int = UNLIMITED
-    by_address: Mapping[str, int] = field(default_factory=dict)
+    by_address: Mapping[str, int] = MappingProxyType({})
 
     @classmethod
     def of_quotas(cls, quotas: Quotas, addresses: Mapping[str, str]) -> AddressBounds:

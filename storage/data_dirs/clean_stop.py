@@ -20,24 +20,22 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..disk import paths
 from ..disk.checkpoints import read_text, write_atomically
 from ..disk.files import Files
 from ..logs.log_reader import LogReader
-from ..logs.stopped_log import StoppedLog
+from ..logs.stopped_log import NOTHING_SAID, StoppedLog
 
 _LOGS = "logs"
 
 
-@dataclass(frozen=True, slots=True)
-class CleanStop:
+class CleanStop(NamedTuple):
     """A mark that was found. False if there was none."""
 
     is_clean: bool
-    logs: Mapping[str, Any] = field(default_factory=dict)
+    logs: Mapping[str, Any] = NOTHING_SAID
 
     def __bool__(self) -> bool:
         return self.is_clean

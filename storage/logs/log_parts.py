@@ -28,8 +28,7 @@ class LogPlace:
     """Shared by the logs of a data directory."""
 
 
-@dataclass(frozen=True, slots=True)
-class LastStop:
+class LastStop(NamedTuple):
     """What checkpoints, and the mark of a clean stop, say of a log that is to be opened; of a new one nothing."""
 
     is_clean: bool = False
@@ -38,7 +37,7 @@ class LastStop:
     """From the checkpoint: everything below is known to be on disk."""
     log_start_offset: int = 0
     """From the checkpoint; the first segment's base if that is higher."""
-    stopped: StoppedLog = field(default_factory=StoppedLog)
+    stopped: StoppedLog = StoppedLog()
     """What its files were like then, if that is known."""
 
 

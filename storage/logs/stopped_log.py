@@ -10,8 +10,8 @@ The mark of the stop, which has one of these for each log, is drawn in `data_dir
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from ...protocol.checksum import crc32c
 from ..disk import paths
@@ -24,11 +24,13 @@ Stamp = int | list[int]
 """Bytes of a file, or bytes and CRC-32C."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoppedLog:
+NOTHING_SAID: Mapping[str, Any] = MappingProxyType({})
+
+
+class StoppedLog(NamedTuple):
     """What a log was like at a clean stop. Says nothing if it is not known."""
 
-    said: Mapping[str, Any] = field(default_factory=dict)
+    said: Mapping[str, Any] = NOTHING_SAID
     """As the mark has it; nothing in it is sure to make sense."""
 
     @classmethod

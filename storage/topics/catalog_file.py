@@ -25,7 +25,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from ..disk.checkpoints import parse_uuid, uuid_text
 from .entries import Chunk, Entries, Facts
@@ -63,8 +63,7 @@ class CatalogError(Exception):
     """The file cannot be used as it is. The text names the file and the place in it; the file is left alone."""
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionEntry:
+class PartitionEntry(NamedTuple):
     """Replica assignment and leadership of one partition; the ids are node ids."""
 
     replicas: tuple[int, ...]

@@ -11,7 +11,6 @@ import dataclasses
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -80,8 +79,7 @@ class Synonym(NamedTuple):
     factor: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(NamedTuple):
     """One option. `default` is a Python value; `synonyms` are broker options, the strongest first.
 
     `acts` is False for options that are accepted, kept and shown without any effect. A `hidden` option works and is
@@ -212,11 +210,7 @@ def option(
 def options_of(config_class: type) -> dict[str, Option]:
     """The options that a dataclass declares with `option()`, by Kafka's name, in order of declaration."""
     declared = ((field.name, field.metadata.get(_OPTION)) for field in dataclasses.fields(config_class))
-    named = (
-        dataclasses.replace(found, name=attribute.replace("_", "."))
-        for attribute, found in declared
-        if found is not None
-    )
+    named = (found._replace(name=attribute.replace("_", ".")) for attribute, found in declared if found is not None)
     return {found.name: found for found in named}
 
 

@@ -29,7 +29,7 @@ from ..frame.errors import WrongCallError
 from ..frame.options import ADMIN_TOKEN
 from ..frame.parser import looks_like_option
 from ..frame.table import ROWS
-from ..serve_command import COMMAND, log_to_standard_error
+from ..serve_command import COMMAND, loading, log_to_standard_error
 from .defaults import image_defaults
 from .variables import broker_variables, serve_words
 
@@ -113,7 +113,8 @@ def serving(options: argparse.Namespace, environment: Mapping[str, str], warning
         log.warning("%s", line)
     if options.config is None and os.path.exists(MOUNTED_CONFIG):
         options.config = MOUNTED_CONFIG
-    from ..serve import StartError, serve, snippet
+    with loading():
+        from ..serve import StartError, serve, snippet
 
     def hello(lives: Lives, secured: Secured | None) -> str:
         _note_listener(lives)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from .parser import Parser
 
@@ -17,8 +17,7 @@ def no_options(_parser: Parser) -> None:
     """For a command that has none."""
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(NamedTuple):
     """One thing that `ottla` can be asked to do."""
 
     name: str

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from functools import lru_cache
 
 from ....storage.topics.options import Option
@@ -44,5 +43,5 @@ def _of_one_listener(name: str) -> Option | None:
     for candidate in (base, base.partition(".")[2]):  # some are prefixed with a SASL mechanism as well
         if candidate in BROKER_OPTIONS:
             option = BROKER_OPTIONS[candidate]
-            return dataclasses.replace(option, name=name, acts=option.acts and candidate in PER_LISTENER)
+            return option._replace(name=name, acts=option.acts and candidate in PER_LISTENER)
     return None

@@ -469,3 +469,8 @@ def test_a_slip_of_the_pen_at_a_start_is_told_of_with_the_nearest_name() -> None
         "log.cleaner.enabel: unknown option, ignored; did you mean log.cleaner.enable?",
         "confluent.metrics.enable: unknown option, ignored",
     )
+
+
+def test_a_value_of_an_option_that_there_is_not_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"BrokerConfig has no num_partition$"):
+        BrokerConfig(num_partition=3)

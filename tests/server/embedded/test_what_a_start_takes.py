@@ -25,6 +25,7 @@ NOT_NEEDED = (
         "yaml",
     ),
     "ottla.protocol.messages.cluster_metadata",
+    *(f"ottla.storage.cleaning.{name}" for name in ("clean_stats", "eligibility", "outlook", "progress")),
 )
 
 PROGRAM = """

@@ -1,6 +1,5 @@
 """The topic options: what texts mean, which are refused and how that is said, and what a topic runs with."""
 
-import dataclasses
 from contextlib import suppress
 
 import pytest
@@ -143,7 +142,7 @@ def test_what_is_written_reads_back(name: str, data: st.DataObject) -> None:
         OptionType.LIST: st.lists(st.sampled_from(["compact", "delete", "0:1", "*"]), unique=True).map(tuple),
     }
     value = data.draw(kinds[option.type])
-    unchecked = dataclasses.replace(option, check=None)
+    unchecked = option._replace(check=None)
     assert unchecked.parse(format_value(value)) == value  # type: ignore[arg-type]
 
 
