@@ -21,7 +21,6 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...storage.data_dirs.making import Fill
 from ...storage.topics.catalog_file import PartitionEntry, TopicEntry
 from ..config.live_config import LiveConfig
-from ..partitions.internal_topics import CREATED_ON_DEMAND
 from ..partitions.topics import Partition, Topic
 from ..runtime.collector import Collector
 from .cluster import Cluster
@@ -106,8 +105,6 @@ class TopicAdmin:
         Raises:
             KafkaError: as `create`.
         """
-        if name not in CREATED_ON_DEMAND:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"what {name} is for is not served yet")
         partitions, factor, configs = self._live_config.current.internal_topic(name)
         async with self._cluster.change_lock:
             present = self._cluster.topics.get(name)

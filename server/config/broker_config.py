@@ -33,6 +33,14 @@ Texts = Mapping[str, str]
 NO_TEXTS: Texts = MappingProxyType({})
 
 
+_INTERNAL_TOPICS = {
+    "__consumer_offsets": "offsets.topic",
+    "__share_group_state": "share.coordinator.state.topic",
+    "__transaction_state": "transaction.state.log",
+}
+"""How the names of the options begin that each of the broker's own topics is created with."""
+
+
 class ConfigSource(IntEnum):
     """Where a value comes from, numbered as DescribeConfigs sends it."""
 
@@ -168,7 +176,7 @@ class BrokerConfig(BrokerOptions):
 
     def internal_topic(self, name: str) -> tuple[int, int, dict[str, str]]:
         """Partitions, replication factor and config overrides of one of the broker's own topics. KeyError if none."""
-        prefix = {"__consumer_offsets": "offsets.topic", "__transaction_state": "transaction.state.log"}[name]
+        prefix = _INTERNAL_TOPICS[name]
         partitions, factor, segment_bytes = (
             self.value(f"{prefix}.{what}") for what in ("num.partitions", "replication.factor", "segment.bytes")
         )
@@ -179,6 +187,9 @@ class BrokerConfig(BrokerOptions):
             "internal.segment.bytes" if is_small else "segment.bytes": str(segment_bytes),
             "compression.type": "producer",
         }
+        if name == "__share_group_state":
+            configs |= {"cleanup.policy": "delete", "retention.ms": "-1"}
+            configs["min.insync.replicas"] = format_value(self.value(f"{prefix}.min.isr"))
         if name == "__transaction_state":
             configs["compression.type"] = "uncompressed"
             configs["min.insync.replicas"] = format_value(self.value(f"{prefix}.min.isr"))

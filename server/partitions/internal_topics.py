@@ -4,11 +4,9 @@ from __future__ import annotations
 
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
-INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, "__share_group_state"})
+SHARE_STATE_TOPIC = "__share_group_state"
+INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, SHARE_STATE_TOPIC})
 """Names that clients may read and never write."""
 
 TAKE_NO_TRANSACTIONS = INTERNAL_TOPICS - {OFFSETS_TOPIC}
 """Where a marker has no meaning: of the broker's own topics, transactions commit offsets alone."""
-
-CREATED_ON_DEMAND = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
-"""Topics that come into being when the first client needs what they are for."""

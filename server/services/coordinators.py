@@ -6,15 +6,20 @@ from typing import TYPE_CHECKING
 
 from ..cluster.producer_ids import ProducerIds
 from ..coordination.ground import Ground
-from ..partitions.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from ..partitions.internal_topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
 from ..partitions.topics import Partition, Topic
 from ..partitions.watcher import Watcher
 from ..runtime.nursery import Tasks
 from ..transactions.markers import Markers
 
 if TYPE_CHECKING:
+    from typing import TypeAlias
+
     from ..groups.service import GroupService
+    from ..sharing.state_service import ShareStateService
     from ..transactions.service import TransactionService
+
+    Keeper: TypeAlias = GroupService | ShareStateService | TransactionService
 
 
 class Coordinators(Watcher):
@@ -27,6 +32,7 @@ class Coordinators(Watcher):
         self._tasks = tasks
         self._is_closed = False
         self._groups: GroupService | None = None
+        self._share_states: ShareStateService | None = None
         self._transactions: TransactionService | None = None
 
     @property
@@ -39,6 +45,17 @@ class Coordinators(Watcher):
                 made.close()
             return made
         return self._groups
+
+    @property
+    def share_states(self) -> ShareStateService:
+        """The share coordinator."""
+        if self._share_states is None:
+            made = self._make_share_states()
+            self._tasks.start_soon(made.run)
+            if self._is_closed:
+                made.close()
+            return made
+        return self._share_states
 
     @property
     def transactions(self) -> TransactionService:
@@ -66,11 +83,13 @@ class Coordinators(Watcher):
             await self._tasks.nursery.start(self._make_groups().run)
         if self._ground.topics.get(TRANSACTIONS_TOPIC) is not None:
             await self._tasks.nursery.start(self._make_transactions().run)
+        if self._ground.topics.get(SHARE_STATE_TOPIC) is not None:
+            await self._tasks.nursery.start(self._make_share_states().run)
 
     def close(self) -> None:
         """Answer all parked requests, and take no more."""
         self._is_closed = True
-        for each in (self._groups, self._transactions):
+        for each in self._keepers().values():
             if each is not None:
                 each.close()
 
@@ -101,19 +120,31 @@ class Coordinators(Watcher):
             keeper.topic_gone()
         if self._groups is not None:
             self._groups.topic_deleted(topic.name, topic.id)
+        if self._share_states is not None:
+            self._share_states.topic_deleted(topic.id)
 
-    def _keeper(self, partition: Partition) -> GroupService | TransactionService | None:
+    def _keeper(self, partition: Partition) -> Keeper | None:
         """The one that keeps its state in this partition, if it is at work."""
         return self._keepers().get(partition.topic_partition.topic)
 
-    def _keepers(self) -> dict[str, GroupService | TransactionService | None]:
-        return {OFFSETS_TOPIC: self._groups, TRANSACTIONS_TOPIC: self._transactions}
+    def _keepers(self) -> dict[str, Keeper | None]:
+        return {
+            OFFSETS_TOPIC: self._groups,
+            TRANSACTIONS_TOPIC: self._transactions,
+            SHARE_STATE_TOPIC: self._share_states,
+        }
 
     def _make_groups(self) -> GroupService:
         from ..groups.service import GroupService
 
         self._groups = GroupService(self._ground)
         return self._groups
+
+    def _make_share_states(self) -> ShareStateService:
+        from ..sharing.state_service import ShareStateService
+
+        self._share_states = ShareStateService(self._ground)
+        return self._share_states
 
     def _make_transactions(self) -> TransactionService:
         from ..transactions.service import TransactionService

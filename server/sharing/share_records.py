@@ -9,6 +9,7 @@ A snapshot's key without a value deletes the share partition. Unknown types are 
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64encode
 from collections.abc import Iterable
 from typing import Any, NamedTuple, TypeAlias
 
@@ -30,6 +31,12 @@ class SharePartitionKey(NamedTuple):
     group_id: str
     topic_id: bytes
     partition: int
+
+    @property
+    def text(self) -> str:
+        """What its coordinator is found by: `FindCoordinator` of key type 2, and the partition of `__share_group_state`."""
+        topic_id = urlsafe_b64encode(self.topic_id).decode().rstrip("=")
+        return f"{self.group_id}:{topic_id}:{self.partition}"
 
 
 def read_record(key: bytes | None, value: bytes | None) -> Change | None:

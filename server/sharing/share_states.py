@@ -76,6 +76,15 @@ class ShareStates:
     def get(self, key: SharePartitionKey) -> ShareState | None:
         return self._states.get(key)
 
+    def __iter__(self) -> Iterator[SharePartitionKey]:
+        return iter(self._states)
+
+    def drop(self) -> Iterator[None]:
+        """Empty the table, a piece at a time: to free all at once takes long."""
+        while self._states:
+            self._states.popitem()
+            yield
+
     # Events
 
     def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int, now_ms: int) -> Change:

@@ -12,6 +12,7 @@ from ....storage.topics.options import Check, Option, OptionType, UpdateMode, at
 
 REASONS = (
     (("group.share.", "share."), "share groups are not offered"),
+    (("share.coordinator.state.topic.compression.",), "coordinators write their records as they are"),
     (("group.streams.",), "streams groups are not offered"),
     (("remote.", "follower.fetch.last.tiered."), "there is no tiered storage"),
     (
@@ -45,11 +46,24 @@ REASONS = (
     ),
     (("alter.log.dirs.", "num.replica.alter."), "a move between directories needs no threads and windows of its own"),
     (
-        ("background.threads", "group.coordinator.", "num.io.", "num.network.", "queued.max.requests"),
+        (
+            "background.threads",
+            "group.coordinator.",
+            "num.io.",
+            "num.network.",
+            "queued.max.requests",
+            "share.coordinator.append.",
+            "share.coordinator.cached.",
+            "share.coordinator.threads",
+            "share.coordinator.write.",
+        ),
         "one thread serves requests in turns, and coordinators write at once",
     ),
     (("num.recovery.",), "logs are read one after the other where they need recovery"),
-    (("offsets.load.", "transaction.state.log.load."), "coordinators read their partitions in pieces of a fixed size"),
+    (
+        ("offsets.load.", "share.coordinator.load.", "transaction.state.log.load."),
+        "coordinators read their partitions in pieces of a fixed size",
+    ),
     (
         (
             "delete.records.purgatory.",
@@ -296,15 +310,8 @@ security.providers STRING read-only -
 server.max.startup.time.ms LONG read-only,hidden 9223372036854775807 0..
 share.coordinator.append.linger.ms INT read-only -1 -1..
 share.coordinator.cached.buffer.max.bytes INT cluster-wide 1048588 524288..
-share.coordinator.cold.partition.snapshot.interval.ms INT read-only,hidden 300000 1..
 share.coordinator.load.buffer.size INT read-only 5242880 1..
-share.coordinator.snapshot.update.records.per.snapshot INT read-only 500 0..500
 share.coordinator.state.topic.compression.codec INT read-only 0
-share.coordinator.state.topic.min.isr SHORT read-only 2 1..
-share.coordinator.state.topic.num.partitions INT read-only 50 1..
-share.coordinator.state.topic.prune.interval.ms INT read-only,hidden 300000 1..
-share.coordinator.state.topic.replication.factor SHORT read-only 3 1..
-share.coordinator.state.topic.segment.bytes INT read-only 104857600 1..
 share.coordinator.threads INT read-only 1 1..
 share.coordinator.write.timeout.ms INT read-only 5000 1..
 share.fetch.purgatory.purge.interval.requests INT read-only 1000

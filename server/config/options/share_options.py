@@ -8,6 +8,7 @@ from ....storage.topics.options import Check, OptionType, UpdateMode, at_least, 
 from .quota_options import QuotaOptions
 
 _INT = OptionType.INT
+_SHORT = OptionType.SHORT
 _FIXED = UpdateMode.READ_ONLY
 
 
@@ -92,4 +93,39 @@ class ShareOptions(QuotaOptions):  # a class with slots has one base
     )
     group_share_session_timeout_ms: int = option(
         _INT, 45_000, at_least(1), "When a silent member of a share group counts as failed.", update=_FIXED
+    )
+    share_coordinator_cold_partition_snapshot_interval_ms: int = option(
+        _INT,
+        300_000,
+        at_least(1),
+        "How long the state of a share partition stays without a new snapshot at most, so that the log before it can go.",
+        update=_FIXED,
+        hidden=True,
+    )
+    share_coordinator_snapshot_update_records_per_snapshot: int = option(
+        _INT, 500, between(0, 500), "Updates of a share partition's state between two snapshots of it.", update=_FIXED
+    )
+    share_coordinator_state_topic_min_isr: int = option(
+        _SHORT,
+        2,
+        at_least(1),
+        "Replicas of __share_group_state that must be in sync for a write; at most its replicas count.",
+        update=_FIXED,
+    )
+    share_coordinator_state_topic_num_partitions: int = option(
+        _INT, 50, at_least(1), "Partitions of __share_group_state.", update=_FIXED
+    )
+    share_coordinator_state_topic_prune_interval_ms: int = option(
+        _INT,
+        300_000,
+        at_least(1),
+        "How often what is not needed any more is deleted from __share_group_state.",
+        update=_FIXED,
+        hidden=True,
+    )
+    share_coordinator_state_topic_replication_factor: int = option(
+        _SHORT, 3, at_least(1), "Replicas of __share_group_state; at most the number of nodes counts.", update=_FIXED
+    )
+    share_coordinator_state_topic_segment_bytes: int = option(
+        _INT, 100 << 20, at_least(1), "Segment size of __share_group_state.", update=_FIXED
     )

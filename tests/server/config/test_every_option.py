@@ -28,12 +28,12 @@ IN_PIECES = {
     **dict.fromkeys(
         (
             f"{topic}.{what}"
-            for topic in ("offsets.topic", "transaction.state.log")
+            for topic in ("offsets.topic", "share.coordinator.state.topic", "transaction.state.log")
             for what in ("replication.factor", "segment.bytes", "num.partitions")
         ),
         "num.partitions",
     ),
-    "transaction.state.log.min.isr": "min.isr",
+    **dict.fromkeys(("share.coordinator.state.topic.min.isr", "transaction.state.log.min.isr"), "min.isr"),
     **{
         f"group.{kind}.{bound}.{what}": f'"{what}"'
         for kind, names in {

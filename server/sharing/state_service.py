@@ -1,0 +1,93 @@
+"""The share coordinator inside Trio; see `coordination.service`. There is one for all nodes."""
+
+from __future__ import annotations
+
+import logging
+
+from ...protocol.errors import KafkaError
+from ..coordination.ground import Ground
+from ..coordination.service import CoordinatorService
+from ..partitions.internal_topics import SHARE_STATE_TOPIC
+from .share_records import SharePartitionKey
+from .share_states import ShareState, Written
+from .state_coordinator import ShareStateCoordinator, ShareStateSettings
+
+log = logging.getLogger("ottla.sharing")
+
+
+class ShareStateService(CoordinatorService[ShareStateCoordinator]):
+    """The share coordinator of a broker, for the leaders of share partitions and the group coordinator.
+
+    Both are in the same process, whichever node they act for: they need no connection to the node that coordinates a key. What they are
+    told is applied when they are told it, and on disk, as far as `flush.messages` asks for it, once they have waited for `settle`.
+    """
+
+    def __init__(self, ground: Ground) -> None:
+        settings = ShareStateSettings.of(ground.config.current)
+        super().__init__(
+            ground,
+            lambda store, on_earlier: ShareStateCoordinator(
+                settings,
+                store,
+                exists=self._exists,
+                prune=self._prune,
+                elapsed_ms=ground.clock.elapsed_ms,
+                on_earlier=on_earlier,
+            ),
+            topic=SHARE_STATE_TOPIC,
+            base_sequence=-1,
+        )
+
+    async def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int) -> None:
+        """As `ShareStateCoordinator.initialize`; on disk. Creates the topic on first need."""
+        await self._have_topic()
+        self.coordinator.initialize(key, state_epoch, start_offset, self.ground.clock.now_ms())
+        await self.settle(key.text)
+
+    async def read(self, key: SharePartitionKey, leader_epoch: int) -> ShareState:
+        """As `ShareStateCoordinator.read`; what it says is on disk."""
+        await self._have_topic()
+        found = self.coordinator.read(key, leader_epoch, self.ground.clock.now_ms())
+        await self.settle(key.text)
+        return found
+
+    def write(self, key: SharePartitionKey, written: Written) -> None:
+        """As `ShareStateCoordinator.write`, in this very turn; `settled` waits for the disk."""
+        self.coordinator.write(key, written, self.ground.clock.now_ms())
+
+    async def settled(self, key: SharePartitionKey) -> None:
+        """Return once what was written of `key` is on disk; KafkaError as `settle`."""
+        await self.settle(key.text)
+
+    async def summary(self, key: SharePartitionKey) -> ShareState | None:
+        """As `ShareStateCoordinator.summary`; what it says is on disk."""
+        await self._have_topic()
+        found = self.coordinator.summary(key)
+        await self.settle(key.text)
+        return found
+
+    async def delete(self, key: SharePartitionKey) -> None:
+        """As `ShareStateCoordinator.delete`; on disk."""
+        await self._have_topic()
+        self.coordinator.delete(key, self.ground.clock.now_ms())
+        await self.settle(key.text)
+
+    def topic_deleted(self, topic_id: bytes) -> None:
+        """Forget what there is of its share partitions."""
+        self.coordinator.topic_deleted(topic_id, self.ground.clock.now_ms())
+
+    async def _have_topic(self) -> None:
+        if not self.coordinator.shards:
+            await self.ensure_topic()
+
+    def _exists(self, topic_id: bytes, partition: int) -> bool:
+        topic = self.ground.topics.by_id(topic_id)
+        return topic is not None and partition < len(topic.partitions)
+
+    def _prune(self, partition: int, offset: int) -> None:
+        """Retention deletes the segments before it, and the next checkpoint writes it down: until then a start reads some more."""
+        try:
+            log_of = self.ground.topics.partition(SHARE_STATE_TOPIC, partition).log
+            log_of.advance_log_start(min(offset, log_of.high_watermark))
+        except KafkaError as error:
+            log.warning("%s-%d cannot be pruned yet: %s", SHARE_STATE_TOPIC, partition, error)

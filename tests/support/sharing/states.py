@@ -1,0 +1,80 @@
+"""A share coordinator at a time that only `advance` moves, over records in memory."""
+
+from __future__ import annotations
+
+from ottla.server.sharing.share_records import SharePartitionKey
+from ottla.server.sharing.share_states import ShareState, Written
+from ottla.server.sharing.state_batches import StateBatch
+from ottla.server.sharing.state_coordinator import ShareStateCoordinator, ShareStateSettings
+from support.groups.groups import MemoryChunk, MemoryStore
+
+PARTITIONS = 3
+TOPIC, OTHER = bytes(range(16)), bytes(range(1, 17))
+
+
+class PrunedStore(MemoryStore):
+    """One whose partitions can be made to begin later."""
+
+    def __init__(self) -> None:
+        super().__init__(PARTITIONS)
+        self.starts = [0] * PARTITIONS
+
+    def start_offset(self, partition: int) -> int:
+        return self.starts[partition]
+
+    def read(self, partition: int, offset: int) -> MemoryChunk:
+        later = (each for each in self.batches(partition) if each.next_offset > max(offset, self.starts[partition]))
+        return MemoryChunk(b"".join(bytes(each.view) for each in later))
+
+
+class States:
+    """Loaded from what is in `store`, if that is another's."""
+
+    def __init__(self, store: PrunedStore | None = None, *, now_ms: int = 1_000_000, updates: int = 3) -> None:
+        self.store = store or PrunedStore()
+        self.now_ms = now_ms
+        self.topics = {TOPIC: 8, OTHER: 8}
+        self.coordinator = ShareStateCoordinator(
+            ShareStateSettings(updates, prune_interval_ms=10_000, cold_interval_ms=60_000),
+            self.store,
+            exists=lambda topic_id, partition: partition < self.topics.get(topic_id, 0),
+            prune=self._prune,
+            elapsed_ms=lambda: self.now_ms,
+        )
+        self.load()
+
+    def _prune(self, partition: int, offset: int) -> None:
+        self.store.starts[partition] = offset
+
+    def load(self) -> None:
+        """As after a start: the log says everything."""
+        self.coordinator.open(PARTITIONS)
+        for shard in tuple(self.coordinator.shards):
+            shard.next_offset = self.store.start_offset(shard.partition)
+            shard.replay(self.store.read(shard.partition, shard.next_offset).read())
+            self.coordinator.activate(shard, self.now_ms)
+        self.coordinator.run_due(self.now_ms)
+
+    def advance(self, ms: int) -> None:
+        self.now_ms += ms
+        while (due_ms := self.coordinator.next_deadline_ms()) is not None and due_ms <= self.now_ms:
+            self.coordinator.run_due(self.now_ms)
+
+    def begin(self, key: SharePartitionKey, state_epoch: int = 0, start_offset: int = 0) -> None:
+        self.coordinator.initialize(key, state_epoch, start_offset, self.now_ms)
+
+    def write(self, key: SharePartitionKey, *batches: StateBatch, leader_epoch: int = 0, start_offset: int = 0) -> None:
+        self.coordinator.write(key, Written(0, leader_epoch, start_offset, 0, batches), self.now_ms)
+
+    def all(self) -> dict[SharePartitionKey, ShareState]:
+        found = {}
+        for shard in self.coordinator.shards:
+            for key in shard.states:
+                state = shard.states.get(key)
+                assert state is not None
+                found[key] = state
+        return found
+
+
+def key(partition: int = 0, group: str = "g", topic_id: bytes = TOPIC) -> SharePartitionKey:
+    return SharePartitionKey(group, topic_id, partition)
