@@ -18,10 +18,16 @@ from typing import Protocol
 import trio
 
 from ..runtime.turns import Turn
+from .transport import Part
 
 IS_KNOWN = hasattr(select, "epoll")
 # That the client has closed its side is an event of its own: whoever has read all bytes there were would not hear of it again.
 EVENTS = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLET if IS_KNOWN else 0
+
+TOGETHER = 16
+"""Answers that are sent one behind the other. Clients that are served by one thread are woken by the first of them, and still at
+work when the last one comes; sent one by one each would wake it anew, which is half of what a send takes. More would keep the
+first of them waiting for longer than the others gain."""
 
 
 class Watched(Protocol):
@@ -31,8 +37,15 @@ class Watched(Protocol):
     def is_parked(self) -> bool:
         """Whether its own task leaves its requests to this."""
 
-    def arrived(self, *, is_ending: bool) -> bool:
-        """Answer a request if there is one, or wake the connection's own task. Only while it is parked; never raises.
+    def arrived(self) -> list[Part] | None:
+        """Carry out a request if there is one, or wake the connection's own task. Only while it is parked; never raises.
+
+        Returns:
+            The answer, for `send`, before which nobody else has a turn.
+        """
+
+    def send(self, answer: list[Part], *, is_ending: bool) -> bool:
+        """Send it. Never raises.
 
         Args:
             is_ending: The client has closed its side, or the connection was reset; what it sent before may still be there.
@@ -116,6 +129,7 @@ class Arrivals:
         of_fd = self._watched.get
         # A descriptor may be another connection's by the time it is looked at: that finds nothing there.
         waiting = deque(events)
+        answered: list[tuple[tuple[int, int], Watched, list[Part]]] = []
         while waiting:
             event = waiting.popleft()
             fd = event[0]
@@ -124,7 +138,13 @@ class Arrivals:
                 if not watched.is_parked:
                     # It is at work, or waits for itself: it is told when it wants to be watched again.
                     self.forget(fd)
-                elif watched.arrived(is_ending=event[1] != select.EPOLLIN):
-                    waiting.append(event)
-            if turn.is_over():
-                await turn.next()
+                elif (answer := watched.arrived()) is not None:
+                    answered.append((event, watched, answer))
+            is_over = turn.is_over()
+            if is_over or len(answered) == TOGETHER or not waiting:
+                for event, watched, answer in answered:
+                    if watched.send(answer, is_ending=event[1] != select.EPOLLIN):
+                        waiting.append(event)
+                answered.clear()
+                if is_over:
+                    await turn.next()

@@ -1,7 +1,8 @@
-"""Small requests that are answered where they arrive: read, carried out and sent in one go, without their connection's task.
+"""Small requests that are answered where they arrive: read, carried out and sent in one turn, without their connection's task.
 
     arrivals   the socket has something
-    arrived    a frame -> request -> what its handler offers as `straight` -> answer -> sent
+    arrived    a frame -> request -> what its handler offers as `straight` -> answer
+    send       to the socket, behind the answers to some others that have brought something
 
 Whatever is not like that wakes the task, which finds everything as if nobody had looked: a frame that is not there yet and
 needs room, an API or a request for which there is no straight way, what has to wait, a client that has gone, a listener that
@@ -145,7 +146,7 @@ class Straight:
         if task is not None:
             trio.lowlevel.reschedule(task)
 
-    def arrived(self, *, is_ending: bool) -> bool:
+    def arrived(self) -> list[Part] | None:
         """As `Watched`."""
         frames = self._frames
         try:
@@ -153,22 +154,33 @@ class Straight:
             if frame is None:
                 if not frames.is_drained:
                     self.wake()
-                return False
+                return None
             parts = self._answer(frame)
             if parts is None:
                 del frame
                 frames.put_back()
                 self.pause()
                 self.wake()
-                return False
-            unsent = self._transport.send_now(parts)
-            if unsent:
-                self._unsent = unsent
-                self._connection.busy = True
-                self.wake()
-                return False
+            return parts
         except Exception as error:  # noqa: BLE001 -- the connection's task knows what to do about each
             self._error = error
+            self.wake()
+            return None
+
+    def send(self, answer: list[Part], *, is_ending: bool) -> bool:
+        """As `Watched`."""
+        if self._is_closed:  # meanwhile
+            return False
+        frames = self._frames
+        try:
+            unsent = self._transport.send_now(answer)
+        except Exception as error:  # noqa: BLE001 -- likewise
+            self._error = error
+            self.wake()
+            return False
+        if unsent:
+            self._unsent = unsent
+            self._connection.busy = True
             self.wake()
             return False
         if is_ending or not frames.is_at_rest:

@@ -26,14 +26,14 @@ from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest, Fin
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.server.config.broker_config import BrokerConfig
 from ottla.server.network import arrivals
-from ottla.server.network.arrivals import Arrivals
+from ottla.server.network.arrivals import TOGETHER, Arrivals
 from ottla.server.network.connection import Connection
 from ottla.server.network.desk import Handler, StraightHandler
 from ottla.server.network.frames import INITIAL_BUFFER_BYTES
 from ottla.server.network.listener import Listener
 from ottla.server.network.shares import Shares
 from ottla.server.network.straight import ALONE_REQUESTS, PAUSE_REQUESTS
-from ottla.server.network.transport import PlainTransport
+from ottla.server.network.transport import Part, PlainTransport
 from ottla.server.runtime import turns
 from ottla.server.runtime.collector import Collector
 
@@ -333,6 +333,43 @@ async def test_others_have_their_turn_while_one_client_never_stops(monkeypatch: 
         assert turns.passes() - before >= 50
 
 
+async def test_answers_are_sent_together_and_the_first_of_them_waits_for_a_few_others_only() -> None:
+    async with serving() as served:
+        peers = [await served.watched() for _ in range(2 * TOGETHER + 1)]
+        answered_before: list[int] = []
+
+        def note(key: str) -> None:
+            answered_before.append(sum(bool(select.select([peer.socket], [], [], 0)[0]) for peer in peers))
+
+        served.desk.meanwhile = note
+        for peer in peers:
+            peer.send(1)
+        for peer in peers:
+            assert await peer.answers() == [(1, "g1")]
+        assert answered_before == [0] * TOGETHER + [TOGETHER] * TOGETHER + [2 * TOGETHER]
+        assert set(served.desk.ways) == {"straight"}
+
+
+async def test_nobody_else_has_a_turn_before_the_answers_are_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serving() as served:
+        peers = [await served.watched() for _ in range(5)]
+        monkeypatch.setattr(turns, "TURN_S", 0)
+        before = turns.passes()
+        unsent: list[int] = []
+
+        def note(key: str) -> None:
+            answers = sum(bool(select.select([peer.socket], [], [], 0)[0]) for peer in peers)
+            unsent.append(len(served.desk.asked) - 1 - answers)
+
+        served.desk.meanwhile = note
+        for peer in peers:
+            peer.send(1)
+        for peer in peers:
+            assert await peer.answers() == [(1, "g1")]
+        assert unsent == [0] * 5
+        assert turns.passes() - before >= 5
+
+
 @pytest.mark.parametrize("chunk_bytes", [1, 3, 50])
 async def test_requests_in_pieces_are_answered_as_they_become_whole(chunk_bytes: int) -> None:
     async with serving() as served:
@@ -401,14 +438,17 @@ class Noting:
         self.is_parked = True
         self.first: Callable[[], None] = lambda: None
 
-    def arrived(self, *, is_ending: bool) -> bool:
+    def arrived(self) -> list[Part] | None:
         self.first()
         try:
             data = self.socket.recv(1)
         except BlockingIOError:
-            return False
+            return None
         self.read += data
-        return bool(data)
+        return [data] if data else None
+
+    def send(self, answer: list[Part], *, is_ending: bool) -> bool:
+        return True
 
     def wake(self) -> None:
         self.is_parked = False
@@ -598,6 +638,24 @@ async def test_a_connection_may_be_closed_in_the_midst_of_its_own_request_or_of_
         served.desk.meanwhile = lambda key: None
         assert len(await peers[3].answers()) == 1
         assert await peers[3].asked(2) == [2]
+        assert len(served.arrivals) == 1
+
+
+async def test_who_is_closed_behind_its_request_is_not_sent_the_answer_and_the_others_have_theirs() -> None:
+    async with serving() as served:
+        peers = [await served.watched() for _ in range(4)]
+        told: list[int] = []
+
+        def close_the_one_before(key: str) -> None:
+            if told:
+                peers[told[-1]].connection.close()
+            told.append(int(key[1:]))
+
+        served.desk.meanwhile = close_the_one_before
+        for number, peer in enumerate(peers):
+            peer.send(number)
+        for number in range(4):
+            assert await peers[number].answers() == ([(number, f"g{number}")] if number == told[-1] else [])
         assert len(served.arrivals) == 1
 
 
