@@ -9,6 +9,7 @@ C's. Types for everybody else are in `kernel.pyi`.
     KeyMap         first half of a pass    batches of the dirty part -> table, dead bits, tombstone bits
     RecordFilter   second half             batches of all segments   -> batches to write, index entries
     check_records  before an append        one produced batch        -> whether its records are what its header says
+    admit          the same of most        one plain batch           -> that, its header, and its offsets written into it
     find_record    ListOffsets             one batch                 -> its first record from a timestamp and an offset on
 
 The table holds, in slots of 16 bytes, 96 bits of a keyed hash of each key and the *ordinal* of its newest record: the
@@ -66,12 +67,15 @@ IS_LITTLE = cython.declare(cython.bint, sys.byteorder == "little")
 HEADER = cython.declare(i64, 61)
 OVERHEAD = cython.declare(i64, 12)
 LENGTH = cython.declare(i64, 8)
+LEADER_EPOCH = cython.declare(i64, 12)
 MAGIC = cython.declare(i64, 16)
+CRC = cython.declare(i64, 17)
 ATTRIBUTES = cython.declare(i64, 22)  # the low byte; the high one has no bits yet
 LAST_DELTA = cython.declare(i64, 23)
 BASE_TIMESTAMP = cython.declare(i64, 27)
 MAX_TIMESTAMP = cython.declare(i64, 35)
 PRODUCER_ID = cython.declare(i64, 43)
+BASE_SEQUENCE = cython.declare(i64, 53)
 COUNT = cython.declare(i64, 57)
 CODEC_MASK = cython.declare(i64, 0x07)
 LOG_APPEND_TIME = cython.declare(i64, 0x08)
@@ -1358,6 +1362,38 @@ def check_records(
     else:
         found, p, i, top = walk(b, p, i, count, base_timestamp, earliest, latest, wants_keys, top)
     return found, p, i, top
+
+
+def admit(
+    b: u8[::1],
+    crc: i64,
+    wants_keys: cython.bint,
+    earliest: i64,
+    latest: i64,
+    next_offset: i64,
+    leader_epoch: i64,
+):
+    end: i64 = len(b)
+    if end <= HEADER or big32(b, LENGTH) != end - OVERHEAD or b[MAGIC] != 2 or big64(b, 0) != 0:
+        return None
+    count: i64 = big32(b, COUNT)
+    if count <= 0 or big32(b, LAST_DELTA) != count - 1 or big32(b, CRC) & LOW != crc:
+        return None
+    if b[ATTRIBUTES - 1] or b[ATTRIBUTES] & ~TRANSACTIONAL & 255:
+        return None
+    producer_id: i64 = big64(b, PRODUCER_ID)
+    if producer_id != -1 and big32(b, BASE_SEQUENCE) < 0:
+        return None
+    found: cython.int
+    top: i64
+    _at: i64
+    _number: i64
+    found, _at, _number, top = walk(b, HEADER, 0, count, big64(b, BASE_TIMESTAMP), earliest, latest, wants_keys, -1)
+    if found != SOUND or top != big64(b, MAX_TIMESTAMP):
+        return None
+    put_big(b, 0, next_offset, 8)
+    put_big(b, LEADER_EPOCH, leader_epoch, 4)
+    return count - 1, top, producer_id
 
 
 @cython.cfunc

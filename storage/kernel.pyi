@@ -216,6 +216,27 @@ def check_records(
         stands in the place of the max timestamp.
     """
 
+def admit(
+    b: memoryview,
+    crc: int,
+    wants_keys: bool,
+    earliest: int,
+    latest: int,
+    next_offset: int,
+    leader_epoch: int,
+) -> tuple[int, int, int] | None:
+    """Whether `b` is one whole batch as clients mostly send them: not compressed, its numbers right, all its records as
+    `check_records` wants them, the largest of their timestamps the one that its header names. Then its offset and leader epoch
+    are written into it.
+
+    Args:
+        b: May be written to. Short: the GIL is held.
+        crc: CRC-32C of the bytes behind the batch's own.
+
+    Returns:
+        (Last offset delta, max timestamp, producer id); None for what has to be looked at more closely, where nothing is changed.
+    """
+
 def find_record(b: BytesLike, count: int, base_timestamp: int, earliest: int, least_delta: int) -> tuple[int, int, int]:
     """Look in a records block, unpacked, for the first record whose timestamp is at least `earliest` and whose offset delta
     at least `least_delta`. Offset deltas may have gaps, as the cleaner leaves them. Frees the GIL.

@@ -22,12 +22,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.records import NO_PRODUCER_ID, RecordBatch
+from ...protocol.records import NO_PRODUCER_ID, NO_TIMESTAMP, RecordBatch
 from ..disk import paths
 from ..disk.files import WouldWaitError
 from ..disk.health import is_disk_failure
 from ..produce import producer_snapshots
-from ..produce.validation import AppendOrigin, CheckedBatch, assign, check_batch
+from ..produce.validation import AppendOrigin, CheckedBatch, admit, assign, check_batch
 from ..segment.cleaned import discard
 from ..segment.index import RELATIVE_OFFSET_MAX
 from ..segment.leader_epochs import LeaderEpochs
@@ -140,49 +140,54 @@ class Log(DurableLog):
             raise WouldWaitError(self._active.get_ready)
         config = self.config
         base_offset = self.log_end_offset
-        if not isinstance(records, CheckedBatch):
-            checked = check_batch(
-                records,
-                topic_partition=self.topic_partition,
-                config=config,
-                now_ms=now_ms,
-                origin=origin,
-                at_once=at_once,
-            )
-        elif records.config is config:
+        checked: CheckedBatch | None = None
+        admitted = None
+        if isinstance(records, CheckedBatch):
             checked = records
-        else:  # the topic was reconfigured meanwhile
-            checked = self.check(records.batch.view, now_ms=now_ms, origin=origin, at_once=at_once)
-        valid = assign(checked, next_offset=base_offset, now_ms=now_ms, leader_epoch=leader_epoch)
-        batch = valid.batches[0]
-        if batch.size_bytes > config.segment_bytes:
+            if checked.config is not config:  # the topic was reconfigured meanwhile
+                checked = self.check(checked.batch.view, now_ms=now_ms, origin=origin, at_once=at_once)
+        else:
+            if at_once and origin is AppendOrigin.CLIENT and len(records) <= AT_ONCE_WRITTEN_BYTES:
+                admitted = admit(records, config, next_offset=base_offset, now_ms=now_ms, leader_epoch=leader_epoch)
+            if admitted is not None:
+                view, log_append_time_ms = records, NO_TIMESTAMP
+                last_offset_delta, max_timestamp_ms, producer_id = admitted
+            else:
+                checked = self.check(records, now_ms=now_ms, origin=origin, at_once=at_once)
+        if checked is not None:
+            valid = assign(checked, next_offset=base_offset, now_ms=now_ms, leader_epoch=leader_epoch)
+            view, (batch,), log_append_time_ms = valid
+            last_offset_delta, max_timestamp_ms = batch.last_offset_delta, batch.max_timestamp
+            producer_id = batch.producer_id
+        size_bytes = len(view)
+        if size_bytes > config.segment_bytes:
             raise KafkaError(
                 ErrorCode.RECORD_LIST_TOO_LARGE,
-                f"The batch for {self.topic_partition} has {batch.size_bytes} bytes, segment.bytes is"
-                f" {config.segment_bytes}",
+                f"The batch for {self.topic_partition} has {size_bytes} bytes, segment.bytes is {config.segment_bytes}",
             )
-        has_producer = batch.producer_id != NO_PRODUCER_ID
-        if has_producer and (first := self.producers.check(batch, origin, transaction_version)) is not None:
-            return AppendInfo(first.base_offset, first.last_offset, first.timestamp, self.log_start_offset, True)
-        last_offset = base_offset + batch.last_offset_delta
+        has_producer = producer_id != NO_PRODUCER_ID
+        if has_producer:
+            batch = RecordBatch(view)
+            if (first := self.producers.check(batch, origin, transaction_version)) is not None:
+                return AppendInfo(first.base_offset, first.last_offset, first.timestamp, self.log_start_offset, True)
+        last_offset = base_offset + last_offset_delta
         if last_offset >= paths.OFFSET_MAX:
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
-                f"{self.topic_partition} ends at {base_offset} and has no {batch.record_count} offsets left of 2^63",
+                f"{self.topic_partition} ends at {base_offset} and has no {last_offset_delta + 1} offsets left of 2^63",
             )
         try:
             self.leader_epochs.assign(leader_epoch, base_offset)
             segment = self._active
-            size_bytes = segment.log_file.size()
-            if self._must_roll or (size_bytes and self._is_full_for(segment, size_bytes, batch, now_ms)):
+            if self._must_roll or self._is_full_for(segment, size_bytes, last_offset, max_timestamp_ms, now_ms):
                 segment = self._roll(now_ms)
             ahead = None
-            if at_once and batch.size_bytes > AT_ONCE_WRITTEN_BYTES:
-                ahead = self._large.written(checked, segment, valid.records)
+            if at_once and size_bytes > AT_ONCE_WRITTEN_BYTES and checked is not None:
+                ahead = self._large.written(checked, segment, view)
             segment.append(
-                valid.records,
+                view,
                 last_offset=last_offset,
-                max_timestamp_ms=batch.max_timestamp,
+                max_timestamp_ms=max_timestamp_ms,
                 max_timestamp_offset=last_offset,
                 ahead=ahead,
             )
@@ -202,7 +207,7 @@ class Log(DurableLog):
                     f"an append ended half-way: {error!r}"
                 )  # the log tells what its producers did: a start reads it
                 raise
-        return AppendInfo(base_offset, last_offset, valid.log_append_time_ms, self.log_start_offset)
+        return AppendInfo(base_offset, last_offset, log_append_time_ms, self.log_start_offset)
 
     def give_up_large(self) -> None:
         """Whoever was told of a LargeWriteError does not come again."""
@@ -211,19 +216,24 @@ class Log(DurableLog):
         except OSError as error:
             self.fail(error)
 
-    def _is_full_for(self, segment: LogSegment, size_bytes: int, batch: RecordBatch, now_ms: int) -> bool:
-        """Whether `batch` has to go to a new segment behind one of `size_bytes`, which are more than none."""
-        if size_bytes > self.config.segment_bytes - batch.size_bytes:
+    def _is_full_for(
+        self, segment: LogSegment, size_bytes: int, last_offset: int, max_timestamp_ms: int, now_ms: int
+    ) -> bool:
+        """Whether a batch has to go to a new segment behind one that has something in it."""
+        config, have_bytes = self.config, segment.log_file.size()
+        if have_bytes == 0:
+            return False
+        if have_bytes > config.segment_bytes - size_bytes:
             return True
         # Record time against record time where there is one, as Kafka does: old records that arrive today do not make
         # a segment roll at once, and records of one and the same time never do.
         first_ms = segment.first_batch_timestamp_ms
-        waited_ms = batch.max_timestamp - first_ms if first_ms >= 0 else now_ms - segment.created_ms
+        waited_ms = max_timestamp_ms - first_ms if first_ms >= 0 else now_ms - segment.created_ms
         return (
-            waited_ms > roll_after_ms(self.config) - segment.rolling_jitter_ms
+            waited_ms > roll_after_ms(config) - segment.rolling_jitter_ms
             or segment.offset_index.is_full
             or segment.time_index.is_full
-            or batch.last_offset - segment.base_offset > RELATIVE_OFFSET_MAX
+            or last_offset - segment.base_offset > RELATIVE_OFFSET_MAX
         )
 
     def roll(self, now_ms: int) -> LogSegment:

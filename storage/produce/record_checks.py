@@ -180,11 +180,7 @@ def _walk(
     earliest, latest = _I64_MIN, _I64_MAX
     is_stamped = batch.attributes & LOG_APPEND_TIME_BIT
     if not is_stamped and config.message_timestamp_type != LOG_APPEND_TIME:
-        # Not max and min: of every small request this is a part that shows.
-        if (bound := now_ms - config.message_timestamp_before_max_ms) > earliest:
-            earliest = bound
-        if (bound := now_ms + config.message_timestamp_after_max_ms) < latest:
-            latest = bound
+        earliest, latest = timestamp_bounds(config, now_ms)
     count, base_timestamp, is_compact = batch.record_count, batch.base_timestamp, config.is_compact
     is_long = (
         count > AT_ONCE_RECORDS or len(payload) > _LONG_BYTES
@@ -210,6 +206,17 @@ def _walk(
         timestamp = max(batch.max_timestamp, NO_TIMESTAMP)
         errors = _errors_of_stamped(batch, config, now_ms) | errors
     return timestamp, errors
+
+
+def timestamp_bounds(config: RecordRules, now_ms: int) -> tuple[int, int]:
+    """The earliest and the latest timestamp that a record may have."""
+    earliest, latest = _I64_MIN, _I64_MAX
+    # Not max and min: of every small request this is a part that shows.
+    if (bound := now_ms - config.message_timestamp_before_max_ms) > earliest:
+        earliest = bound
+    if (bound := now_ms + config.message_timestamp_after_max_ms) < latest:
+        latest = bound
+    return earliest, latest
 
 
 def _errors_of_stamped(batch: RecordBatch, config: RecordRules, now_ms: int) -> dict[int, str]:

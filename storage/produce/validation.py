@@ -2,6 +2,7 @@
 
     check_batch   header, CRC, records (`record_checks`); recompression. Needs no log, so any thread may do it
     assign        base offset and leader epoch, patched in place, outside the CRC; the time where the topic stamps
+    admit         both at once, by the compiled kernel, of a small batch with which nothing is wrong and nothing has to be done
 
 Codes: CORRUPT_MESSAGE makes producers send the same again, so it is for damage on the way (CRC, framing) alone. What a
 producer really meant to send and nobody can read is INVALID_RECORD, which they give up on.
@@ -28,6 +29,7 @@ from ...protocol.records import (
     OLD_LENGTH_MIN,
     RecordBatch,
 )
+from .. import kernel
 from .record_checks import (
     AT_ONCE_BYTES,
     AT_ONCE_RECORDS,
@@ -35,12 +37,17 @@ from .record_checks import (
     HeavyBatchError,
     RecordRules,
     check_records,
+    timestamp_bounds,
 )
 
 AT_ONCE_PACKED_BYTES = 8 << 10
 """Records that are packed anew at once, in a codec of the topic's own; more make a batch heavy."""
 
 _SMALL_BYTES = min(AT_ONCE_BYTES.values())
+# An old library, which Python takes until it is built anew, has no such function.
+_admit = getattr(kernel, "admit", None) if kernel.COMPILED else None
+_AS_SENT = ("producer", "uncompressed")
+"""Values of `compression.type` for which a batch that is not compressed stays as it is."""
 _CODEC_MAX = int(Codec.ZSTD)
 
 
@@ -159,6 +166,37 @@ def assign(checked: CheckedBatch, *, next_offset: int, now_ms: int, leader_epoch
     batch.base_offset = next_offset
     batch.partition_leader_epoch = leader_epoch
     return ValidatedBatches(batch.view, (batch,), now_ms if stamps else NO_TIMESTAMP)
+
+
+def admit(
+    records: memoryview, config: ValidationConfig, *, next_offset: int, now_ms: int, leader_epoch: int
+) -> tuple[int, int, int] | None:
+    """What `check_batch` and `assign` do to most small batches of clients, in a fifth of the time.
+
+    Returns:
+        (Last offset delta, max timestamp, producer id); None if it is for them to say: then nothing was changed.
+    """
+    size_bytes = len(records)
+    if (
+        _admit is None
+        or not HEADER_BYTES < size_bytes <= _SMALL_BYTES
+        or size_bytes > config.max_message_bytes
+        or config.message_timestamp_type == LOG_APPEND_TIME
+        or config.compression_type not in _AS_SENT
+        or records.readonly
+    ):
+        return None
+    earliest, latest = timestamp_bounds(config, now_ms)
+    found: tuple[int, int, int] | None = _admit(
+        records,
+        crc32c(records[ATTRIBUTES_POSITION:]),
+        config.is_compact,
+        earliest,
+        latest,
+        next_offset,
+        leader_epoch,
+    )
+    return found
 
 
 def _only_batch(view: memoryview, topic_partition: object) -> RecordBatch:

@@ -1,0 +1,164 @@
+"""A small batch that is taken in one call is one that the long way takes, and the same bytes come of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from ottla.protocol.batch_builder import write_crc
+from ottla.protocol.errors import KafkaError
+from ottla.protocol.records import HEADER_BYTES, NO_TIMESTAMP, RecordBatch
+from ottla.storage import kernel as compiled
+from ottla.storage.produce import record_checks, validation
+from ottla.storage.produce.validation import admit, assign, check_batch
+from ottla.storage.topics.config import LogConfig
+from support.cleaner.kernels import both, needs_compiled
+from support.logs.batches import Pair, batch
+
+NOW_MS = 1_700_000_000_000
+NEXT_OFFSET, LEADER_EPOCH = 2**40 + 5, 2**31 - 2
+RECORDED = json.loads((Path(__file__).parents[1] / "data" / "bad_batches.json").read_text())
+Taken = tuple[bytes, tuple[int, int, int]]
+"""The bytes to be written; last offset delta, max timestamp, producer id."""
+
+
+@contextmanager
+def taking_with(kernel: ModuleType) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(record_checks, "kernel", kernel)
+        patch.setattr(kernel, "COMPILED", True)  # every record is looked at, however slowly
+        patch.setattr(validation, "_admit", kernel.admit)
+        yield
+
+
+def taken_at_once(data: bytes, config: LogConfig, now_ms: int = NOW_MS) -> Taken | None:
+    view = memoryview(bytearray(data))
+    found = admit(view, config, next_offset=NEXT_OFFSET, now_ms=now_ms, leader_epoch=LEADER_EPOCH)
+    assert found is not None or view == data, "what is not taken is left as it was"
+    return None if found is None else (bytes(view), found)
+
+
+def taken_the_long_way(data: bytes, config: LogConfig, now_ms: int = NOW_MS) -> Taken | None:
+    try:
+        checked = check_batch(bytearray(data), topic_partition="t-0", config=config, now_ms=now_ms)
+    except KafkaError:
+        return None
+    valid = assign(checked, next_offset=NEXT_OFFSET, now_ms=now_ms, leader_epoch=LEADER_EPOCH)
+    assert valid.log_append_time_ms == NO_TIMESTAMP or config.message_timestamp_type == record_checks.LOG_APPEND_TIME
+    (given,) = valid.batches
+    return bytes(valid.records), (given.last_offset_delta, given.max_timestamp, given.producer_id)
+
+
+def produced(*pairs: Pair, **options: Any) -> bytes:
+    return bytes(batch(*pairs, **({"timestamp": NOW_MS} | options)))
+
+
+PLAIN = {
+    "one record": produced(("k", "v" * 100)),
+    "many": produced(*[("k", "v")] * 1_000),
+    "of several times": produced(("a", "1"), ("b", "2"), ("c", "3"), timestamp=[NOW_MS, NOW_MS - 9, NOW_MS - 5]),
+    "without times": produced(("a", "1"), timestamp=NO_TIMESTAMP),
+    "a tombstone": produced(("a", None)),
+    "of a producer": produced(("a", "1"), producer_id=2**40, producer_epoch=3, base_sequence=7),
+    "of a transaction": produced(("a", "1"), producer_id=7, producer_epoch=0, base_sequence=0, transactional=True),
+}
+FOR_THE_LONG_WAY: dict[str, tuple[bytes, dict[str, Any]]] = {
+    "compressed": (produced(("k", "v" * 100), codec=1), {}),
+    "to be compressed": (PLAIN["one record"], {"compression_type": "gzip"}),
+    "to be stamped": (PLAIN["one record"], {"message_timestamp_type": "LogAppendTime"}),
+    "large": (produced(("k", "v" * (32 << 10))), {}),
+    "too large": (PLAIN["one record"], {"max_message_bytes": 100}),
+    "with something behind it": (PLAIN["one record"] + b"\0", {}),
+    "cut off": (PLAIN["one record"][:-1], {}),
+    "nothing": (b"", {}),
+    "a header": (PLAIN["one record"][:HEADER_BYTES], {}),
+}
+
+
+@both
+@pytest.mark.parametrize("name", PLAIN)
+@pytest.mark.parametrize("compression_type", ["producer", "uncompressed"])
+def test_what_clients_mostly_send_is_taken_at_once(name: str, compression_type: str, kernel: ModuleType) -> None:
+    config = LogConfig(compression_type=compression_type)
+    with taking_with(kernel):
+        found = taken_at_once(PLAIN[name], config)
+        assert found is not None and found == taken_the_long_way(PLAIN[name], config)
+    written = RecordBatch(found[0])
+    assert (written.base_offset, written.partition_leader_epoch) == (NEXT_OFFSET, LEADER_EPOCH)
+    assert written.is_crc_valid() and found[0][16:] == PLAIN[name][16:]
+
+
+@both
+@pytest.mark.parametrize("name", FOR_THE_LONG_WAY)
+def test_what_has_to_be_looked_at_more_closely_or_changed_is_not(name: str, kernel: ModuleType) -> None:
+    data, options = FOR_THE_LONG_WAY[name]
+    with taking_with(kernel):
+        assert taken_at_once(data, LogConfig(**options)) is None
+
+
+@needs_compiled
+def test_a_batch_that_cannot_be_written_to_goes_the_long_way() -> None:
+    view = memoryview(PLAIN["one record"])
+    assert admit(view, LogConfig(), next_offset=0, now_ms=NOW_MS, leader_epoch=0) is None
+
+
+@both
+@pytest.mark.parametrize("name", RECORDED["batches"])
+def test_no_batch_that_no_client_should_send_is_taken_for_a_good_one(name: str, kernel: ModuleType) -> None:
+    row = RECORDED["batches"][name]
+    config = LogConfig.from_texts(RECORDED["topics"][row["topic"]])
+    data, now_ms = bytes.fromhex(row["batch"]), RECORDED["now_ms"]
+    with taking_with(kernel):
+        found = taken_at_once(data, config, now_ms)
+        assert found is None or found == taken_the_long_way(data, config, now_ms)
+
+
+@both
+@pytest.mark.parametrize("is_compact", [False, True])
+def test_whichever_bit_is_another_one_both_ways_say_the_same(is_compact: bool, kernel: ModuleType) -> None:
+    """With a CRC that says that it was meant so, and with one that does not."""
+    config = LogConfig(cleanup_policy=("compact",) if is_compact else ("delete",))
+    count = 0
+    with taking_with(kernel):
+        for name in ("of several times", "of a producer"):
+            data = PLAIN[name]
+            for at in range(len(data)):
+                for bit in range(8):
+                    for is_meant in (False, True):
+                        changed = bytearray(data)
+                        changed[at] ^= 1 << bit
+                        if is_meant:
+                            write_crc(memoryview(changed), 0, len(changed))
+                        found = taken_at_once(bytes(changed), config)
+                        count += found is not None
+                        assert found is None or found == taken_the_long_way(bytes(changed), config)
+    assert count > 100
+
+
+@both
+@pytest.mark.parametrize("off_ms", [-1, 0, 1])
+def test_bounds_of_timestamps_are_the_same_to_the_millisecond(off_ms: int, kernel: ModuleType) -> None:
+    config = LogConfig(message_timestamp_before_max_ms=1_000, message_timestamp_after_max_ms=2_000)
+    with taking_with(kernel):
+        for bound_ms, is_taken in ((NOW_MS - 1_000, off_ms >= 0), (NOW_MS + 2_000, off_ms <= 0)):
+            data = produced(("k", "v"), timestamp=bound_ms + off_ms)
+            found = taken_at_once(data, config)
+            assert found == taken_the_long_way(data, config)
+            assert (found is not None) == is_taken
+
+
+def test_where_the_kernel_is_not_compiled_everything_goes_the_long_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(validation, "_admit", None)
+    assert taken_at_once(PLAIN["one record"], LogConfig()) is None
+
+
+@needs_compiled
+def test_where_it_is_small_batches_are_taken_at_once() -> None:
+    assert validation._admit is compiled.admit
+    assert taken_at_once(PLAIN["one record"], LogConfig()) is not None
