@@ -333,7 +333,10 @@ async def test_others_have_their_turn_while_one_client_never_stops(monkeypatch: 
         assert turns.passes() - before >= 50
 
 
-async def test_answers_are_sent_together_and_the_first_of_them_waits_for_a_few_others_only() -> None:
+async def test_answers_are_sent_together_and_the_first_of_them_waits_for_a_few_others_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(turns, "TURN_S", 60.0)
     async with serving() as served:
         peers = [await served.watched() for _ in range(2 * TOGETHER + 1)]
         answered_before: list[int] = []
