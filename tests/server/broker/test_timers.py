@@ -307,8 +307,8 @@ WITH_STORED_TIMES = {
     "storage/produce/record_checks.py _errors_of_stamped": "timestamps of records",
     "storage/produce/record_checks.py _must_compare_timestamps": "timestamps of records",
     "storage/produce/record_checks.py _untimely": "timestamps of records",
-    "storage/produce/record_checks.py _walk": "timestamps of records",
     "storage/produce/record_checks.py _walk_if_forced": "timestamps of records",
+    "storage/produce/record_checks.py timestamp_bounds": "timestamps of records",
     "storage/logs/retention.py deletable_segments": "timestamps of records",
 }
 """Where the wall time is added to, subtracted or compared, and with what that is stored."""
