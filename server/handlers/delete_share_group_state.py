@@ -11,18 +11,27 @@ from ...protocol.errors import KafkaError
 from ...protocol.messages.delete_share_group_state import (
     DeleteShareGroupStateResponse,
     DeleteStateResult,
+    PartitionData,
     PartitionResult,
 )
 from ..security.acls.kinds import ResourceType
 from ..services.context import Context
+from ..sharing.share_records import SharePartitionKey
+from ..sharing.state_coordinator import ShareStateCoordinator
 from .permissions import refusal
 from .share_groups import StateApi
 
-_API = StateApi("delete share group state", DeleteShareGroupStateResponse, DeleteStateResult, PartitionResult)
+
+def _act(coordinator: ShareStateCoordinator, key: SharePartitionKey, _: PartitionData, now_ms: int) -> PartitionResult:
+    coordinator.delete(key, now_ms)
+    return PartitionResult(partition=key.partition)
+
+
+_API = StateApi("delete share group state", DeleteShareGroupStateResponse, DeleteStateResult, PartitionResult, _act)
 
 
 async def handle(ctx: Context, request: Request) -> DeleteShareGroupStateResponse:
-    return await _API.not_coordinator(ctx, request)
+    return await _API.handle(ctx, request)
 
 
 async def refused(ctx: Context, request: Request, _: KafkaError) -> DeleteShareGroupStateResponse:

@@ -4,7 +4,8 @@ Behaviour
 - A group's coordinator is the leader of its partition of `__consumer_offsets`, a transactional id's that of its
   partition of `__transaction_state`; the topic is created on first need.
 - One key up to version 3, several from version 4 on, each with its own error.
-- Key type 2 (share groups) is INVALID_REQUEST.
+- That of a share partition (key type 2, `GROUP:TOPIC-ID:PARTITION`) is the leader of its partition of `__share_group_state`. It is for
+  brokers, from version 6 on.
 
 Differs from Apache Kafka
 - The first request waits for the topic instead of answering COORDINATOR_NOT_AVAILABLE until it is there.
@@ -19,23 +20,28 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from ..groups.service import GroupService
 from ..runtime.turns import Turn
-from ..security.acls.kinds import Operation, ResourceType
+from ..security.acls.kinds import CLUSTER_NAME, Operation, ResourceType
 from ..services.context import Context
 from ..services.coordinators import Coordinators
+from ..sharing.share_records import SharePartitionKey
+from ..sharing.state_service import ShareStateService
 from ..transactions.service import TransactionService
 from .permissions import Check, check, check_without_words
 
+SHARE = 2
 # Key type -> the broker's coordinator of keys of that type.
-COORDINATORS: dict[int, Callable[[Coordinators], GroupService | TransactionService]] = {
+COORDINATORS: dict[int, Callable[[Coordinators], GroupService | ShareStateService | TransactionService]] = {
     0: lambda coordinators: coordinators.groups,
     1: lambda coordinators: coordinators.transactions,
+    SHARE: lambda coordinators: coordinators.share_states,
 }
 
 RESOURCES = {0: ResourceType.GROUP, 1: ResourceType.TRANSACTIONAL_ID}
-"""What a key of each type names, which clients have to be allowed to describe."""
+"""What a key of each of these types names, which clients have to be allowed to describe."""
 
 _NO_NODE = (-1, "", -1)
 _FIRST_BATCHED_VERSION = 4
+_FIRST_SHARE_VERSION = 6
 # A key may be as long as a string can be, and must leave room for the words around it.
 _KEY_CHARS_IN_MESSAGE = 1024
 
@@ -47,9 +53,9 @@ async def handle(ctx: Context, request: Request) -> FindCoordinatorResponse:
         for key in body.coordinator_keys:
             if turn.is_over():
                 await turn.next()
-            coordinators.append(await _find(ctx, body.key_type, key, check_without_words))
+            coordinators.append(await _find(ctx, request.version, body.key_type, key, check_without_words))
         return FindCoordinatorResponse(coordinators=tuple(coordinators))
-    found = await _find(ctx, body.key_type, body.key, check)
+    found = await _find(ctx, request.version, body.key_type, body.key, check)
     return FindCoordinatorResponse(
         error_code=found.error_code,
         # Kafka names even the absence of an error here, though not in later versions.
@@ -60,10 +66,12 @@ async def handle(ctx: Context, request: Request) -> FindCoordinatorResponse:
     )
 
 
-async def _find(ctx: Context, key_type: int, key: str, asks: Check) -> Coordinator:
+async def _find(ctx: Context, version: int, key_type: int, key: str, asks: Check) -> Coordinator:
     error, message = ErrorCode.NONE, ""
     node_id, host, port = _NO_NODE
     try:
+        if key_type == SHARE and version < _FIRST_SHARE_VERSION:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"version {version} knows of no key type {key_type}")
         node_id, host, port = await _coordinator(ctx, key_type, key, asks)
     except KafkaError as failure:
         error, message = failure.code, failure.message
@@ -73,10 +81,15 @@ async def _find(ctx: Context, key_type: int, key: str, asks: Check) -> Coordinat
 async def _coordinator(ctx: Context, key_type: int, key: str, asks: Check) -> tuple[int, str, int]:
     if key_type not in COORDINATORS:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"there is no coordinator for key type {key_type}")
-    asks(ctx, Operation.DESCRIBE, RESOURCES[key_type], key)
+    name = key
+    if key_type == SHARE:
+        asks(ctx, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
+        name = SharePartitionKey.of_text(key).text
+    else:
+        asks(ctx, Operation.DESCRIBE, RESOURCES[key_type], key)
     service = COORDINATORS[key_type](ctx.services.coordinators)
     await service.ensure_topic()
-    leader = service.leader_of(service.coordinator.partition_for(key))
+    leader = service.leader_of(service.coordinator.partition_for(name))
     node = ctx.services.cluster.node(leader)
     if node is None:
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"no node coordinates {key[:_KEY_CHARS_IN_MESSAGE]}")

@@ -1,21 +1,38 @@
-"""What the APIs of share groups (KIP-932) have in common while share groups are not served.
+"""What the APIs of share groups (KIP-932) have in common.
 
-They answer as Apache Kafka 4.3.1 does where the feature `share.version` is 0: clients are told UNSUPPORTED_VERSION before any right is
-asked for; no broker coordinates a share partition, which those hear who may act for the cluster (NOT_COORDINATOR).
+Where the feature `share.version` is 0 they answer as Apache Kafka 4.3.1 does then: clients are told UNSUPPORTED_VERSION before any right
+is asked for; no broker coordinates a share partition, which those hear who may act for the cluster (NOT_COORDINATOR). So it is with
+`--workers`, whatever the feature says: the leaders of share partitions would not be where their states are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
 from ..services.context import Context
+from ..sharing.share_records import SharePartitionKey
+from ..sharing.state_coordinator import ShareStateCoordinator
 
 Response = TypeVar("Response")
 
 SHARE_GROUPS_ARE_OFF = "The version of API is not supported."
+FEATURE = "share.version"
+
+
+def are_served(ctx: Context) -> bool:
+    """Whether share groups are."""
+    config = ctx.services.config
+    return config.feature_level(FEATURE) > 0 and not config.static.workers
+
+
+NOWHERE = -1
+_OF_THE_COORDINATOR = frozenset(
+    {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE}
+)
 
 
 class StateApi(NamedTuple, Generic[Response]):
@@ -26,6 +43,59 @@ class StateApi(NamedTuple, Generic[Response]):
     response: Callable[..., Response]
     topic: type[Any]
     partition: type[Any]
+    act: Callable[[ShareStateCoordinator, SharePartitionKey, Any, int], Any]
+    """What is done for one row of a request, and the answer to it, at a wall time. KafkaError as the coordinator's."""
+
+    async def handle(self, ctx: Context, request: Request) -> Response:
+        """Each row on its own; what is answered is on disk, as far as `flush.messages` asks for it.
+
+        A row that is named twice is done twice and answered once, and a topic without any empties the answer, as in Apache Kafka.
+        """
+        body = request.body
+        if not are_served(ctx):
+            return await self.not_coordinator(ctx, request)
+        service, clock, turn = ctx.services.coordinators.share_states, ctx.services.clock, ctx.turn
+        if not body.group_id or not all(await turn.map(attrgetter("partitions"), body.topics)):
+            return self.response()
+        found: dict[SharePartitionKey, tuple[int, Any]] = {}
+        homes: dict[int, SharePartitionKey] = {}
+        """By partition of `__share_group_state` one that is there."""
+        for topic in body.topics:
+            for row in topic.partitions:
+                if turn.is_over():
+                    await turn.next()
+                key, home = SharePartitionKey(body.group_id, topic.topic_id, row.partition), NOWHERE
+                try:
+                    text = key.text
+                    service.check_coordinates(ctx.node, text)
+                    home = service.coordinator.partition_for(text)
+                    homes[home] = key
+                    found[key] = home, self.act(service.coordinator, key, row, clock.now_ms())
+                except KafkaError as error:
+                    found[key] = home, self._refused(key, error)
+        lost = {}
+        for home, key in homes.items():
+            if turn.is_over():
+                await turn.next()
+            try:
+                await service.settled(key)
+            except KafkaError as error:
+                lost[home] = error
+        rows: dict[bytes, list[Any]] = {}
+        for key, (home, answer) in found.items():
+            if turn.is_over():
+                await turn.next()
+            rows.setdefault(key.topic_id, []).append(self._refused(key, lost[home]) if home in lost else answer)
+        results = await turn.map(lambda each: self.topic(topic_id=each[0], partitions=tuple(each[1])), rows.items())
+        await turn.empty(found)
+        await turn.empty(rows)
+        return self.response(results=tuple(results))
+
+    def _refused(self, key: SharePartitionKey, error: KafkaError) -> Any:
+        message = error.message or None
+        if error.code in _OF_THE_COORDINATOR:
+            message = f"Unable to {self.to}: {error.message}"
+        return self.partition(partition=key.partition, error_code=error.code, error_message=message)
 
     async def not_coordinator(self, ctx: Context, request: Request) -> Response:
         """Every share partition is coordinated elsewhere; of a group without a name nothing is said."""

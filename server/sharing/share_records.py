@@ -9,11 +9,12 @@ A snapshot's key without a value deletes the share partition. Unknown types are 
 
 from __future__ import annotations
 
-from base64 import urlsafe_b64encode
+import re
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterable
 from typing import Any, NamedTuple, TypeAlias
 
-from ...protocol.errors import ProtocolError
+from ...protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ...protocol.messages import share_state_log as log
 from ...protocol.messages.share_state_log import RECORD_TYPES
 from ...protocol.wire import codec
@@ -27,6 +28,11 @@ Change: TypeAlias = tuple[Any, Any]
 """Key and value, as messages of `share_state_log`; None deletes the key."""
 
 
+_UUID_BYTES, _UUID_CHARS_MAX = 16, 24
+_NUMBER = re.compile(r"[+-]?[0-9]{1,12}")
+_CHARS_IN_MESSAGE = 1024
+
+
 class SharePartitionKey(NamedTuple):
     group_id: str
     topic_id: bytes
@@ -37,6 +43,22 @@ class SharePartitionKey(NamedTuple):
         """What its coordinator is found by: `FindCoordinator` of key type 2, and the partition of `__share_group_state`."""
         topic_id = urlsafe_b64encode(self.topic_id).decode().rstrip("=")
         return f"{self.group_id}:{topic_id}:{self.partition}"
+
+    @classmethod
+    def of_text(cls, text: str) -> SharePartitionKey:
+        """What `text` stands for. KafkaError INVALID_REQUEST: nothing."""
+        *group, topic_id, partition = ["", "", *text.rstrip(":").split(":")]
+        group_id = ":".join(group[2:])
+        try:
+            if not group_id.strip() or len(topic_id) > _UUID_CHARS_MAX or not _NUMBER.fullmatch(partition):
+                raise ValueError(text)
+            key = cls(group_id, urlsafe_b64decode(topic_id + "=" * (-len(topic_id) % 4)), int(partition))
+            if len(key.topic_id) != _UUID_BYTES or not -(2**31) <= key.partition < 2**31:
+                raise ValueError(text)
+        except ValueError as error:
+            shown = text[:_CHARS_IN_MESSAGE]
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{shown!r} is not GROUP:TOPIC-ID:PARTITION") from error
+        return key
 
 
 def read_record(key: bytes | None, value: bytes | None) -> Change | None:

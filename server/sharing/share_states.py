@@ -22,6 +22,9 @@ from ...protocol.messages.share_state_log import (
 from .share_records import Change, SharePartitionKey, key_of, read_batches, write_batches
 from .state_batches import StateBatch, merged
 
+BATCHES_MAX = 10_000
+"""What one write tells, and half of what is known by then, at most: so many records may be in flight, by the highest value of
+`group.share.max.partition.max.record.locks`. To put so many together takes 10 ms."""
 NOT_SAID = -1
 """An epoch, an offset or a number that a request leaves as it is."""
 _EPOCH_MAX = 2**31 - 1
@@ -119,6 +122,12 @@ class ShareStates:
         """
         state = self._checked(key, written.leader_epoch, "Write")
         _check_state_epoch(state, written.state_epoch)
+        count = len(written.batches)
+        if count > BATCHES_MAX or count + len(state.batches) > 2 * BATCHES_MAX:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"{count} state batches, after {len(state.batches)}, are more than {BATCHES_MAX} in one write",
+            )
         return self._record(key, state, written, state.leader_epoch, now_ms)
 
     def read(self, key: SharePartitionKey, leader_epoch: int, now_ms: int) -> Change | None:

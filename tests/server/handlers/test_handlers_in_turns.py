@@ -951,6 +951,7 @@ def test_the_longest_stretch_of_a_handler_does_not_grow_with_its_request(
             await create(broker, "t", MANY)
             await broker.services.coordinators.groups.ensure_topic()
             await broker.services.coordinators.transactions.ensure_topic()
+            await broker.services.coordinators.share_states.ensure_topic()
             wrong = []
             for case in CASES:
                 await ask(broker, case.name, case.version, case.body(1))  # what loads at the first time
@@ -1078,6 +1079,7 @@ def test_what_a_large_request_leaves_behind_goes_without_the_collector(tmp_path:
             await create(broker, "t", MANY)
             await broker.services.coordinators.groups.ensure_topic()
             await broker.services.coordinators.transactions.ensure_topic()
+            await broker.services.coordinators.share_states.ensure_topic()
             left = {}
             for case in CASES:
                 few = await left_by(broker, case, FEW)
@@ -1582,6 +1584,7 @@ def test_a_batch_of_a_transaction_is_asked_about_though_its_topic_came_after_the
             broker = served.broker
             await broker.services.topic_admin.ensure_internal("__transaction_state")
             await broker.services.coordinators.transactions.ensure_topic()
+            await broker.services.coordinators.share_states.ensure_topic()
             records = memoryview(batch(("k", "v"), producer_id=7, transactional=True))
             body = ProduceRequest(
                 transactional_id="nobody's",

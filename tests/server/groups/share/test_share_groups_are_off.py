@@ -35,7 +35,10 @@ ONE, OTHER, EMPTY = (bytes([number]) * 16 for number in (1, 2, 3))
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawClient]:
-    with ottla.Broker(str(tmp_path_factory.mktemp("off"))) as broker, RawClient(*address(broker)) as client:
+    with (
+        ottla.Broker(str(tmp_path_factory.mktemp("off")), features={"share.version": 0}) as broker,
+        RawClient(*address(broker)) as client,
+    ):
         yield client
 
 
