@@ -138,6 +138,7 @@ def _open_store(start: Start, failed: Mapping[str, str], elsewhere: Elsewhere | 
             config_for=lambda each: (
                 log_configs[each.topic] if _is_known(state, each) and each not in survey.assigned.undecided else None
             ),
+            topic_id_of=lambda name: state.topics[name].topic_id,  # as `assigned` has found, or made it
         )
 
         def write_catalog(directories: Mapping[str, str]) -> None:

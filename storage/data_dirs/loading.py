@@ -29,6 +29,8 @@ class Loading:
     config_for: ConfigFor
     now_ms: int
     elapsed_ms: int
+    topic_id_of: Callable[[str], bytes] | None = None
+    """By the name of a topic, the id that its directories carry, for who has seen to that; without it each is asked."""
     was_clean: bool = True
     """Whether the last stop of all directories so far was."""
     _copies: dict[TopicPartition, tuple[str, bytes | None]] = field(default_factory=dict)
@@ -74,7 +76,9 @@ class Loading:
                 self.now_ms,
                 self.elapsed_ms,
                 LastStop(bool(stop), recovery_points.get(found, 0), log_starts.get(found, 0), stop.log(name)),
-                topic_id=topic_id_in(files, directory, note),
+                topic_id=topic_id_in(files, directory, note)
+                if self.topic_id_of is None
+                else self.topic_id_of(found.topic),
             )
             if log.needs_flush:
                 # What a process wrote that died before its sync is about to be read, and to be built upon.

@@ -128,16 +128,24 @@ class LogManager:
 
     # Start
 
-    def load(self, now_ms: int, elapsed_ms: int, *, config_for: ConfigFor) -> None:
+    def load(
+        self,
+        now_ms: int,
+        elapsed_ms: int,
+        *,
+        config_for: ConfigFor,
+        topic_id_of: Callable[[str], bytes] | None = None,
+    ) -> None:
         """Open every log of the data directories, recovering those that were not closed.
 
         Args:
             config_for: Gives the configuration of a partition; None where its directory is to be left alone.
+            topic_id_of: Gives the id of a topic, where it is known that all its directories carry it; they are asked without.
 
         Raises:
             DataDirectoryError: A partition in two of them, or one that cannot be read.
         """
-        loading = Loading(self._opener, self.logs, config_for, now_ms, elapsed_ms)
+        loading = Loading(self._opener, self.logs, config_for, now_ms, elapsed_ms, topic_id_of)
         for each in self._working_dirs():
             try:
                 loading.load(each)

@@ -535,6 +535,8 @@ class Log(DurableLog):
         if self._must_roll:
             self._roll(now_ms)
         self.leader_epochs.write()
+        if self.log_end_offset == 0 and not self._active.is_preallocated:
+            return  # nothing was ever appended: a start finds that, whatever a power loss leaves
         self._active.on_roll()
         for segment in self.segments.between(self.recovery_point, self.log_end_offset + 1):
             segment.flush()

@@ -118,6 +118,8 @@ class _Loader:
     def load(self) -> LogContents:
         names = finish_swaps(self.files, self.directory, self._next_offset_of)
         doubtful = self._compare(names)
+        if not doubtful and self._is_unused(names):
+            return self._unused(names)
         segments = self._open_segments(names)
         epochs = self._open_epochs()
         if paths.LEADER_EPOCH_CHECKPOINT in doubtful:
@@ -161,7 +163,8 @@ class _Loader:
             # Those contradict what is appended from now on: they must not come back.
             self.producers.end_offset = log_end_offset
             self.producers.expire(self.now_ms)
-            self.files.sync_dir(self.directory)
+            if any(name.endswith(paths.SNAPSHOT) for name in names):
+                self.files.sync_dir(self.directory)
         else:
             load_producers(
                 self.files,
@@ -180,6 +183,23 @@ class _Loader:
             log_end_offset,
             recovery_point=log_end_offset if self.clean_shutdown else min(self.recovery_point, log_end_offset),
         )
+
+    def _is_unused(self, names: Sequence[str]) -> bool:
+        """Whether nothing was ever appended: then there is nothing to read, nor to sync, however the last run ended."""
+        if self.recovery_point or self.log_start_offset or paths.LEADER_EPOCH_CHECKPOINT in names:
+            return False
+        for name in names:
+            file = paths.parse_segment_name(name)
+            if file and (file.base_offset or self.files.size(paths.join(self.directory, name))):
+                return False
+        return True
+
+    def _unused(self, names: Sequence[str]) -> LogContents:
+        if paths.segment_file_name(0, paths.LOG) in names:
+            segment = self._open_segment(0)
+        else:
+            segment = LogSegment.create(self.files, self.directory, 0, self.config, self.now_ms)
+        return LogContents([segment], self.producers, self._open_epochs(), 0, 0, recovery_point=0)
 
     def _compare(self, names: Sequence[str]) -> set[str]:
         """Names of files that are not what a clean stop has left; snapshots among them are gone on return."""

@@ -57,7 +57,8 @@ class LogSegment(SegmentReader):
         self.is_ready = False
         """Whether an append reads nothing from the disk; see `get_ready`."""
         self._is_new = False
-        self._is_preallocated = False
+        self.is_preallocated = False
+        """Whether the log file is longer than its batches."""
 
     @classmethod
     def create(
@@ -85,7 +86,7 @@ class LogSegment(SegmentReader):
         segment.txn_index.reset()
         if config.preallocate:
             segment.log_file.preallocate(config.segment_bytes)
-            segment._is_preallocated = True
+            segment.is_preallocated = True
         segment._is_new = segment.is_ready = True
         return segment
 
@@ -363,6 +364,6 @@ class LogSegment(SegmentReader):
         self.log_file.drop_ahead()
         self._indexes.finish()
         self._indexes.newest.clear()
-        if self._is_preallocated:
+        if self.is_preallocated:
             self.log_file.truncate(self.log_file.size())
-            self._is_preallocated = False
+            self.is_preallocated = False

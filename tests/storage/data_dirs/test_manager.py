@@ -333,6 +333,18 @@ def test_a_broken_topic_id_is_told_and_counts_as_none() -> None:
     assert len(notes) == 1 and "partition.metadata" in notes[0]
 
 
+def test_no_directory_is_asked_for_a_topic_id_that_is_known() -> None:
+    files, read = CrashFiles(), list[str]()
+    manager = opened(files)
+    create(manager)
+    manager.close(0)
+    files.refuse_reading = read.append
+    manager = locked(files)
+    manager.load(0, 0, config_for=lambda _: LogConfig(), topic_id_of={"a": TOPIC_ID}.__getitem__)
+    assert manager.logs[A].topic_id == TOPIC_ID
+    assert not [path for path in read if "partition.metadata" in path]
+
+
 # Creating and deleting
 
 

@@ -561,6 +561,59 @@ def test_an_empty_directory_with_a_log_start_begins_there() -> None:
     assert append(log, ("k", "v")) == 40
 
 
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize(
+    "indexes", [(), (paths.INDEX, paths.TIME_INDEX)], ids=["alone", "with indexes of another stop"]
+)
+def test_a_log_that_nothing_was_appended_to_is_opened_and_closed_without_the_disk(
+    clean: bool, indexes: tuple[str, ...]
+) -> None:
+    files = CrashFiles()
+    load_at_first(files).close(0)
+    for kind in indexes:
+        files.open(paths.segment_path(DIRECTORY, 0, kind), create=True).close()
+    before, notes = files.snapshot(), list[str]()
+    refusing = files.copy(fail_at=0)
+    log = load(refusing, clean=clean, notes=notes)
+    log.close(0)
+    assert (log.log_end_offset, log.recovery_point, notes) == (0, 0, [])
+    assert refusing.snapshot() == before
+
+
+def test_a_power_loss_after_the_stop_of_a_log_that_nothing_was_appended_to_leaves_such_a_log() -> None:
+    files = CrashFiles()
+    load_at_first(files).close(0)
+    for after in files.after_crash(ordered=False):
+        after.make_dir(DIRECTORY)
+        log = load(after, clean=True)
+        assert append(log, ("k", "v")) == 0
+        log.close(0)
+        assert offsets(load(after, clean=True)) == [0]
+
+
+def test_a_log_that_was_cut_to_nothing_and_closed_stays_so_after_a_power_loss() -> None:
+    files = CrashFiles()
+    append(load_at_first(files), ("k", "v"))
+    files.sync_all()
+    change(files, log_name(0), lambda data: data.__setitem__(20, data[20] ^ 1))
+    log = load(files)
+    assert log.log_end_offset == 0
+    log.close(0)
+    assert {load(after, clean=True).log_end_offset for after in files.after_crash(ordered=False)} == {0}
+
+
+def test_a_preallocated_log_gives_its_room_back_at_the_stop() -> None:
+    files = CrashFiles()
+    log = load_at_first(files, LogConfig(preallocate=True, segment_bytes=4_096))
+    log.close(0)
+    assert files.size(f"{DIRECTORY}/{log_name(0)}") == 0
+
+
+def load_at_first(files: CrashFiles, config: LogConfig = LogConfig()) -> Log:  # noqa: B008
+    files.make_dir(DIRECTORY)
+    return load(files, config=config)
+
+
 @pytest.mark.scenario(139)
 @pytest.mark.parametrize("clean", [True, False])
 def test_a_log_that_ends_below_its_start_begins_anew_at_its_start(clean: bool) -> None:

@@ -1,0 +1,1 @@
+"""What partitions cost that nobody uses."""
