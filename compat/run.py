@@ -56,6 +56,7 @@ SUITES = (
     "faults",
     "group_chaos",
     "groups_commits",
+    "mixed_load",
     "apache_kafka.quotas",
     "apache_kafka.acl_requests",
     "apache_kafka.fetch",

@@ -1,0 +1,104 @@
+"""What all loads have in common: a thread that takes its turn every so often, and a list of what went wrong."""
+
+import random
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+AFTER_AN_ERROR_S = 1.0
+RESTART_S = 30.0
+"""So long after the begin of a restart a client may still complain of it: librdkafka's requests time out, groups join anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Complaint:
+    at_s: float
+    load: str
+    text: str
+
+
+@dataclass
+class Scene:
+    """What the loads share."""
+
+    bootstrap: str
+    admin: str | None
+    """HOST:PORT of the control listener, if there is one."""
+    began_s: float = field(default_factory=time.monotonic)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    complaints: list[Complaint] = field(default_factory=list)
+    restarts: list[float] = field(default_factory=list)
+    """When each began, in seconds since the load did."""
+
+    def now_s(self) -> float:
+        return time.monotonic() - self.began_s
+
+    def complain(self, load: str, text: str) -> None:
+        with self.lock:
+            self.complaints.append(Complaint(self.now_s(), load, text))
+
+    def restarting(self) -> None:
+        with self.lock:
+            self.restarts.append(self.now_s())
+
+    def unexcused(self) -> list[Complaint]:
+        """What no restart explains."""
+        return [each for each in self.complaints if not excused(each.at_s, self.restarts)]
+
+
+def excused(at_s: float, restarts: list[float]) -> bool:
+    return any(0 <= at_s - began_s <= RESTART_S for began_s in restarts)
+
+
+class Load(threading.Thread):
+    """`turn` every `every_s`, until its end is set; what it raises is a complaint, `again` then makes its clients anew.
+
+    Attributes:
+        turns: How many were taken without one.
+    """
+
+    every_s = 1.0
+
+    def __init__(self, scene: Scene, name: str | None = None) -> None:
+        super().__init__(name=name or type(self).__name__, daemon=True)
+        self.scene, self.turns, self.end = scene, 0, threading.Event()
+        self.chance = random.Random(self.name)
+
+    def run(self) -> None:
+        due_s = time.monotonic() + self.chance.uniform(0, self.every_s)
+        while not self.end.wait(max(0.0, due_s - time.monotonic())):
+            due_s = max(due_s + self.every_s, time.monotonic())
+            if not self.take():
+                self.end.wait(AFTER_AN_ERROR_S)
+                self.try_to(self.again)
+        self.try_to(self.close)
+
+    def take(self) -> bool:
+        """One turn; whether it was taken to its end."""
+        taken = self.try_to(self.turn)
+        self.turns += taken
+        return taken
+
+    def try_to(self, step: Callable[[], None]) -> bool:
+        try:
+            step()
+        except Exception as error:  # noqa: BLE001 - whatever a client says is to be told
+            self.tell(error)
+            return False
+        return True
+
+    def tell(self, error: Exception) -> None:
+        place = traceback.extract_tb(error.__traceback__)[-1] if error.__traceback__ else None
+        where = f" at {place.filename.rpartition('/')[2]}:{place.lineno}" if place else ""
+        self.scene.complain(self.name, f"{type(error).__name__}: {str(error)[:300]}{where}")
+
+    def turn(self) -> None:
+        raise NotImplementedError
+
+    def again(self) -> None:
+        """After a turn that failed."""
+
+    def close(self) -> None:
+        """At the end."""

@@ -1,0 +1,137 @@
+"""What the broker's process holds, read from /proc while it serves, and whether it grows."""
+
+import contextlib
+import statistics
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+EVERY_S = 10.0
+AFTER_PART, MARGIN_PART, END_PART = 1 / 6, 1 / 60, 1 / 30
+"""Of an hour: minute 10, a minute on each side of it, the last two minutes."""
+MEMORY_LIMIT = 1.1
+MORE_DESCRIPTORS, MORE_THREADS = 10, 4
+"""Beside a tenth: segments that are being cleaned, connections and threads that come and go."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One look: seconds since the load began, KiB of memory, threads, descriptors by kind."""
+
+    at_s: float
+    resident_kib: int
+    proportional_kib: int
+    threads: int
+    descriptors: Counter[str]
+
+
+def read(pid: int, at_s: float) -> Reading:
+    """Raises: OSError: there is no such process."""
+    process = Path(f"/proc/{pid}")
+    status = _fields(process / "status")
+    shares = _fields(process / "smaps_rollup")
+    kinds = Counter(map(kind, _descriptors(process)))
+    return Reading(at_s, status["VmRSS"], shares["Pss"], status["Threads"], kinds)
+
+
+def _fields(file: Path) -> dict[str, int]:
+    """`Name:  number …` lines."""
+    lines = (line.split() for line in file.read_text().splitlines())
+    return {name[:-1]: int(value) for name, value, *_ in (line for line in lines if len(line) > 1) if value.isdigit()}
+
+
+def _descriptors(process: Path) -> list[str]:
+    found = []
+    for each in (process / "fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            found.append(str(each.readlink()))
+    return found
+
+
+def kind(target: str) -> str:
+    """Of what a descriptor stands for: `socket`, `pipe`, `[eventpoll]`, `.log`, `.log (deleted)`, …"""
+    deleted = " (deleted)" if target.endswith(" (deleted)") else ""
+    path = target.removesuffix(" (deleted)")
+    if not path.startswith("/"):
+        return path.partition(":")[0] if "[" not in path or path[0] != "a" else path.removeprefix("anon_inode:")
+    return (Path(path).suffix or "other file") + deleted
+
+
+class Watch(threading.Thread):
+    """Reads the process until it is told to end, and tells some of its readings."""
+
+    def __init__(self, pid: int, began_s: float, told_every_s: float, tell: Callable[[str], None]) -> None:
+        super().__init__(name="watch", daemon=True)
+        self.pid, self.began_s, self.tell = pid, began_s, tell
+        self.told_every = max(1, round(told_every_s / EVERY_S))
+        self.readings: list[Reading] = []
+        self._end = threading.Event()
+
+    def run(self) -> None:
+        self.tell(HEAD)
+        while not self._end.wait(EVERY_S):
+            self.readings.append(read(self.pid, time.monotonic() - self.began_s))
+            if len(self.readings) % self.told_every == 0:
+                self.tell(row(self.readings[-1]))
+
+    def end(self) -> list[Reading]:
+        self._end.set()
+        self.join()
+        return self.readings
+
+
+@dataclass(frozen=True, slots=True)
+class Then:
+    """Medians over a part of a run."""
+
+    resident_kib: float
+    proportional_kib: float
+    threads: float
+    descriptors: dict[str, float]
+
+    @property
+    def all_descriptors(self) -> float:
+        return sum(self.descriptors.values())
+
+
+def medians(readings: Sequence[Reading]) -> Then:
+    kinds = sorted({kind for each in readings for kind in each.descriptors})
+    return Then(
+        statistics.median(each.resident_kib for each in readings),
+        statistics.median(each.proportional_kib for each in readings),
+        statistics.median(each.threads for each in readings),
+        {kind: statistics.median(each.descriptors[kind] for each in readings) for kind in kinds},
+    )
+
+
+def then_and_now(readings: Sequence[Reading], seconds: float) -> tuple[Then, Then]:
+    """Medians about a sixth of the run (of an hour: minutes 9 to 11), and of its last thirtieth.
+
+    Raises:
+        ValueError: one of the two has no reading.
+    """
+    after_s, margin_s = seconds * AFTER_PART, max(seconds * MARGIN_PART, EVERY_S)
+    then = [each for each in readings if abs(each.at_s - after_s) <= margin_s]
+    now = [each for each in readings if seconds - max(seconds * END_PART, 2 * EVERY_S) <= each.at_s <= seconds]
+    if not then or not now:
+        raise ValueError(f"{len(readings)} readings of {seconds:.0f} s are too few")
+    return medians(then), medians(now)
+
+
+def grown_descriptors(then: Then, now: Then) -> dict[str, tuple[float, float]]:
+    """Kinds of which there are more than a tenth and MORE_DESCRIPTORS more: kind -> (then, now)."""
+    pairs = {kind: (then.descriptors.get(kind, 0), count) for kind, count in now.descriptors.items()}
+    return {kind: pair for kind, pair in pairs.items() if pair[1] > pair[0] * 1.1 + MORE_DESCRIPTORS}
+
+
+HEAD = f"{'minute':>7} {'RSS MiB':>8} {'PSS MiB':>8} {'threads':>8} {'fds':>5}  by kind"
+
+
+def row(reading: Reading) -> str:
+    """A line of the table that HEAD begins."""
+    kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(reading.descriptors.items()))
+    memory = f"{reading.resident_kib / 1024:8.1f} {reading.proportional_kib / 1024:8.1f}"
+    return f"{reading.at_s / 60:7.1f} {memory} {reading.threads:8} {reading.descriptors.total():5}  {kinds}"
