@@ -115,7 +115,7 @@ def test_a_turn_that_fails_is_a_complaint_and_does_not_count() -> None:
 
     load = Refused(Scene("nowhere:1", None))
     assert [load.take(), load.take()] == [False, True]
-    assert load.turns == 1
+    assert (load.begun, load.turns) == (2, 1)
     (complaint,) = load.scene.complaints
     assert complaint.load == "Refused"
     assert complaint.text.startswith("RuntimeError: the broker said no at test_the_mixed_load.py:")

@@ -14,6 +14,8 @@ from .load import Load, Scene
 from .producing import idempotent
 from .topics import BOTH, COMPACTED, KEPT, TOPICS, numbered
 
+PASSING = "passing-topic-"
+
 
 class Topics(Load):
     """A topic a turn: made, written to, altered, given another partition, emptied, deleted."""
@@ -22,15 +24,15 @@ class Topics(Load):
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
-        self.again()
+        self.connect()
 
-    def again(self) -> None:
+    def connect(self) -> None:
         self.admin = KafkaAdminClient(bootstrap_servers=self.scene.bootstrap)
         self.producer: Producer | None = idempotent(self.scene)
 
     def turn(self) -> None:
         assert self.producer is not None
-        name = f"passing-{self.turns}"
+        name = f"{PASSING}{self.begun}"
         self.admin.create_topics([NewTopic(name, num_partitions=2, replication_factor=1)])
         for number in range(20):
             self.producer.produce(name, numbered(number, 50), partition=number % 2)
@@ -41,6 +43,13 @@ class Topics(Load):
         self.admin.create_partitions({name: 3})
         self.admin.delete_records({TopicPartition(name, 0): 5})
         self.admin.delete_topics([name])
+
+    def again(self) -> None:
+        """What the turn that failed has left does not stay."""
+        self.close()
+        self.connect()
+        if left := [name for name in self.admin.list_topics() if name.startswith(PASSING)]:
+            self.admin.delete_topics(left)
 
     def close(self) -> None:
         self.producer = None
@@ -63,7 +72,7 @@ class Looking(Load):
             ratio = ("0.2", "0.3")[self.turns % 2]
             resource = ConfigResource(ConfigResourceType.TOPIC, COMPACTED, configs={"min.cleanable.dirty.ratio": ratio})
             admin.alter_configs([resource])
-            self.commit_and_delete(admin, f"by-hand-{self.turns}")
+            self.commit_and_delete(admin, f"by-hand-{self.begun}")
         finally:
             admin.close()
 

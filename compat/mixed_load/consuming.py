@@ -132,7 +132,7 @@ class PassingGroups(Load):
         consumer = KafkaConsumer(
             KEPT,
             bootstrap_servers=self.scene.bootstrap,
-            group_id=f"passing-{self.turns}",
+            group_id=f"passing-{self.begun}",
             auto_offset_reset="latest",
             enable_auto_commit=False,
             session_timeout_ms=SESSION_MS,

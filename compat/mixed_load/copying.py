@@ -97,7 +97,7 @@ class PassingIds(Load):
     topic = "passing-ids"
 
     def turn(self) -> None:
-        made = producer(self.scene, f"passing-{self.turns}")
+        made = producer(self.scene, f"passing-{self.begun}")
         made.begin_transaction()
         for number in range(self.records):
             made.produce(self.topic, b"%d" % number)

@@ -56,14 +56,15 @@ class Load(threading.Thread):
     """`turn` every `every_s`, until its end is set; what it raises is a complaint, `again` then makes its clients anew.
 
     Attributes:
-        turns: How many were taken without one.
+        begun: How many turns have ended, names that are used once come from it.
+        turns: How many of them without a complaint.
     """
 
     every_s = 1.0
 
     def __init__(self, scene: Scene, name: str | None = None) -> None:
         super().__init__(name=name or type(self).__name__, daemon=True)
-        self.scene, self.turns, self.end = scene, 0, threading.Event()
+        self.scene, self.begun, self.turns, self.end = scene, 0, 0, threading.Event()
         self.chance = random.Random(self.name)
 
     def run(self) -> None:
@@ -78,6 +79,7 @@ class Load(threading.Thread):
     def take(self) -> bool:
         """One turn; whether it was taken to its end."""
         taken = self.try_to(self.turn)
+        self.begun += 1
         self.turns += taken
         return taken
 

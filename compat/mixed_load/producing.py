@@ -95,16 +95,19 @@ class OneByOne(Load):
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
-        self.again()
+        self.connect()
 
-    def again(self) -> None:
+    def connect(self) -> None:
         self.producer = KafkaProducer(bootstrap_servers=self.scene.bootstrap, acks=("all", 1)[self.turns % 2])
 
     def turn(self) -> None:
         if self.turns % self.life == self.life - 1:
-            self.close()
             self.again()
         self.producer.send(self.topic, numbered(self.turns, 100), partition=0).get(30)
+
+    def again(self) -> None:
+        self.close()
+        self.connect()
 
     def close(self) -> None:
         self.producer.close(5)
