@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from typing import Any
 
@@ -23,6 +24,8 @@ from ...protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from ...protocol.messages.leave_group import MemberIdentity, MemberResponse
 from ...protocol.messages.list_groups import ListedGroup
 from ...protocol.messages.offset_commit import OffsetCommitRequest
+from ...protocol.messages.share_group_describe import DescribedGroup as DescribedShareGroup
+from ...protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from ...protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from ...protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from ...protocol.wire import ZERO_UUID
@@ -42,7 +45,7 @@ from .consumer.migration import Migration, Upgrade, is_large
 from .consumer.protocol import ConsumerProtocol
 from .consumer.records import group_epoch, target_metadata, tombstones
 from .consumer.requests import check_request
-from .descriptions import describe_classic, describe_consumer, list_groups
+from .descriptions import describe_classic, describe_consumer, describe_share, list_groups
 from .kinds import Kind
 from .offsets.commits import Commits, Fetched, Positions, Prepared, TopicCommit, chunks, is_current
 from .offsets.offsets import Place, TopicId
@@ -51,6 +54,9 @@ from .records import group_key, write_record
 from .settings import MEMBERS_A_PIECE, PLACES_A_PIECE, PROTOCOL_BATCHES_MAX, PROTOCOLS_MAX, GroupSettings
 from .shard import AnyGroup, Shard
 from .share.group import ShareGroup
+from .share.protocol import ShareProtocol, Wish
+from .share.requests import check_request as check_share_request
+from .share.states import Topics, TopicStates
 
 log = logging.getLogger("ottla.groups")
 
@@ -62,6 +68,7 @@ class GroupCoordinator(Coordinator[Shard]):
         topics: The topics that groups consume.
         elapsed_ms: Time that passes; see `Coordinator`.
         new_id: Makes the unique part of member ids.
+        wish: Has states of share partitions begun, and calls `share_states_begun` or `share_states_refused` then.
     """
 
     topic = OFFSETS_TOPIC
@@ -75,6 +82,7 @@ class GroupCoordinator(Coordinator[Shard]):
         elapsed_ms: Callable[[], int],
         new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
         on_earlier: Callable[[], None] = lambda: None,
+        wish: Callable[[Wish], None] = lambda _: None,
     ) -> None:
         super().__init__(store, elapsed_ms, on_earlier)
         self._settings = settings
@@ -92,6 +100,7 @@ class GroupCoordinator(Coordinator[Shard]):
             settings, store, self._deadlines, topics, migration, new_id, self._start_job, self._farewells.start
         )
         self._classic_members = ClassicMembers(settings, self._consumer, migration, new_id)
+        self._share = ShareProtocol(settings, store, self._deadlines, topics, self._start_job, wish)
         self._commits = Commits(settings, store, topics, self._classic)
         self._txn_commits = TxnCommits(settings, store, topics, self._classic)
         self._kinds: dict[type[Any], Kind] = {
@@ -103,7 +112,10 @@ class GroupCoordinator(Coordinator[Shard]):
                 take_up=self._consumer.loaded,
                 close=lambda group, _error, _now_ms: self._consumer.close(group),
             ),
-            ShareGroup: Kind(take_up=lambda *_: _nothing(), close=lambda *_: _nothing()),
+            ShareGroup: Kind(
+                take_up=self._share.loaded,
+                close=lambda group, _error, _now_ms: self._share.close(group),
+            ),
         }
 
     def _new_shard(self, partition: int) -> Shard:
@@ -167,6 +179,61 @@ class GroupCoordinator(Coordinator[Shard]):
         shard = self.shard_of(request.group_id)
         _check_stays(shard, request.group_id)
         return self._consumer.heartbeat(shard, request, caller, now_ms, upgrade)
+
+    def share_heartbeat(
+        self, request: ShareGroupHeartbeatRequest, caller: Caller, now_ms: int
+    ) -> ShareGroupHeartbeatResponse:
+        """A member of a share group joins, stays or leaves (`ShareProtocol.heartbeat`)."""
+        check_share_request(request)
+        shard = self.shard_of(request.group_id)
+        _check_stays(shard, request.group_id)
+        return self._share.heartbeat(shard, request, caller, now_ms)
+
+    def share_states_begun(self, group_id: str, partitions: Topics, now_ms: int) -> None:
+        """The states of these partitions are there (`ShareProtocol.begun`)."""
+        self._share.begun(self.shard_of(group_id), group_id, partitions, now_ms)
+
+    def share_states_refused(self, group_id: str, partitions: Topics, now_ms: int) -> None:
+        """They are not, and are to be asked for again (`ShareProtocol.refused`)."""
+        self._share.refused(self.shard_of(group_id), group_id, partitions, now_ms)
+
+    def share_states_to_move(self, group_id: str, partitions: Topics, now_ms: int) -> int:
+        """An empty share group is to begin elsewhere in these partitions (`ShareProtocol.to_move`)."""
+        shard = self._group_shard(group_id)
+        _check_stays(shard, group_id)
+        return self._share.to_move(shard, group_id, partitions, now_ms)
+
+    def share_states_to_forget(self, group_id: str, topic_ids: Collection[bytes], now_ms: int) -> Topics:
+        """An empty share group is to begin anew in these topics (`ShareProtocol.to_forget`)."""
+        return self._share.to_forget(self._group_shard(group_id), group_id, topic_ids, now_ms)
+
+    def share_states_forgotten(self, group_id: str, topic_ids: Collection[bytes], now_ms: int) -> None:
+        """The states in these topics are deleted (`ShareProtocol.forgotten`)."""
+        self._share.forgotten(self.shard_of(group_id), group_id, topic_ids, now_ms)
+
+    def all_share_states_to_forget(self, shard: Shard, group_id: str, now_ms: int) -> Topics:
+        """A share group is to be deleted (`ShareProtocol.all_to_forget`)."""
+        return self._share.all_to_forget(shard, group_id, now_ms)
+
+    def initialized_share_partitions(self, group_id: str) -> Mapping[bytes, TopicStates]:
+        """Those of the group whose states have begun; none if it is no share group."""
+        group = self._group_shard(group_id).groups.get(group_id)
+        return group.initialized if isinstance(group, ShareGroup) else {}
+
+    @contextmanager
+    def going(self, group_id: str) -> Iterator[Shard]:
+        """Nobody joins the group meanwhile; its shard.
+
+        Raises:
+            KafkaError: COORDINATOR_LOAD_IN_PROGRESS: it is being deleted.
+        """
+        shard = self.shard_of(group_id)
+        _check_stays(shard, group_id)
+        shard.groups_going.add(group_id)
+        try:
+            yield shard
+        finally:
+            shard.groups_going.discard(group_id)
 
     def join(self, request: JoinGroupRequest, caller: Caller, now_ms: int, reply: JoinReply) -> None:
         """Handle a JoinGroup; `reply` is called exactly once, perhaps much later (`ClassicProtocol.join`,
@@ -414,6 +481,10 @@ class GroupCoordinator(Coordinator[Shard]):
         group = self._group_shard(group_id).groups.get(group_id)
         return describe_consumer(group_id, group, self._topics, self._settings.group_consumer_assignors[0])
 
+    def describe_share_group(self, group_id: str) -> Steps[DescribedShareGroup]:
+        """A share group (`descriptions.describe_share`), a topic of a member a piece."""
+        return describe_share(group_id, self._group_shard(group_id).groups.get(group_id), self._topics)
+
     def list_groups(
         self, partitions: Iterable[int], states: Collection[str], types: Collection[str]
     ) -> Steps[list[ListedGroup]]:
@@ -451,10 +522,7 @@ class GroupCoordinator(Coordinator[Shard]):
                 what writing the tombstones failed with. It is there still, and with the last some of its offsets may be
                 gone.
         """
-        shard = self.shard_of(group_id)
-        _check_stays(shard, group_id)
-        shard.groups_going.add(group_id)
-        try:
+        with self.going(group_id) as shard:
             while True:
                 group = shard.groups.get(group_id)
                 if group is None:
@@ -470,15 +538,14 @@ class GroupCoordinator(Coordinator[Shard]):
                 yield
                 if self.shard_of(group_id) is not shard:
                     raise KafkaError(ErrorCode.NOT_COORDINATOR, f"the coordinator of {group_id} has changed")
-        finally:
-            shard.groups_going.discard(group_id)
 
     def topics_changed(self, names: Collection[str], now_ms: int, *, has_new: bool) -> None:
         """Topics were created (`has_new`), deleted or got more partitions."""
         self._consumer.topics_changed(names, now_ms, has_new=has_new)
+        self._share.topics_changed(names)
 
     def topic_deleted(self, name: str, topic_id: bytes, now_ms: int) -> None:
-        """Have the offsets forgotten that were committed in a deleted topic. A partition that cannot be written keeps
+        """Have the offsets, and the states of share groups, forgotten in a deleted topic. A partition that cannot be written keeps
         them.
 
         It is a job: a topic of the same name may be there, and be committed in, before it is done. Its id tells them apart.
@@ -513,7 +580,18 @@ class GroupCoordinator(Coordinator[Shard]):
                 lambda group_id, gone=gone: self._commits.forget(shard, group_id, gone, now_ms),  # type: ignore[misc]
                 f"offsets of deleted topics stay in {OFFSETS_TOPIC}-{shard.partition}",
             )
+            yield from for_each(
+                [group for group in shard.groups.values() if isinstance(group, ShareGroup)],
+                lambda group, gone=gone: self._forget_states(shard, group, gone, now_ms),  # type: ignore[misc]
+                f"share groups in {OFFSETS_TOPIC}-{shard.partition} know of deleted topics",
+            )
         shard.is_forgetting = False
+
+    def _forget_states(self, shard: Shard, group: ShareGroup, gone: Collection[TopicId], now_ms: int) -> Job:
+        """Let a share group have no states in these topics; the share coordinator forgets them by itself."""
+        if shard.groups.get(group.group_id) is group:
+            self._share.forget_topics(shard, group, {topic_id for _, topic_id in gone}, now_ms)
+        yield
 
     def _drop(self, shard: Shard, group: AnyGroup, now_ms: int) -> None:
         """Forget a group without members."""
@@ -536,10 +614,6 @@ class GroupCoordinator(Coordinator[Shard]):
 
     def _repeat_expiry(self, shard: Shard) -> None:
         self._deadlines.start(shard.expiry, self._settings.offsets_retention_check_interval_ms)
-
-
-def _nothing() -> Job:
-    yield from ()
 
 
 def _check_stays(shard: Shard, group_id: str) -> None:

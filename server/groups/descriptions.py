@@ -8,10 +8,12 @@ from dataclasses import replace
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages import consumer_group_describe as message
+from ...protocol.messages import share_group_describe as share_message
 from ...protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from ...protocol.messages.list_groups import ListedGroup
 from ..coordination.jobs import Steps
 from .assigning.assignment import Assignment
+from .assigning.simple import SIMPLE
 from .assigning.topics import TopicView
 from .classic.group import ClassicGroup, GroupState
 from .consumer.group import ConsumerGroup
@@ -133,6 +135,49 @@ def _assignment(partitions: Mapping[bytes, AbstractSet[int]], topics: TopicView)
             found.append(message.TopicPartitions(topic_id=topic_id, topic_name=name, partitions=indexes))
         yield
     return message.Assignment(topic_partitions=tuple(found))
+
+
+def describe_share(group_id: str, group: Group | None, topics: TopicView) -> Steps[share_message.DescribedGroup]:
+    """State, epochs and members of a share group, as it is when the first piece is done; topics that are gone are left out.
+
+    Raises:
+        KafkaError: GROUP_ID_NOT_FOUND if it does not exist or is of another kind.
+    """
+    if not isinstance(group, ShareGroup):
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, _not_found(group_id, group, "share"))
+    members = tuple(group.members.values())
+    names: dict[frozenset[str], tuple[str, ...]] = {}
+    described = share_message.DescribedGroup(
+        group_id=group_id,
+        group_state=group.state_name,
+        group_epoch=group.epoch,
+        assignment_epoch=group.assignment_epoch,
+        assignor_name=SIMPLE,
+    )
+    yield
+    found = []
+    for member in members:
+        if member.topic_names not in names:
+            names[member.topic_names] = tuple(sorted(member.topic_names))
+        has = []
+        for topic_id in sorted(member.assigned):
+            if (name := topics.name_of(topic_id)) is not None:
+                indexes = tuple(sorted(member.assigned[topic_id]))
+                has.append(share_message.TopicPartitions(topic_id=topic_id, topic_name=name, partitions=indexes))
+            yield
+        found.append(
+            share_message.Member(
+                member_id=member.member_id,
+                rack_id=member.rack_id,
+                member_epoch=member.epoch,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                subscribed_topic_names=names[member.topic_names],
+                assignment=share_message.Assignment(topic_partitions=tuple(has)),
+            )
+        )
+        yield
+    return replace(described, members=tuple(found))
 
 
 def list_groups(groups: Iterable[Group], states: Collection[str], types: Collection[str]) -> Steps[list[ListedGroup]]:

@@ -5,8 +5,11 @@ The only file of this package that knows more of the broker than its own topic. 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
+from math import inf
+
+import trio
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ..cluster.nodes import Node
@@ -16,14 +19,22 @@ from ..partitions.internal_topics import OFFSETS_TOPIC
 from ..partitions.topics import Topics
 from .coordinator import GroupCoordinator
 from .settings import GroupSettings
+from .share.flows import ShareFlows
+from .share.keeper import StateKeeper
+from .share.protocol import Wish
 
 
 class GroupService(CoordinatorService[GroupCoordinator]):
-    """The group coordinator of a broker."""
+    """The group coordinator of a broker.
 
-    def __init__(self, ground: Ground) -> None:
+    Args:
+        keeper: Gives who keeps the states of share partitions.
+    """
+
+    def __init__(self, ground: Ground, keeper: Callable[[], StateKeeper]) -> None:
         self._settings = settings = GroupSettings.of(ground.config.current)
         settings.groups = ground.config.groups
+        self._wishes, self._wishes_todo = trio.open_memory_channel[Wish](inf)
         super().__init__(
             ground,
             lambda store, on_earlier: GroupCoordinator(
@@ -32,12 +43,25 @@ class GroupService(CoordinatorService[GroupCoordinator]):
                 topics=BrokerTopics(ground.topics, ground.nodes),
                 elapsed_ms=ground.clock.elapsed_ms,
                 on_earlier=on_earlier,
+                wish=self._wishes.send_nowait,
             ),
             topic=OFFSETS_TOPIC,
             # Apache Kafka's group coordinator numbers each batch from 0, though it is no idempotent producer.
             base_sequence=0,
         )
+        self.shares = ShareFlows(self.coordinator, keeper, ground.clock.now_ms)
         ground.config.watchers.append(self.reconfigure)
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """See `CoordinatorService.run`; beside it the states are begun that share groups ask for, of each group for itself."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._grant)
+            await super().run(task_status)
+
+    async def _grant(self) -> None:
+        async with trio.open_nursery() as nursery:
+            async for wish in self._wishes_todo:
+                nursery.start_soon(self.shares.grant, wish)
 
     def reconfigure(self) -> None:
         """Take over what may change of the broker's options while it runs."""
@@ -52,6 +76,11 @@ class GroupService(CoordinatorService[GroupCoordinator]):
         if "consumer" not in self.ground.config.current.group_coordinator_rebalance_protocols:
             message = 'group.coordinator.rebalance.protocols does not name "consumer"'
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, message)
+
+    def check_share_protocol(self) -> None:
+        """Raise KafkaError UNSUPPORTED_VERSION if share groups are not served."""
+        if self.ground.config.feature_level("share.version") < 1:
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "the feature share.version is 0")
 
     def topic_created(self, name: str) -> None:
         """There is a new topic."""

@@ -136,8 +136,9 @@ class Coordinators(Watcher):
 
     def _make_groups(self) -> GroupService:
         from ..groups.service import GroupService
+        from .share_keeper import ShareKeeper
 
-        self._groups = GroupService(self._ground)
+        self._groups = GroupService(self._ground, lambda: ShareKeeper(self.share_states))
         return self._groups
 
     def _make_share_states(self) -> ShareStateService:

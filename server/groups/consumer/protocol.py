@@ -8,9 +8,7 @@ at a load. An event that fails leaves no trace.
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable, Collection
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from ....protocol.errors import ErrorCode, KafkaError
@@ -23,6 +21,7 @@ from ...coordination.store import RecordStore
 from ..assigning.assignors import ASSIGNORS
 from ..assigning.metadata_hash import MetadataHashes, describe
 from ..assigning.regexes import REFRESH_AT_MOST_EVERY_MS, resolve
+from ..assigning.topic_changes import TopicChanges
 from ..assigning.topics import TopicView
 from ..classic.group import ClassicGroup
 from ..classic.protocol import Caller
@@ -43,8 +42,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.groups")
 
-# A group that has not heard of this many changes of topics looks at its topics whichever they were.
-_CHANGES_KEPT = 1_024
 # Topics are looked at again after this time even if nobody said that they changed.
 _REFRESH_AFTER_MS = 2**31 - 1
 
@@ -75,9 +72,7 @@ class ConsumerProtocol:
         self._new_id = new_id
         self._topics_version = 0
         """Grows with every new topic, beyond a restart: what regular expressions match may have changed."""
-        self._changed_topics: deque[str] = deque(maxlen=_CHANGES_KEPT)
-        self._changes = 0
-        """How often a topic has changed; the last names are in `_changed_topics`."""
+        self._changes = TopicChanges()
 
     # Groups
 
@@ -132,20 +127,7 @@ class ConsumerProtocol:
         self._hashes.topics_changed()
         if has_new:
             self._topics_version = max(self._topics_version + 1, now_ms)
-        self._changed_topics.extend(names)
-        self._changes += len(names)
-
-    def _hear_of_topics(self, group: ConsumerGroup) -> None:
-        """Let the group look at the topics again if one that it subscribes to has changed since it last heard of changes.
-
-        Groups ask, as telling them all would take long where there are many.
-        """
-        unheard = self._changes - group.topics_known_to
-        if unheard > len(self._changed_topics) or any(
-            map(group.subscribes_to, islice(reversed(self._changed_topics), unheard))
-        ):
-            group.refresh_at_ms = None
-        group.topics_known_to = self._changes
+        self._changes.add(names)
 
     # Heartbeats
 
@@ -210,7 +192,7 @@ class ConsumerProtocol:
             KafkaError: As `Transition.run`, or what writing it down failed with. Nothing has changed then.
         """
         elapsed_ms = self._elapsed_ms()
-        self._hear_of_topics(transition.group)
+        self._changes.tell(transition.group)
         around = Surroundings(self._settings, self._topics, self._hashes, self._topics_version, now_ms, elapsed_ms)
         transition.run(around, claim)
         group_id, member = transition.group.group_id, transition.member

@@ -3,9 +3,21 @@ another one."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Container, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
+
+# What one record says of all partitions of a group is made, written and read in one turn: some milliseconds.
+TOPICS_MAX = 2_000
+PARTITIONS_MAX = 50_000
+
+UNKNOWN_TOPIC = "<UNKNOWN>"
+"""What Apache Kafka calls a topic that is gone."""
+
+Topics: TypeAlias = Mapping[bytes, frozenset[int]]
+"""Topic id -> partitions."""
+NameOf: TypeAlias = Callable[[bytes], str | None]
+"""Name of a topic id; None: there is none."""
 
 
 class TopicStates(NamedTuple):
@@ -28,3 +40,70 @@ class StateTable:
     initializing: Mapping[bytes, TopicStates] = field(default_factory=dict)
     initialized: Mapping[bytes, TopicStates] = field(default_factory=dict)
     deleting: Mapping[bytes, str] = field(default_factory=dict)
+
+    def asked_for(self, partitions: Topics, name_of: NameOf) -> StateTable:
+        """The share coordinator is asked to begin these."""
+        return StateTable(
+            _together(self.initializing, partitions, name_of),
+            self.initialized,
+            {topic_id: name for topic_id, name in self.deleting.items() if topic_id not in partitions},
+        )
+
+    def begun(self, partitions: Topics, name_of: NameOf) -> StateTable:
+        """It has begun them."""
+        return StateTable(
+            _without(self.initializing, partitions), _together(self.initialized, partitions, name_of), self.deleting
+        )
+
+    def refused(self, partitions: Topics) -> StateTable:
+        """It could not begin them."""
+        return StateTable(_without(self.initializing, partitions), self.initialized, self.deleting)
+
+    def to_delete(self, topics: Collection[bytes], name_of: NameOf) -> StateTable:
+        """It is asked to forget all that is initialized of these."""
+        return StateTable(
+            self.initializing,
+            {topic_id: one for topic_id, one in self.initialized.items() if topic_id not in topics},
+            {**self.deleting, **{topic_id: name_of(topic_id) or UNKNOWN_TOPIC for topic_id in topics}},
+        )
+
+    def deleted(self, topics: Collection[bytes]) -> StateTable:
+        """It has forgotten them."""
+        left = {topic_id: name for topic_id, name in self.deleting.items() if topic_id not in topics}
+        return StateTable(self.initializing, self.initialized, left)
+
+    def without(self, topics: Container[bytes]) -> StateTable:
+        """These topics are gone."""
+        return StateTable(
+            {topic_id: one for topic_id, one in self.initializing.items() if topic_id not in topics},
+            {topic_id: one for topic_id, one in self.initialized.items() if topic_id not in topics},
+            {topic_id: name for topic_id, name in self.deleting.items() if topic_id not in topics},
+        )
+
+    @property
+    def partition_count(self) -> int:
+        return sum(len(one.partitions) for table in (self.initializing, self.initialized) for one in table.values())
+
+    @property
+    def is_too_large(self) -> bool:
+        """To be written down, and read, in one turn."""
+        return len(self.topic_ids()) > TOPICS_MAX or self.partition_count > PARTITIONS_MAX
+
+    def topic_ids(self) -> frozenset[bytes]:
+        return frozenset().union(self.initializing, self.initialized, self.deleting)
+
+
+def _together(before: Mapping[bytes, TopicStates], more: Topics, name_of: NameOf) -> dict[bytes, TopicStates]:
+    found = dict(before)
+    for topic_id, partitions in more.items():
+        known = found[topic_id].partitions if topic_id in found else frozenset()
+        found[topic_id] = TopicStates(name_of(topic_id) or UNKNOWN_TOPIC, known | partitions)
+    return found
+
+
+def _without(before: Mapping[bytes, TopicStates], less: Topics) -> dict[bytes, TopicStates]:
+    found = {}
+    for topic_id, (name, partitions) in before.items():
+        if left := partitions - less.get(topic_id, frozenset()):
+            found[topic_id] = TopicStates(name, left)
+    return found

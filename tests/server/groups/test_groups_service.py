@@ -26,13 +26,14 @@ from ottla.server.groups.shard import Shard
 from support.broker.steppable_wall import WALL_STEPS_MS
 from support.disk.crash_files import CrashFiles
 from support.groups.group_broker import CONSUMED_TOPIC_ID, OFFSETS_TOPIC, GroupBroker
+from support.groups.share_groups import FakeKeeper
 
 AutojumpClock = trio.testing.MockClock
 
 
 @asynccontextmanager
 async def serving(broker: GroupBroker) -> AsyncIterator[GroupService]:
-    service = GroupService(cast(Any, broker))
+    service = GroupService(cast(Any, broker), FakeKeeper)
     async with trio.open_nursery() as nursery:
         await nursery.start(service.run)
         yield service
@@ -259,7 +260,7 @@ async def test_a_partition_that_cannot_be_taken_up_once_loaded_is_that_partition
         bad = await fill(service, broker, size)
     again = GroupBroker(broker.files)
     again.create_topic()
-    service = GroupService(cast(Any, again))
+    service = GroupService(cast(Any, again), FakeKeeper)
     take_up = service.coordinator._activated
 
     def refuse_one(shard: Shard, now_ms: int) -> None:

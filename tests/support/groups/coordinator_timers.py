@@ -13,6 +13,7 @@ from ottla.server.transactions.metadata import TransactionState
 from ottla.server.transactions.settings import MARKER_RETRY_MS
 from support.groups.consumer_groups import REBALANCE_MS, SESSION_MS, ConsumerGroups
 from support.groups.groups import Groups
+from support.groups.share_groups import ShareGroups
 from support.transactions.transactions import A0, SWEEP_MS, Transactions
 
 World = Groups | Transactions
@@ -213,6 +214,109 @@ def _new_topic_after_a_load() -> Begun:
     return groups, _finds_new_topic(groups)
 
 
+SHARE_UNLIMITED = {"group_share_session_timeout_ms": 10**12}
+
+
+def _share_session() -> Begun:
+    groups = ShareGroups(orders=2)
+    groups.enter("a")
+    return groups, lambda: not groups.table().members
+
+
+def _share_session_after_a_load() -> Begun:
+    groups = ShareGroups(orders=2)
+    groups.enter("a")
+    groups = groups.restarted()
+    return groups, lambda: not groups.table().members
+
+
+def _share_removal_again() -> Begun:
+    groups = ShareGroups(orders=2)
+    groups.enter("a")
+    groups.store.failure = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    groups.advance(SESSION_MS)
+    groups.store.failure = None
+    assert groups.table().members
+    return groups, lambda: not groups.table().members
+
+
+def _share_refresh() -> Begun:
+    groups = ShareGroups(orders=2, settings=SHARE_UNLIMITED)
+    groups.enter("a")
+    groups.settled("a")
+    epoch = groups.table().epoch
+    groups.topics.put("orders", 3)  # and nobody says so
+
+    def is_over() -> bool:
+        groups.stay("a")
+        return groups.table().epoch > epoch
+
+    return groups, is_over
+
+
+def _share_assignment(partition_count: int = 2) -> Begun:
+    groups = ShareGroups(
+        orders=partition_count, settings={**SHARE_UNLIMITED, "group_share_assignment_interval_ms": 5_000}
+    )
+    groups.enter("a")
+    return groups, _shares_of(groups)
+
+
+def _shares_of(groups: ShareGroups) -> Callable[[], bool]:
+    def is_over() -> bool:
+        groups.stay("a")
+        return groups.table().assignment_epoch == groups.table().epoch
+
+    return is_over
+
+
+def _share_assignment_of_many_partitions() -> Begun:
+    groups = ShareGroups(
+        orders=ASSIGNED_AT_ONCE + 1, settings={**SHARE_UNLIMITED, "group_share_assignment_interval_ms": 5_000}
+    )
+    groups.enter("a")
+    groups.advance(5_000)
+    groups.stay("a")
+    groups.enter("b")
+    return groups, _shares_of(groups)
+
+
+def _share_assignment_after_a_load() -> Begun:
+    groups, _ = _share_assignment()
+    assert isinstance(groups, ShareGroups)
+    groups.advance(2_000)
+    groups = groups.restarted()
+    return groups, _shares_of(groups)
+
+
+def _share_states_again() -> Begun:
+    groups = ShareGroups(orders=2, settings=SHARE_UNLIMITED)
+    groups.grants = False
+    groups.enter("a")
+    groups.wishes.clear()
+
+    def is_over() -> bool:
+        groups.stay("a")
+        return bool(groups.wishes)
+
+    return groups, is_over
+
+
+def _share_states_again_after_a_load() -> Begun:
+    groups = ShareGroups(orders=2, settings=SHARE_UNLIMITED)
+    groups.grants = False
+    groups.enter("a")
+    groups.advance(4_000)
+    groups = groups.restarted()
+    groups.grants = False
+
+    def is_over() -> bool:
+        groups.stay("a")
+        return bool(groups.wishes)
+
+    return groups, is_over
+
+
 def _open_transaction() -> Transactions:
     transactions = Transactions()
     transactions.add(ID, transactions.init(ID, timeout_ms=25_000), A0)
@@ -249,6 +353,7 @@ def _ids_look() -> Begun:
 
 CLASSIC, REBALANCE = "groups/classic/protocol.py", "groups/classic/rebalance.py"
 TIMERS, PROTOCOL = "groups/consumer/timers.py", "groups/consumer/protocol.py"
+SHARE_TIMERS, SHARE = "groups/share/timers.py", "groups/share/protocol.py"
 ENDINGS = "transactions/endings.py"
 
 COORDINATOR_TIMERS = {
@@ -272,6 +377,15 @@ COORDINATOR_TIMERS = {
     "expressions and a new topic": Timer(f"{PROTOCOL} _resolve_regexes", 10_001, _new_topic),
     "expressions and a new topic after a load": Timer(f"{PROTOCOL} loaded", 6_001, _new_topic_after_a_load),
     "expressions matched again": Timer(f"{PROTOCOL} _resolve_regexes", 600_001, _unannounced_topic),
+    "session of a share group's member": Timer(f"{SHARE_TIMERS} keep_alive", SESSION_MS, _share_session),
+    "session of its loaded member": Timer(f"{SHARE_TIMERS} keep_alive", SESSION_MS, _share_session_after_a_load),
+    "removal from a share group that failed": Timer(f"{SHARE_TIMERS} _session_is_over", 500, _share_removal_again),
+    "a share group's look at topics": Timer(f"{SHARE} heartbeat", 2**31 - 1, _share_refresh),
+    "a share group's next assignment": Timer(f"{SHARE} heartbeat", 5_000, _share_assignment),
+    "that of many partitions": Timer(f"{SHARE} _assign", 5_000, _share_assignment_of_many_partitions),
+    "that after a load": Timer(f"{SHARE} loaded", 3_000, _share_assignment_after_a_load),
+    "states that did not begin": Timer(f"{SHARE} heartbeat", 30_000, _share_states_again),
+    "states that did not begin before a load": Timer(f"{SHARE} loaded", 30_000, _share_states_again_after_a_load),
     # Looked for every 10 s; at 25 s it has not taken longer than that.
     "time-out of a transaction": Timer(f"{ENDINGS} watch", 3 * SWEEP_MS, _time_out),
     "time-out of a loaded transaction": Timer(f"{ENDINGS} watch", 2 * SWEEP_MS, _time_out_after_a_load),

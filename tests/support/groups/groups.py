@@ -28,6 +28,7 @@ from ottla.server.groups.classic.protocol import Caller
 from ottla.server.groups.coordinator import GroupCoordinator
 from ottla.server.groups.offsets.commits import Fetched, TopicCommit
 from ottla.server.groups.offsets.offsets import Place
+from ottla.server.groups.share.protocol import Wish
 from support.groups.settings import group_settings
 
 Answer = TypeVar("Answer")
@@ -197,6 +198,8 @@ class Groups:
         self.elapsed_ms = elapsed_ms
         self._wall_ahead_ms = wall_ahead_ms
         self.wakes = 0
+        self.wishes: list[Wish] = []
+        """States of share partitions that are asked for; see `support.groups.share_groups`."""
         self.is_over: IsOver = never
         """Whether the coordinator's turn is over, in the midst of what is due; `between` comes then, and in the end."""
         self.between: Callable[[], None] = lambda: None
@@ -207,6 +210,7 @@ class Groups:
             elapsed_ms=lambda: self.elapsed_ms,
             new_id=lambda: str(next(self.store.member_numbers)),
             on_earlier=self._count_wake,
+            wish=self.wishes.append,
         )
         if loads:
             self.load()

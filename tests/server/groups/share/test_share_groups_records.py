@@ -36,12 +36,14 @@ WHOLE = [
 
 
 def loaded(*changes: records.Change) -> ConsumerGroups:
-    """A coordinator that finds these records."""
+    """A coordinator that finds these records, and has not looked at the topics yet."""
     store = MemoryStore(1)
     for change in changes:
         key, value = write_record(*change)
         store.append_batch(0, build_batch([(0, 0, key, value, ())]))
-    return ConsumerGroups(store, orders=3)
+    groups = ConsumerGroups(store, loads=False, orders=3)
+    groups.load_only()
+    return groups
 
 
 def table(groups: ConsumerGroups) -> ShareGroup:

@@ -1,0 +1,42 @@
+"""Which topics have changed lately: groups ask, as telling them all would take long where there are many."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection
+from itertools import islice
+from typing import Protocol
+
+# A group that has not heard of this many changes of topics looks at its topics whichever they were.
+_CHANGES_KEPT = 1_024
+
+
+class Hearing(Protocol):
+    """A group, as far as it hears of changes."""
+
+    refresh_at_ms: int | None
+    """From then on it looks at its topics again; None: at once."""
+    topics_known_to: int
+    """How many changes it has heard of."""
+
+    def subscribes_to(self, topic: str) -> bool: ...
+
+
+class TopicChanges:
+    """Topics that were created, deleted or got more partitions, since the coordinator began."""
+
+    def __init__(self) -> None:
+        self._names: deque[str] = deque(maxlen=_CHANGES_KEPT)
+        self._count = 0
+        """How often a topic has changed; the last names are in `_names`."""
+
+    def add(self, names: Collection[str]) -> None:
+        self._names.extend(names)
+        self._count += len(names)
+
+    def tell(self, group: Hearing) -> None:
+        """Let the group look at the topics again if one that it subscribes to has changed since it last heard of changes."""
+        unheard = self._count - group.topics_known_to
+        if unheard > len(self._names) or any(map(group.subscribes_to, islice(reversed(self._names), unheard))):
+            group.refresh_at_ms = None
+        group.topics_known_to = self._count

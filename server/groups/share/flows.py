@@ -1,0 +1,99 @@
+"""What needs the share coordinator: states that are begun, moved and forgotten, each with what the group says of it before and after.
+
+An answer may come when the group, or its coordinator, has changed: whoever takes it looks the group up again. What nobody could write
+down is asked for again, by the next heartbeat or the next request.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING
+
+from ....protocol.errors import KafkaError
+from .keeper import UNKNOWN_OFFSET, Offsets, Refusals, StateKeeper
+from .protocol import Wish
+from .states import Topics
+
+if TYPE_CHECKING:
+    from ..coordinator import GroupCoordinator
+
+log = logging.getLogger("ottla.groups")
+
+
+class ShareFlows:
+    """
+    Args:
+        keeper: Gives the share coordinator, which is made with the first request that needs it.
+    """
+
+    def __init__(
+        self, coordinator: GroupCoordinator, keeper: Callable[[], StateKeeper], now_ms: Callable[[], int]
+    ) -> None:
+        self._coordinator = coordinator
+        self._keeper = keeper
+        self._now_ms = now_ms
+
+    async def grant(self, wish: Wish) -> None:
+        """Have the states begun that a group asks for, all of them or none. Raises nothing."""
+        offsets = {
+            topic_id: dict.fromkeys(partitions, UNKNOWN_OFFSET) for topic_id, partitions in wish.partitions.items()
+        }
+        try:
+            refusals = await self._keeper().initialize(wish.group_id, wish.state_epoch, offsets)
+            error = next(iter(refusals.values()), None)
+        except KafkaError as refusal:
+            error = refusal
+        try:
+            if error is None:
+                self._coordinator.share_states_begun(wish.group_id, wish.partitions, self._now_ms())
+            else:
+                log.warning("group %s: states of partitions are not begun: %s", wish.group_id, error)
+                self._coordinator.share_states_refused(wish.group_id, wish.partitions, self._now_ms())
+        except KafkaError as refusal:
+            log.warning("group %s: states of partitions are not written down: %s", wish.group_id, refusal)
+
+    async def move(self, group_id: str, offsets: Offsets) -> Refusals:
+        """Begin a group without members at these offsets; the group is made if there is none.
+
+        Raises:
+            KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, or what writing it down failed with; for all of them.
+        """
+        partitions = {topic_id: frozenset(one) for topic_id, one in offsets.items()}
+        state_epoch = self._coordinator.share_states_to_move(group_id, partitions, self._now_ms())
+        if not any(partitions.values()):
+            return {}
+        refusals = await self._keeper().initialize(group_id, state_epoch, offsets)
+        if not refusals:
+            self._coordinator.share_states_begun(group_id, partitions, self._now_ms())
+        return refusals
+
+    async def forget(self, group_id: str, topic_ids: Collection[bytes]) -> tuple[Topics, Refusals]:
+        """Let a group without members begin anew in these topics: the partitions that it had states of, and those for which
+        that failed.
+
+        Raises:
+            KafkaError: As `move`.
+        """
+        partitions = self._coordinator.share_states_to_forget(group_id, topic_ids, self._now_ms())
+        if not partitions:
+            return {}, {}
+        refusals = await self._keeper().delete(group_id, partitions)
+        failed = {topic_id for topic_id, _ in refusals}
+        if done := partitions.keys() - failed:
+            self._coordinator.share_states_forgotten(group_id, done, self._now_ms())
+        return partitions, refusals
+
+    async def forget_all(self, group_id: str) -> None:
+        """Have all states of a group forgotten that is to be deleted; nothing, if it is no share group. Nobody joins it
+        meanwhile.
+
+        Raises:
+            KafkaError: NON_EMPTY_GROUP, COORDINATOR_LOAD_IN_PROGRESS (it is being deleted), or why it failed.
+        """
+        with self._coordinator.going(group_id) as shard:
+            partitions = self._coordinator.all_share_states_to_forget(shard, group_id, self._now_ms())
+            if partitions:
+                refusals = await self._keeper().delete(group_id, partitions)
+                for error in refusals.values():
+                    raise error

@@ -1,0 +1,382 @@
+"""The share group protocol: what heartbeats, leaves, time-outs and changed topics do to a group (KIP-932).
+
+Called by `groups.coordinator` with an active shard. Every event becomes a list of records, computed without touching anything
+(`transition` for heartbeats); they are appended as one batch and only then applied, by the same code that applies them
+at a load. An event that fails leaves no trace.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from ....protocol.errors import ErrorCode, KafkaError
+from ....protocol.messages import share_group_heartbeat as message
+from ....protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
+from ...coordination.deadlines import Deadlines
+from ...coordination.jobs import Job
+from ...coordination.records import Records
+from ...coordination.store import RecordStore
+from ..assigning.assignment import Assignment
+from ..assigning.metadata_hash import MetadataHashes
+from ..assigning.topic_changes import TopicChanges
+from ..assigning.topics import TopicView
+from ..classic.protocol import Caller
+from ..records import write_record
+from ..settings import GroupSettings
+from . import records, targets
+from .group import ShareGroup
+from .member import LEAVE_EPOCH, ShareMember
+from .records import Change
+from .states import StateTable, Topics
+from .timers import Sessions
+from .transition import Surroundings, Transition
+
+if TYPE_CHECKING:
+    from ..shard import Shard
+
+log = logging.getLogger("ottla.groups")
+
+# Topics are looked at again after this time even if nobody said that they changed.
+_REFRESH_AFTER_MS = 2**31 - 1
+
+
+class Wish(NamedTuple):
+    """States that the share coordinator is to begin; `ShareProtocol.begun` or `refused` is called with what came of it."""
+
+    group_id: str
+    state_epoch: int
+    partitions: Topics
+
+
+class ShareProtocol:
+    """The rules of share groups over time; the state is all in the groups.
+
+    Args:
+        wish: Have the states begun; returns at once.
+    """
+
+    def __init__(
+        self,
+        settings: GroupSettings,
+        store: RecordStore,
+        deadlines: Deadlines,
+        topics: TopicView,
+        start_job: Callable[[Shard, Job], None],
+        wish: Callable[[Wish], None],
+    ) -> None:
+        self.sessions = Sessions(settings, deadlines, self.remove)
+        self._elapsed_ms = deadlines.elapsed_ms
+        self._settings = settings
+        self._store = store
+        self._topics = topics
+        self._hashes = MetadataHashes(topics)
+        self._changes = TopicChanges()
+        self._start_job = start_job
+        self._wish = wish
+
+    # Groups
+
+    def loaded(self, shard: Shard, group: ShareGroup, now_ms: int) -> Job:
+        """Take up a group as it was written down: its members have a full session time to show up, unless they have.
+
+        How long ago something was written only the wall clock can tell; if that was set back since, it was just now.
+        """
+        elapsed_ms = self._elapsed_ms()
+        if group.assignment_ms:
+            group.assigned_at_ms = elapsed_ms - max(0, now_ms - group.assignment_ms)
+        group.asked_at_ms = elapsed_ms
+        for member_id in tuple(group.members):
+            is_there = shard.groups.get(group.group_id) is group and member_id in group.members
+            if is_there and member_id not in group.sessions:
+                self.sessions.keep_alive(shard, group, member_id)
+            yield
+        # Topics may have been deleted while nobody could write it down here.
+        if group.states is not None and shard.groups.get(group.group_id) is group:
+            gone = frozenset(one for one in group.states.topic_ids() if self._topics.name_of(one) is None)
+            self.forget_topics(shard, group, gone, now_ms)
+
+    def close(self, group: ShareGroup) -> Job:
+        """The group is gone or not ours any more; a member a piece."""
+        for member_id in tuple(group.sessions):
+            self.sessions.stop(group, member_id)
+            yield
+
+    def topics_changed(self, names: Collection[str]) -> None:
+        """Topics were created, deleted or got more partitions: the groups concerned find out by the next heartbeat of any
+        member."""
+        self._hashes.topics_changed()
+        self._changes.add(names)
+
+    def forget_topics(self, shard: Shard, group: ShareGroup, topic_ids: Collection[bytes], now_ms: int) -> None:
+        """These topics are gone; errors as `RecordStore.append`."""
+        if group.states is not None and not group.states.topic_ids().isdisjoint(topic_ids):
+            self._write_states(shard, group, group.states.without(topic_ids), now_ms)
+
+    # Heartbeats
+
+    def heartbeat(
+        self, shard: Shard, request: ShareGroupHeartbeatRequest, caller: Caller, now_ms: int
+    ) -> ShareGroupHeartbeatResponse:
+        """Let a member join, stay or leave.
+
+        Raises:
+            KafkaError: GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, or what writing it
+                down failed with. Nothing has changed then.
+        """
+        group_id, member_id, epoch = request.group_id, request.member_id, request.member_epoch
+        known = shard.groups.get(group_id)
+        if epoch == LEAVE_EPOCH:
+            self.remove(shard, share_group(group_id, known, "Group"), member_id, now_ms)
+            return ShareGroupHeartbeatResponse(member_id=member_id, member_epoch=epoch)
+        if known is None and epoch == 0:
+            known = ShareGroup(group_id, shard.partition)
+        group = share_group(group_id, known, "Share group")
+        self._check_size(group, member_id)
+        old = ShareMember(member_id) if epoch == 0 and member_id not in group.members else group.member(member_id)
+        _check_epoch(old, epoch)
+        if epoch == 0:
+            log.info("group %s: member %s joins", group_id, member_id)
+        self._changes.tell(group)
+        transition = Transition(group, old, _with_news(old, request, caller))
+        elapsed_ms = self._elapsed_ms()
+        max_bytes = self._store.max_batch_bytes(shard.partition)
+        transition.run(Surroundings(self._settings, self._topics, self._hashes, now_ms, elapsed_ms, max_bytes))
+        self._write(shard, transition.changes, now_ms)
+        self._after(shard, transition, now_ms, elapsed_ms)
+        member = transition.member
+        must_tell = epoch == 0 or request.subscribed_topic_names is not None or member.assigned != old.assigned
+        return ShareGroupHeartbeatResponse(
+            member_id=member_id,
+            member_epoch=member.epoch,
+            heartbeat_interval_ms=self._settings.share_heartbeat_interval_ms(group_id),
+            assignment=_assignment(member.assigned) if must_tell else None,
+        )
+
+    def _after(self, shard: Shard, transition: Transition, now_ms: int, elapsed_ms: int) -> None:
+        """What follows from a member's news, once they are written."""
+        group = share_group(transition.group.group_id, shard.groups.get(transition.group.group_id), "Group")
+        group.topics_known_to = transition.group.topics_known_to
+        if transition.has_seen_topics:
+            group.refresh_at_ms = elapsed_ms + _REFRESH_AFTER_MS
+        if transition.has_assigned:
+            group.assigned_at_ms = elapsed_ms
+        self.sessions.keep_alive(shard, group, transition.member.member_id)
+        if transition.must_assign and not group.is_assigning:
+            group.is_assigning = True
+            self._start_job(shard, self._assign(shard, group, now_ms))
+        if transition.asked_for:
+            group.asked_at_ms = elapsed_ms
+            self._wish(Wish(group.group_id, transition.epoch, transition.asked_for))
+        group.looked_for = (transition.names, group.states, group.topics_known_to)
+
+    def _check_size(self, group: ShareGroup, member_id: str) -> None:
+        limit = self._settings.group_share_max_size
+        if len(group.members) >= limit and member_id not in group.members:
+            message = f"The share group has reached its maximum capacity of {limit} members."
+            raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
+
+    def _assign(self, shard: Shard, group: ShareGroup, now_ms: int) -> Job:
+        """Make a target assignment for the group as it is now; members get their parts at their next heartbeats.
+
+        Whatever happened to the group meanwhile has brought it to a later epoch, for which there will be another one.
+        """
+        epoch, members, before, initialized = group.epoch, dict(group.members), dict(group.targets), group.initialized
+        max_bytes = self._store.max_batch_bytes(shard.partition)
+        try:
+            found = yield from targets.new_targets(members, before, initialized, self._topics, max_bytes)
+            made = yield from targets.written(group, found, max_bytes)
+            if shard.groups.get(group.group_id) is group:
+                for member_id in found.keys() - group.members.keys():
+                    made.add(*write_record(*records.target_tombstone(group.group_id, member_id)))
+                last = records.target_metadata(group.group_id, epoch, now_ms)
+                made.add(*write_record(*last))
+                self._store.append(shard.partition, made, now_ms)
+                for member_id, assignment in found.items():
+                    if member_id in group.members and group.targets.get(member_id) != assignment:
+                        group.set_target(member_id, assignment)
+                shard.apply(*last)
+        except KafkaError as error:
+            log.warning("group %s: there is no new assignment: %s", group.group_id, error)
+        finally:
+            group.is_assigning = False
+            group.assigned_at_ms = self._elapsed_ms()
+
+    def remove(self, shard: Shard, group: ShareGroup, member_id: str, now_ms: int) -> None:
+        """Take a member out of the group.
+
+        Raises:
+            KafkaError: UNKNOWN_MEMBER_ID, or the partition cannot be written; it is still in.
+        """
+        leaving = group.member(member_id)
+        log.info("group %s: member %s leaves", group.group_id, member_id)
+        names = group.subscribed_without(leaving)
+        topics_hash = group.metadata_hash if names == group.subscribed_topics else self._hashes.of(names)
+        changes = records.member_tombstones(group.group_id, member_id)
+        changes.append(records.group_epoch(group.group_id, group.epoch + 1, topics_hash))
+        self._write(shard, changes, now_ms)
+        self.sessions.stop(group, member_id)
+
+    # States of partitions
+
+    def begun(self, shard: Shard, group_id: str, partitions: Topics, now_ms: int) -> None:
+        """The share coordinator has the states; members get the partitions by their next heartbeats. Errors as
+        `RecordStore.append`."""
+        group = shard.groups.get(group_id)
+        if isinstance(group, ShareGroup) and group.states is not None:
+            # A topic, or the group, may have been deleted meanwhile.
+            asked = {
+                topic_id: partitions[topic_id] & one.partitions
+                for topic_id, one in group.states.initializing.items()
+                if topic_id in partitions
+            }
+            self._write_states(shard, group, group.states.begun(asked, self._topics.name_of), now_ms)
+
+    def refused(self, shard: Shard, group_id: str, partitions: Topics, now_ms: int) -> None:
+        """It could not begin them: the next heartbeat asks again. Errors as `RecordStore.append`."""
+        group = shard.groups.get(group_id)
+        if isinstance(group, ShareGroup) and group.states is not None and group.states.initializing:
+            self._write_states(shard, group, group.states.refused(partitions), now_ms)
+
+    def to_move(self, shard: Shard, group_id: str, partitions: Topics, now_ms: int) -> int:
+        """The states of these partitions are to begin anew; the state epoch for that. A group is made if there is none.
+
+        Raises:
+            KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, UNKNOWN_SERVER_ERROR (too many), or as `RecordStore.append`.
+        """
+        known = shard.groups.get(group_id)
+        group = ShareGroup(group_id, shard.partition) if known is None else share_group(group_id, known)
+        _check_empty(group)
+        before = StateTable() if group.states is None else group.states
+        states = before.asked_for(partitions, self._topics.name_of)
+        if states.is_too_large:
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the group has states of too many partitions")
+        if partitions:
+            self._write_states(shard, group, states, now_ms)
+        return group.epoch
+
+    def to_forget(self, shard: Shard, group_id: str, topic_ids: Collection[bytes], now_ms: int) -> Topics:
+        """The group is to begin anew in these topics: the states to delete, of those of them that have any.
+
+        Raises:
+            KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, or as `RecordStore.append`.
+        """
+        group = share_group(group_id, shard.groups.get(group_id))
+        _check_empty(group)
+        if group.states is None:
+            return {}
+        found: dict[bytes, frozenset[int]] = {}
+        for topic_id in topic_ids:
+            if topic_id in group.states.initialized:
+                found[topic_id] = group.states.initialized[topic_id].partitions
+            elif topic_id in group.states.deleting:
+                found[topic_id] = self._whole(topic_id)
+        self._write_states(shard, group, group.states.to_delete(found.keys(), self._topics.name_of), now_ms)
+        return found
+
+    def all_to_forget(self, shard: Shard, group_id: str, now_ms: int) -> Topics:
+        """The group is to go: all states to delete; none, if it is no share group.
+
+        Raises:
+            KafkaError: NON_EMPTY_GROUP, or as `RecordStore.append`.
+        """
+        group = shard.groups.get(group_id)
+        if not isinstance(group, ShareGroup) or group.states is None:
+            return {}
+        _check_empty(group)
+        states, none = group.states, frozenset[int]()
+        found = {
+            topic_id: none.union(
+                *(
+                    table[topic_id].partitions
+                    for table in (states.initialized, states.initializing)
+                    if topic_id in table
+                ),
+                self._whole(topic_id) if topic_id in states.deleting else none,
+            )
+            for topic_id in states.topic_ids()
+            # A deleted topic's states the share coordinator forgets by itself.
+            if self._topics.name_of(topic_id) is not None
+        }
+        self._write_states(shard, group, StateTable().to_delete(found.keys(), self._topics.name_of), now_ms)
+        return found
+
+    def forgotten(self, shard: Shard, group_id: str, topic_ids: Collection[bytes], now_ms: int) -> None:
+        """The states of these topics are deleted. Errors as `RecordStore.append`."""
+        group = shard.groups.get(group_id)
+        if isinstance(group, ShareGroup) and group.states is not None:
+            self._write_states(shard, group, group.states.deleted(topic_ids), now_ms)
+
+    def _whole(self, topic_id: bytes) -> frozenset[int]:
+        return frozenset(range(self._topics.partition_count(topic_id)))
+
+    # Records
+
+    def _write_states(self, shard: Shard, group: ShareGroup, states: StateTable, now_ms: int) -> None:
+        if states != group.states:
+            self._write(shard, [records.state_partitions(group.group_id, states)], now_ms)
+            group.asked_at_ms = self._elapsed_ms()
+
+    def _write(self, shard: Shard, changes: Collection[Change], now_ms: int) -> None:
+        """Append changes of one group as one batch, then apply them; errors as `RecordStore.append`."""
+        if changes:
+            made = Records()
+            for change in changes:
+                made.add(*write_record(*change))
+            self._store.append(shard.partition, made, now_ms)
+            for key, value in changes:
+                shard.apply(key, value)
+
+
+def share_group(group_id: str, group: object, word: str = "Group") -> ShareGroup:
+    """The group, if there is one and it is a share group; else raises KafkaError GROUP_ID_NOT_FOUND."""
+    if isinstance(group, ShareGroup):
+        return group
+    message = f"{word} {group_id} not found." if group is None else f"Group {group_id} is not a share group."
+    raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, message)
+
+
+def _check_empty(group: ShareGroup) -> None:
+    if group.members:
+        raise KafkaError(ErrorCode.NON_EMPTY_GROUP, "The group is not empty.")
+
+
+def _check_epoch(member: ShareMember, epoch: int) -> None:
+    """Raise FENCED_MEMBER_EPOCH for a member that knows another epoch than we do, unless our last answer may have been
+    lost: then it names the epoch before."""
+    if epoch in (0, member.epoch, member.previous_epoch) and epoch <= member.epoch:
+        return
+    if epoch > member.epoch:
+        told = f"greater member epoch ({epoch}) than the one known by the group coordinator ({member.epoch})."
+    else:
+        told = (
+            f"smaller member epoch ({epoch}) than the one known by the group coordinator ({member.epoch}), and it does"
+            f" not match the previous member epoch ({member.previous_epoch})."
+        )
+    raise KafkaError(
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        f"The share group member has a {told} The member must abandon all its partitions and rejoin.",
+    )
+
+
+def _with_news(member: ShareMember, request: ShareGroupHeartbeatRequest, caller: Caller) -> ShareMember:
+    """The member with what the request says; what it leaves out has not changed."""
+    names = request.subscribed_topic_names
+    return replace(
+        member,
+        rack_id=member.rack_id if request.rack_id is None else request.rack_id,
+        topic_names=member.topic_names if names is None else frozenset(names),
+        client_id=caller.client_id,
+        client_host=caller.client_host,
+    )
+
+
+def _assignment(assigned: Assignment) -> message.Assignment:
+    return message.Assignment(
+        topic_partitions=tuple(
+            message.TopicPartitions(topic_id=topic_id, partitions=tuple(sorted(partitions)))
+            for topic_id, partitions in sorted(assigned.items())
+        )
+    )

@@ -1,0 +1,44 @@
+"""What a ShareGroupHeartbeat must look like, whatever the group.
+
+A member is taken in at once, for everybody; so there are bounds on what it may name.
+"""
+
+from __future__ import annotations
+
+from ....protocol.errors import ErrorCode, KafkaError
+from ....protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
+from ..subscription import NAMES_MAX
+from .member import LEAVE_EPOCH
+
+_MEMBER_ID_UNITS_MAX = 36
+
+
+def check_member_id(member_id: str) -> None:
+    """Raise KafkaError INVALID_REQUEST for an id that is not one of a client's UUIDs: empty, or longer."""
+    # Java counts UTF-16 units.
+    if not member_id or len(member_id[: _MEMBER_ID_UNITS_MAX + 1].encode("utf-16-le")) > 2 * _MEMBER_ID_UNITS_MAX:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid member id in the request.")
+
+
+def check_request(request: ShareGroupHeartbeatRequest) -> None:
+    """Raise KafkaError INVALID_REQUEST, in the order in which Apache Kafka looks."""
+    _check(not _is_blank(request.member_id), "MemberId can't be empty.")
+    _check(not _is_blank(request.group_id), "GroupId can't be empty.")
+    _check(request.rack_id is None or not _is_blank(request.rack_id), "RackId can't be empty.")
+    names = request.subscribed_topic_names or ()
+    if request.member_epoch == 0:
+        _check(bool(names), "SubscribedTopicNames must be set in first request.")
+    else:
+        _check(request.member_epoch >= LEAVE_EPOCH, "MemberEpoch is invalid.")
+    told = f"The member names {len(names)} topics to subscribe to; at most {NAMES_MAX} are allowed."
+    _check(len(names) <= NAMES_MAX, told)
+
+
+def _is_blank(text: str) -> bool:
+    """As Java trims: nothing but controls and spaces."""
+    return all(char <= " " for char in text)
+
+
+def _check(is_valid: bool, message: str) -> None:
+    if not is_valid:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, message)

@@ -1,0 +1,79 @@
+"""The share coordinator as the group coordinator asks it (`groups.share.keeper`): many partitions of a group at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from ...protocol.errors import KafkaError
+from ..groups.share.keeper import UNKNOWN_OFFSET, Offsets, Refusals, SharePlace, StateSummary
+from ..groups.share.states import Topics
+from ..runtime.turns import Turn
+from ..sharing.share_records import SharePartitionKey
+from ..sharing.state_service import ShareStateService
+
+_NOTHING = StateSummary(UNKNOWN_OFFSET, 0, -1)
+
+
+class ShareKeeper:
+    """What is begun or forgotten is on disk, as far as `flush.messages` asks for it, when it is told."""
+
+    def __init__(self, states: ShareStateService) -> None:
+        self._states = states
+
+    async def initialize(self, group_id: str, state_epoch: int, offsets: Offsets) -> Refusals:
+        """See `StateKeeper.initialize`."""
+
+        def begin(key: SharePartitionKey) -> None:
+            start_offset = offsets[key.topic_id][key.partition]
+            self._states.coordinator.initialize(key, state_epoch, start_offset, self._states.ground.clock.now_ms())
+
+        return await self._each(group_id, offsets, begin)
+
+    async def delete(self, group_id: str, partitions: Topics) -> Refusals:
+        """See `StateKeeper.delete`."""
+
+        def forget(key: SharePartitionKey) -> None:
+            self._states.coordinator.delete(key, self._states.ground.clock.now_ms())
+
+        return await self._each(group_id, partitions, forget)
+
+    async def summaries(self, group_id: str, partitions: Topics) -> Mapping[SharePlace, StateSummary]:
+        """See `StateKeeper.summaries`."""
+        found: dict[SharePlace, StateSummary] = {}
+
+        def look(key: SharePartitionKey) -> None:
+            state = self._states.coordinator.summary(key)
+            found[key.topic_id, key.partition] = (
+                _NOTHING
+                if state is None
+                else StateSummary(state.start_offset, state.leader_epoch, state.delivery_complete_count)
+            )
+
+        refusals = await self._each(group_id, partitions, look)
+        return found | {place: _NOTHING._replace(error=error) for place, error in refusals.items()}
+
+    async def _each(
+        self, group_id: str, partitions: Mapping[bytes, Iterable[int]], act: Callable[[SharePartitionKey], None]
+    ) -> Refusals:
+        """Do it for each partition, in turns; then wait once for each partition of the topic that it is kept in."""
+        if not self._states.coordinator.shards:
+            await self._states.ensure_topic()
+        turn = Turn()
+        refusals: dict[SharePlace, KafkaError] = {}
+        touched: dict[int, list[SharePartitionKey]] = {}
+        for topic_id, indexes in partitions.items():
+            for index in indexes:
+                if turn.is_over():
+                    await turn.next()
+                key = SharePartitionKey(group_id, topic_id, index)
+                try:
+                    act(key)
+                    touched.setdefault(self._states.coordinator.partition_for(key.text), []).append(key)
+                except KafkaError as error:
+                    refusals[topic_id, index] = error
+        for keys in touched.values():
+            try:
+                await self._states.settle(keys[0].text)
+            except KafkaError as error:
+                refusals |= {(key.topic_id, key.partition): error for key in keys}
+        return refusals

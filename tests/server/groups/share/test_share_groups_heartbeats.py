@@ -1,0 +1,355 @@
+"""Heartbeats of share groups: who joins, stays, leaves or is too late, and what members are given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ottla.protocol.errors import ErrorCode
+from ottla.server.config.group_configs import GroupConfig
+from ottla.server.groups.share import targets
+from support.groups.groups import error_of
+from support.groups.share_groups import RETRY_MS, SESSION_MS, ShareGroups
+
+E = ErrorCode
+ABANDON = " The member must abandon all its partitions and rejoin."
+
+
+def test_a_member_joins_and_gets_the_partitions_once_their_states_have_begun() -> None:
+    groups = ShareGroups(orders=3)
+    first = groups.enter("a", rack_id="north")
+    assert (first.member_id, first.member_epoch, first.heartbeat_interval_ms) == ("a", 2, 5_000)
+    assert groups.given(first) == {}
+    assert groups.states() == ({}, {"orders": {0, 1, 2}}, set())
+    assert set(groups.keeper.states.values()) == {(2, -1)}
+    second = groups.beat("a", 2)
+    assert (second.member_epoch, groups.given(second)) == (3, {"orders": {0, 1, 2}})
+    assert groups.given(groups.beat("a", 3)) is None
+    assert groups.given(groups.beat("a", 3, topics=["orders"])) == {"orders": {0, 1, 2}}
+
+
+def test_nobody_gets_partitions_whose_states_have_not_begun() -> None:
+    groups = ShareGroups(orders=2)
+    groups.grants = False
+    groups.enter("a")
+    assert groups.states() == ({"orders": {0, 1}}, {}, set())
+    groups.stay("a")
+    assert (groups.assigned("a"), groups.table().members["a"].epoch) == ({}, 2)
+    assert len(groups.grant()) == 1
+    assert groups.settled("a") == {"orders": {0, 1}}
+
+
+def test_members_share_what_there_is() -> None:
+    groups = ShareGroups(orders=2)
+    for member in "abc":
+        groups.enter(member)
+    for member in "abc":
+        groups.settled(member)
+    has = [groups.assigned(member)["orders"] for member in "abc"]
+    assert sorted(map(len, has)) == [1, 1, 2]
+    assert set().union(*has) == {0, 1}
+    assert all(groups.table().members[member].epoch == groups.table().epoch for member in "abc")
+
+
+def test_a_member_that_leaves_gives_others_what_it_had() -> None:
+    groups = ShareGroups(orders=4)
+    groups.enter("a")
+    groups.enter("b")
+    groups.settled("a")
+    assert len(groups.assigned("a")["orders"]) == len(groups.assigned("b")["orders"]) == 2
+    left = groups.beat("a", -1)
+    assert (left.member_id, left.member_epoch, left.heartbeat_interval_ms, left.assignment) == ("a", -1, 0, None)
+    assert groups.settled("b") == {"orders": {0, 1, 2, 3}}
+    groups.beat("b", -1)
+    assert (groups.table().state_name, groups.described().group_state) == ("Empty", "Empty")
+
+
+def test_the_last_epoch_is_good_while_its_answer_may_be_lost() -> None:
+    groups = ShareGroups(orders=2)
+    groups.enter("a")
+    groups.stay("a")
+    assert groups.beat("a", 2).member_epoch == 3
+    assert groups.beat("a", 3).member_epoch == 3
+    rejoined = groups.enter("a")
+    assert (rejoined.member_epoch, groups.given(rejoined)) == (3, {"orders": {0, 1}})
+
+
+REFUSED: dict[str, tuple[tuple[str, int], dict[str, Any], tuple[ErrorCode, str]]] = {
+    "no member id": (("", 0), {"topics": ["orders"]}, (E.INVALID_REQUEST, "MemberId can't be empty.")),
+    "a blank one": ((" \t", 0), {"topics": ["orders"]}, (E.INVALID_REQUEST, "MemberId can't be empty.")),
+    "no group": (("a", 0), {"group": "", "topics": ["orders"]}, (E.INVALID_REQUEST, "GroupId can't be empty.")),
+    "an empty rack": (("a", 2), {"rack_id": ""}, (E.INVALID_REQUEST, "RackId can't be empty.")),
+    "no topics": (("x", 0), {}, (E.INVALID_REQUEST, "SubscribedTopicNames must be set in first request.")),
+    "an empty list": (
+        ("x", 0),
+        {"topics": []},
+        (E.INVALID_REQUEST, "SubscribedTopicNames must be set in first request."),
+    ),
+    "an epoch below": (("a", -2), {}, (E.INVALID_REQUEST, "MemberEpoch is invalid.")),
+    "very many topics": (
+        ("a", 3),
+        {"topics": map(str, range(10_001))},
+        (E.INVALID_REQUEST, "The member names 10001 topics to subscribe to; at most 10000 are allowed."),
+    ),
+    "an unknown member": (("x", 1), {}, (E.UNKNOWN_MEMBER_ID, "Member x is not a member of group g.")),
+    "an unknown member that leaves": (("x", -1), {}, (E.UNKNOWN_MEMBER_ID, "Member x is not a member of group g.")),
+    "an unknown group": (("a", 1), {"group": "h"}, (E.GROUP_ID_NOT_FOUND, "Share group h not found.")),
+    "an unknown group that is left": (("a", -1), {"group": "h"}, (E.GROUP_ID_NOT_FOUND, "Group h not found.")),
+    "another kind of group": (
+        ("a", 0),
+        {"group": "classic", "topics": ["orders"]},
+        (E.GROUP_ID_NOT_FOUND, "Group classic is not a share group."),
+    ),
+    "another kind that is left": (
+        ("a", -1),
+        {"group": "classic"},
+        (E.GROUP_ID_NOT_FOUND, "Group classic is not a share group."),
+    ),
+    "an epoch to come": (
+        ("a", 4),
+        {},
+        (
+            E.FENCED_MEMBER_EPOCH,
+            "The share group member has a greater member epoch (4) than the one known by the group coordinator (3)."
+            + ABANDON,
+        ),
+    ),
+    "an epoch long gone": (
+        ("a", 1),
+        {},
+        (
+            E.FENCED_MEMBER_EPOCH,
+            "The share group member has a smaller member epoch (1) than the one known by the group coordinator (3), and it"
+            + " does not match the previous member epoch (2)."
+            + ABANDON,
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("arguments, fields, expected", REFUSED.values(), ids=REFUSED)
+def test_what_is_refused_changes_nothing(
+    arguments: tuple[str, int], fields: dict[str, Any], expected: tuple[ErrorCode, str]
+) -> None:
+    groups = ShareGroups(orders=2)
+    groups.commit({("orders", 0): 1}, group="classic")
+    groups.enter("a")
+    groups.stay("a")
+    before = groups.copy_of_tables()
+    assert groups.error(*arguments, **fields) == expected
+    assert groups.copy_of_tables() == before
+
+
+def test_a_full_group_takes_nobody_and_keeps_who_is_in() -> None:
+    groups = ShareGroups(orders=2, settings={"group_share_max_size": 1})
+    groups.enter("a")
+    told = "The share group has reached its maximum capacity of 1 members."
+    assert groups.error("b", 0, topics=["orders"]) == (E.GROUP_MAX_SIZE_REACHED, told)
+    assert groups.settled("a") == {"orders": {0, 1}}
+
+
+def test_a_silent_member_is_given_up() -> None:
+    groups = ShareGroups(orders=2)
+    groups.enter("a")
+    groups.enter("b")
+    groups.advance(SESSION_MS - 1)
+    groups.stay("a")
+    groups.advance(1)
+    assert set(groups.table().members) == {"a"}
+    groups.advance(SESSION_MS)
+    assert not groups.table().members and not groups.table().sessions
+
+
+def test_times_of_one_group_are_its_own() -> None:
+    own = GroupConfig({}, {"share.heartbeat.interval.ms": 7_000, "share.session.timeout.ms": 60_000})
+    groups = ShareGroups(orders=2, settings={"groups": {"g": own}})
+    assert groups.enter("a").heartbeat_interval_ms == 7_000
+    groups.enter("a", group="h")
+    groups.advance(SESSION_MS)
+    assert (set(groups.table().members), set(groups.table("h").members)) == ({"a"}, set())
+    groups.advance(15_000)
+    assert not groups.table().members
+
+
+def test_another_assignment_waits_for_its_interval() -> None:
+    groups = ShareGroups(orders=2, settings={"group_share_assignment_interval_ms": 1_000})
+    groups.enter("a")
+    assert groups.beat("a", 2).member_epoch == 2
+    assert (groups.table().epoch, groups.table().assignment_epoch) == (3, 2)
+    groups.advance(1_000)
+    again = groups.beat("a", 2)
+    assert (again.member_epoch, groups.given(again)) == (3, {"orders": {0, 1}})
+
+
+def test_what_a_member_does_not_want_any_more_is_taken_away_at_once() -> None:
+    groups = ShareGroups(orders=2, bills=2, settings={"group_share_assignment_interval_ms": 1_000_000})
+    groups.enter("a", "orders", "bills")
+    groups.advance(SESSION_MS - 1)
+    groups.stay("a")
+    groups = groups.restarted(group_share_assignment_interval_ms=0)
+    assert groups.settled("a") == {"orders": {0, 1}, "bills": {0, 1}}
+    groups = groups.restarted(group_share_assignment_interval_ms=1_000_000)
+    epoch = groups.table().members["a"].epoch
+    answer = groups.beat("a", epoch, topics=["bills"])
+    assert (answer.member_epoch, groups.given(answer)) == (epoch, {"bills": {0, 1}})
+
+
+def test_topics_that_come_grow_and_go_are_noticed() -> None:
+    groups = ShareGroups(orders=1)
+    groups.enter("a", "orders", "late")
+    assert groups.settled("a") == {"orders": {0}}
+    groups.put_topic("late", 2)
+    assert groups.settled("a") == {"orders": {0}, "late": {0, 1}}
+    groups.put_topic("orders", 3, is_new=False)
+    assert groups.settled("a") == {"orders": {0, 1, 2}, "late": {0, 1}}
+    groups.delete_topic("late")
+    assert groups.states() == ({}, {"orders": {0, 1, 2}}, set())
+    assert groups.settled("a") == {"orders": {0, 1, 2}}
+    groups.put_topic("late", 1)
+    assert groups.settled("a") == {"orders": {0, 1, 2}, "late": {0}}
+
+
+def test_a_topic_that_went_while_nobody_could_write_it_down_is_forgotten_at_the_load() -> None:
+    groups = ShareGroups(orders=1, late=1)
+    groups.enter("a", "orders", "late")
+    groups.settled("a")
+    groups.topics.delete("late")
+    groups = groups.restarted()
+    assert groups.states() == ({}, {"orders": {0}}, set())
+    assert groups.settled("a") == {"orders": {0}}
+
+
+def test_a_group_of_which_nothing_changes_writes_nothing() -> None:
+    groups = ShareGroups(orders=2)
+    groups.enter("a")
+    groups.settled("a")
+    partition = groups.coordinator.partition_for("g")
+    before = groups.store.end_offset(partition)
+    for _ in range(3):
+        groups.stay("a")
+        groups.advance(5_000)
+    assert groups.store.end_offset(partition) == before
+
+
+@pytest.mark.parametrize("word", ["refuses", "fails"])
+def test_states_that_could_not_begin_are_asked_for_with_the_next_heartbeat(word: str) -> None:
+    groups = ShareGroups(orders=2)
+    setattr(groups.keeper, word, E.NOT_COORDINATOR)
+    groups.enter("a")
+    assert groups.states() == ({}, {}, set())
+    groups.stay("a")
+    assert groups.assigned("a") == {}
+    setattr(groups.keeper, word, None)
+    assert groups.settled("a") == {"orders": {0, 1}}
+
+
+def test_of_several_partitions_all_begin_or_none() -> None:
+    groups = ShareGroups(orders=2)
+    groups.keeper.refuses, groups.keeper.refused = E.NOT_COORDINATOR, {1}
+    groups.enter("a")
+    assert groups.states() == ({}, {}, set())
+    groups.keeper.refuses = None
+    assert groups.settled("a") == {"orders": {0, 1}}
+
+
+def test_states_of_which_nothing_is_heard_are_asked_for_again() -> None:
+    groups = ShareGroups(orders=2)
+    groups.grants = False
+    groups.enter("a")
+    groups.wishes.clear()
+    groups.advance(RETRY_MS - 1)
+    groups.stay("a")
+    assert not groups.wishes
+    groups.advance(1)
+    groups.stay("a")
+    assert [wish.partitions for wish in groups.grant()] == [{groups.topics.id_of("orders"): frozenset({0, 1})}]
+    assert groups.settled("a") == {"orders": {0, 1}}
+
+
+def test_states_of_a_topic_that_went_meanwhile_do_not_come_back() -> None:
+    groups = ShareGroups(orders=2, late=1)
+    groups.grants = False
+    groups.enter("a", "orders", "late")
+    groups.delete_topic("late")
+    groups.grant()
+    assert groups.states() == ({}, {"orders": {0, 1}}, set())
+
+
+def test_a_wish_of_a_group_that_went_meanwhile_makes_none() -> None:
+    groups = ShareGroups(orders=2)
+    groups.grants = False
+    groups.enter("a")
+    groups.beat("a", -1)
+    groups.delete_group("g", groups.now_ms)
+    groups.grant()
+    assert not groups.copy_of_tables()
+
+
+def test_what_cannot_be_written_leaves_no_trace() -> None:
+    groups = ShareGroups(orders=2)
+    groups.enter("a")
+    before = groups.copy_of_tables()
+    groups.store.failure = E.NOT_COORDINATOR
+    assert groups.error("b", 0, topics=["orders"])[0] is E.NOT_COORDINATOR
+    groups.advance(SESSION_MS)
+    assert groups.copy_of_tables() == before
+    groups.store.failure = None
+    groups.advance(500)
+    assert not groups.table().members
+
+
+def test_a_large_group_is_assigned_by_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(targets, "ASSIGNED_AT_ONCE", 3)
+    groups = ShareGroups(orders=4)
+    groups.enter("a")
+    groups.enter("b")
+    assert {len(groups.settled(member)["orders"]) for member in "ab"} == {2}
+    groups.beat("a", -1)
+    assert groups.settled("b") == {"orders": {0, 1, 2, 3}}
+    assert groups.restarted().copy_of_tables() == groups.copy_of_tables()
+
+
+def test_who_leaves_while_a_job_assigns_has_no_target(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(targets, "ASSIGNED_AT_ONCE", 1)
+    groups = ShareGroups(orders=4)
+    groups.enter("a")
+    groups.settled("a")
+    groups.coordinator._jobs.clear()
+    table = groups.table()
+    job = groups.coordinator._share._assign(groups.coordinator.shard_of("g"), table, groups.now_ms)
+    next(job)
+    groups.beat("a", -1)
+    for _ in job:
+        pass
+    assert (dict(table.targets), dict(table.members)) == ({}, {})
+    assert groups.restarted().copy_of_tables() == groups.copy_of_tables()
+
+
+def test_members_described() -> None:
+    groups = ShareGroups(orders=2)
+    groups.enter("a", rack_id="north")
+    groups.settled("a")
+    described = groups.described()
+    assert (described.group_id, described.group_state, described.assignor_name) == ("g", "Stable", "simple")
+    assert (described.group_epoch, described.assignment_epoch) == (3, 3)
+    (member,) = described.members
+    assert (member.member_id, member.rack_id, member.member_epoch) == ("a", "north", 3)
+    assert (member.client_id, member.client_host, member.subscribed_topic_names) == ("c", "/host", ("orders",))
+    (topic,) = member.assignment.topic_partitions
+    assert (topic.topic_id, topic.topic_name, topic.partitions) == (groups.topics.id_of("orders"), "orders", (0, 1))
+    groups.commit({("orders", 0): 1}, group="classic")
+    for group in ("classic", "none"):
+        assert error_of(lambda group=group: groups.described(group)) is E.GROUP_ID_NOT_FOUND  # type: ignore[misc]
+
+
+def test_a_group_is_taken_up_as_it_was() -> None:
+    groups = ShareGroups(orders=2, bills=1)
+    groups.enter("a")
+    groups.enter("b", "orders", "bills")
+    groups.settled("a")
+    again = groups.restarted()
+    assert again.copy_of_tables() == groups.copy_of_tables()
+    assert again.beat("a", again.table().members["a"].epoch).member_epoch == groups.table().members["a"].epoch
+    again.advance(SESSION_MS)
+    assert not again.table().members
