@@ -53,7 +53,7 @@ _SINCE = {
 }
 """From which metadata.version on a new cluster has which level; 0 before."""
 
-ACTING = frozenset({"eligible.leader.replicas.version", "group.version", "transaction.version"})
+ACTING = frozenset({"eligible.leader.replicas.version", "group.version", "share.version", "transaction.version"})
 """Those whose level changes what Ottla does."""
 
 METADATA_VERSION = "metadata.version"

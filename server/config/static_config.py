@@ -46,6 +46,9 @@ PROFILES: dict[str, dict[str, str]] = {
         # Members of consumer groups learn of changes by their heartbeats.
         "group.consumer.min.heartbeat.interval.ms": "10",
         "group.consumer.heartbeat.interval.ms": "500",
+        "group.share.min.session.timeout.ms": "100",
+        "group.share.min.heartbeat.interval.ms": "10",
+        "group.share.heartbeat.interval.ms": "500",
         # 50 directories for the offsets of a few groups slow down the first start.
         "offsets.topic.num.partitions": "5",
     },

@@ -77,11 +77,6 @@ class GroupService(CoordinatorService[GroupCoordinator]):
             message = 'group.coordinator.rebalance.protocols does not name "consumer"'
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, message)
 
-    def check_share_protocol(self) -> None:
-        """Raise KafkaError UNSUPPORTED_VERSION if share groups are not served."""
-        if self.ground.config.feature_level("share.version") < 1:
-            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "the feature share.version is 0")
-
     def topic_created(self, name: str) -> None:
         """There is a new topic."""
         self.coordinator.topics_changed([name], self.ground.clock.now_ms(), has_new=True)

@@ -191,10 +191,13 @@ COORDINATED = {
     "groups": frozenset(
         {
             "AddOffsetsToTxn",
+            "AlterShareGroupOffsets",
             "ConsumerGroupDescribe",
             "ConsumerGroupHeartbeat",
             "DeleteGroups",
+            "DeleteShareGroupOffsets",
             "DescribeGroups",
+            "DescribeShareGroupOffsets",
             "FindCoordinator",
             "Heartbeat",
             "JoinGroup",
@@ -203,6 +206,8 @@ COORDINATED = {
             "OffsetCommit",
             "OffsetDelete",
             "OffsetFetch",
+            "ShareGroupDescribe",
+            "ShareGroupHeartbeat",
             "SyncGroup",
             "TxnOffsetCommit",
         }

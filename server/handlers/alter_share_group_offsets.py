@@ -1,18 +1,103 @@
 """AlterShareGroupOffsets, API key 91, version 0.
 
 Behaviour
-- Share groups are not served: UNSUPPORTED_VERSION with its words, as of Apache Kafka where the feature `share.version` is 0. No right is asked
-  for before.
+- A share group without members begins at these offsets; one that does not exist is made. Its members must be gone (NON_EMPTY_GROUP).
+- Each partition has its own error; a topic that is named twice counts for its first row.
+- UNSUPPORTED_VERSION as in ShareGroupHeartbeat.
 """
 
 from __future__ import annotations
 
 from ...protocol.connection import Request
-from ...protocol.errors import ErrorCode
-from ...protocol.messages.alter_share_group_offsets import AlterShareGroupOffsetsResponse
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestTopic,
+    AlterShareGroupOffsetsResponse,
+    AlterShareGroupOffsetsResponsePartition,
+    AlterShareGroupOffsetsResponseTopic,
+)
+from ...protocol.wire import ZERO_UUID
+from ..groups.share.keeper import Refusals
+from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
-from .share_groups import SHARE_GROUPS_ARE_OFF
+from .permissions import check, refusal
+from .share_groups import INVALID_GROUP, SHARE_GROUPS_ARE_OFF, UNKNOWN_PARTITION, check_served
 
 
-async def handle(_: Context, request: Request) -> AlterShareGroupOffsetsResponse:
-    return AlterShareGroupOffsetsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, error_message=SHARE_GROUPS_ARE_OFF)
+async def handle(ctx: Context, request: Request) -> AlterShareGroupOffsetsResponse:
+    body: AlterShareGroupOffsetsRequest = request.body
+    groups = ctx.services.coordinators.groups
+    try:
+        check_served(ctx)
+        check(ctx, Operation.READ, ResourceType.GROUP, body.group_id)
+        topics: dict[str, AlterShareGroupOffsetsRequestTopic] = {}
+        refused: dict[str, KafkaError] = {}
+        offsets: dict[bytes, dict[int, int]] = {}
+        for topic in body.topics:
+            if ctx.turn.is_over():
+                await ctx.turn.next()
+            if topic.topic_name not in topics:
+                topics[topic.topic_name] = topic
+                await _take(ctx, topic, offsets, refused)
+        if not body.group_id:
+            raise INVALID_GROUP
+        await groups.route(ctx.node, body.group_id)
+        refusals = await groups.shares.move(body.group_id, offsets)
+        await groups.settle(body.group_id)
+        answers = []
+        for topic in topics.values():
+            answers.append(await _told(ctx, topic, offsets, refused, refusals))
+        await ctx.turn.empty(topics)
+        return AlterShareGroupOffsetsResponse(responses=tuple(answers))
+    except KafkaError as error:
+        is_off = error.code is ErrorCode.UNSUPPORTED_VERSION
+        message = SHARE_GROUPS_ARE_OFF if is_off else error.message or None
+        return AlterShareGroupOffsetsResponse(error_code=error.code, error_message=message)
+
+
+async def _take(
+    ctx: Context,
+    topic: AlterShareGroupOffsetsRequestTopic,
+    offsets: dict[bytes, dict[int, int]],
+    refused: dict[str, KafkaError],
+) -> None:
+    """Put down the partitions of the topic that there are, or why it is refused as a whole."""
+    if not ctx.may(Operation.READ, ResourceType.TOPIC, topic.topic_name):
+        refused[topic.topic_name] = refusal(ResourceType.TOPIC)
+        return
+    known = ctx.services.topics.get(topic.topic_name)
+    if known is None:
+        refused[topic.topic_name] = UNKNOWN_PARTITION
+        return
+    mine = offsets[known.id] = {}
+    for row in topic.partitions:
+        if ctx.turn.is_over():
+            await ctx.turn.next()
+        if 0 <= row.partition_index < len(known.partitions):
+            mine[row.partition_index] = row.start_offset
+
+
+async def _told(
+    ctx: Context,
+    topic: AlterShareGroupOffsetsRequestTopic,
+    offsets: dict[bytes, dict[int, int]],
+    refused: dict[str, KafkaError],
+    refusals: Refusals,
+) -> AlterShareGroupOffsetsResponseTopic:
+    known = ctx.services.topics.get(topic.topic_name)
+    topic_id = ZERO_UUID if known is None else known.id
+    mine = offsets.get(topic_id, {})
+
+    def row(index: int) -> AlterShareGroupOffsetsResponsePartition:
+        error = refused.get(topic.topic_name)
+        if error is None:
+            error = refusals.get((topic_id, index)) if index in mine else UNKNOWN_PARTITION
+        if error is None:
+            return AlterShareGroupOffsetsResponsePartition(partition_index=index)
+        return AlterShareGroupOffsetsResponsePartition(
+            partition_index=index, error_code=error.code, error_message=error.message or None
+        )
+
+    rows = await ctx.turn.map(lambda one: row(one.partition_index), topic.partitions)
+    return AlterShareGroupOffsetsResponseTopic(topic_name=topic.topic_name, topic_id=topic_id, partitions=tuple(rows))

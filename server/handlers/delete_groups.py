@@ -1,7 +1,7 @@
 """DeleteGroups, API key 42, versions 0-2.
 
 Behaviour
-- Deletes groups without members, with their offsets; each has its own error.
+- Deletes groups without members, with their offsets, and the states of share groups before; each has its own error.
 - While `__consumer_offsets` does not exist no group does either: NOT_COORDINATOR, and the topic is not created.
 """
 
@@ -32,6 +32,7 @@ async def _delete(ctx: Context, group_id: str) -> ErrorCode:
         check(ctx, Operation.DELETE, ResourceType.GROUP, group_id)
         groups = ctx.services.coordinators.groups
         groups.check_coordinates(ctx.node, group_id)
+        await groups.shares.forget_all(group_id)
         await in_turns(groups.coordinator.delete_group(group_id, ctx.services.clock.now_ms()))
         await groups.settle(group_id)
     except KafkaError as error:

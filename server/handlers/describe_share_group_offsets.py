@@ -1,29 +1,153 @@
 """DescribeShareGroupOffsets, API key 90, versions 0-1.
 
 Behaviour
-- A group that is asked for twice is answered once.
-- Share groups are not served: UNSUPPORTED_VERSION for each group, as of Apache Kafka where the feature `share.version` is 0. No right
-  is asked for before.
+- A group that is asked for twice is answered once, for its first row.
+- Without topics all partitions are told that the group has states of, but for topics that the client may not describe. A group that
+  does not exist has none, whatever its kind.
+- Where nothing is known the start offset is -1; the lag is, too, until a member has read. Version 1 brings the lag.
+- UNSUPPORTED_VERSION as in ShareGroupHeartbeat.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ...protocol.connection import Request
-from ...protocol.errors import ErrorCode
+from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsRequestTopic,
     DescribeShareGroupOffsetsResponse,
     DescribeShareGroupOffsetsResponseGroup,
+    DescribeShareGroupOffsetsResponsePartition,
+    DescribeShareGroupOffsetsResponseTopic,
 )
+from ..groups.share.keeper import UNKNOWN_OFFSET, SharePlace, StateSummary
+from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
+from ..services.share_keeper import ShareKeeper
+from .permissions import check_without_words, refusal
+from .share_groups import check_served
+
+_NO_LAG = -1
 
 
 async def handle(ctx: Context, request: Request) -> DescribeShareGroupOffsetsResponse:
     body: DescribeShareGroupOffsetsRequest = request.body
-    groups = await ctx.turn.map(
-        lambda group_id: DescribeShareGroupOffsetsResponseGroup(
-            group_id=group_id, error_code=ErrorCode.UNSUPPORTED_VERSION
-        ),
-        await ctx.turn.once(group.group_id for group in body.groups),
-    )
+    asked: dict[str, DescribeShareGroupOffsetsRequestGroup] = {}
+    groups = []
+    for group in body.groups:
+        if ctx.turn.is_over():
+            await ctx.turn.next()
+        if group.group_id not in asked:
+            asked[group.group_id] = group
+            groups.append(await _described(ctx, group))
+    await ctx.turn.empty(asked)
     return DescribeShareGroupOffsetsResponse(groups=tuple(groups))
+
+
+async def _described(
+    ctx: Context, asked: DescribeShareGroupOffsetsRequestGroup
+) -> DescribeShareGroupOffsetsResponseGroup:
+    group_id = asked.group_id
+    try:
+        check_served(ctx)
+        check_without_words(ctx, Operation.DESCRIBE, ResourceType.GROUP, group_id)
+        topics = await (_all(ctx, group_id) if asked.topics is None else _named(ctx, group_id, asked.topics))
+        return DescribeShareGroupOffsetsResponseGroup(group_id=group_id, topics=topics)
+    except KafkaError as error:
+        message = error.message or None
+        return DescribeShareGroupOffsetsResponseGroup(group_id=group_id, error_code=error.code, error_message=message)
+
+
+async def _all(ctx: Context, group_id: str) -> tuple[DescribeShareGroupOffsetsResponseTopic, ...]:
+    groups = ctx.services.coordinators.groups
+    groups.check_coordinates(ctx.node, group_id)
+    partitions = {
+        topic_id: one.partitions
+        for topic_id, one in groups.coordinator.initialized_share_partitions(group_id).items()
+        if (topic := ctx.services.topics.by_id(topic_id)) is not None
+        and ctx.may(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
+    }
+    summaries = await _summaries(ctx, group_id, partitions)
+    found = []
+    for topic_id, indexes in partitions.items():
+        topic = ctx.services.topics.by_id(topic_id)
+        if topic is not None:
+            found.append(await _topic(ctx, topic.name, topic_id, sorted(indexes), summaries))
+    return tuple(found)
+
+
+async def _named(
+    ctx: Context, group_id: str, topics: tuple[DescribeShareGroupOffsetsRequestTopic, ...]
+) -> tuple[DescribeShareGroupOffsetsResponseTopic, ...]:
+    partitions: dict[bytes, frozenset[int]] = {}
+    ids: dict[str, bytes] = {}
+    for topic in topics:
+        if ctx.turn.is_over():
+            await ctx.turn.next()
+        known = ctx.services.topics.get(topic.topic_name)
+        if known is not None and ctx.may(Operation.DESCRIBE, ResourceType.TOPIC, topic.topic_name):
+            ids[topic.topic_name] = known.id
+            there = frozenset(range(len(known.partitions)))
+            partitions[known.id] = partitions.get(known.id, frozenset()) | there.intersection(topic.partitions)
+    summaries = await _summaries(ctx, group_id, partitions)
+    found = []
+    for topic in topics:
+        name, topic_id = topic.topic_name, ids.get(topic.topic_name)
+        if topic_id is not None:
+            found.append(await _topic(ctx, name, topic_id, topic.partitions, summaries))
+            continue
+        error = None
+        if not ctx.may(Operation.DESCRIBE, ResourceType.TOPIC, name, is_attempt=False):
+            error = refusal(ResourceType.TOPIC)
+        rows = await ctx.turn.map(lambda index, error=error: _nothing(index, error), topic.partitions)  # type: ignore[misc]
+        found.append(DescribeShareGroupOffsetsResponseTopic(topic_name=name, partitions=tuple(rows)))
+    return tuple(found)
+
+
+async def _summaries(
+    ctx: Context, group_id: str, partitions: Mapping[bytes, frozenset[int]]
+) -> Mapping[SharePlace, StateSummary]:
+    if not any(partitions.values()):
+        return {}
+    return await ShareKeeper(ctx.services.coordinators.share_states).summaries(group_id, partitions)
+
+
+async def _topic(
+    ctx: Context,
+    name: str,
+    topic_id: bytes,
+    indexes: tuple[int, ...] | list[int],
+    summaries: Mapping[SharePlace, StateSummary],
+) -> DescribeShareGroupOffsetsResponseTopic:
+    rows = await ctx.turn.map(lambda index: _row(ctx, index, topic_id, summaries.get((topic_id, index))), indexes)
+    return DescribeShareGroupOffsetsResponseTopic(topic_name=name, topic_id=topic_id, partitions=tuple(rows))
+
+
+def _row(
+    ctx: Context, index: int, topic_id: bytes, summary: StateSummary | None
+) -> DescribeShareGroupOffsetsResponsePartition:
+    if summary is None or summary.error is not None:
+        # Apache Kafka tells of no error here.
+        return _nothing(index, None)
+    lag = _NO_LAG
+    if UNKNOWN_OFFSET not in (summary.start_offset, summary.delivery_complete_count):
+        try:
+            end = ctx.services.topics.partition_by_id(topic_id, index).log.high_watermark
+        except KafkaError as error:
+            return _nothing(index, error)
+        lag = end - summary.start_offset - summary.delivery_complete_count
+    return DescribeShareGroupOffsetsResponsePartition(
+        partition_index=index, start_offset=summary.start_offset, leader_epoch=summary.leader_epoch, lag=lag
+    )
+
+
+def _nothing(index: int, error: KafkaError | None) -> DescribeShareGroupOffsetsResponsePartition:
+    return DescribeShareGroupOffsetsResponsePartition(
+        partition_index=index,
+        start_offset=UNKNOWN_OFFSET,
+        error_code=ErrorCode.NONE if error is None else error.code,
+        error_message=None if error is None else error.message or None,
+    )

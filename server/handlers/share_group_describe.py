@@ -2,26 +2,71 @@
 
 Behaviour
 - A group that is asked for twice is answered once.
-- Share groups are not served: UNSUPPORTED_VERSION for each group, as of Apache Kafka where the feature `share.version` is 0. No right
-  is asked for before.
+- A group whose members have a topic assigned that the client may not describe is TOPIC_AUTHORIZATION_FAILED.
+- State, epochs, members and assignments of share groups; a group of another kind is GROUP_ID_NOT_FOUND.
+- UNSUPPORTED_VERSION as in ShareGroupHeartbeat.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ...protocol.connection import Request
-from ...protocol.errors import ErrorCode
+from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.share_group_describe import (
     DescribedGroup,
     ShareGroupDescribeRequest,
     ShareGroupDescribeResponse,
 )
+from ..runtime.turns import in_turns
+from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
+from .authorized_operations import group_operations
+from .permissions import check_without_words
+from .share_groups import check_served
+
+_UNSEEN = "The group has described topic(s) that the client is not authorized to describe."
 
 
 async def handle(ctx: Context, request: Request) -> ShareGroupDescribeResponse:
     body: ShareGroupDescribeRequest = request.body
-    groups = await ctx.turn.map(
-        lambda group_id: DescribedGroup(group_id=group_id, error_code=ErrorCode.UNSUPPORTED_VERSION),
-        await ctx.turn.once(body.group_ids),
-    )
+    groups = []
+    for group_id in await ctx.turn.once(body.group_ids):
+        if ctx.turn.is_over():
+            await ctx.turn.next()
+        described = await _describe(ctx, group_id)
+        if body.include_authorized_operations and not described.error_code:
+            described = replace(described, authorized_operations=group_operations(ctx, group_id))
+        groups.append(described)
     return ShareGroupDescribeResponse(groups=tuple(groups))
+
+
+async def _describe(ctx: Context, group_id: str) -> DescribedGroup:
+    groups = ctx.services.coordinators.groups
+    try:
+        check_served(ctx)
+        check_without_words(ctx, Operation.DESCRIBE, ResourceType.GROUP, group_id)
+        if not group_id:
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+        groups.check_coordinates(ctx.node, group_id)
+        described = await in_turns(groups.coordinator.describe_share_group(group_id))
+        await groups.settle(group_id)
+        if ctx.services.authorizer is not None and not await _may_see(ctx, described):
+            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, _UNSEEN)
+        return described
+    except KafkaError as error:
+        message = error.message or None
+        return DescribedGroup(group_id=group_id, error_code=error.code, error_message=message)
+
+
+async def _may_see(ctx: Context, group: DescribedGroup) -> bool:
+    """Whether the client may describe all topics that members have."""
+    seen: set[str] = set()
+    for member in group.members:
+        for one in member.assignment.topic_partitions:
+            if ctx.turn.is_over():
+                await ctx.turn.next()
+            if one.topic_name not in seen and not ctx.may(Operation.DESCRIBE, ResourceType.TOPIC, one.topic_name):
+                return False
+            seen.add(one.topic_name)
+    return True

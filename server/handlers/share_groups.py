@@ -20,6 +20,8 @@ from ..sharing.state_coordinator import ShareStateCoordinator
 Response = TypeVar("Response")
 
 SHARE_GROUPS_ARE_OFF = "The version of API is not supported."
+INVALID_GROUP = KafkaError(ErrorCode.INVALID_GROUP_ID, "The configured groupId is invalid.")
+UNKNOWN_PARTITION = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
 FEATURE = "share.version"
 
 
@@ -27,6 +29,12 @@ def are_served(ctx: Context) -> bool:
     """Whether share groups are."""
     config = ctx.services.config
     return config.feature_level(FEATURE) > 0 and not config.static.workers
+
+
+def check_served(ctx: Context) -> None:
+    """Raise KafkaError UNSUPPORTED_VERSION if share groups are not served."""
+    if not are_served(ctx):
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
 
 
 NOWHERE = -1

@@ -17,7 +17,7 @@ def check_member_id(member_id: str) -> None:
     """Raise KafkaError INVALID_REQUEST for an id that is not one of a client's UUIDs: empty, or longer."""
     # Java counts UTF-16 units.
     if not member_id or len(member_id[: _MEMBER_ID_UNITS_MAX + 1].encode("utf-16-le")) > 2 * _MEMBER_ID_UNITS_MAX:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid member id in the request.")
+        raise KafkaError(ErrorCode.INVALID_REQUEST)  # In Apache Kafka, too, nothing is said.
 
 
 def check_request(request: ShareGroupHeartbeatRequest) -> None:

@@ -16,23 +16,21 @@ from typing import Any
 import pytest
 import trio.testing
 
-from ottla.protocol.connection import Request, encode_request, encode_response, parse_request, parse_response
+from ottla.protocol.connection import Request
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from ottla.server.broker.broker import Broker
-from ottla.server.client.connection import api_of
 from ottla.server.handlers import SERVED
-from ottla.server.security.acls.acl import Acl
-from ottla.server.security.acls.kinds import CLUSTER_NAME, Operation, PatternType, Permission, ResourceType
-from ottla.server.security.principal import Principal
-from ottla.storage.disk.files import FileSlice
+from ottla.server.security.acls.kinds import CLUSTER_NAME, Operation, ResourceType
 from support.authorization import differences, rights_page
 from support.authorization.answers import reduced
+from support.authorization.asking import User, asker, grant
 from support.authorization.messages import BY_NAME, message
 from support.authorization.questions import asked
 from support.authorization.recording import FILE, Answers, Asked, read
-from support.authorization.rights import EVERY, NOBODY, OWNER, USERS
-from support.authorization.scene import OTHER, THERE, Ask, Scene
-from support.broker.contexts import Staying, context_of
+from support.authorization.rights import NOBODY, OWNER, USERS
+from support.authorization.scene import OTHER, THERE, Scene
+from support.broker.contexts import context_of
 from support.broker.in_process_broker import InProcessClient, pass_time, run_in_order, running
 from support.disk.crash_files import CrashFiles
 from support.logs.batches import batch
@@ -52,13 +50,6 @@ NO_RIGHT_ASKED: frozenset[str] = frozenset({"SaslAuthenticate", "SaslHandshake"}
 Send = Callable[[str, dict[str, Any], int], Awaitable[Any]]
 
 
-class User(Staying):
-    """A client that has proved who it is."""
-
-    def __init__(self, name: str) -> None:
-        self.principal = Principal("User", name)
-
-
 def sender(broker: Broker, user: str) -> Send:
     """Sends requests as a user, named and with their values."""
     ask = asker(broker, user)
@@ -69,33 +60,6 @@ def sender(broker: Broker, user: str) -> Send:
     return send
 
 
-def asker(broker: Broker, user: str) -> Ask:
-    """Asks as a user, through the codec there and back, at a listener where users log in."""
-    plain = context_of(broker, User(user))
-    context = replace(plain, listener=replace(plain.listener, security_protocol="SASL_PLAINTEXT"))
-
-    async def ask(sent: Any, version: int) -> Any:
-        api = api_of(sent)
-        frame = bytearray(encode_request(api, version, 0, "client", sent))
-        request = parse_request(memoryview(frame)[4:])
-        answer = await (await broker.handlers.loaded(api.key))(context, request)
-        told = b"".join(map(_bytes_of, encode_response(request, answer)))
-        return parse_response(api, version, told[4:])[1]
-
-    return ask
-
-
-def _bytes_of(part: Any) -> bytes:
-    return part.read() if isinstance(part, FileSlice) else bytes(part)
-
-
-def grant(broker: Broker, user: str, resource_type: ResourceType, name: str, operation: Operation) -> Acl:
-    acl = Acl(resource_type, name, PatternType.LITERAL, f"User:{user}", EVERY, operation, Permission.ALLOW)
-    assert broker.services.authorizer is not None
-    broker.services.authorizer.add(acl)
-    return acl
-
-
 @asynccontextmanager
 async def guarded(files: CrashFiles | None = None) -> AsyncIterator[tuple[Broker, InProcessClient, Scene]]:
     """A broker where nobody but its super user may do anything, with the scene of the questions."""
@@ -104,6 +68,9 @@ async def guarded(files: CrashFiles | None = None) -> AsyncIterator[tuple[Broker
         async def pause() -> None:
             await pass_time(broker, 100)
 
+        # As Apache Kafka was, whose answers are recorded.
+        update = FeatureUpdateKey(feature="share.version", max_version_level=0, upgrade_type=2)
+        assert not (await admin.ask(UpdateFeaturesRequest(feature_updates=(update,)), 2)).error_code
         scene = Scene(admin.ask, asker(broker, OWNER), pause)
         await scene.build()
         yield broker, admin, scene
