@@ -3,7 +3,8 @@
 Each API has a file here, named like its messages file, with one function
 `async def handle(ctx: Context, request: Request) -> Response | None` (None sends nothing). Beside it, if many of its requests
 are small and need no waiting, there may be `def straight(ctx: Context, request: Request) -> Response | None`, where None means
-that the request is for `handle`, and nothing has been done (`network.straight`). A handler and its
+that the request is for `handle`, and nothing has been done (`network.straight`). Where one is often like the one before it,
+`again` makes of a request that went straight who answers those (`produce_at_once`). A handler and its
 messages load when the API is first spoken, in a thread, so a broker starts without making thirty APIs' classes; `serve` has
 most of them loaded soon after.
 """
@@ -28,6 +29,7 @@ from ..config.emulation import Release
 
 Handler: TypeAlias = Callable[[Any, Request], Awaitable[Any]]
 StraightHandler: TypeAlias = Callable[[Any, Request], Any]
+AgainMaker: TypeAlias = Callable[[Any, memoryview, Request, Any], Callable[[memoryview], list[Any] | None] | None]
 
 SERVED = frozenset(
     {
@@ -250,6 +252,8 @@ class Handlers(dict[int, Handler]):
         """By key, whatever is asked in their stead."""
         self.straight: dict[int, StraightHandler] = {}
         """By key, who may be asked instead, for APIs that have such a way: while nobody stands in between."""
+        self.again: dict[int, AgainMaker] = {}
+        """By key, who answers requests that are like one that went straight. To be asked where there is a straight way alone."""
         self._own_straight: dict[int, StraightHandler] = {}
         self._instead: dict[str, Mapping[int, Callable[[Handler], Handler]]] = {}
         """By layer, of LAYERS."""
@@ -262,9 +266,11 @@ class Handlers(dict[int, Handler]):
         if api.name not in SERVED or (release is not None and release.advertised(key) is None):
             raise KeyError(key)
         handler = _handler(api)
-        straight = getattr(_module(api), "straight", None)
+        straight, again = (getattr(_module(api), name, None) for name in ("straight", "again"))
         if straight is not None and release is None:
             self._own_straight[key] = straight
+            if again is not None:
+                self.again[key] = again
         if release is not None:
             handler = _as_of(release, handler)
         elif api.unstable is not None and not self._unstable:

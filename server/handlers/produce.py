@@ -21,7 +21,6 @@ from functools import partial
 
 import trio
 
-from ...protocol.compression import Codec
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ...protocol.making import maker
@@ -35,40 +34,23 @@ from ...protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from ...protocol.records import ATTRIBUTES_LOW_BYTE_POSITION, CODEC_MASK, HEADER_BYTES
 from ...protocol.wire import as_array
-from ...storage.disk.files import WouldWaitError
-from ...storage.logs.log import AppendInfo, LargeWriteError, Log
-from ...storage.produce.record_checks import NO_KEY, HeavyBatchError, InvalidRecordError
-from ...storage.topics.options import MAX_LONG
+from ...storage.logs.log import AppendInfo, Log
+from ...storage.produce.record_checks import NO_KEY, InvalidRecordError
 from ..partitions.large_appends import append_later
 from ..partitions.reasons import Reasons
 from ..partitions.topics import Partition
 from ..runtime.turns import Turn
 from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
-from ..transactions.verification import UnverifiedError
 from ..transactions.writes import TransactionalWrites, is_one_plain_batch, transactional_writes
-from .routing import NotLeaderError, endpoints, led_partition
+from .produce_at_once import Again, accepted, append_now, checked, refusal, taken_at_once
+from .routing import NotLeaderError, endpoints
 
 # Of what nearly every answer consists.
-_answer, _topic_answer, _partition_answer = (
-    maker(ProduceResponse),
-    maker(TopicProduceResponse),
-    maker(PartitionProduceResponse),
-)
+_answer, _topic_answer = maker(ProduceResponse), maker(TopicProduceResponse)
 # From this version on topics are named by id.
 TOPIC_IDS = 13
-# Older clients cannot read zstd (KIP-110).
-ZSTD_SINCE = 7
-
-# Refusals by the log that do not tell where it starts, as in Apache Kafka.
-LOG_START_UNTOLD = (
-    ErrorCode.CORRUPT_MESSAGE,
-    ErrorCode.MESSAGE_TOO_LARGE,
-    ErrorCode.RECORD_LIST_TOO_LARGE,
-    ErrorCode.KAFKA_STORAGE_ERROR,
-)
 
 
 async def handle(ctx: Context, request: Request) -> ProduceResponse | None:
@@ -122,44 +104,26 @@ async def handle(ctx: Context, request: Request) -> ProduceResponse | None:
 def straight(ctx: Context, request: Request) -> ProduceResponse | None:
     """What `handle` answers to one batch of no transaction that is taken at once, or refused by its log."""
     body: ProduceRequest = request.body
-    services = ctx.services
-    if body.acks not in (1, -1) or services.authorizer is not None or not is_one_plain_batch(body):
+    if not is_one_plain_batch(body):
         return None
     topic = body.topic_data[0]
     data = topic.partition_data[0]
-    appending = Appending(ctx, request.version, body.acks, None)
-    log: Log | None = None
-    try:
-        partition, records = appending.checked(topic.topic_id if request.version >= TOPIC_IDS else topic.name, data)
-        if body.acks == -1:
-            services.appends.check_insync(partition)
-        if partition.log.config.flush_messages < MAX_LONG:
-            return None
-        log = partition.log
-        done = appending.append_now(partition, records)
-    except InvalidRecordError:
-        return None  # The batch was only looked at.
-    except KafkaError as error:
-        if log is None:
-            return None
-        # It may have been given offsets before, in place: it is not to be looked at again.
-        response = _refusal(data.index, log, error, appending.reasons)
-    else:
-        if done is None:
-            return None
-        response = _partition_answer(
-            index=data.index,
-            error_code=ErrorCode.NONE,
-            base_offset=done.base_offset,
-            log_append_time_ms=done.log_append_time_ms,
-            log_start_offset=done.log_start_offset,
-        )
-        if not done.duplicate:
-            services.waits.moved(log)
+    asked = topic.topic_id if request.version >= TOPIC_IDS else topic.name
+    outcome = taken_at_once(ctx, request.version, body.acks, asked, data.index, data.records)
+    if outcome is None:
+        return None
+    response = outcome if isinstance(outcome, PartitionProduceResponse) else accepted(data.index, outcome)
     return _answer(
         responses=(_topic_answer(name=topic.name, topic_id=topic.topic_id, partition_responses=(response,)),),
         node_endpoints=(),
     )
+
+
+def again(ctx: Context, frame: memoryview, request: Request, answer: ProduceResponse) -> Again | None:
+    """Who answers requests that are like this one, which went straight."""
+    topic = request.body.topic_data[0]
+    asked = topic.topic_id if request.version >= TOPIC_IDS else topic.name
+    return Again.of(ctx, frame, request, asked, answer)
 
 
 def _endpoints(ctx: Context, leaders: set[int]) -> tuple[NodeEndpoint, ...]:
@@ -245,7 +209,7 @@ async def _flushed(
         if turn.is_over():
             await turn.next()
         if (error := failed.get(log)) is not None:
-            refusals[id(response)] = _refusal(response.index, log, error, reasons)
+            refusals[id(response)] = refusal(response.index, log, error, reasons)
     if not refusals:
         return list(responses), None
     refused = None
@@ -255,18 +219,6 @@ async def _flushed(
         told.append(replace(topic, partition_responses=as_array(partitions)))
         refused = refused or next(((topic.name, each) for each in partitions if each.error_code), None)
     return told, refused
-
-
-def _check_attributes(records: memoryview, version: int) -> None:
-    """Refuse what the batch's attributes say and this request must not carry; looks at one byte."""
-    if len(records) < HEADER_BYTES:
-        return  # The log says what is wrong with it.
-    attributes = records[ATTRIBUTES_LOW_BYTE_POSITION]
-    if attributes & CODEC_MASK == Codec.ZSTD and version < ZSTD_SINCE:
-        raise KafkaError(
-            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-            f"zstd needs Produce {ZSTD_SINCE} or newer, this is version {version}",
-        )
 
 
 class Appending:
@@ -289,61 +241,28 @@ class Appending:
         """Append one partition's records; every refusal becomes that partition's error."""
         log: Log | None = None
         try:
-            partition, records = self.checked(topic, data)
+            partition, records = checked(self._ctx, self._version, self._acks, topic, data.index, data.records)
             log = partition.log
             services = self._ctx.services
             if self._acks == -1:
                 services.appends.check_insync(partition)
             if self._writes is not None:
                 await self._writes.check(partition.topic_partition)
-            done = self.append_now(partition, records) or await self._append_later(partition, records)
+            done = append_now(services, partition, records) or await self._append_later(partition, records)
         except InvalidRecordError as error:
             return await self._with_record_errors(data.index, log, error)
         except NotLeaderError as error:
             self.leaders.add(error.partition.leader)
             led = LeaderIdAndEpoch(leader_id=error.partition.leader, leader_epoch=error.partition.leader_epoch)
-            return replace(_refusal(data.index, None, error, self.reasons), current_leader=led)
+            return replace(refusal(data.index, None, error, self.reasons), current_leader=led)
         except KafkaError as error:
-            return _refusal(data.index, log, error, self.reasons)
-        response = _partition_answer(
-            index=data.index,
-            error_code=ErrorCode.NONE,
-            base_offset=done.base_offset,
-            log_append_time_ms=done.log_append_time_ms,
-            log_start_offset=done.log_start_offset,
-        )
+            return refusal(data.index, log, error, self.reasons)
+        response = accepted(data.index, done)
         if log.needs_flush:
             self.unflushed.append((response, log))
         elif not done.duplicate:
             services.waits.moved(log)
         return response
-
-    def checked(self, topic: str | bytes, data: PartitionProduceData) -> tuple[Partition, memoryview]:
-        """The partition and its records, if a client may write them there. Raises KafkaError."""
-        if self._acks not in (-1, 0, 1):
-            raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {self._acks}; allowed are -1, 0 and 1")
-        partition = led_partition(self._ctx, topic, data.index)
-        records = data.records
-        if not isinstance(records, memoryview) or not records:
-            raise KafkaError(ErrorCode.INVALID_RECORD, f"no records for {partition.topic_partition}")
-        _check_attributes(records, self._version)
-        if partition.is_internal:
-            raise KafkaError(
-                ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic_partition.topic} is written by the broker alone"
-            )
-        return partition, records
-
-    def append_now(self, partition: Partition, records: memoryview) -> AppendInfo | None:
-        """None: not at once. Raises KafkaError."""
-        services, log = self._ctx.services, partition.log
-        if log in services.appends.large:
-            return None
-        try:
-            return log.append(
-                records, now_ms=services.clock.now_ms(), leader_epoch=partition.leader_epoch, at_once=True
-            )
-        except (HeavyBatchError, LargeWriteError, WouldWaitError):
-            return None
 
     async def _append_later(self, partition: Partition, records: memoryview) -> AppendInfo:
         """By somebody else, while this connection waits. Raises KafkaError."""
@@ -361,21 +280,4 @@ class Appending:
         )
         keyless = sum(message.startswith(NO_KEY) for _, message in error.record_errors)
         self._ctx.services.appends.keyless_refused.mark(keyless, trio.current_time())
-        return replace(_refusal(index, log, error, self.reasons), record_errors=tuple(rows))
-
-
-def _refusal(index: int, log: Log | None, error: KafkaError, reasons: Reasons) -> PartitionProduceResponse:
-    return PartitionProduceResponse(
-        index=index,
-        error_code=error.code,
-        base_offset=-1,
-        log_start_offset=_log_start(log, error),
-        error_message=reasons.of(error),
-    )
-
-
-def _log_start(log: Log | None, error: KafkaError) -> int:
-    """What the answer to a refusal says of the log start: Apache Kafka names it when the log itself refused."""
-    if log is None or error.code in LOG_START_UNTOLD or isinstance(error, UnverifiedError):
-        return -1
-    return log.log_start_offset
+        return replace(refusal(index, log, error, self.reasons), record_errors=tuple(rows))

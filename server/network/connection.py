@@ -222,6 +222,21 @@ class Connection:
                 if turn.is_over():
                     await turn.next()
                 continue
+            is_tried = is_straight and size_bytes <= INITIAL_BUFFER_BYTES
+            if is_tried and self._straight is not None:
+                turn_end_s = turn.end_s
+                answer = self._straight.answer(frame)
+                if answer is not None:
+                    del frame
+                    await self._transport.send(answer)
+                    del answer
+                    if frames.held_bytes:
+                        frames.let_go()
+                    self.busy = False
+                    is_straight = turn.end_s == turn_end_s
+                    if turn.is_over():
+                        await turn.next()
+                    continue
             request: Request | None
             if size_bytes <= READ_ELEMENTS_AT_ONCE:  # an element has a byte at least
                 request = parse_request(frame)
@@ -252,18 +267,14 @@ class Connection:
                 if self._place is None:
                     self._place = AnswerPlace(self.client_host)
                 await self._place.take(places)
-            body = None
-            if is_straight and size_bytes <= INITIAL_BUFFER_BYTES and (at_once := straight_ones.get(key)) is not None:
-                body = at_once(context, request)
-                if body is None and self._straight is not None:
-                    self._straight.pause()
-            if body is None:
-                body = await handle(context, request)
+            if is_tried and key in straight_ones and self._straight is not None:
+                self._straight.pause()
+            body = await handle(context, request)
             parts = None if body is None or self._large is not None else write_now(request, body)
             if parts is None and (body is not None or self._large is not None):
-                answer = [request, body]
+                unwritten = [request, body]
                 del request, body
-                parts = await self._at_large().write(answer)
+                parts = await self._at_large().write(unwritten)
             else:
                 del request, body
             if places is not None and self._place is not None:

@@ -21,6 +21,12 @@ Handler: TypeAlias = Callable[[Any, Request], Awaitable[Any]]
 StraightHandler: TypeAlias = Callable[[Any, Request], Any]
 """Called likewise; returns the answer's body at once, or None if the request is for the `Handler`: then nothing has been done."""
 
+Again: TypeAlias = Callable[[memoryview], list[Any] | None]
+"""Called with the frame of a request; returns the parts of the answer if it is like an earlier one, else None: then nothing has
+been done."""
+
+AgainMaker: TypeAlias = Callable[[Any, memoryview, Request, Any], Again | None]
+"""Called with what a `StraightHandler` was, the request's frame and the answer; None: no other request will be like it."""
 
 _LINE_CHARS_MAX = 500
 
@@ -94,6 +100,10 @@ class Desk(Protocol):
     @property
     def straight(self) -> Mapping[int, StraightHandler]:
         """By API key, who may be asked instead of the handler, at present: the same object always."""
+
+    @property
+    def again(self) -> Mapping[int, AgainMaker]:
+        """By API key, who makes an `Again` of a request that went straight."""
 
     @property
     def node_id(self) -> int:

@@ -17,7 +17,7 @@ import trio
 
 from ...protocol.connection import encode_response, parse_request
 from .arrivals import Arrivals
-from .desk import Desk
+from .desk import Again, Desk
 from .frames import FrameReader
 from .large_requests import READ_ELEMENTS_AT_ONCE, read_now
 from .transport import Part, PlainTransport
@@ -26,6 +26,10 @@ ALONE_REQUESTS = 50
 """Who has sent so many in a row while nobody else sent one waits for itself again."""
 PAUSE_REQUESTS = 16
 """After one that was not for here so many go the ordinary way: who mostly sends such requests would have each read twice."""
+
+UNLIKE_REQUESTS = 8
+"""After so many of which none was like an earlier one somebody is made who answers those that are like the last: that takes longer
+than any of them."""
 
 
 class Busy(Protocol):
@@ -39,6 +43,7 @@ class Straight:
     """The straight way of one connection. It names the connection, and is kept by its task alone, and by `Arrivals`."""
 
     __slots__ = (
+        "_again",
         "_arrivals",
         "_connection",
         "_context",
@@ -52,6 +57,7 @@ class Straight:
         "_pause",
         "_task",
         "_transport",
+        "_unlike",
         "_unsent",
     )
 
@@ -80,6 +86,10 @@ class Straight:
         self._is_closed = False
         self._error: Exception | None = None
         self._unsent: list[Part] = []
+        self._again: Again | None = None
+        """Who answers requests that are like an earlier one."""
+        self._unlike = 0
+        """Requests that were not, since somebody was looked for last."""
 
     def is_due(self) -> bool:
         """Whether to `serve`, as the last request needed no waiting: mostly the next one is like it. A connection that is alone had
@@ -155,7 +165,7 @@ class Straight:
                 if not frames.is_drained:
                     self.wake()
                 return None
-            parts = self._answer(frame)
+            parts = self.answer(frame)
             if parts is None:
                 del frame
                 frames.put_back()
@@ -192,17 +202,28 @@ class Straight:
         self._in_a_row += 1
         return False
 
-    def _answer(self, frame: memoryview) -> list[Part] | None:
+    def answer(self, frame: memoryview) -> list[Part] | None:
         """The parts of the answer; None if it is not for here: then nothing has been done."""
         size_bytes = len(frame)
         if size_bytes < 2 or not self._desk.is_open:
             return None
-        handle = self._handlers.get(frame[0] << 8 | frame[1])
+        key = frame[0] << 8 | frame[1]
+        handle = self._handlers.get(key)
         if handle is None:
             return None
+        parts: list[Part] | None
+        if self._again is not None and (parts := self._again(frame)) is not None:
+            return parts
         request = parse_request(frame) if size_bytes <= READ_ELEMENTS_AT_ONCE else read_now(frame)
         if request is None:
             return None
         request.size_bytes = size_bytes
         body = handle(self._context, request)
-        return None if body is None else encode_response(request, body)
+        if body is None:
+            return None
+        parts = encode_response(request, body)
+        self._unlike += 1
+        if self._unlike >= UNLIKE_REQUESTS and (again := self._desk.again.get(key)) is not None:
+            self._unlike = 0
+            self._again = again(self._context, frame, request, body)
+        return parts

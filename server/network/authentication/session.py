@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from ....protocol.connection import Request
 from ...runtime.floods import Floods
 from ...security.sasl.conversation import InvalidCredentialsError, SaslError
-from ..desk import Client, Desk, Handler, HangUpError, StraightHandler, handler_of, one_line
+from ..desk import AgainMaker, Client, Desk, Handler, HangUpError, StraightHandler, handler_of, one_line
 from ..frames import FrameReader
 from ..transport import PeerGoneError
 from .allowance import let_wait
@@ -74,6 +74,11 @@ class Session:
     @property
     def straight(self) -> Mapping[int, StraightHandler]:
         """As `Desk`: nobody, since each request has to be asked whether it comes in time."""
+        return {}
+
+    @property
+    def again(self) -> Mapping[int, AgainMaker]:
+        """As `Desk`: likewise."""
         return {}
 
     @property

@@ -400,6 +400,7 @@ class Closed:
 
     handlers: Handlers = Handlers()
     straight: Any = MappingProxyType({})
+    again: Any = MappingProxyType({})
     node_id = 0
     is_open = True
     login = None

@@ -21,18 +21,18 @@ import trio
 import trio.testing
 
 from ottla.protocol.apis import APIS
-from ottla.protocol.connection import Request, encode_request, parse_response
+from ottla.protocol.connection import Request, encode_request, encode_response, parse_request, parse_response
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.server.config.broker_config import BrokerConfig
 from ottla.server.network import arrivals
 from ottla.server.network.arrivals import TOGETHER, Arrivals
 from ottla.server.network.connection import Connection
-from ottla.server.network.desk import Handler, StraightHandler
+from ottla.server.network.desk import Again, AgainMaker, Handler, StraightHandler
 from ottla.server.network.frames import INITIAL_BUFFER_BYTES
 from ottla.server.network.listener import Listener
 from ottla.server.network.shares import Shares
-from ottla.server.network.straight import ALONE_REQUESTS, PAUSE_REQUESTS
+from ottla.server.network.straight import ALONE_REQUESTS, PAUSE_REQUESTS, UNLIKE_REQUESTS
 from ottla.server.network.transport import Part, PlainTransport
 from ottla.server.runtime import turns
 from ottla.server.runtime.collector import Collector
@@ -59,7 +59,9 @@ class Desk:
         self.asked: list[tuple[str, str]] = []
         """Which way, and for what."""
         self.handlers: Any = MappingProxyType[int, Handler]({API.key: self.handle})
-        self.straight: MappingProxyType[int, StraightHandler] = MappingProxyType({API.key: self.answer_at_once})
+        self.present: dict[int, StraightHandler] = {API.key: self.answer_at_once}
+        self.straight: MappingProxyType[int, StraightHandler] = MappingProxyType(self.present)
+        self.again: dict[int, AgainMaker] = {}
         self.meanwhile: Callable[[str], None] = lambda key: None
         """Done in the midst of every request."""
         self.may_answer = trio.Event()
@@ -287,6 +289,107 @@ async def test_who_is_alone_and_asks_for_what_has_to_wait_has_its_handler_once_f
         peer.socket.sendall(b"".join(request(number, "later") for number in range(5)))
         assert await peer.answers() == [(number, "later") for number in range(5)]
         assert served.desk.ways == ["straight", *["handler"] * 5]
+
+
+# Requests that are like an earlier one
+
+
+class Echo:
+    """Makes who answers requests with the key of an earlier one."""
+
+    def __init__(self, served: Served) -> None:
+        self.served = served
+        self.made: list[int] = []
+        """The number of each request of which somebody was made."""
+        self.asked: list[str] = []
+        """`like`, or not: what was said of each frame."""
+
+    def make(self, client: Any, frame: memoryview, asked: Request, answer: FindCoordinatorResponse) -> Again:
+        key = bytes(frame[-3:])
+        self.made.append(asked.correlation_id)
+        self.served.desk.meanwhile(asked.body.key)
+
+        def again(frame: memoryview) -> list[Any] | None:
+            is_like = bytes(frame[-3:]) == key
+            self.asked.append("like" if is_like else "unlike")
+            return encode_response(parse_request(frame), answer) if is_like else None
+
+        return again
+
+
+async def echoing(served: Served) -> tuple[Echo, Peer]:
+    """A client whose requests have gone straight until somebody was made, of the last of which the key is `g`."""
+    echo = Echo(served)
+    served.desk.again[API.key] = echo.make
+    peer = await served.watched()
+    for number in range(UNLIKE_REQUESTS):
+        assert echo.made == []
+        assert await peer.asked(number, keys="g") == [number]
+    assert echo.made == [UNLIKE_REQUESTS - 1]
+    served.desk.asked.clear()
+    return echo, peer
+
+
+@pytest.mark.parametrize("is_alone", [False, True])
+async def test_a_request_like_an_earlier_one_is_not_read_and_one_that_is_not_is(is_alone: bool) -> None:
+    async with serving() as served:
+        echo, peer = await echoing(served)
+        if is_alone:
+            for number in range(ALONE_REQUESTS + 2):
+                assert await peer.asked(number, keys="g") == [number]
+            assert peer.connection._straight is not None and not peer.connection._straight.is_parked
+            served.desk.asked.clear()
+            echo.asked.clear()
+        assert await peer.asked(7, keys="g") == [7]
+        assert served.desk.ways == []
+        assert await peer.asked(8, keys="h") == [8]
+        assert served.desk.asked == [("straight", "h")]
+        assert await peer.asked(9, keys="g") == [9]
+        assert echo.asked == ["like", "unlike", "like"]
+        assert served.desk.asked == [("straight", "h")]
+
+
+async def test_after_some_that_are_unlike_the_last_of_them_is_the_one_to_be_like() -> None:
+    async with serving() as served:
+        echo, peer = await echoing(served)
+        for number in range(UNLIKE_REQUESTS):
+            assert await peer.asked(number, keys="h") == [number]
+            assert await peer.asked(number, keys="h" if echo.made[1:] else "g") == [number]
+        assert echo.made == [UNLIKE_REQUESTS - 1] * 2
+        served.desk.asked.clear()
+        assert await peer.asked(1, 2, 3, keys="h") == [1, 2, 3]
+        assert served.desk.ways == []
+
+
+async def test_who_stands_in_between_meanwhile_is_asked_though_the_request_is_like_an_earlier_one() -> None:
+    async with serving() as served:
+        echo, peer = await echoing(served)
+        served.desk.present.clear()
+        assert await peer.asked(1, keys="g") == [1]
+        assert served.desk.asked == [("handler", "g")]
+        assert echo.asked == []
+
+
+async def test_an_error_of_who_answers_what_is_like_an_earlier_one_ends_that_connection(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with serving() as served:
+        other = await served.watched()
+
+        def break_down(client: Any, frame: memoryview, asked: Request, answer: Any) -> Again:
+            def again(frame: memoryview) -> list[Any] | None:
+                raise ZeroDivisionError("ours")
+
+            return again
+
+        served.desk.again[API.key] = break_down
+        peer = await served.watched()
+        assert await peer.asked(*range(UNLIKE_REQUESTS)) == [*range(UNLIKE_REQUESTS)]
+        peer.send(1)
+        with trio.fail_after(60):
+            await peer.has_ended.wait()
+        assert "ZeroDivisionError: ours" in caplog.text
+        assert await other.asked(1) == [1]
 
 
 # Order and fairness
