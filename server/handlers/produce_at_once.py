@@ -222,16 +222,14 @@ class Again:
     def __call__(self, frame: memoryview) -> list[Any] | None:
         """The parts of the answer; None if it is for others to answer: then nothing has been done."""
         size = len(frame)
-        if size != self._size and not self._fits(size):
+        if size < _HEAD_AT:
+            return None
+        spoken, correlation_id = _START.unpack_from(frame)
+        if spoken != self._spoken or (size != self._size and not self._fits(size)):
             return None
         at = self._records_at
-        spoken, correlation_id = _START.unpack_from(frame)
         # A codec, a transaction: seldom, and then there is more to ask.
-        if (
-            spoken != self._spoken
-            or bytes(frame[_HEAD_AT:at]) != self._head
-            or frame[at + ATTRIBUTES_LOW_BYTE_POSITION]
-        ):
+        if bytes(frame[_HEAD_AT:at]) != self._head or frame[at + ATTRIBUTES_LOW_BYTE_POSITION]:
             return None
         end = size - self._tags_bytes
         if end != size and frame[end:] != TAGS:
