@@ -38,6 +38,7 @@ def judge_files(suite: Suite, what: str, data_dir: Path) -> None:
     for topic, mode in (
         ("__consumer_offsets", "--offsets-decoder"),
         ("__transaction_state", "--transaction-log-decoder"),
+        ("__share_group_state", "--share-group-state-decoder"),
     ):
         logs = [path for path in files if path.parent.name.startswith(f"{topic}-") and path.suffix == ".log"]
         if logs:

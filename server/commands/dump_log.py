@@ -33,8 +33,16 @@ from ...storage.produce.producer_snapshots import decode as decode_snapshot
 from ...storage.segment.batch_scan import RECOVERY_CHUNK_BYTES, batch_walk, computed_crc
 from ...storage.segment.index import AbortedTxn
 from ...storage.topics.catalog_file import CatalogError, decode
-from ..partitions.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from .dump_records import batch_line, control_record, group_record, plain_record, size, transaction_record
+from ..partitions.internal_topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
+from .dump_records import (
+    batch_line,
+    control_record,
+    group_record,
+    plain_record,
+    share_state_record,
+    size,
+    transaction_record,
+)
 from .frame.command import Command
 from .frame.errors import DONE, SAID_NO
 from .frame.options import json_option
@@ -43,6 +51,7 @@ from .frame.printing import show, show_json
 
 RECORD_LINES: dict[str | None, Callable[[Record], str]] = {
     OFFSETS_TOPIC: group_record,
+    SHARE_STATE_TOPIC: share_state_record,
     TRANSACTIONS_TOPIC: transaction_record,
 }
 """How records of a topic are told; those of others as they are."""

@@ -8,8 +8,12 @@ from typing import Any
 
 from ...protocol.compression import Codec
 from ...protocol.errors import ProtocolError
+from ...protocol.messages.share_state_log import ShareSnapshotValue, ShareUpdateValue
 from ...protocol.records import Record, RecordBatch
+from ...storage.disk.checkpoints import uuid_text
 from ..groups.records import GroupRecord, KindRecord, OffsetRecord, read_record
+from ..sharing import share_records
+from ..sharing.in_flight import State
 from ..transactions import records as transactions
 
 _CONTROL_TYPES = {0: "ABORT", 1: "COMMIT", 2: "LEADER_CHANGE", 3: "SNAPSHOT_HEADER", 4: "SNAPSHOT_FOOTER"}
@@ -114,6 +118,41 @@ def transaction_record(record: Record) -> str:
         f" epoch {one.producer_epoch}  timeout {one.timeout_ms} ms"
     )
     return line + (f"  partitions {', '.join(map(str, sorted(one.partitions)))}" if one.partitions else "")
+
+
+def share_state_record(record: Record) -> str:
+    """What a record of `__share_group_state` says; its bytes where nobody knows."""
+    key, value = (None if part is None else bytes(part) for part in (record.key, record.value))
+    try:
+        found = share_records.read_record(key, value)
+    except ProtocolError:
+        found = None
+    if found is None:
+        return plain_record(record)
+    of, said = found
+    who = f"share group {of.group_id!r} topic {uuid_text(of.topic_id)} partition {of.partition}"
+    match said:
+        case ShareSnapshotValue():
+            return f"{who} snapshot {said.snapshot_epoch}  state epoch {said.state_epoch}  {_share_state(said)}"
+        case ShareUpdateValue():
+            return f"{who} update of snapshot {said.snapshot_epoch}  {_share_state(said)}"
+        case _:
+            return f"{who} is gone"
+
+
+def _share_state(said: ShareSnapshotValue | ShareUpdateValue) -> str:
+    batches = ", ".join(
+        f"{each.first_offset}..{each.last_offset} {_delivery(each.delivery_state)} {each.delivery_count}"
+        for each in said.state_batches
+    )
+    return (
+        f"leader epoch {said.leader_epoch}  start offset {said.start_offset}"
+        f"  delivery complete {said.delivery_complete_count}  batches [{batches}]"
+    )
+
+
+def _delivery(state: int) -> str:
+    return State(state).name.lower() if state in list(State) else str(state)
 
 
 def _fields(message: Any) -> str:

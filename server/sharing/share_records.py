@@ -10,7 +10,7 @@ A snapshot's key without a value deletes the share partition. Unknown types are 
 from __future__ import annotations
 
 import re
-from base64 import urlsafe_b64decode, urlsafe_b64encode
+from base64 import urlsafe_b64decode
 from collections.abc import Iterable
 from typing import Any, NamedTuple, TypeAlias
 
@@ -18,6 +18,7 @@ from ...protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ...protocol.messages import share_state_log as log
 from ...protocol.messages.share_state_log import RECORD_TYPES
 from ...protocol.wire import codec
+from ...storage.disk.checkpoints import uuid_text
 from ..coordination.blobs import read_message, read_number, write_blob
 from ..coordination.records import Pair
 from .state_batches import StateBatch
@@ -41,8 +42,7 @@ class SharePartitionKey(NamedTuple):
     @property
     def text(self) -> str:
         """What its coordinator is found by: `FindCoordinator` of key type 2, and the partition of `__share_group_state`."""
-        topic_id = urlsafe_b64encode(self.topic_id).decode().rstrip("=")
-        return f"{self.group_id}:{topic_id}:{self.partition}"
+        return f"{self.group_id}:{uuid_text(self.topic_id)}:{self.partition}"
 
     @classmethod
     def of_text(cls, text: str) -> SharePartitionKey:

@@ -8,7 +8,7 @@ snapshots of all share partitions is deleted instead (`first_needed_offset`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -146,16 +146,12 @@ class ShareStates:
         """None where there is nothing to forget."""
         return (key_of(ShareSnapshotKey, key), None) if key in self._states else None
 
-    def topics_deleted(self, topic_ids: Iterable[bytes]) -> Iterator[Change]:
-        """What forgets their share partitions."""
-        gone = frozenset(topic_ids)
-        return ((key_of(ShareSnapshotKey, key), None) for key in tuple(self._states) if key.topic_id in gone)
-
-    def cold(self, now_ms: int, interval_ms: int) -> Iterator[Change]:
-        """New snapshots of what has had none for so long, so that the log before them can go."""
-        for key, state in tuple(self._states.items()):
-            if now_ms - state.write_ms >= interval_ms:
-                yield _snapshot(key, replace(state, snapshot_epoch=_after(state.snapshot_epoch), write_ms=now_ms))
+    def cold(self, key: SharePartitionKey, now_ms: int, interval_ms: int) -> Change | None:
+        """A new snapshot of what has had none for so long, so that the log before it can go."""
+        state = self._states.get(key)
+        if state is None or now_ms - state.write_ms < interval_ms:
+            return None
+        return _snapshot(key, replace(state, snapshot_epoch=_after(state.snapshot_epoch), write_ms=now_ms))
 
     def first_needed_offset(self) -> int | None:
         """Records before it say nothing that the rest does not; None while there is nothing to say."""

@@ -9,27 +9,28 @@ COORDINATOR_LOAD_IN_PROGRESS, UNKNOWN_TOPIC_OR_PARTITION (of the share partition
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from itertools import islice
-from typing import Self
+from functools import partial
+from typing import Self, TypeAlias
 
 from ...protocol.errors import ErrorCode, KafkaError
+from ...storage.disk.paths import TopicPartition
 from ..config.broker_config import BrokerConfig
 from ..coordination.coordinator import Coordinator
 from ..coordination.deadlines import Deadline
 from ..coordination.jobs import Job
 from ..coordination.shard import ShardState
-from ..coordination.store import RecordStore
+from ..coordination.store import RecordStore, WhenFlushed, at_once
 from ..partitions.internal_topics import SHARE_STATE_TOPIC
 from .share_records import Change, SharePartitionKey, write_record
-from .share_states import ShareState, Written
+from .share_states import ShareState, ShareStates, Written
 from .state_shard import ShareStateShard
 
 log = logging.getLogger("ottla.sharing")
 
-# Snapshots and deletions that are written before others get their turn.
-CHANGES_A_PIECE = 16
+ChangeOf: TypeAlias = Callable[[ShareStates, SharePartitionKey], Change | None]
+"""What is to be written of a share partition, if anything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,7 @@ class ShareStateCoordinator(Coordinator[ShareStateShard]):
     Args:
         exists: Whether there is such a partition of a topic with this id.
         prune: Deletes what a partition of the topic has before an offset; never raises.
+        when_flushed: Lets the deletion wait for a flush.
         elapsed_ms: Time that passes; see `Coordinator`.
     """
 
@@ -67,6 +69,7 @@ class ShareStateCoordinator(Coordinator[ShareStateShard]):
         *,
         exists: Callable[[bytes, int], bool],
         prune: Callable[[int, int], None],
+        when_flushed: WhenFlushed = at_once,
         elapsed_ms: Callable[[], int],
         on_earlier: Callable[[], None] = lambda: None,
     ) -> None:
@@ -74,6 +77,7 @@ class ShareStateCoordinator(Coordinator[ShareStateShard]):
         self._settings = settings
         self._exists = exists
         self._prune = prune
+        self._when_flushed = when_flushed
         self._intervals = (
             (Deadline(self._prune_all), settings.prune_interval_ms),
             (Deadline(self._refresh_cold), settings.cold_interval_ms),
@@ -86,9 +90,12 @@ class ShareStateCoordinator(Coordinator[ShareStateShard]):
         for deadline, interval_ms in self._intervals:
             if deadline.due_ms is None:
                 self._deadlines.start(deadline, interval_ms)
-        gone = {key.topic_id for key in shard.states if not self._exists(key.topic_id, key.partition)}
-        if gone:  # They were deleted while nobody coordinated them.
-            self._start_job(shard, self._write_all(shard, shard.states.topics_deleted(gone), now_ms))
+        # What was deleted while nobody coordinated it.
+        self._tidy_up(
+            shard,
+            lambda states, key: None if self._exists(key.topic_id, key.partition) else states.delete(key),
+            now_ms,
+        )
 
     def _unloaded(self, shard: ShareStateShard, error: ErrorCode, now_ms: int) -> Job:
         yield from ()
@@ -128,8 +135,7 @@ class ShareStateCoordinator(Coordinator[ShareStateShard]):
     def topic_deleted(self, topic_id: bytes, now_ms: int) -> None:
         """Forget its share partitions, in turns."""
         for shard in self.shards:
-            if shard.state is ShardState.ACTIVE and len(shard.states):
-                self._start_job(shard, self._write_all(shard, shard.states.topics_deleted((topic_id,)), now_ms))
+            self._tidy_up(shard, lambda states, key: states.delete(key) if key.topic_id == topic_id else None, now_ms)
 
     def _shard(self, key: SharePartitionKey) -> ShareStateShard:
         if key.partition < 0:
@@ -143,12 +149,11 @@ class ShareStateCoordinator(Coordinator[ShareStateShard]):
     def _persist(self, shard: ShareStateShard, key: SharePartitionKey, change: Change | None, now_ms: int) -> None:
         self._check_exists(key)
         if change is not None:
-            self._write(shard, [change], now_ms)
+            self._write(shard, change, now_ms)
 
-    def _write(self, shard: ShareStateShard, changes: list[Change], now_ms: int) -> None:
-        first = self._store.append(shard.partition, [write_record(*change) for change in changes], now_ms)
-        for offset, (key, value) in enumerate(changes, first):
-            shard.states.replay(key, value, offset)
+    def _write(self, shard: ShareStateShard, change: Change, now_ms: int) -> None:
+        offset = self._store.append(shard.partition, [write_record(*change)], now_ms)
+        shard.states.replay(*change, offset)
 
     # Time
 
@@ -156,27 +161,43 @@ class ShareStateCoordinator(Coordinator[ShareStateShard]):
         self._again(0)
         for shard in self.shards:
             if shard.state is ShardState.ACTIVE:
-                needed = shard.states.first_needed_offset()
-                if needed is not None and needed > self._store.start_offset(shard.partition):
-                    self._prune(shard.partition, needed)
+                self._start_job(shard, self._pruned(shard, now_ms))
+
+    def _pruned(self, shard: ShareStateShard, now_ms: int) -> Job:
+        needed = shard.states.first_needed_offset()
+        if needed is not None and needed > self._store.start_offset(shard.partition):
+            # The snapshots that make it superfluous have to be on disk first.
+            go_on = partial(self._prune_flushed, shard, needed)
+            self._when_flushed([TopicPartition(self.topic, shard.partition)], go_on, now_ms)
+        yield
+
+    def _prune_flushed(
+        self, shard: ShareStateShard, needed: int, lost: Collection[TopicPartition], _now_ms: int
+    ) -> None:
+        if not lost and self._is_open(shard):
+            self._prune(shard.partition, needed)
 
     def _refresh_cold(self, now_ms: int) -> None:
         self._again(1)
         for shard in self.shards:
-            if shard.state is ShardState.ACTIVE and len(shard.states):
-                cold = shard.states.cold(now_ms, self._settings.cold_interval_ms)
-                self._start_job(shard, self._write_all(shard, cold, now_ms))
+            self._tidy_up(shard, lambda states, key: states.cold(key, now_ms, self._settings.cold_interval_ms), now_ms)
 
     def _again(self, which: int) -> None:
         deadline, interval_ms = self._intervals[which]
         self._deadlines.start(deadline, interval_ms)
 
-    def _write_all(self, shard: ShareStateShard, changes: Iterable[Change], now_ms: int) -> Job:
-        """Each of these, some at a time; what the log does not take is left to the next time."""
-        left = iter(changes)
+    def _tidy_up(self, shard: ShareStateShard, change_of: ChangeOf, now_ms: int) -> None:
+        """Have written what is to be written of each share partition; what the log does not take is left to the next time."""
+        if shard.state is ShardState.ACTIVE and len(shard.states):
+            self._start_job(shard, self._tidied_up(shard, change_of, now_ms))
+
+    def _tidied_up(self, shard: ShareStateShard, change_of: ChangeOf, now_ms: int) -> Job:
+        # A change is made when it is written, in a batch of its own: the state may be another one after each piece, and a few
+        # of the largest would not fit into one.
         try:
-            while piece := list(islice(left, CHANGES_A_PIECE)):
-                self._write(shard, piece, now_ms)
+            for key in tuple(shard.states):
+                if (change := change_of(shard.states, key)) is not None:
+                    self._write(shard, change, now_ms)
                 yield
         except KafkaError as error:
             log.warning("%s-%d cannot be tidied up yet: %s", self.topic, shard.partition, error)

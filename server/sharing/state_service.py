@@ -31,6 +31,7 @@ class ShareStateService(CoordinatorService[ShareStateCoordinator]):
                 store,
                 exists=self._exists,
                 prune=self._prune,
+                when_flushed=ground.appends.when_flushed,
                 elapsed_ms=ground.clock.elapsed_ms,
                 on_earlier=on_earlier,
             ),
@@ -87,7 +88,6 @@ class ShareStateService(CoordinatorService[ShareStateCoordinator]):
     def _prune(self, partition: int, offset: int) -> None:
         """Retention deletes the segments before it, and the next checkpoint writes it down: until then a start reads some more."""
         try:
-            log_of = self.ground.topics.partition(SHARE_STATE_TOPIC, partition).log
-            log_of.advance_log_start(min(offset, log_of.high_watermark))
+            self.ground.topics.partition(SHARE_STATE_TOPIC, partition).log.advance_log_start(offset)
         except KafkaError as error:
             log.warning("%s-%d cannot be pruned yet: %s", SHARE_STATE_TOPIC, partition, error)

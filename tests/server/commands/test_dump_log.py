@@ -2,6 +2,7 @@
 
 import json
 import struct
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,10 @@ from ottla.server.commands.dump_log import PROBLEM, Dump
 from ottla.server.groups.consumer.member import Member
 from ottla.server.groups.consumer.records import current_assignment, member_tombstones
 from ottla.server.groups.records import CommittedOffset, offset_key, offset_value, write_record
+from ottla.server.sharing.share_records import Change, SharePartitionKey
+from ottla.server.sharing.share_records import write_record as write_state
+from ottla.server.sharing.share_states import ShareStates, Written
+from ottla.server.sharing.state_batches import StateBatch
 from ottla.server.transactions.metadata import TransactionMetadata, TransactionState
 from ottla.server.transactions.records import transaction_key, transaction_value
 from ottla.storage.disk.checkpoints import (
@@ -128,6 +133,38 @@ def test_transactional_ids_are_read(tmp_path: Path) -> None:
     assert lines[1].endswith("transactional id 'x' Ongoing  producer 7 epoch 2  timeout 60000 ms  partitions t-1, u-0")
     assert lines[2].endswith("transactional id 'x' is gone")
     assert lines[3].endswith("= 'x'")
+
+
+def test_states_of_share_partitions_are_read(tmp_path: Path) -> None:
+    of = SharePartitionKey("g", bytes(range(16)), 3)
+    states = ShareStates(updates_per_snapshot=500)
+    records: list[tuple[bytes, bytes | None]] = []
+    asks: tuple[Callable[[], Change | None], ...] = (
+        lambda: states.initialize(of, 4, 7, now_ms=0),
+        lambda: states.write(of, Written(4, 2, 7, 3, (StateBatch(7, 9, 2, 1), StateBatch(12, 12, 9, 5))), now_ms=0),
+        lambda: states.delete(of),
+    )
+    for ask in asks:
+        change = ask()
+        assert change is not None
+        key, value = change
+        states.replay(key, value, len(records))
+        records.append(write_state(key, value))
+    records.append((b"\x00\x63odd", b"x"))
+    batch = build_batch([(offset, 0, *content, ()) for offset, content in enumerate(records)])
+    lines = dumped(
+        written(tmp_path / "__share_group_state-3", "00000000000000000000.log", bytes(batch)), print_data=True
+    )
+    who = "share group 'g' topic AAECAwQFBgcICQoLDA0ODw partition 3"
+    assert lines[1].endswith(
+        f"{who} snapshot 0  state epoch 4  leader epoch 0  start offset 7  delivery complete 0  batches []"
+    )
+    assert lines[2].endswith(
+        f"{who} update of snapshot 0  leader epoch 0  start offset 7  delivery complete 3"
+        "  batches [7..9 acknowledged 1, 12..12 9 5]"
+    )
+    assert lines[3].endswith(f"{who} is gone")
+    assert lines[4].endswith("= 'x'")
 
 
 def test_committed_offsets_are_read(tmp_path: Path) -> None:

@@ -20,7 +20,8 @@ from ottla.server.sharing.state_batches import StateBatch
 from ottla.storage.disk.os_files import OsFiles
 from support.broker.conversation import create_topic
 from support.broker.served import Served, serving
-from support.sharing.states import OTHER, TOPIC, States, key
+from support.sharing.states import OTHER, TOPIC, PrunedStore, States, key
+from support.transactions.transactions import Power, PowerLossError
 
 ACKNOWLEDGED, ARCHIVED = 2, 4
 
@@ -172,6 +173,96 @@ def test_jobs_wait_for_a_log_that_takes_records_again() -> None:
     before = states.all()[key()].snapshot_epoch
     states.advance(60_000)
     assert states.all()[key()].snapshot_epoch == before + 1
+
+
+def test_a_state_that_changes_while_snapshots_are_made_keeps_what_it_was_told() -> None:
+    states = States()
+    crowd = [key(partition, group) for partition in range(8) for group in "ghij"]
+    for one in crowd:
+        states.begin(one)
+    states.now_ms += 60_000
+    states.coordinator.run_due(states.now_ms, is_over=lambda: True)
+    for one in crowd:
+        states.write(one, StateBatch(0, 4, ACKNOWLEDGED, 1))
+    states.advance(0)
+    assert all(state.batches == (StateBatch(0, 4, ACKNOWLEDGED, 1),) for state in states.all().values())
+    assert by_log(States(states.store)) == by_log(states)
+
+
+def test_nothing_is_pruned_before_what_makes_it_superfluous_is_on_disk() -> None:
+    states = States()
+    states.begin(key())
+    for at in range(10):
+        states.write(key(), StateBatch(at, at, ACKNOWLEDGED, 1), start_offset=at)
+    states.flushes.is_asked_for = True
+    states.advance(10_000)
+    assert states.store.starts == [0] * len(states.store.starts)
+    lost = states.flushes.waiting[0][0]
+    states.flushes.done(0, failed=lost)
+    assert states.store.starts == [0] * len(states.store.starts)
+    states.advance(10_000)
+    states.coordinator.reload(
+        states.coordinator.shard_of(key().text).partition, ErrorCode.NOT_COORDINATOR, states.now_ms
+    )
+    states.flushes.done(0)
+    assert states.store.starts == [0] * len(states.store.starts), "another shard is in its place"
+    states.load()
+    states.advance(10_000)
+    states.flushes.done(0)
+    assert max(states.store.starts) == 8
+
+
+def live(states: States, answered: dict[SharePartitionKey, ShareState]) -> None:
+    """All that can happen to states; `answered` has what was told of each when it was told."""
+
+    def told(*keys: SharePartitionKey) -> None:
+        now = by_log(states)
+        for one in keys:
+            answered.pop(one, None)
+            if one in now:
+                answered[one] = now[one]
+
+    for partition in range(4):
+        states.begin(key(partition), start_offset=5)
+        told(key(partition))
+    for at in range(5, 10):
+        for partition in range(3):
+            states.write(key(partition), StateBatch(at, at, ACKNOWLEDGED, 1), start_offset=at)
+            told(key(partition))
+    states.coordinator.read(key(1), 6, states.now_ms)
+    told(key(1))
+    states.begin(key(2), state_epoch=2, start_offset=90)
+    told(key(2))
+    states.coordinator.delete(key(0), states.now_ms)
+    told(key(0))
+    states.advance(10_000)
+    states.write(key(1), StateBatch(11, 12, ARCHIVED, 3), leader_epoch=6, start_offset=10)
+    told(key(1))
+
+
+def said(state: ShareState) -> ShareState:
+    """Without what a new snapshot of the same changes."""
+    return replace(state, snapshot_epoch=0, create_ms=0, write_ms=0)
+
+
+def test_after_a_power_loss_at_any_record_all_that_was_answered_is_there_and_life_goes_on() -> None:
+    whole = States(PrunedStore(Power()))
+    live(whole, {})
+    for survived in range(whole.store.power.used):
+        states = States(PrunedStore(Power(survived)))
+        answered: dict[SharePartitionKey, ShareState] = {}
+        with pytest.raises(PowerLossError):
+            live(states, answered)
+        states.store.power = Power()
+        later = States(states.store)
+        assert by_log(later) == answered
+        for one in list(later.all()):
+            later.coordinator.delete(one, 0)
+        again: dict[SharePartitionKey, ShareState] = {}
+        live(later, again)
+        assert {one: said(state) for one, state in by_log(later).items()} == {
+            one: said(state) for one, state in again.items()
+        }
 
 
 # In a broker

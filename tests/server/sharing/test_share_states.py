@@ -162,8 +162,7 @@ def test_what_is_deleted_is_forgotten_and_its_records_go() -> None:
     log.begin(OTHER)
     log.append(log.states.delete(KEY))
     assert log.states.get(KEY) is None and log.states.first_needed_offset() == 1
-    for change in log.states.topics_deleted([KEY.topic_id]):
-        log.append(change)
+    log.append(log.states.delete(OTHER))
     assert len(log.states) == 0 and log.states.first_needed_offset() == 3
     assert len(log.loaded()) == 0
 
@@ -173,12 +172,12 @@ def test_what_nobody_has_written_for_long_gets_a_snapshot_so_that_the_log_can_go
     log.begin(now_ms=0)
     log.begin(OTHER, now_ms=900)
     log.write(StateBatch(0, 1, 2, 1))
-    for change in log.states.cold(1_000, 1_000):
-        log.append(change)
+    log.append(log.states.cold(KEY, 1_000, 1_000))
+    assert log.states.cold(OTHER, 1_000, 1_000) is None
     assert log.states.first_needed_offset() == 1
     assert (log.state.snapshot_epoch, log.state.create_ms, log.state.write_ms) == (1, 0, 1_000)
     assert known_by_log(log.loaded().get(KEY)) == known_by_log(log.state)
-    assert list(log.states.cold(1_001, 1_000)) == []
+    assert log.states.cold(KEY, 1_001, 1_000) is None
 
 
 def test_an_update_whose_snapshot_went_says_nothing() -> None:
@@ -239,8 +238,7 @@ def test_a_load_finds_what_was_there(seed: int) -> None:
                 case 2 if rng.random() < 0.2:
                     log.append(log.states.delete(key))
                 case 3:
-                    for change in log.states.cold(step, 20):
-                        log.append(change)
+                    log.append(log.states.cold(key, step, 20))
                 case _:
                     first = rng.randint(0, 20)
                     batch = StateBatch(first, first + rng.randint(0, 5), rng.choice((0, 2, 4)), rng.randint(1, 4))

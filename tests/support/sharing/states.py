@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from ottla.server.coordination.records import Pair, Producer, Records
 from ottla.server.sharing.share_records import SharePartitionKey
 from ottla.server.sharing.share_states import ShareState, Written
 from ottla.server.sharing.state_batches import StateBatch
 from ottla.server.sharing.state_coordinator import ShareStateCoordinator, ShareStateSettings
 from support.groups.groups import MemoryChunk, MemoryStore
+from support.transactions.transactions import Flushes, Power
 
 PARTITIONS = 3
 TOPIC, OTHER = bytes(range(16)), bytes(range(1, 17))
@@ -15,9 +19,16 @@ TOPIC, OTHER = bytes(range(16)), bytes(range(1, 17))
 class PrunedStore(MemoryStore):
     """One whose partitions can be made to begin later."""
 
-    def __init__(self) -> None:
+    def __init__(self, power: Power | None = None) -> None:
         super().__init__(PARTITIONS)
         self.starts = [0] * PARTITIONS
+        self.power = power or Power()
+
+    def append(
+        self, partition: int, records: Records | Sequence[Pair], now_ms: int, *, producer: Producer | None = None
+    ) -> int:
+        self.power.use()
+        return super().append(partition, records, now_ms, producer=producer)
 
     def start_offset(self, partition: int) -> int:
         return self.starts[partition]
@@ -34,11 +45,13 @@ class States:
         self.store = store or PrunedStore()
         self.now_ms = now_ms
         self.topics = {TOPIC: 8, OTHER: 8}
+        self.flushes = Flushes()
         self.coordinator = ShareStateCoordinator(
             ShareStateSettings(updates, prune_interval_ms=10_000, cold_interval_ms=60_000),
             self.store,
             exists=lambda topic_id, partition: partition < self.topics.get(topic_id, 0),
             prune=self._prune,
+            when_flushed=self.flushes,
             elapsed_ms=lambda: self.now_ms,
         )
         self.load()
