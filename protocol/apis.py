@@ -146,6 +146,8 @@ APIS: dict[int, Api] = {
         Api(85, "WriteShareGroupState", (0, 1), 0),
         Api(86, "DeleteShareGroupState", (0, 0), 0),
         Api(87, "ReadShareGroupStateSummary", (0, 1), 0),
+        Api(88, "StreamsGroupHeartbeat", (0, 0), 0),
+        Api(89, "StreamsGroupDescribe", (0, 0), 0),
         Api(90, "DescribeShareGroupOffsets", (0, 1), 0),
         Api(91, "AlterShareGroupOffsets", (0, 0), 0),
         Api(92, "DeleteShareGroupOffsets", (0, 0), 0),

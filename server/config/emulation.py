@@ -194,6 +194,8 @@ _CHANGES: dict[str, dict[str, Range]] = {
         "WriteShareGroupState": (0, 1),
         "ReadShareGroupStateSummary": (0, 1),
         "DescribeShareGroupOffsets": (0, 1),
+        "StreamsGroupHeartbeat": (0, 0),
+        "StreamsGroupDescribe": (0, 0),
     },
     "4.3": {"DescribeLogDirs": (1, 5)},
 }

@@ -3,8 +3,9 @@
 At a start a level comes from a comment line of the configuration file (`# feature.NAME=LEVEL`), else from the catalog (of a
 directory taken over from Apache Kafka, or after an UpdateFeatures), else it is that of a new cluster. Clients read it with
 ApiVersions: a producer speaks KIP-890's transactions from `transaction.version` 2 on, a consumer KIP-848's protocol from
-`group.version` 1 on, and `eligible.leader.replicas.version` 1 makes `min.insync.replicas` a dynamic option of all nodes
-(`eligible_replicas`). The others are finalized as Apache Kafka's, for clients and tools that look, and do nothing here.
+`group.version` 1 on, an application of Kafka Streams KIP-1071's from `streams.version` 1 on, and
+`eligible.leader.replicas.version` 1 makes `min.insync.replicas` a dynamic option of all nodes (`eligible_replicas`). The others
+are finalized as Apache Kafka's, for clients and tools that look, and do nothing here.
 """
 
 from __future__ import annotations
@@ -53,7 +54,9 @@ _SINCE = {
 }
 """From which metadata.version on a new cluster has which level; 0 before."""
 
-ACTING = frozenset({"eligible.leader.replicas.version", "group.version", "share.version", "transaction.version"})
+ACTING = frozenset(
+    {"eligible.leader.replicas.version", "group.version", "share.version", "streams.version", "transaction.version"}
+)
 """Those whose level changes what Ottla does."""
 
 METADATA_VERSION = "metadata.version"

@@ -1,7 +1,6 @@
-"""Configs of single groups (KIP-848's `consumer.…`, KIP-932's `share.…`): what may be set, within which of the broker's bounds, and what
+"""Configs of single groups (KIP-848's `consumer.…`, KIP-932's `share.…`, KIP-1071's
+`streams.…`): what may be set, within which of the broker's bounds, and what
 it means.
-
-Those of streams groups, which Ottla does not offer, are described with Apache Kafka's defaults and cannot be set.
 """
 
 from collections.abc import Mapping
@@ -59,7 +58,7 @@ GROUP_OPTIONS: dict[str, Option] = {
 }
 """Every group config of Apache Kafka 4.3.1, by name."""
 
-_OFFERED = ("consumer.", "share.")
+_KINDS = ("consumer.", "share.", "streams.")
 _HEARTBEAT, _SESSION = "heartbeat.interval.ms", "session.timeout.ms"
 
 _CHARS_LIKE = 100
@@ -87,9 +86,6 @@ def check_group_configs(config: BrokerConfig, texts: Texts) -> GroupConfig:
             close = get_close_matches(name[:_CHARS_LIKE], GROUP_OPTIONS, n=1)
             hint = f"; did you mean {close[0]}?" if close else ""
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown group config name: {name}{hint}")
-        if not name.startswith(_OFFERED):
-            kind = name.partition(".")[0]
-            raise KafkaError(ErrorCode.INVALID_CONFIG, f"{name} cannot be set: Ottla does not offer {kind} groups")
         try:
             value = GROUP_OPTIONS[name].parse(text)
         except ConfigError as error:
@@ -98,7 +94,7 @@ def check_group_configs(config: BrokerConfig, texts: Texts) -> GroupConfig:
             assert isinstance(value, int)
             _check_bounds(config, name, value)
         values[name] = value
-    for kind in _OFFERED:
+    for kind in _KINDS:
         if any(name.startswith(kind) for name in values):
             heartbeat, session = (
                 values.get(kind + name, config.value(f"group.{kind}{name}")) for name in (_HEARTBEAT, _SESSION)
@@ -110,14 +106,25 @@ def check_group_configs(config: BrokerConfig, texts: Texts) -> GroupConfig:
     return GroupConfig(dict(texts), values)
 
 
+_BOUNDS = {
+    "streams.initial.rebalance.delay.ms": (None, None),
+    "streams.num.standby.replicas": (None, "group.streams.max.standby.replicas"),
+}
+"""The broker's options for the lowest and the highest value, where they are not called after the config or there are none."""
+
+
 def _check_bounds(config: BrokerConfig, name: str, value: int) -> None:
     kind, _, rest = name.partition(".")
-    lowest, highest = f"group.{kind}.min.{rest}", f"group.{kind}.max.{rest}"
-    least, most = config.value(lowest), config.value(highest)
-    assert isinstance(least, int) and isinstance(most, int)
-    if value < least:
+    lowest, highest = _BOUNDS.get(name, (f"group.{kind}.min.{rest}", f"group.{kind}.max.{rest}"))
+    if lowest is not None and value < (least := _number(config, lowest)):
         told = f"{name} must be greater than or equal to {lowest}"
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"{told}: {value} is less than {least}")
-    if value > most:
+    if highest is not None and value > (most := _number(config, highest)):
         told = f"{name} must be less than or equal to {highest}"
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"{told}: {value} is more than {most}")
+
+
+def _number(config: BrokerConfig, name: str) -> int:
+    value = config.value(name)
+    assert isinstance(value, int)
+    return value

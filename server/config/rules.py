@@ -13,7 +13,7 @@ from .options.by_name import BROKER_OPTIONS
 _NOT_LESS = (
     *(
         (f"group.{kind}.{high}{what}", f"group.{kind}.{low}{what}")
-        for kind in ("consumer", "share")
+        for kind in ("consumer", "share", "streams")
         for what in ("heartbeat.interval.ms", "session.timeout.ms", "assignment.interval.ms")
         for high, low in (("max.", "min."), ("", "min."), ("max.", ""))
     ),
@@ -22,6 +22,7 @@ _NOT_LESS = (
         for what in ("delivery.count.limit", "partition.max.record.locks", "record.lock.duration.ms")
         for high, low in (("max.", ""), ("", "min."))
     ),
+    ("group.streams.max.standby.replicas", "group.streams.num.standby.replicas"),
 )
 
 _DEDUPE_BUFFER_BYTES_MIN = 1 << 20

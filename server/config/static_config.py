@@ -49,6 +49,11 @@ PROFILES: dict[str, dict[str, str]] = {
         "group.share.min.session.timeout.ms": "100",
         "group.share.min.heartbeat.interval.ms": "10",
         "group.share.heartbeat.interval.ms": "500",
+        # And so do those of streams groups.
+        "group.streams.initial.rebalance.delay.ms": "0",
+        "group.streams.min.session.timeout.ms": "100",
+        "group.streams.min.heartbeat.interval.ms": "10",
+        "group.streams.heartbeat.interval.ms": "500",
         # 50 directories for the offsets of a few groups slow down the first start.
         "offsets.topic.num.partitions": "5",
     },

@@ -317,6 +317,8 @@ _BY_API = {
     ),
     "ShareGroupDescribe": Places((Rows(Kind.GROUP, "group_ids", (), "groups", ("group_id",)),)),
     "ShareGroupHeartbeat": Places(flat=_GROUP),
+    "StreamsGroupDescribe": Places((Rows(Kind.GROUP, "group_ids", (), "groups", ("group_id",)),)),
+    "StreamsGroupHeartbeat": Places(flat=_GROUP),
     "SyncGroup": Places(flat=_GROUP),
     "TxnOffsetCommit": Places((_topics(_partitions()),), _GROUP | _TRANSACTION),
     "UnregisterBroker": Places(),

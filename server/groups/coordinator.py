@@ -26,6 +26,8 @@ from ...protocol.messages.list_groups import ListedGroup
 from ...protocol.messages.offset_commit import OffsetCommitRequest
 from ...protocol.messages.share_group_describe import DescribedGroup as DescribedShareGroup
 from ...protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
+from ...protocol.messages.streams_group_describe import DescribedGroup as DescribedStreamsGroup
+from ...protocol.messages.streams_group_heartbeat import EndpointToPartitions, StreamsGroupHeartbeatRequest
 from ...protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from ...protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from ...protocol.wire import ZERO_UUID
@@ -45,7 +47,7 @@ from .consumer.migration import Migration, Upgrade, is_large
 from .consumer.protocol import ConsumerProtocol
 from .consumer.records import group_epoch, target_metadata, tombstones
 from .consumer.requests import check_request
-from .descriptions import describe_classic, describe_consumer, describe_share, list_groups
+from .descriptions import describe_classic, describe_consumer, describe_share, describe_streams, list_groups
 from .kinds import Kind
 from .offsets.commits import Commits, Fetched, Positions, Prepared, TopicCommit, chunks, is_current
 from .offsets.offsets import Place, TopicId
@@ -57,6 +59,10 @@ from .share.group import ShareGroup
 from .share.protocol import ShareProtocol, Wish
 from .share.requests import check_request as check_share_request
 from .share.states import Topics, TopicStates
+from .streams import requests as streams_requests
+from .streams.group import StreamsGroup
+from .streams.protocol import Heard, StreamsProtocol
+from .streams.records import tombstones as streams_tombstones
 
 log = logging.getLogger("ottla.groups")
 
@@ -101,6 +107,7 @@ class GroupCoordinator(Coordinator[Shard]):
         )
         self._classic_members = ClassicMembers(settings, self._consumer, migration, new_id)
         self._share = ShareProtocol(settings, store, self._deadlines, topics, self._start_job, wish)
+        self._streams = StreamsProtocol(settings, store, self._deadlines, topics, self._start_job, self._close_classic)
         self._commits = Commits(settings, store, topics, self._classic)
         self._txn_commits = TxnCommits(settings, store, topics, self._classic)
         self._kinds: dict[type[Any], Kind] = {
@@ -115,6 +122,10 @@ class GroupCoordinator(Coordinator[Shard]):
             ShareGroup: Kind(
                 take_up=self._share.loaded,
                 close=lambda group, _error, _now_ms: self._share.close(group),
+            ),
+            StreamsGroup: Kind(
+                take_up=self._streams.loaded,
+                close=lambda group, _error, _now_ms: self._streams.close(group),
             ),
         }
 
@@ -235,6 +246,21 @@ class GroupCoordinator(Coordinator[Shard]):
         finally:
             shard.groups_going.discard(group_id)
 
+    def streams_heartbeat(self, request: StreamsGroupHeartbeatRequest, caller: Caller, now_ms: int) -> Heard:
+        """A member of a streams group joins, stays or leaves (`StreamsProtocol.heartbeat`)."""
+        streams_requests.check_request(request)
+        shard = self.shard_of(request.group_id)
+        _check_stays(shard, request.group_id)
+        return self._streams.heartbeat(shard, request, caller, now_ms)
+
+    def streams_endpoints(self, group_id: str, member_id: str) -> Steps[tuple[EndpointToPartitions, ...]]:
+        """What the member is told of the partitions that members of its group serve, a member a piece."""
+        return self._streams.endpoints(self.shard_of(group_id).groups.get(group_id), member_id)
+
+    def _close_classic(self, group: ClassicGroup, now_ms: int) -> None:
+        """A classic group without members has another one in its place."""
+        to_the_end(self._classic.close(group, ErrorCode.REBALANCE_IN_PROGRESS, now_ms))
+
     def join(self, request: JoinGroupRequest, caller: Caller, now_ms: int, reply: JoinReply) -> None:
         """Handle a JoinGroup; `reply` is called exactly once, perhaps much later (`ClassicProtocol.join`,
         `ClassicMembers.join`).
@@ -263,7 +289,8 @@ class GroupCoordinator(Coordinator[Shard]):
             except KafkaError as error:
                 refuse(reply, error.code, "")
             return
-        if group is not None and not isinstance(group, ClassicGroup | ConsumerGroup):
+        replaceable = group is None or isinstance(group, ClassicGroup | ConsumerGroup)
+        if not replaceable and not (isinstance(group, StreamsGroup) and group.is_empty):
             refuse(reply, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")
             return
         if not isinstance(group, ClassicGroup):
@@ -275,12 +302,16 @@ class GroupCoordinator(Coordinator[Shard]):
                 )
                 return
             new = self._classic.new_group(request.group_id, shard.partition, now_ms)
-            replaced = () if group is None else tombstones(group.group_id, (), group.regexes)
+            replaced: Iterable[tuple[Any, Any]] = ()
+            if isinstance(group, ConsumerGroup):
+                replaced = tombstones(group.group_id, (), group.regexes)
+            elif group is not None:
+                replaced = streams_tombstones(group.group_id, ())
             # Apache Kafka writes the group down even if this first member is then refused.
             made = group_key(new.group_id), group_value(new, {})
             self._store.append(shard.partition, [*(write_record(*change) for change in replaced), made], now_ms)
             if group is not None:
-                to_the_end(self._consumer.close(group))  # It has no members.
+                to_the_end(self._closing(group, ErrorCode.NONE, now_ms))  # It has no members.
             group = shard.groups[request.group_id] = new
         self._classic.join(group, request, caller, now_ms, reply)
 
@@ -485,6 +516,10 @@ class GroupCoordinator(Coordinator[Shard]):
         """A share group (`descriptions.describe_share`), a topic of a member a piece."""
         return describe_share(group_id, self._group_shard(group_id).groups.get(group_id), self._topics)
 
+    def describe_streams_group(self, group_id: str) -> Steps[DescribedStreamsGroup]:
+        """A streams group (`descriptions.describe_streams`), a member or a subtopology a piece."""
+        return describe_streams(group_id, self._group_shard(group_id).groups.get(group_id))
+
     def list_groups(
         self, partitions: Iterable[int], states: Collection[str], types: Collection[str]
     ) -> Steps[list[ListedGroup]]:
@@ -543,6 +578,7 @@ class GroupCoordinator(Coordinator[Shard]):
         """Topics were created (`has_new`), deleted or got more partitions."""
         self._consumer.topics_changed(names, now_ms, has_new=has_new)
         self._share.topics_changed(names)
+        self._streams.topics_changed(names)
 
     def topic_deleted(self, name: str, topic_id: bytes, now_ms: int) -> None:
         """Have the offsets, and the states of share groups, forgotten in a deleted topic. A partition that cannot be written keeps

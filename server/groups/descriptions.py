@@ -11,6 +11,7 @@ from ...protocol.messages import consumer_group_describe as message
 from ...protocol.messages import share_group_describe as share_message
 from ...protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from ...protocol.messages.list_groups import ListedGroup
+from ...protocol.messages.streams_group_describe import DescribedGroup as DescribedStreamsGroup
 from ..coordination.jobs import Steps
 from .assigning.assignment import Assignment
 from .assigning.simple import SIMPLE
@@ -21,6 +22,8 @@ from .consumer.member import Member
 from .consumer.targets import preferred_assignor
 from .kinds import Group
 from .share.group import ShareGroup
+from .streams.describing import describe_streams as streams_description
+from .streams.group import StreamsGroup
 
 # From this version of DescribeGroups on a group that does not exist is an error (KIP-1043).
 _GROUP_ID_NOT_FOUND_VERSION = 6
@@ -29,7 +32,7 @@ _ID_CHARS_IN_MESSAGE = 1024
 # Member types of ConsumerGroupDescribe.
 _CLASSIC_MEMBER = 0
 _CONSUMER_MEMBER = 1
-_KINDS = (ClassicGroup, ConsumerGroup, ShareGroup)
+_KINDS = (ClassicGroup, ConsumerGroup, ShareGroup, StreamsGroup)
 _STATES = frozenset(name.lower() for kind in _KINDS for name in kind.state_names)
 _TYPES = frozenset(kind.type_name for kind in _KINDS)
 
@@ -103,6 +106,17 @@ def describe_consumer(
         found.append((yield from _described_member(member, names[member.topic_names], target, topics)))
         yield
     return replace(described, members=tuple(found))
+
+
+def describe_streams(group_id: str, group: Group | None) -> Steps[DescribedStreamsGroup]:
+    """A streams group (`streams.describing`).
+
+    Raises:
+        KafkaError: GROUP_ID_NOT_FOUND if it does not exist or is of another kind.
+    """
+    if not isinstance(group, StreamsGroup):
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, _not_found(group_id, group, "streams"))
+    return (yield from streams_description(group))
 
 
 def _described_member(

@@ -13,8 +13,8 @@ from ...protocol.errors import ErrorCode
 from ..coordination.jobs import Job
 from .records import CommittedOffset
 
-PartitionCheck: TypeAlias = Callable[[bytes, int], None]
-"""(topic id, partition): raises KafkaError if nothing may be committed there, and so fails the whole request."""
+PartitionCheck: TypeAlias = Callable[[str, bytes, int], None]
+"""(topic, its id, partition): raises KafkaError if nothing may be committed there, and so fails the whole request."""
 
 
 class Group(Protocol):

@@ -5,7 +5,8 @@
            2        classic group                 0-4 (written: 3, `classic.records`)
            3-8, 16  consumer group                0 (`consumer.records`)
            10-15    share group                   0 (`share.records`)
-           17 …     other kinds of group          left alone
+           17, 19-23  streams group               0 (`streams.records`)
+           18, 24 …   left alone
 
 A null value deletes the key. Unknown types are skipped, as they may be left over from a newer broker.
 """
@@ -15,7 +16,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ...protocol.errors import ProtocolError
-from ...protocol.messages import consumer_group_log, share_group_log
+from ...protocol.messages import consumer_group_log, share_group_log, streams_group_log
 from ...protocol.messages.consumer_offsets import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -39,6 +40,7 @@ _FIRST_FLEXIBLE_VERSION = 4
 RECORD_TYPES: dict[int, tuple[type[Any], type[Any]]] = {
     **consumer_group_log.RECORD_TYPES,
     **share_group_log.RECORD_TYPES,
+    **streams_group_log.RECORD_TYPES,
 }
 """Classes of key and value of the kinds of groups that have records of several types, whose keys all name their `group_id`."""
 

@@ -68,6 +68,7 @@ class GroupService(CoordinatorService[GroupCoordinator]):
         current = self.ground.config.current
         self._settings.group_consumer_assignment_interval_ms = current.group_consumer_assignment_interval_ms
         self._settings.group_share_assignment_interval_ms = current.group_share_assignment_interval_ms
+        self._settings.group_streams_assignment_interval_ms = current.group_streams_assignment_interval_ms
 
     def check_consumer_protocol(self) -> None:
         """Raise KafkaError UNSUPPORTED_VERSION if consumer groups are not served."""
@@ -75,6 +76,14 @@ class GroupService(CoordinatorService[GroupCoordinator]):
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "the feature group.version is 0")
         if "consumer" not in self.ground.config.current.group_coordinator_rebalance_protocols:
             message = 'group.coordinator.rebalance.protocols does not name "consumer"'
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, message)
+
+    def check_streams_protocol(self) -> None:
+        """Raise KafkaError UNSUPPORTED_VERSION if streams groups are not served."""
+        if self.ground.config.feature_level("streams.version") < 1:
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "the feature streams.version is 0")
+        if "streams" not in self.ground.config.current.group_coordinator_rebalance_protocols:
+            message = 'group.coordinator.rebalance.protocols does not name "streams"'
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, message)
 
     def topic_created(self, name: str) -> None:

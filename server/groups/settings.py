@@ -59,6 +59,12 @@ class GroupSettings:
     group_share_initialize_retry_interval_ms: int
     group_share_max_size: int
     group_share_session_timeout_ms: int
+    group_streams_assignment_interval_ms: int
+    group_streams_heartbeat_interval_ms: int
+    group_streams_initial_rebalance_delay_ms: int
+    group_streams_max_size: int
+    group_streams_num_standby_replicas: int
+    group_streams_session_timeout_ms: int
     offset_metadata_max_bytes: int
     """In fact characters, as Kafka counts them."""
     offsets_retention_minutes: int
@@ -86,6 +92,12 @@ class GroupSettings:
             group_share_initialize_retry_interval_ms=config.group_share_initialize_retry_interval_ms,
             group_share_max_size=config.group_share_max_size,
             group_share_session_timeout_ms=config.group_share_session_timeout_ms,
+            group_streams_assignment_interval_ms=config.group_streams_assignment_interval_ms,
+            group_streams_heartbeat_interval_ms=config.group_streams_heartbeat_interval_ms,
+            group_streams_initial_rebalance_delay_ms=config.group_streams_initial_rebalance_delay_ms,
+            group_streams_max_size=config.group_streams_max_size,
+            group_streams_num_standby_replicas=config.group_streams_num_standby_replicas,
+            group_streams_session_timeout_ms=config.group_streams_session_timeout_ms,
             offset_metadata_max_bytes=config.offset_metadata_max_bytes,
             offsets_retention_minutes=config.offsets_retention_minutes,
             offsets_retention_check_interval_ms=config.offsets_retention_check_interval_ms,
@@ -114,6 +126,27 @@ class GroupSettings:
     def share_session_timeout_ms(self, group_id: str) -> int:
         """As `session_timeout_ms`, of a share group."""
         return self._of_group(group_id, "share.session.timeout.ms", self.group_share_session_timeout_ms)
+
+    def streams_assignment_interval_ms(self, group_id: str) -> int:
+        """As `assignment_interval_ms`, of a streams group."""
+        return self._of_group(group_id, "streams.assignment.interval.ms", self.group_streams_assignment_interval_ms)
+
+    def streams_heartbeat_interval_ms(self, group_id: str) -> int:
+        """As `heartbeat_interval_ms`, of a streams group."""
+        return self._of_group(group_id, "streams.heartbeat.interval.ms", self.group_streams_heartbeat_interval_ms)
+
+    def streams_initial_rebalance_delay_ms(self, group_id: str) -> int:
+        """How long a streams group without members waits for more when the first has come."""
+        of_all = self.group_streams_initial_rebalance_delay_ms
+        return self._of_group(group_id, "streams.initial.rebalance.delay.ms", of_all)
+
+    def streams_num_standby_replicas(self, group_id: str) -> int:
+        """How many standbys each task with state has in a streams group."""
+        return self._of_group(group_id, "streams.num.standby.replicas", self.group_streams_num_standby_replicas)
+
+    def streams_session_timeout_ms(self, group_id: str) -> int:
+        """As `session_timeout_ms`, of a streams group."""
+        return self._of_group(group_id, "streams.session.timeout.ms", self.group_streams_session_timeout_ms)
 
     def _of_group(self, group_id: str, name: str, of_all: int) -> int:
         own = self.groups.get(group_id)

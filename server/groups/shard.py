@@ -12,7 +12,7 @@ from struct import Struct
 from typing import Any, TypeAlias
 
 from ...protocol.errors import ProtocolError
-from ...protocol.messages import consumer_group_log, share_group_log
+from ...protocol.messages import consumer_group_log, share_group_log, streams_group_log
 from ...protocol.messages.consumer_offsets import GroupMetadataKey, GroupMetadataValue, MemberMetadata
 from ...protocol.records import Record, RecordBatch
 from ..coordination import shard as coordination
@@ -27,6 +27,8 @@ from .offsets.offsets import Offsets, TopicId
 from .records import OFFSET_KEY_START, CommittedOffset, GroupRecord, KindRecord, OffsetRecord, read_record
 from .share import replay as share_replay
 from .share.group import ShareGroup
+from .streams import replay as streams_replay
+from .streams.group import StreamsGroup
 
 log = logging.getLogger("ottla.groups")
 
@@ -35,7 +37,7 @@ _MARKER_KEY = Struct(">hh")
 _COMMIT_MARKER = 1
 _MARKERS = (0, _COMMIT_MARKER)
 
-AnyGroup: TypeAlias = ClassicGroup | ConsumerGroup | ShareGroup
+AnyGroup: TypeAlias = ClassicGroup | ConsumerGroup | ShareGroup | StreamsGroup
 
 
 class Shard(coordination.Shard):
@@ -149,6 +151,17 @@ class Shard(coordination.Shard):
         else:
             share_replay.apply(group, key, value)
 
+    def _apply_to_streams_group(self, key: Any, value: Any) -> None:
+        group = self.groups.get(key.group_id)
+        if not isinstance(group, StreamsGroup):
+            if value is None:
+                return
+            group = self.groups[key.group_id] = StreamsGroup(key.group_id, self.partition)
+        if value is None and isinstance(key, streams_group_log.StreamsGroupMetadataKey):
+            del self.groups[key.group_id]
+        else:
+            streams_replay.apply(group, key, value)
+
     def _apply_offset(self, record: OffsetRecord, transaction_of: int | None) -> None:
         group_id, place, value = record.key.group, (record.key.topic, record.key.partition), record.value
         if value is None:
@@ -190,6 +203,7 @@ REPLAY: dict[type, Callable[[Shard, Any, Any], None]] = {
     GroupMetadataKey: Shard._apply_to_classic_group,
     **dict.fromkeys((key for key, _ in consumer_group_log.RECORD_TYPES.values()), Shard._apply_to_consumer_group),
     **dict.fromkeys((key for key, _ in share_group_log.RECORD_TYPES.values()), Shard._apply_to_share_group),
+    **dict.fromkeys((key for key, _ in streams_group_log.RECORD_TYPES.values()), Shard._apply_to_streams_group),
 }
 """By the key of a record that is no offset: who reads what it says."""
 

@@ -39,6 +39,7 @@ UNBOUNDED = {
     69: "ConsumerGroupDescribe",
     74: "ListConfigResources",
     75: "DescribeTopicPartitions",
+    89: "StreamsGroupDescribe",
 }
 
 

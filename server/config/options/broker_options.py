@@ -21,7 +21,7 @@ from ....storage.topics.options import (
     option,
     options_of,
 )
-from .share_options import ShareOptions
+from .streams_options import StreamsOptions
 
 _BOOLEAN = OptionType.BOOLEAN
 _DOUBLE = OptionType.DOUBLE
@@ -50,7 +50,7 @@ def _is_migration_policy(text: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, init=False, repr=False, eq=False)
-class BrokerOptions(ShareOptions):
+class BrokerOptions(StreamsOptions):
     """Typed values of the options that Ottla acts on."""
 
     add_partitions_to_txn_retry_backoff_max_ms: int = option(
@@ -171,7 +171,7 @@ class BrokerOptions(ShareOptions):
         _LIST,
         ("classic", "consumer", "streams"),
         items_of("classic", "consumer", "share", "streams"),
-        "Group protocols that are offered, of classic and consumer; classic must be one.",
+        "Group protocols that are offered; classic must be one.",
         update=_FIXED,
     )
     group_initial_rebalance_delay_ms: int = option(

@@ -13,7 +13,6 @@ from ....storage.topics.options import Check, Option, OptionType, UpdateMode, at
 REASONS = (
     (("group.share.", "share."), "share groups are not offered"),
     (("share.coordinator.state.topic.compression.",), "coordinators write their records as they are"),
-    (("group.streams.",), "streams groups are not offered"),
     (("remote.", "follower.fetch.last.tiered."), "there is no tiered storage"),
     (
         (
@@ -187,19 +186,6 @@ group.coordinator.cached.buffer.max.bytes INT cluster-wide 1048588 524288..
 group.coordinator.threads INT read-only 4 1..
 group.share.max.share.sessions INT read-only 2000 1..
 group.share.persister.class.name STRING read-only,hidden org.apache.kafka.server.share.persister.DefaultStatePersister
-group.streams.assignment.interval.ms INT cluster-wide 1000 0..
-group.streams.heartbeat.interval.ms INT read-only 5000 1..
-group.streams.initial.rebalance.delay.ms INT read-only 3000 0..
-group.streams.max.assignment.interval.ms INT read-only 15000 0..
-group.streams.max.heartbeat.interval.ms INT read-only 15000 1..
-group.streams.max.session.timeout.ms INT read-only 60000 1..
-group.streams.max.size INT read-only 2147483647 1..
-group.streams.max.standby.replicas INT read-only 2 0..
-group.streams.min.assignment.interval.ms INT read-only 0 0..
-group.streams.min.heartbeat.interval.ms INT read-only 5000 1..
-group.streams.min.session.timeout.ms INT read-only 45000 1..
-group.streams.num.standby.replicas INT read-only 0 0..
-group.streams.session.timeout.ms INT read-only 45000 1..
 initial.broker.registration.timeout.ms INT read-only 60000
 internal.metadata.delete.delay.millis LONG read-only,hidden 60000
 internal.metadata.log.segment.bytes INT read-only,hidden -

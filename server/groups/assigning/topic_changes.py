@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from itertools import islice
 from typing import Protocol
 
@@ -34,9 +34,11 @@ class TopicChanges:
         self._names.extend(names)
         self._count += len(names)
 
-    def tell(self, group: Hearing) -> None:
-        """Let the group look at the topics again if one that it subscribes to has changed since it last heard of changes."""
+    def tell(self, group: Hearing, concerns: Callable[[str], object] | None = None) -> None:
+        """Let the group look at the topics again if one that `concerns` it has changed since it last heard of changes: one that
+        it subscribes to, unless told otherwise."""
         unheard = self._count - group.topics_known_to
-        if unheard > len(self._names) or any(map(group.subscribes_to, islice(reversed(self._names), unheard))):
+        lately = islice(reversed(self._names), unheard)
+        if unheard > len(self._names) or any(map(concerns or group.subscribes_to, lately)):
             group.refresh_at_ms = None
         group.topics_known_to = self._count

@@ -254,7 +254,7 @@ def _stale(member: Member, message: str) -> KafkaError:
     return KafkaError(code, message)
 
 
-def _check_assignment_epoch(member: Member, epoch: int, topic_id: bytes, partition: int) -> None:
+def _check_assignment_epoch(member: Member, epoch: int, _topic: str, topic_id: bytes, partition: int) -> None:
     since = member.assignment_epoch(topic_id, partition)
     if since is None:
         raise _stale(member, f"partition {partition} of topic {topic_id.hex()} is not with member {member.member_id}")

@@ -140,8 +140,8 @@ def is_current(prepared: Prepared, known: TopicView) -> bool:
 def check_places(prepared: Prepared, check: PartitionCheck | None) -> None:
     """Raise what `check` does for any of the places."""
     if check is not None:
-        for (_, partition), committed in prepared.accepted.items():
-            check(committed.topic_id, partition)
+        for (topic, partition), committed in prepared.accepted.items():
+            check(topic, committed.topic_id, partition)
 
 
 class Commits:

@@ -405,8 +405,8 @@ def test_what_controllers_decide_by_holds_where_the_file_sets_nothing_else() -> 
     ("line", "told"),
     {
         "known to Kafka": (
-            "# feature.streams.version=1",
-            "feature.streams.version: shown to clients, not acted on by Ottla",
+            "# feature.kraft.version=1",
+            "feature.kraft.version: shown to clients, not acted on by Ottla",
         ),
         "unknown": ("# feature.moon.version=1", "feature.moon.version: unknown feature, ignored"),
     }.values(),

@@ -37,7 +37,9 @@ IN_PIECES = {
     **{
         f"group.{kind}.{bound}.{what}": f'"{what}"'
         for kind, names in {
-            "consumer": ("heartbeat.interval.ms", "session.timeout.ms", "assignment.interval.ms"),
+            **dict.fromkeys(
+                ("consumer", "streams"), ("heartbeat.interval.ms", "session.timeout.ms", "assignment.interval.ms")
+            ),
             "share": (
                 *("heartbeat.interval.ms", "session.timeout.ms", "assignment.interval.ms"),
                 *("delivery.count.limit", "partition.max.record.locks", "record.lock.duration.ms"),

@@ -100,6 +100,8 @@ WHERE: dict[str, dict[int, str]] = {
     "ShareFetch": {0: "responses[ID].partitions[0].error_code"},
     "ShareGroupDescribe": {0: "groups[g].error_code"},
     "ShareGroupHeartbeat": {0: "error_code"},
+    "StreamsGroupDescribe": {0: "groups[g].error_code"},
+    "StreamsGroupHeartbeat": {0: "error_code"},
     "SyncGroup": {0: "error_code"},
     "TxnOffsetCommit": {0: "topics[t].partitions[0].error_code"},
     "UnregisterBroker": {0: "error_code"},

@@ -6,7 +6,7 @@ from ottla.protocol.apis import APIS
 from ottla.server.config.options.by_name import BROKER_OPTIONS
 from ottla.server.config.options.known_options import known_options, reason_of
 from ottla.server.handlers.api_versions import api_rows
-from support.broker.reference_pages import APIS_PAGE, NOT_YET, OPTIONS_PAGE, apis_page, options_page
+from support.broker.reference_pages import APIS_PAGE, OPTIONS_PAGE, apis_page, options_page
 
 OF_KAFKA = {
     0: (0, 13),
@@ -88,10 +88,9 @@ OF_KAFKA = {
 """What ApiVersions of an Apache Kafka 4.3.1 broker says, without a receiver for metrics."""
 
 
-def test_api_versions_says_what_kafkas_does_but_for_streams_groups() -> None:
+def test_api_versions_says_what_kafkas_does() -> None:
     told = {row.api_key: (row.min_version, row.max_version) for row in api_rows(takes_metrics=False)}
-    assert told == {key: versions for key, versions in OF_KAFKA.items() if key not in NOT_YET}
-    assert NOT_YET.keys() <= OF_KAFKA.keys()
+    assert told == OF_KAFKA
     assert {row.api_key for row in api_rows()} == APIS.keys()
 
 

@@ -716,6 +716,27 @@ def _(version: int, ids: Ids) -> Values:
     return {}
 
 
+@_question("StreamsGroupHeartbeat", "of a topology")
+def _(version: int, ids: Ids) -> Values:
+    reads = {"subtopology_id": "0", "source_topics": [THERE], "repartition_sink_topics": [MISSING]}
+    return {
+        "group_id": MEMBERS,
+        "member_id": "nobody-s",
+        "rebalance_timeout_ms": 1,
+        "topology": {"subtopologies": [reads]},
+    }
+
+
+@_question("StreamsGroupHeartbeat", "without one")
+def _(version: int, ids: Ids) -> Values:
+    return {"group_id": MEMBERS, "member_id": "nobody-s", "member_epoch": 5}
+
+
+@_question("StreamsGroupDescribe")
+def _(version: int, ids: Ids) -> Values:
+    return {"group_ids": list(GROUPS), "include_authorized_operations": True}
+
+
 # Share groups, while the feature share.version is 0
 
 

@@ -44,7 +44,7 @@ OPTIONS = {
     "transaction.state.log.num.partitions": "1",
     "log.flush.offset.checkpoint.interval.ms": "5000",
     "log.flush.start.offset.checkpoint.interval.ms": "5000",
-    "group.coordinator.rebalance.protocols": "classic,consumer",
+    "group.coordinator.rebalance.protocols": "classic,consumer,streams",
 }
 
 

@@ -18,12 +18,6 @@ DOCS = Path(__file__).parents[3] / "docs"
 APIS_PAGE = DOCS / "apis.md"
 OPTIONS_PAGE = DOCS / "options-without-effect.md"
 
-NOT_YET = {
-    88: "StreamsGroupHeartbeat",
-    89: "StreamsGroupDescribe",
-}
-"""APIs that brokers of Apache Kafka 4.3.1 name and Ottla does not."""
-
 
 def apis_page() -> str:
     """The whole text of docs/apis.md."""
@@ -45,7 +39,6 @@ def _apis() -> Iterator[str]:
             versions += " (named where somebody receives metrics)"
         assert api.name in SERVED, api.name
         yield f"| {key} | {api.name} | {versions} | {'yes' if key in controller_keys() else ''} |"
-    yield "\nNot yet: " + ", ".join(f"{name} ({key})" for key, name in NOT_YET.items()) + ".\n"
 
 
 def options_page() -> str:

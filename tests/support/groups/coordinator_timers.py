@@ -9,11 +9,13 @@ from ottla.protocol.errors import ErrorCode
 from ottla.server.groups.classic.group import ClassicGroup
 from ottla.server.groups.consumer.targets import ASSIGNED_AT_ONCE
 from ottla.server.groups.settings import NEW_MEMBER_JOIN_TIMEOUT_MS
+from ottla.server.groups.streams.targets import TASKS_AT_ONCE
 from ottla.server.transactions.metadata import TransactionState
 from ottla.server.transactions.settings import MARKER_RETRY_MS
 from support.groups.consumer_groups import REBALANCE_MS, SESSION_MS, ConsumerGroups
 from support.groups.groups import Groups
 from support.groups.share_groups import ShareGroups
+from support.groups.streams_groups import StreamsGroups
 from support.transactions.transactions import A0, SWEEP_MS, Transactions
 
 World = Groups | Transactions
@@ -317,6 +319,92 @@ def _share_states_again_after_a_load() -> Begun:
     return groups, is_over
 
 
+def _streams_session() -> Begun:
+    groups = StreamsGroups(orders=2)
+    groups.enter("a")
+    return groups, lambda: not groups.table().members
+
+
+def _streams_session_after_a_load() -> Begun:
+    groups = StreamsGroups(orders=2)
+    groups.enter("a")
+    groups = groups.restarted()
+    return groups, lambda: not groups.table().members
+
+
+def _streams_revocation() -> Begun:
+    groups = StreamsGroups(orders=2)
+    groups.enter("a")
+    groups.enter("b")
+    groups.beat("a", 2)
+    return groups, lambda: set(groups.table().members) == {"b"}
+
+
+def _streams_removal_again() -> Begun:
+    groups = StreamsGroups(orders=2)
+    groups.enter("a")
+    groups.store.failure = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    groups.advance(SESSION_MS)
+    groups.store.failure = None
+    assert groups.table().members
+    return groups, lambda: not groups.table().members
+
+
+def _streams_initial_delay() -> Begun:
+    groups = StreamsGroups(orders=2, settings={"group_streams_initial_rebalance_delay_ms": 3_000})
+    groups.enter("a")
+
+    def is_over() -> bool:
+        groups.advance(0)
+        return bool(groups.table().targets)
+
+    return groups, is_over
+
+
+def _streams_refresh() -> Begun:
+    groups = StreamsGroups(orders=2, settings={"group_streams_session_timeout_ms": 10**12})
+    groups.enter("a")
+    groups.topics.put("orders", 3)  # and nobody says so
+
+    def is_over() -> bool:
+        groups.beat("a", groups.table().members["a"].epoch)
+        return groups.table().epoch > 2
+
+    return groups, is_over
+
+
+def _two_instances(partition_count: int = 2) -> StreamsGroups:
+    groups = StreamsGroups(orders=partition_count, settings={"group_streams_assignment_interval_ms": 5_000})
+    groups.enter("a")
+    groups.enter("b")
+    return groups
+
+
+def _streams_assignment_of(groups: StreamsGroups) -> Callable[[], bool]:
+    def is_over() -> bool:
+        groups.beat("b", groups.table().members["b"].epoch)
+        return groups.table().assignment_epoch == groups.table().epoch
+
+    return is_over
+
+
+def _streams_assignment() -> Begun:
+    groups = _two_instances()
+    return groups, _streams_assignment_of(groups)
+
+
+def _streams_assignment_of_many_tasks() -> Begun:
+    groups = _two_instances(TASKS_AT_ONCE + 1)
+    return groups, _streams_assignment_of(groups)
+
+
+def _streams_assignment_after_a_load() -> Begun:
+    groups = _two_instances()
+    groups.advance(2_000)
+    groups = groups.restarted()
+    return groups, _streams_assignment_of(groups)
+
+
 def _open_transaction() -> Transactions:
     transactions = Transactions()
     transactions.add(ID, transactions.init(ID, timeout_ms=25_000), A0)
@@ -354,6 +442,7 @@ def _ids_look() -> Begun:
 CLASSIC, REBALANCE = "groups/classic/protocol.py", "groups/classic/rebalance.py"
 TIMERS, PROTOCOL = "groups/consumer/timers.py", "groups/consumer/protocol.py"
 SHARE_TIMERS, SHARE = "groups/share/timers.py", "groups/share/protocol.py"
+STREAMS, STREAMS_TIMERS = "groups/streams/protocol.py", "groups/streams/timers.py"
 ENDINGS = "transactions/endings.py"
 
 COORDINATOR_TIMERS = {
@@ -386,6 +475,15 @@ COORDINATOR_TIMERS = {
     "that after a load": Timer(f"{SHARE} loaded", 3_000, _share_assignment_after_a_load),
     "states that did not begin": Timer(f"{SHARE} heartbeat", 30_000, _share_states_again),
     "states that did not begin before a load": Timer(f"{SHARE} loaded", 30_000, _share_states_again_after_a_load),
+    "session of an instance": Timer(f"{STREAMS_TIMERS} keep_alive", SESSION_MS, _streams_session),
+    "session of a loaded instance": Timer(f"{STREAMS_TIMERS} keep_alive", SESSION_MS, _streams_session_after_a_load),
+    "revocation of tasks": Timer(f"{STREAMS_TIMERS} await_revocation", REBALANCE_MS, _streams_revocation),
+    "removal of an instance that failed": Timer(f"{STREAMS_TIMERS} _try_to_remove", 500, _streams_removal_again),
+    "initial delay of a streams group": Timer(f"{STREAMS_TIMERS} await_members", 3_000, _streams_initial_delay),
+    "another look at topics of a topology": Timer(f"{STREAMS} _keep", 3_600_000, _streams_refresh),
+    "next assignment of tasks": Timer(f"{STREAMS} _keep", 5_000, _streams_assignment),
+    "next assignment of many tasks": Timer(f"{STREAMS} _assign", 5_000, _streams_assignment_of_many_tasks),
+    "next assignment of tasks after a load": Timer(f"{STREAMS} loaded", 3_000, _streams_assignment_after_a_load),
     # Looked for every 10 s; at 25 s it has not taken longer than that.
     "time-out of a transaction": Timer(f"{ENDINGS} watch", 3 * SWEEP_MS, _time_out),
     "time-out of a loaded transaction": Timer(f"{ENDINGS} watch", 2 * SWEEP_MS, _time_out_after_a_load),

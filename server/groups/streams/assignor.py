@@ -1,0 +1,277 @@
+"""Who gets which task: Apache Kafka's sticky task assignor, over members, their processes, and the target before.
+
+Every task is active with one member; a task with state has besides as many standbys as wished for, in processes that do not have
+it yet. Members keep what they had, and get as active what they had as standby, as far as each has about as many tasks as all
+others; what is left goes to the process with the fewest tasks for each of its members, and there to the member with the fewest.
+
+It works in pieces, and sorts nothing: tasks are counted off in the order in which they are needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from heapq import heapify, heappop, heappush
+from typing import NamedTuple
+
+from ...coordination.jobs import Job, Steps
+from .configured import ConfiguredSubtopology
+from .member import Tasks
+
+Task = tuple[str, int]
+
+
+class AssignedMember(NamedTuple):
+    """One member as the assignor sees it; `before` is what it was given last time."""
+
+    process_id: str
+    before: Tasks
+
+
+def sticky(
+    members: Mapping[str, AssignedMember], subtopologies: Mapping[str, ConfiguredSubtopology], standbys: int
+) -> Steps[dict[str, Tasks]]:
+    """What each member should have.
+
+    Args:
+        members: By id; one at least, unless there is no task.
+        subtopologies: By id, in the order of ids.
+        standbys: How many are wished for of each task with state.
+    """
+    work = _Work(members, subtopologies, standbys)
+    yield from work.remember()
+    yield from work.assign_active()
+    if standbys:
+        yield from work.assign_standby()
+    return (yield from work.result())
+
+
+class _Process:
+    """Members that share a state directory.
+
+    Attributes:
+        counts: Member id -> how many tasks it has by now.
+        tasks: All that any of them has.
+    """
+
+    def __init__(self, order: int) -> None:
+        self.order = order
+        self.counts: dict[str, int] = {}
+        self.tasks: set[Task] = set()
+        self._by_count: list[tuple[int, int, str]] | None = None
+
+    @property
+    def load(self) -> float:
+        return len(self.tasks) / len(self.counts)
+
+    def give(self, member_id: str, task: Task) -> int:
+        """Returns how many the member has then."""
+        self._by_count = None
+        return self._give(member_id, task)
+
+    def give_least(self, task: Task) -> tuple[str, int]:
+        """Give it to the member with the fewest tasks; returns who that is, and how many it has then."""
+        if self._by_count is None:
+            self._by_count = [(count, at, member) for at, (member, count) in enumerate(self.counts.items())]
+            heapify(self._by_count)
+        _, at, member_id = heappop(self._by_count)
+        count = self._give(member_id, task)
+        heappush(self._by_count, (count, at, member_id))
+        return member_id, count
+
+    def _give(self, member_id: str, task: Task) -> int:
+        self.tasks.add(task)
+        self.counts[member_id] += 1
+        return self.counts[member_id]
+
+
+class _Quota:
+    """How many tasks a member may have until those that are left are shared out among the others."""
+
+    def __init__(self, tasks: int, members: int) -> None:
+        self._tasks = tasks
+        self._members = members
+        self.most = 0
+        self._share()
+
+    def _share(self) -> None:
+        self.most = -(-self._tasks // self._members) if self._members else 0
+
+    def given(self, count: int) -> None:
+        """A member has this many now."""
+        if count == self.most:
+            self._members -= 1
+            self._tasks -= count
+            self._share()
+
+
+class _Work:
+    def __init__(
+        self,
+        members: Mapping[str, AssignedMember],
+        subtopologies: Mapping[str, ConfiguredSubtopology],
+        standbys: int,
+    ) -> None:
+        self._members = members
+        self._sizes = {key: one.tasks for key, one in subtopologies.items()}
+        self._stateful = {key: one.tasks for key, one in subtopologies.items() if one.is_stateful}
+        self._standbys = standbys
+        active = sum(self._sizes.values())
+        self._active_quota = _Quota(active, len(members))
+        self._quota = _Quota(active + standbys * sum(self._stateful.values()), len(members))
+        self._processes: dict[str, _Process] = {}
+        self._active_before: dict[Task, str] = {}
+        self._standby_before: dict[Task, list[str]] = {}
+        self._active: dict[str, list[Task]] = {member_id: [] for member_id in members}
+        self._standby: dict[str, list[Task]] = {member_id: [] for member_id in members}
+
+    def remember(self) -> Job:
+        for member_id, member in self._members.items():
+            process = self._processes.setdefault(member.process_id, _Process(len(self._processes)))
+            process.counts[member_id] = 0
+            for task in _each(member.before.active):
+                self._active_before[task] = member_id
+                yield
+            for task in _each(member.before.standby):
+                self._standby_before.setdefault(task, []).append(member_id)
+                yield
+
+    def assign_active(self) -> Job:
+        left: set[Task] = set()
+        for task in _by_partition(self._sizes):
+            yield
+            if not self._keep_active(task, self._active_before.get(task)):
+                left.add(task)
+        for task in _by_partition(self._sizes):
+            yield
+            if task in left and self._keep_active(task, self._least_loaded(self._standby_before.get(task, ()), None)):
+                left.discard(task)
+        heap = self._heap()
+        for task in _by_subtopology(self._sizes):
+            yield
+            if task in left:
+                _, _, process = heappop(heap)
+                member_id, count = process.give_least(task)
+                self._active[member_id].append(task)
+                self._active_quota.given(count)
+                self._quota.given(count)
+                heappush(heap, (process.load, process.order, process))
+
+    def _keep_active(self, task: Task, member_id: str | None) -> bool:
+        if member_id is None:
+            return False
+        process = self._process_of(member_id)
+        if process.counts[member_id] >= self._active_quota.most:
+            return False
+        count = process.give(member_id, task)
+        self._active[member_id].append(task)
+        self._active_quota.given(count)
+        self._quota.given(count)
+        return True
+
+    def assign_standby(self) -> Job:
+        wanting: dict[Task, int] = {}
+        for task in _by_partition(self._stateful, is_reversed=True):
+            yield
+            for already in range(self._standbys):
+                if not (
+                    self._keep_standby(task, self._active_before.get(task))
+                    or self._keep_standby(task, self._least_loaded(self._standby_before.get(task, ()), task))
+                ):
+                    wanting[task] = self._standbys - already
+                    break
+        heap = self._heap()
+        for task in _by_subtopology(self._stateful, is_reversed=True):
+            yield
+            for _ in range(wanting.get(task, 0)):
+                if not self._add_standby(heap, task):
+                    break  # There are not enough processes.
+
+    def _keep_standby(self, task: Task, member_id: str | None) -> bool:
+        if member_id is None:
+            return False
+        process = self._process_of(member_id)
+        if task in process.tasks or process.counts[member_id] >= self._quota.most:
+            return False
+        self._quota.given(process.give(member_id, task))
+        self._standby[member_id].append(task)
+        return True
+
+    def _add_standby(self, heap: list[tuple[float, int, _Process]], task: Task) -> bool:
+        """Give it to the first process that does not have it; those before it, as many as have it, are put back."""
+        passed = []
+        while heap and task in heap[0][2].tasks:
+            passed.append(heappop(heap))
+        is_found = bool(heap)
+        if is_found:
+            _, _, process = heappop(heap)
+            member_id, count = process.give_least(task)
+            self._standby[member_id].append(task)
+            self._quota.given(count)
+            heappush(heap, (process.load, process.order, process))
+        for one in passed:
+            heappush(heap, one)
+        return is_found
+
+    def _least_loaded(self, member_ids: Sequence[str], task: Task | None) -> str | None:
+        """Of these members the one with the fewest tasks, in the process with the fewest; None if the process of the first has
+        `task` already."""
+        if not member_ids:
+            return None
+        first = self._process_of(member_ids[0])
+        found, load, count = member_ids[0], first.load, first.counts[member_ids[0]]
+        for member_id in member_ids[1:]:
+            process = self._process_of(member_id)
+            if (
+                process.load < load
+                and process.counts[member_id] < count
+                and (task is None or task not in process.tasks)
+            ):
+                found, load, count = member_id, process.load, process.counts[member_id]
+        return None if task is not None and task in first.tasks else found
+
+    def _process_of(self, member_id: str) -> _Process:
+        return self._processes[self._members[member_id].process_id]
+
+    def _heap(self) -> list[tuple[float, int, _Process]]:
+        heap = [(process.load, process.order, process) for process in self._processes.values()]
+        heapify(heap)
+        return heap
+
+    def result(self) -> Steps[dict[str, Tasks]]:
+        found = {}
+        for member_id in self._members:
+            active = yield from _places(self._active[member_id])
+            standby = yield from _places(self._standby[member_id])
+            found[member_id] = Tasks(active, standby)
+        return found
+
+
+def _each(places: Mapping[str, frozenset[int]]) -> Iterator[Task]:
+    for subtopology, partitions in places.items():
+        for partition in partitions:
+            yield subtopology, partition
+
+
+def _by_partition(sizes: dict[str, int], *, is_reversed: bool = False) -> Iterator[Task]:
+    partitions = range(max(sizes.values(), default=0))
+    ends = {size - 1 if is_reversed else size for size in sizes.values()}
+    keys = [] if is_reversed else list(sizes)
+    for partition in reversed(partitions) if is_reversed else partitions:
+        if partition in ends:
+            keys = [key for key in (reversed(sizes) if is_reversed else sizes) if partition < sizes[key]]
+        for key in keys:
+            yield key, partition
+
+
+def _by_subtopology(sizes: dict[str, int], *, is_reversed: bool = False) -> Iterator[Task]:
+    for key in reversed(sizes) if is_reversed else sizes:
+        for partition in range(sizes[key] - 1, -1, -1) if is_reversed else range(sizes[key]):
+            yield key, partition
+
+
+def _places(tasks: Sequence[Task]) -> Steps[dict[str, frozenset[int]]]:
+    places: dict[str, set[int]] = {}
+    for subtopology, partition in tasks:
+        places.setdefault(subtopology, set()).add(partition)
+        yield
+    return {subtopology: frozenset(partitions) for subtopology, partitions in places.items()}

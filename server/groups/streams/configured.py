@@ -1,0 +1,214 @@
+"""What a topology makes of the topics there are: how many tasks each subtopology has, how many partitions each internal topic
+needs, and what is missing or wrong.
+
+A repartition topic without a number of its own has as many partitions as the largest topic that the subtopology before it
+reads; those that are joined must have the same number; a changelog has one for each task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from ....protocol.errors import ErrorCode, KafkaError
+from ....protocol.messages.streams_group_log import Subtopology, TopicInfo
+from ..assigning.topics import TopicView
+from .partition_counts import repartition_counts
+from .topology import Topology, sources_of
+
+_NAMES_SHOWN = 3
+
+PartitionCount = Callable[[str], int | None]
+
+
+class StatusCode(IntEnum):
+    """What members are told of their group; numbers as in StreamsGroupHeartbeat."""
+
+    STALE_TOPOLOGY = 0
+    MISSING_SOURCE_TOPICS = 1
+    INCORRECTLY_PARTITIONED_TOPICS = 2
+    MISSING_INTERNAL_TOPICS = 3
+    SHUTDOWN_APPLICATION = 4
+    ASSIGNMENT_DELAYED = 5
+
+
+class Problem(Exception):
+    """Why nobody can work: `code` is a StatusCode, the text its detail, in Apache Kafka's words, which clients log."""
+
+    def __init__(self, code: StatusCode, detail: str) -> None:
+        super().__init__(detail)
+        self.code = code
+        self.detail = detail
+
+
+class InternalTopic(NamedTuple):
+    """A topic that the coordinator makes for the group; a `replication_factor` of 0 is the broker's default."""
+
+    name: str
+    partitions: int
+    replication_factor: int
+    configs: Mapping[str, str]
+
+
+class ConfiguredSubtopology(NamedTuple):
+    """One subtopology, with as many tasks as its largest source has partitions; names in their order."""
+
+    tasks: int
+    source_topics: tuple[str, ...]
+    repartition_sources: tuple[InternalTopic, ...]
+    repartition_sinks: tuple[str, ...]
+    changelogs: tuple[InternalTopic, ...]
+
+    @property
+    def is_stateful(self) -> bool:
+        return bool(self.changelogs)
+
+
+class Configured(NamedTuple):
+    """
+    Attributes:
+        subtopologies: By id, in the order of ids; None where they cannot be told.
+        missing: By name, the internal topics that are to be made.
+        problem: Why the group has to wait; None if nothing keeps it.
+    """
+
+    subtopologies: Mapping[str, ConfiguredSubtopology] | None
+    missing: Mapping[str, InternalTopic]
+    problem: Problem | None
+
+
+def configure(topology: Topology, topics: TopicView) -> Configured:
+    """Look at the topics as they are now.
+
+    Raises:
+        KafkaError: STREAMS_INVALID_TOPOLOGY: no topics could ever do.
+    """
+
+    def existing(name: str) -> int | None:
+        topic_id = topics.id_of(name)
+        return None if topic_id is None else topics.partition_count(topic_id)
+
+    try:
+        return _configure(topology, existing)
+    except Problem as problem:
+        return Configured(None, {}, problem)
+
+
+def _configure(topology: Topology, existing: PartitionCount) -> Configured:
+    subtopologies = topology.subtopologies.values()
+    if gone := sorted({name for one in subtopologies for name in one.source_topics if existing(name) is None}):
+        raise Problem(StatusCode.MISSING_SOURCE_TOPICS, f"Source topics {_shown(gone)} are missing.")
+    decided = repartition_counts(subtopologies, existing)
+
+    def count_of(name: str) -> int:
+        count = existing(name)
+        count = decided.get(name) if count is None else count
+        if count is None:
+            raise KafkaError(ErrorCode.STREAMS_INVALID_TOPOLOGY, f"Nothing tells how many partitions {name} has.")
+        return count
+
+    _copartition(subtopologies, decided, count_of)
+    made = {}
+    for key, one in topology.subtopologies.items():
+        tasks = max(map(count_of, sources_of(one)), default=0)
+        if not tasks:
+            raise KafkaError(ErrorCode.STREAMS_INVALID_TOPOLOGY, f"No source topics found for subtopology {key}")
+        made[key] = ConfiguredSubtopology(
+            tasks,
+            tuple(sorted(set(one.source_topics))),
+            _internal(one.repartition_source_topics, lambda info: info.partitions or decided[info.name]),
+            tuple(sorted(set(one.repartition_sink_topics))),
+            _internal(one.state_changelog_topics, lambda _, tasks=tasks: tasks),  # type: ignore[misc]
+        )
+    missing = _missing(made.values(), existing)
+    if not missing:
+        return Configured(made, {}, None)
+    detail = f"Internal topics are missing: {_shown(list(missing))}"
+    return Configured(made, missing, Problem(StatusCode.MISSING_INTERNAL_TOPICS, detail))
+
+
+def _internal(infos: Iterable[TopicInfo], partitions_of: Callable[[TopicInfo], int]) -> tuple[InternalTopic, ...]:
+    topics = {
+        info.name: InternalTopic(
+            info.name,
+            partitions_of(info),
+            info.replication_factor,
+            {config.key: config.value for config in info.topic_configs},
+        )
+        for info in infos
+    }
+    for topic in topics.values():
+        if topic.partitions < 1:
+            raise KafkaError(
+                ErrorCode.STREAMS_INVALID_TOPOLOGY, f"{topic.name} cannot have {topic.partitions} partitions."
+            )
+    return tuple(topics[name] for name in sorted(topics))
+
+
+def _missing(subtopologies: Iterable[ConfiguredSubtopology], existing: PartitionCount) -> dict[str, InternalTopic]:
+    wanted = {topic.name: topic for one in subtopologies for topic in (*one.repartition_sources, *one.changelogs)}
+    missing = {}
+    for name in sorted(wanted):
+        found, expected = existing(name), wanted[name].partitions
+        if found is None:
+            missing[name] = wanted[name]
+        elif found != expected:
+            raise Problem(
+                StatusCode.INCORRECTLY_PARTITIONED_TOPICS,
+                f"Existing topic {name} has different number of partitions: expected {expected}, found {found}",
+            )
+    return missing
+
+
+def _copartition(subtopologies: Iterable[Subtopology], decided: dict[str, int], count_of: Callable[[str], int]) -> None:
+    """Let repartition topics have as many partitions as what they are joined with."""
+    internal = {info.name: info for one in subtopologies for info in one.repartition_source_topics}
+    fixed = [name for name, info in internal.items() if info.partitions]
+    for one in subtopologies:
+        for group in one.copartition_groups:
+            names = {
+                *(_at(one.source_topics, index) for index in group.source_topics),
+                *(_at(one.repartition_source_topics, index).name for index in group.repartition_source_topics),
+            }
+            repartition = {name: count_of(name) for name in sorted(names) if name in internal}
+            others = {name: count_of(name) for name in sorted(names) if name not in internal}
+            if not names:
+                continue
+            if others:
+                count = _same(others, others)
+            elif fixed:
+                count = _same({name: count_of(name) for name in fixed}, repartition)
+            else:
+                count = max(repartition.values())
+            for name, own in repartition.items():
+                decided[name] = count
+                if internal[name].partitions and own != count:
+                    raise Problem(
+                        StatusCode.INCORRECTLY_PARTITIONED_TOPICS,
+                        f"Number of partitions [{own}] of repartition topic [{name}] doesn't match number of partitions"
+                        f" [{count}] of the source topic.",
+                    )
+
+
+def _same(counts: Mapping[str, int], shown: Mapping[str, int]) -> int:
+    if len(set(counts.values())) > 1:
+        topics = ", ".join(f"{name}={count}" for name, count in sorted(shown.items()))
+        raise Problem(
+            StatusCode.INCORRECTLY_PARTITIONED_TOPICS,
+            f"Following topics do not have the same number of partitions: [{{{topics}}}]",
+        )
+    return next(iter(counts.values()))
+
+
+def _at(topics: tuple[Any, ...], index: int) -> Any:
+    if not 0 <= index < len(topics):
+        raise KafkaError(
+            ErrorCode.STREAMS_INVALID_TOPOLOGY, f"A copartition group names topic {index} of {len(topics)}."
+        )
+    return topics[index]
+
+
+def _shown(names: list[str]) -> str:
+    more = len(names) - _NAMES_SHOWN
+    return ", ".join(names[:_NAMES_SHOWN]) + (f" and {more} additional topics" if more > 0 else "")

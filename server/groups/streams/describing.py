@@ -1,0 +1,169 @@
+"""A streams group as others see it: administrators, and members that ask which of them serves which partitions (interactive
+queries). Nothing here changes anything but what is kept of the last answer."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
+
+from ....protocol.messages import streams_group_describe as message
+from ....protocol.messages.streams_group_heartbeat import Endpoint, EndpointToPartitions, TopicPartition
+from ....protocol.messages.streams_group_log import Subtopology, TopicInfo
+from ...coordination.jobs import Steps
+from ..assigning.topics import TopicView
+from .configured import Configured, ConfiguredSubtopology, InternalTopic
+from .group import Served, StreamsGroup
+from .member import NO_TASKS, Member, Owned, Tasks
+from .topology import Topology
+
+
+def describe_streams(group: StreamsGroup) -> Steps[message.DescribedGroup]:
+    """State, epochs, topology and members, as they are when the first piece is done.
+
+    While all topics are there the topology says how many partitions the internal ones have, else only what the application has
+    said of them.
+    """
+    # Members and targets are values: who holds them has the group as it was.
+    members = [(member, group.targets.get(member.member_id, NO_TASKS)) for member in group.members.values()]
+    topology, configured = group.topology, group.configured
+    described = message.DescribedGroup(
+        group_id=group.group_id,
+        group_state=group.state_name,
+        group_epoch=group.epoch,
+        assignment_epoch=group.assignment_epoch,
+    )
+    yield
+    found = []
+    for member, target in members:
+        found.append(_member(member, target))
+        yield
+    shown = None if topology is None else (yield from _topology(topology, configured))
+    return replace(described, topology=shown, members=tuple(found))
+
+
+def _topology(topology: Topology, configured: Configured | None) -> Steps[message.Topology]:
+    rows = []
+    if configured is not None and configured.problem is None and configured.subtopologies is not None:
+        for key, ready in configured.subtopologies.items():
+            rows.append(_configured(key, ready))
+            yield
+    else:
+        for key, asked in topology.subtopologies.items():
+            rows.append(_asked(key, asked))
+            yield
+    return message.Topology(epoch=topology.epoch, subtopologies=tuple(rows))
+
+
+def _configured(key: str, one: ConfiguredSubtopology) -> message.Subtopology:
+    return message.Subtopology(
+        subtopology_id=key,
+        source_topics=one.source_topics,
+        repartition_sink_topics=one.repartition_sinks,
+        state_changelog_topics=tuple(map(_internal, one.changelogs)),
+        repartition_source_topics=tuple(map(_internal, one.repartition_sources)),
+    )
+
+
+def _internal(topic: InternalTopic) -> message.TopicInfo:
+    return message.TopicInfo(
+        name=topic.name,
+        partitions=topic.partitions,
+        replication_factor=topic.replication_factor,
+        topic_configs=tuple(message.KeyValue(key=key, value=value) for key, value in topic.configs.items()),
+    )
+
+
+def _asked(key: str, one: Subtopology) -> message.Subtopology:
+    return message.Subtopology(
+        subtopology_id=key,
+        source_topics=tuple(sorted(one.source_topics)),
+        repartition_sink_topics=tuple(sorted(one.repartition_sink_topics)),
+        state_changelog_topics=_infos(one.state_changelog_topics),
+        repartition_source_topics=_infos(one.repartition_source_topics),
+    )
+
+
+def _infos(topics: Collection[TopicInfo]) -> tuple[message.TopicInfo, ...]:
+    return tuple(
+        message.TopicInfo(
+            name=one.name,
+            partitions=one.partitions,
+            replication_factor=one.replication_factor,
+            topic_configs=tuple(message.KeyValue(key=config.key, value=config.value) for config in one.topic_configs),
+        )
+        for one in sorted(topics, key=lambda one: one.name)
+    )
+
+
+def _member(member: Member, target: Tasks) -> message.Member:
+    endpoint = member.user_endpoint
+    return message.Member(
+        member_id=member.member_id,
+        member_epoch=member.epoch,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        topology_epoch=member.topology_epoch,
+        process_id=member.process_id,
+        user_endpoint=None if endpoint is None else message.Endpoint(host=endpoint.host, port=endpoint.port),
+        client_tags=tuple(message.KeyValue(key=key, value=value) for key, value in member.client_tags.items()),
+        assignment=_assignment(member.assigned),
+        target_assignment=_assignment(target),
+    )
+
+
+def _assignment(tasks: Owned | Tasks) -> message.Assignment:
+    return message.Assignment(
+        active_tasks=_rows(tasks.active), standby_tasks=_rows(tasks.standby), warmup_tasks=_rows(tasks.warmup)
+    )
+
+
+def _rows(places: Mapping[str, Collection[int]]) -> tuple[message.TaskIds, ...]:
+    return tuple(
+        message.TaskIds(subtopology_id=key, partitions=tuple(sorted(partitions)))
+        for key, partitions in sorted(places.items())
+    )
+
+
+def endpoints(group: StreamsGroup, member_id: str, topics: TopicView) -> Steps[tuple[EndpointToPartitions, ...]]:
+    """Of all members that have an endpoint, the one that asks last; a member a piece."""
+    rows = []
+    others = [other for other in group.members if other != member_id]
+    for one in (*others, member_id):
+        member = group.members.get(one)
+        if member is not None and member.user_endpoint is not None:
+            rows.append(_row(group, member, member.user_endpoint.host, member.user_endpoint.port, topics))
+        yield
+    return tuple(rows)
+
+
+def _row(group: StreamsGroup, member: Member, host: str, port: int, topics: TopicView) -> EndpointToPartitions:
+    known = group.endpoints.get(member.member_id)
+    if known is not None and known.member is member and known.configured is group.configured:
+        return known.row
+    subtopologies = (group.configured.subtopologies if group.configured is not None else None) or {}
+    row = EndpointToPartitions(
+        user_endpoint=Endpoint(host=host, port=port),
+        active_partitions=tuple(_partitions(member.assigned.active, subtopologies, topics)),
+        standby_partitions=tuple(_partitions(member.assigned.standby, subtopologies, topics)),
+    )
+    group.endpoints[member.member_id] = Served(member, group.configured, row)
+    return row
+
+
+def _partitions(
+    tasks: Mapping[str, Collection[int]],
+    subtopologies: Mapping[str, ConfiguredSubtopology],
+    topics: TopicView,
+) -> Iterator[TopicPartition]:
+    """Topics that are gone are left out."""
+    for key, partitions in sorted(tasks.items()):
+        if (one := subtopologies.get(key)) is None:
+            continue
+        indexes = sorted(partitions)
+        for name in sorted({*one.source_topics, *(topic.name for topic in one.repartition_sources)}):
+            if (topic_id := topics.id_of(name)) is not None:
+                # Where a topic has fewer than there are tasks, Apache Kafka takes so many of them.
+                count = topics.partition_count(topic_id)
+                yield TopicPartition(topic=name, partitions=tuple(indexes[:count]))

@@ -1,0 +1,315 @@
+"""The streams group protocol: what heartbeats, leaves, time-outs and changed topics do to a group (KIP-1071).
+
+Called by `groups.coordinator` with an active shard. Every event becomes a list of records, computed without touching anything
+(`transition` for heartbeats); they are appended as one batch and only then applied, by the same code that applies them at a
+load. An event that fails leaves no trace.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from ....protocol.errors import ErrorCode, KafkaError
+from ....protocol.messages import streams_group_heartbeat as message
+from ....protocol.messages.streams_group_heartbeat import (
+    EndpointToPartitions,
+    Status,
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+)
+from ...coordination.deadlines import Deadlines
+from ...coordination.jobs import Job, Steps
+from ...coordination.records import Records
+from ...coordination.store import RecordStore
+from ..assigning.metadata_hash import MetadataHashes
+from ..assigning.topic_changes import TopicChanges
+from ..assigning.topics import TopicView
+from ..classic.group import ClassicGroup
+from ..classic.protocol import Caller
+from ..records import write_record
+from ..settings import GroupSettings
+from . import records, targets
+from .configured import InternalTopic, StatusCode
+from .describing import endpoints
+from .group import StreamsGroup
+from .member import LEAVE_EPOCH, Member
+from .membership import claim_of, member_for, streams_group, with_news
+from .records import Change
+from .timers import MemberTimers
+from .transition import Surroundings, Transition
+
+if TYPE_CHECKING:
+    from ..shard import Shard
+
+log = logging.getLogger("ottla.groups")
+
+# Topics are looked at again after this time even if nobody said that they changed.
+_REFRESH_AFTER_MS = 60 * 60 * 1000
+
+
+class Heard(NamedTuple):
+    """
+    Attributes:
+        missing: Internal topics that are to be made for the group, by name.
+        wants_endpoints: The answer is to name all that `StreamsProtocol.endpoints` finds.
+    """
+
+    response: StreamsGroupHeartbeatResponse
+    missing: Mapping[str, InternalTopic] = {}
+    wants_endpoints: bool = False
+
+
+class StreamsProtocol:
+    """The rules of streams groups over time; the state is all in the groups."""
+
+    def __init__(
+        self,
+        settings: GroupSettings,
+        store: RecordStore,
+        deadlines: Deadlines,
+        topics: TopicView,
+        start_job: Callable[[Shard, Job], None],
+        close_classic: Callable[[ClassicGroup, int], None],
+    ) -> None:
+        self._close_classic = close_classic
+        self.timers = MemberTimers(settings, deadlines, self.remove, self._start_assigning)
+        self._start_job = start_job
+        self._elapsed_ms = deadlines.elapsed_ms
+        self._settings = settings
+        self._store = store
+        self._topics = topics
+        self._hashes = MetadataHashes(topics)
+        self._changes = TopicChanges()
+
+    # Groups
+
+    def loaded(self, shard: Shard, group: StreamsGroup, now_ms: int) -> Job:
+        """Take up a group as it was written down: its members have a full session time to show up, unless they have.
+
+        How long ago something was written only the wall clock can tell; if that was set back since, it was just now.
+        """
+        if group.assignment_ms:
+            group.assigned_at_ms = self._elapsed_ms() - max(0, now_ms - group.assignment_ms)
+        for member_id in tuple(group.members):
+            member = group.members.get(member_id)
+            if member is not None and shard.groups.get(group.group_id) is group:
+                if member_id not in group.sessions:
+                    self.timers.keep_alive(shard, group, member)
+                if member_id not in group.waits:
+                    self.timers.await_revocation(shard, group, member)
+            yield
+
+    def close(self, group: StreamsGroup) -> Job:
+        """The group is gone or not ours any more; a member a piece."""
+        self.timers.stop_waiting(group)
+        for member_id in tuple(group.sessions):
+            self.timers.stop(group, member_id)
+            yield
+
+    def topics_changed(self, names: Collection[str]) -> None:
+        """Topics were created, deleted or got more partitions: the groups concerned find out by the next heartbeat of any
+        member."""
+        self._hashes.topics_changed()
+        self._changes.add(names)
+
+    # Heartbeats
+
+    def heartbeat(self, shard: Shard, request: StreamsGroupHeartbeatRequest, caller: Caller, now_ms: int) -> Heard:
+        """Let a member join, stay or leave.
+
+        Raises:
+            KafkaError: GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, INVALID_REQUEST,
+                STREAMS_INVALID_TOPOLOGY, or what writing it down failed with. Nothing has changed then.
+        """
+        if request.member_epoch == LEAVE_EPOCH:
+            return self._leave(shard, request, now_ms)
+        changes: list[Change] = []
+        known = shard.groups.get(request.group_id)
+        group = self._group_for(shard, request, changes)
+        self._hear_of_topics(group)
+        old = member_for(group, request)
+        transition = Transition(group, old, with_news(old, request, caller), changes)
+        is_first = not group.members
+        waits = is_first and self._settings.streams_initial_rebalance_delay_ms(group.group_id) > 0
+        around = Surroundings(
+            self._topics,
+            self._hashes,
+            {targets.STANDBYS: str(self._settings.streams_num_standby_replicas(group.group_id))},
+            self._settings.streams_assignment_interval_ms(group.group_id),
+            waits or group.initial_delay is not None,
+            now_ms,
+            self._elapsed_ms(),
+        )
+        transition.run(around, request.topology, claim_of(request))
+        self.write(shard, group.group_id, transition.changes, now_ms)
+        kept = streams_group(group.group_id, shard.groups.get(group.group_id))
+        if isinstance(known, ClassicGroup):
+            self._close_classic(known, now_ms)
+        self._keep(shard, kept, transition, now_ms, is_first=is_first)
+        if request.shutdown_application and kept.shutdown_by is None:
+            log.info("group %s: member %s wants the application to end", kept.group_id, old.member_id)
+            kept.shutdown_by = old.member_id
+        return self._heard(kept, transition, request, is_new=known is not kept)
+
+    def _group_for(self, shard: Shard, request: StreamsGroupHeartbeatRequest, changes: list[Change]) -> StreamsGroup:
+        """The group; a new one, or one in place of a classic group without members, for a member that joins."""
+        group_id = request.group_id
+        known = shard.groups.get(group_id)
+        if request.member_epoch:
+            return streams_group(group_id, known)
+        if known is None:
+            return StreamsGroup(group_id, shard.partition)
+        if isinstance(known, ClassicGroup) and known.is_empty:
+            log.info("group %s: a classic group without members becomes a streams group", group_id)
+            changes.append(records.classic_tombstone(group_id))
+            return StreamsGroup(group_id, shard.partition)
+        group = streams_group(group_id, known)
+        limit = self._settings.group_streams_max_size
+        if len(group.members) >= limit:
+            message = f"The streams group has reached its maximum capacity of {limit} members."
+            raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
+        return group
+
+    def _hear_of_topics(self, group: StreamsGroup) -> None:
+        """Let the group look at the topics again if one that it requires has changed since it last heard of changes."""
+        required: frozenset[str] = frozenset() if group.topology is None else group.topology.required
+        self._changes.tell(group, required.__contains__)
+
+    def _keep(self, shard: Shard, group: StreamsGroup, transition: Transition, now_ms: int, *, is_first: bool) -> None:
+        """Take over what is not in the log."""
+        member, elapsed_ms = transition.member, self._elapsed_ms()
+        group.configured = transition.configured
+        self._hear_of_topics(group)  # One that is new has heard of nothing.
+        if transition.has_seen_topics:
+            group.refresh_at_ms = elapsed_ms + _REFRESH_AFTER_MS
+        if transition.has_assigned:
+            group.assigned_at_ms = elapsed_ms
+        if is_first:
+            self.timers.await_members(shard, group)
+        self.timers.keep_alive(shard, group, member)
+        if transition.has_stepped:
+            self.timers.await_revocation(shard, group, member)
+        if transition.must_assign and not group.is_assigning:
+            self._start_assigning(shard, group, now_ms)
+
+    def _heard(
+        self, group: StreamsGroup, transition: Transition, request: StreamsGroupHeartbeatRequest, *, is_new: bool
+    ) -> Heard:
+        member, problem = transition.member, transition.configured.problem
+        claim = claim_of(request)
+        # Apache Kafka does not look at the claim: whoever did not get the answer that named new tasks never hears of them.
+        is_lost = claim is not None and claim != member.assigned.tasks
+        must_tell = request.member_epoch == 0 or is_lost or member.assigned != transition.old.assigned
+        endpoint_epoch = group.endpoint_epoch + (must_tell and member.user_endpoint is not None)
+        wants_endpoints = endpoint_epoch != request.endpoint_information_epoch
+        if not is_new:  # In Apache Kafka, too, the first member of a group does not count.
+            group.endpoint_epoch = endpoint_epoch
+        statuses = transition.statuses
+        if problem is not None:
+            statuses.append(Status(status_code=problem.code, status_detail=problem.detail))
+        if group.shutdown_by is not None:
+            statuses.append(
+                Status(
+                    status_code=StatusCode.SHUTDOWN_APPLICATION,
+                    status_detail=f"Streams group member {group.shutdown_by} encountered a fatal error and requested a"
+                    " shutdown for the entire application.",
+                )
+            )
+        has = member.assigned if must_tell else None
+        response = StreamsGroupHeartbeatResponse(
+            member_id=member.member_id,
+            member_epoch=member.epoch,
+            heartbeat_interval_ms=self._settings.streams_heartbeat_interval_ms(group.group_id),
+            status=tuple(statuses),
+            active_tasks=_rows(has.active) if has is not None else None,
+            standby_tasks=_rows(has.standby) if has is not None else None,
+            warmup_tasks=_rows(has.warmup) if has is not None else None,
+            endpoint_information_epoch=group.endpoint_epoch,
+        )
+        return Heard(response, transition.configured.missing, wants_endpoints)
+
+    def endpoints(self, group: object, member_id: str) -> Steps[tuple[EndpointToPartitions, ...]]:
+        """`describing.endpoints`; nothing if there is no such group any more."""
+        if not isinstance(group, StreamsGroup):
+            return ()
+        return (yield from endpoints(group, member_id, self._topics))
+
+    # Targets
+
+    def _start_assigning(self, shard: Shard, group: StreamsGroup, now_ms: int) -> None:
+        if not group.is_assigning and group.assignment_epoch < group.epoch:
+            group.is_assigning = True
+            self._start_job(shard, self._assign(shard, group, now_ms))
+
+    def _assign(self, shard: Shard, group: StreamsGroup, now_ms: int) -> Job:
+        """Make a target assignment for the group as it is now; members get their parts at their next heartbeats.
+
+        Whatever happened to the group meanwhile has brought it to a later epoch, for which there will be another one.
+        """
+        epoch, members, before, configured = group.epoch, dict(group.members), dict(group.targets), group.configured
+        try:
+            if configured is None:  # The group was loaded meanwhile; the next heartbeat looks at the topics.
+                return
+            found = yield from targets.new_targets(members, before, configured, dict(group.assignment_configs))
+            whole = yield from targets.written(group, found, self._store.max_batch_bytes(shard.partition))
+            if shard.groups.get(group.group_id) is group:
+                targets.amended(group, whole)
+                last = records.target_metadata(group.group_id, epoch, now_ms)
+                whole.records.add(*write_record(*last))
+                self._store.append(shard.partition, whole.records, now_ms)
+                group.targets.update(whole.given)
+                shard.apply(*last)
+        except KafkaError as error:
+            log.warning("group %s: there is no new assignment: %s", group.group_id, error)
+        finally:
+            group.is_assigning = False
+            group.assigned_at_ms = self._elapsed_ms()
+
+    # Leaving
+
+    def _leave(self, shard: Shard, request: StreamsGroupHeartbeatRequest, now_ms: int) -> Heard:
+        group = streams_group(request.group_id, shard.groups.get(request.group_id), "Group {} not found.")
+        if request.shutdown_application and group.shutdown_by is None:
+            group.shutdown_by = request.member_id
+        member = group.member(request.member_id)
+        log.info("group %s: member %s leaves", group.group_id, member.member_id)
+        self.remove(shard, group, member, now_ms)
+        return Heard(StreamsGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch))
+
+    def remove(self, shard: Shard, group: StreamsGroup, member: Member, now_ms: int) -> None:
+        """Take a member out of the group; what it had is free at once.
+
+        Raises:
+            KafkaError: The partition cannot be written; it is still in.
+        """
+        group_id = group.group_id
+        changes = records.member_tombstones(group_id, member.member_id)
+        changes.append(
+            records.group_epoch(
+                group_id, group.epoch + 1, group.metadata_hash, group.validated_epoch, group.assignment_configs
+            )
+        )
+        self.write(shard, group_id, changes, now_ms)
+        self.timers.stop(group, member.member_id)
+
+    # Records
+
+    def write(self, shard: Shard, group_id: str, changes: Collection[Change], now_ms: int) -> None:
+        """Append changes of one group as one batch, then apply them; errors as `RecordStore.append`."""
+        if not changes:
+            return
+        made = Records()
+        for change in changes:
+            made.add(*write_record(*change))
+        self._store.append(shard.partition, made, now_ms)
+        for key, value in changes:
+            shard.apply(key, value)
+
+
+def _rows(places: Mapping[str, Collection[int]]) -> tuple[message.TaskIds, ...]:
+    return tuple(
+        message.TaskIds(subtopology_id=key, partitions=tuple(sorted(partitions)))
+        for key, partitions in sorted(places.items())
+    )

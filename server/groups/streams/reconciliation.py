@@ -1,0 +1,119 @@
+"""How a member gets from the tasks it has to those it should have: one step at each heartbeat.
+
+First it gives up what it should not have any more, and says so by naming what it still has; only then it goes on to the
+target's epoch, and gets what can be had: an active task when nobody has it, and any task when its own process has it in no
+other role, as the processes' state directories know no two.
+
+    STABLE ──► UNREVOKED_TASKS ──► UNRELEASED_TASKS ──► STABLE
+       └────────────────────────────────▲─────────────────▲
+          nothing to give up            nothing to wait for ──┘
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+
+from ....protocol.errors import ErrorCode, KafkaError
+from .group import StreamsGroup
+from .member import Epochs, Member, MemberState, Owned, Places, Tasks
+
+_NOBODY: frozenset[int] = frozenset()
+
+
+def next_step(group: StreamsGroup, member: Member, epoch: int, target: Tasks, claim: Tasks | None) -> Member:
+    """The member after one step, which may be the same.
+
+    Args:
+        group: As it is before the step.
+        epoch: Of the target assignment.
+        target: What the member should have.
+        claim: What it says it has; None if it does not say.
+
+    Raises:
+        KafkaError: FENCED_MEMBER_EPOCH if its state is unknown to us and it still has tasks.
+    """
+    match member.state:
+        case MemberState.STABLE if member.epoch != epoch:
+            return _advance(group, member, member.epoch, epoch, target, claim)
+        case MemberState.UNREVOKED_TASKS if claim is not None and not member.revoking.shares_any(claim):
+            return _advance(group, member, member.epoch + 1, epoch, target, claim)
+        case MemberState.UNRELEASED_TASKS:
+            return _advance(group, member, member.epoch, epoch, target, claim)
+        case MemberState.UNKNOWN:
+            if claim is None or any(claim):
+                message = (
+                    "The streams group member is in a unknown state. The member must abandon all its tasks and rejoin."
+                )
+                raise KafkaError(ErrorCode.FENCED_MEMBER_EPOCH, message)
+            return _advance(group, member, epoch, epoch, target, claim)
+    return member
+
+
+def _advance(
+    group: StreamsGroup, member: Member, own_epoch: int, epoch: int, target: Tasks, claim: Tasks | None
+) -> Member:
+    """Go on towards the target; `own_epoch` is the member's as long as there is something to give up."""
+
+    def is_free(as_active: bool) -> Callable[[str, int], bool]:
+        def is_free(subtopology: str, partition: int) -> bool:
+            return not group.is_used_by(member.process_id, (subtopology, partition), as_active=as_active)
+
+        return is_free
+
+    has = member.assigned
+    active, active_left = _split_active(has.active, target.active)
+    standby, standby_left = _split(has.standby, target.standby)
+    warmup, warmup_left = _split(has.warmup, target.warmup)
+    kept, revoking = Owned(active, standby, warmup), Owned(active_left, standby_left, warmup_left)
+    if not revoking.is_empty and (claim is None or revoking.shares_any(claim)):
+        return _enter(member, own_epoch, MemberState.UNREVOKED_TASKS, kept, revoking)
+    new_active, lacks_active = _granted(active, target.active, is_free(True))
+    new_standby, lacks_standby = _granted(standby, target.standby, is_free(False))
+    new_warmup, lacks_warmup = _granted(warmup, target.warmup, is_free(False))
+    must_wait = lacks_active or lacks_standby or lacks_warmup
+    assigned = Owned(
+        active | {key: {**active.get(key, {}), **dict.fromkeys(gets, epoch)} for key, gets in new_active.items()},
+        standby | {key: standby.get(key, _NOBODY) | gets for key, gets in new_standby.items()},
+        warmup | {key: warmup.get(key, _NOBODY) | gets for key, gets in new_warmup.items()},
+    )
+    return _enter(member, epoch, MemberState.UNRELEASED_TASKS if must_wait else MemberState.STABLE, assigned, Owned())
+
+
+def _enter(member: Member, epoch: int, state: MemberState, assigned: Owned, revoking: Owned) -> Member:
+    return replace(member, state=state, epoch=epoch, previous_epoch=member.epoch, assigned=assigned, revoking=revoking)
+
+
+def _split_active(has: Epochs, target: Places) -> tuple[dict[str, Mapping[int, int]], dict[str, Mapping[int, int]]]:
+    """What is kept, and what is to be given up."""
+    kept: dict[str, Mapping[int, int]] = {}
+    left: dict[str, Mapping[int, int]] = {}
+    for key, epochs in has.items():
+        wanted = target.get(key, _NOBODY)
+        if stays := {partition: since for partition, since in epochs.items() if partition in wanted}:
+            kept[key] = stays
+        if goes := {partition: since for partition, since in epochs.items() if partition not in wanted}:
+            left[key] = goes
+    return kept, left
+
+
+def _split(has: Places, target: Places) -> tuple[dict[str, frozenset[int]], dict[str, frozenset[int]]]:
+    """What is kept, and what is to be given up."""
+    kept = {key: stays for key, partitions in has.items() if (stays := partitions & target.get(key, _NOBODY))}
+    left = {key: goes for key, partitions in has.items() if (goes := partitions - target.get(key, _NOBODY))}
+    return kept, left
+
+
+def _granted(
+    kept: Mapping[str, Collection[int]], target: Places, is_free: Callable[[str, int], bool]
+) -> tuple[dict[str, frozenset[int]], bool]:
+    """What of the target is had beside what is kept, and whether anything is lacking."""
+    granted: dict[str, frozenset[int]] = {}
+    lacks = False
+    for key, partitions in target.items():
+        missing = partitions.difference(kept.get(key, ()))
+        gets = frozenset(partition for partition in missing if is_free(key, partition))
+        lacks = lacks or len(gets) < len(missing)
+        if gets:
+            granted[key] = gets
+    return granted, lacks

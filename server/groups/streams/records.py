@@ -1,0 +1,156 @@
+"""The records of streams groups, from the tables and in the order in which Apache Kafka writes them.
+
+A change is a key and a value as messages. It is written down, and then applied to the tables (`replay`), as it will be
+when it is read again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, TypeAlias
+
+from ....protocol.errors import ErrorCode, KafkaError
+from ....protocol.messages.consumer_offsets import GroupMetadataKey
+from ....protocol.messages.streams_group_log import (
+    KeyValue,
+    LastAssignmentConfig,
+    OwnedTaskIds,
+    StreamsGroupCurrentMemberAssignmentKey,
+    StreamsGroupCurrentMemberAssignmentValue,
+    StreamsGroupMemberMetadataKey,
+    StreamsGroupMemberMetadataValue,
+    StreamsGroupMetadataKey,
+    StreamsGroupMetadataValue,
+    StreamsGroupTargetAssignmentMemberKey,
+    StreamsGroupTargetAssignmentMemberValue,
+    StreamsGroupTargetAssignmentMetadataKey,
+    StreamsGroupTargetAssignmentMetadataValue,
+    StreamsGroupTopologyKey,
+    TaskIds,
+)
+from .member import Epochs, Member, Places, Tasks
+from .topology import Topology
+
+EPOCH_MAX = 2**31 - 1
+
+Change: TypeAlias = tuple[Any, Any]
+"""Key and value, as messages of `protocol.messages.streams_group_log`; None deletes the key."""
+
+
+def group_epoch(
+    group_id: str, epoch: int, metadata_hash: int, validated_epoch: int, configs: Mapping[str, str]
+) -> Change:
+    """Raises KafkaError UNKNOWN_SERVER_ERROR behind the last epoch: one that begins anew would let members of long ago in."""
+    if epoch > EPOCH_MAX:
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"group {group_id} has used up its epochs, {EPOCH_MAX}")
+    return StreamsGroupMetadataKey(group_id=group_id), StreamsGroupMetadataValue(
+        epoch=epoch,
+        metadata_hash=metadata_hash,
+        validated_topology_epoch=validated_epoch,
+        last_assignment_configs=tuple(
+            LastAssignmentConfig(key=key, value=value) for key, value in sorted(configs.items())
+        ),
+    )
+
+
+def classic_tombstone(group_id: str) -> Change:
+    """Deletes the classic group of that name."""
+    return GroupMetadataKey(group=group_id), None
+
+
+def topology(group_id: str, value: Topology) -> Change:
+    return StreamsGroupTopologyKey(group_id=group_id), value.message
+
+
+def member_metadata(group_id: str, member: Member) -> Change:
+    return StreamsGroupMemberMetadataKey(
+        group_id=group_id, member_id=member.member_id
+    ), StreamsGroupMemberMetadataValue(
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        topology_epoch=member.topology_epoch,
+        process_id=member.process_id,
+        user_endpoint=member.user_endpoint,
+        client_tags=tuple(KeyValue(key=key, value=value) for key, value in sorted(member.client_tags.items())),
+    )
+
+
+def target_metadata(group_id: str, epoch: int, now_ms: int) -> Change:
+    return StreamsGroupTargetAssignmentMetadataKey(group_id=group_id), StreamsGroupTargetAssignmentMetadataValue(
+        assignment_epoch=epoch, assignment_timestamp=now_ms
+    )
+
+
+def target(group_id: str, member_id: str, tasks: Tasks) -> Change:
+    return StreamsGroupTargetAssignmentMemberKey(
+        group_id=group_id, member_id=member_id
+    ), StreamsGroupTargetAssignmentMemberValue(
+        active_tasks=_targets(tasks.active), standby_tasks=_targets(tasks.standby), warmup_tasks=_targets(tasks.warmup)
+    )
+
+
+def target_tombstone(group_id: str, member_id: str) -> Change:
+    return StreamsGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None
+
+
+def current_assignment(group_id: str, member: Member) -> Change:
+    assigned, revoking = member.assigned, member.revoking
+    return StreamsGroupCurrentMemberAssignmentKey(
+        group_id=group_id, member_id=member.member_id
+    ), StreamsGroupCurrentMemberAssignmentValue(
+        member_epoch=member.epoch,
+        previous_member_epoch=member.previous_epoch,
+        state=member.state,
+        active_tasks=_with_epochs(assigned.active),
+        standby_tasks=_owned(assigned.standby),
+        warmup_tasks=_owned(assigned.warmup),
+        active_tasks_pending_revocation=_with_epochs(revoking.active),
+        standby_tasks_pending_revocation=_owned(revoking.standby),
+        warmup_tasks_pending_revocation=_owned(revoking.warmup),
+    )
+
+
+def member_tombstones(group_id: str, member_id: str) -> list[Change]:
+    return [
+        (StreamsGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None),
+        target_tombstone(group_id, member_id),
+        (StreamsGroupMemberMetadataKey(group_id=group_id, member_id=member_id), None),
+    ]
+
+
+def tombstones(group_id: str, member_ids: Collection[str]) -> Iterator[Change]:
+    """What deletes a group with all its members."""
+    for member_id in member_ids:
+        yield StreamsGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None
+    yield from (target_tombstone(group_id, member_id) for member_id in member_ids)
+    yield StreamsGroupTargetAssignmentMetadataKey(group_id=group_id), None
+    for member_id in member_ids:
+        yield StreamsGroupMemberMetadataKey(group_id=group_id, member_id=member_id), None
+    yield StreamsGroupMetadataKey(group_id=group_id), None
+    yield StreamsGroupTopologyKey(group_id=group_id), None
+
+
+def _targets(places: Places) -> tuple[TaskIds, ...]:
+    return tuple(
+        TaskIds(subtopology_id=key, partitions=tuple(sorted(partitions))) for key, partitions in sorted(places.items())
+    )
+
+
+def _owned(places: Places) -> tuple[OwnedTaskIds, ...]:
+    return tuple(
+        OwnedTaskIds(subtopology_id=key, partitions=tuple(sorted(partitions)))
+        for key, partitions in sorted(places.items())
+    )
+
+
+def _with_epochs(epochs: Epochs) -> tuple[OwnedTaskIds, ...]:
+    return tuple(
+        OwnedTaskIds(
+            subtopology_id=key, partitions=partitions, assignment_epochs=tuple(since[one] for one in partitions)
+        )
+        for key, since in sorted(epochs.items())
+        for partitions in [tuple(sorted(since))]
+    )

@@ -1,0 +1,148 @@
+"""What each record of a streams group does to its table: at a load, and right after it was written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from ....protocol.messages.streams_group_log import (
+    OwnedTaskIds,
+    StreamsGroupCurrentMemberAssignmentKey,
+    StreamsGroupCurrentMemberAssignmentValue,
+    StreamsGroupMemberMetadataKey,
+    StreamsGroupMemberMetadataValue,
+    StreamsGroupMetadataKey,
+    StreamsGroupMetadataValue,
+    StreamsGroupTargetAssignmentMemberKey,
+    StreamsGroupTargetAssignmentMemberValue,
+    StreamsGroupTargetAssignmentMetadataKey,
+    StreamsGroupTargetAssignmentMetadataValue,
+    StreamsGroupTopologyKey,
+    StreamsGroupTopologyValue,
+    TaskIds,
+)
+from .group import StreamsGroup
+from .member import LEAVE_EPOCH, NOTHING, Member, MemberState, Owned, Places, Tasks
+from .topology import of_record
+
+
+def apply(group: StreamsGroup, key: Any, value: Any) -> None:
+    """Change the table as the record says; a value of None deletes what the key names.
+
+    The tombstone of `StreamsGroupMetadataKey` deletes the whole group and is for the shard to apply.
+    """
+    _APPLY[type(key)](group, key, value)
+
+
+def _group_epoch(group: StreamsGroup, _: StreamsGroupMetadataKey, value: StreamsGroupMetadataValue) -> None:
+    group.epoch = value.epoch
+    group.metadata_hash = value.metadata_hash
+    group.validated_epoch = value.validated_topology_epoch
+    group.assignment_configs = {one.key: one.value for one in value.last_assignment_configs or ()}
+
+
+def _topology(group: StreamsGroup, _: StreamsGroupTopologyKey, value: StreamsGroupTopologyValue | None) -> None:
+    group.topology = None if value is None else of_record(value)
+    group.configured = None
+
+
+def _member(
+    group: StreamsGroup, key: StreamsGroupMemberMetadataKey, value: StreamsGroupMemberMetadataValue | None
+) -> None:
+    if value is None:
+        group.remove(key.member_id)
+        return
+    group.put(
+        replace(
+            group.members.get(key.member_id) or Member(key.member_id),
+            instance_id=value.instance_id,
+            rack_id=value.rack_id,
+            client_id=value.client_id,
+            client_host=value.client_host,
+            rebalance_timeout_ms=value.rebalance_timeout_ms,
+            topology_epoch=value.topology_epoch,
+            process_id=value.process_id,
+            user_endpoint=value.user_endpoint,
+            client_tags={one.key: one.value for one in value.client_tags},
+        )
+    )
+
+
+def _target_metadata(
+    group: StreamsGroup,
+    _: StreamsGroupTargetAssignmentMetadataKey,
+    value: StreamsGroupTargetAssignmentMetadataValue | None,
+) -> None:
+    group.assignment_epoch = -1 if value is None else value.assignment_epoch
+    group.assignment_ms = 0 if value is None else value.assignment_timestamp
+
+
+def _target(
+    group: StreamsGroup,
+    key: StreamsGroupTargetAssignmentMemberKey,
+    value: StreamsGroupTargetAssignmentMemberValue | None,
+) -> None:
+    if value is None:
+        group.targets.pop(key.member_id, None)
+    else:
+        tasks = Tasks(_places(value.active_tasks), _places(value.standby_tasks), _places(value.warmup_tasks))
+        group.targets[key.member_id] = tasks
+
+
+def _current_assignment(
+    group: StreamsGroup,
+    key: StreamsGroupCurrentMemberAssignmentKey,
+    value: StreamsGroupCurrentMemberAssignmentValue | None,
+) -> None:
+    member = group.members.get(key.member_id)
+    if value is None:
+        if member is not None:
+            gone = replace(member, epoch=LEAVE_EPOCH, previous_epoch=LEAVE_EPOCH, assigned=NOTHING, revoking=NOTHING)
+            group.put(gone)
+        return
+    states = MemberState.__members__.values()
+    group.put(
+        replace(
+            member or Member(key.member_id),
+            epoch=value.member_epoch,
+            previous_epoch=value.previous_member_epoch,
+            state=MemberState(value.state) if value.state in states else MemberState.UNKNOWN,
+            assigned=Owned(
+                _epochs(value.active_tasks, value.member_epoch),
+                _places(value.standby_tasks),
+                _places(value.warmup_tasks),
+            ),
+            revoking=Owned(
+                _epochs(value.active_tasks_pending_revocation, value.member_epoch),
+                _places(value.standby_tasks_pending_revocation),
+                _places(value.warmup_tasks_pending_revocation),
+            ),
+        )
+    )
+
+
+def _places(rows: Iterable[TaskIds | OwnedTaskIds]) -> Places:
+    return {one.subtopology_id: frozenset(one.partitions) for one in rows if one.partitions}
+
+
+def _epochs(rows: Iterable[OwnedTaskIds], member_epoch: int) -> Mapping[str, Mapping[int, int]]:
+    """Early brokers left the epochs out."""
+    found = {}
+    for one in rows:
+        epochs = one.assignment_epochs or ()
+        if len(epochs) != len(one.partitions):
+            epochs = (member_epoch,) * len(one.partitions)
+        if one.partitions:
+            found[one.subtopology_id] = dict(zip(one.partitions, epochs, strict=True))
+    return found
+
+
+_APPLY: dict[type, Callable[[StreamsGroup, Any, Any], None]] = {
+    StreamsGroupMetadataKey: _group_epoch,
+    StreamsGroupTopologyKey: _topology,
+    StreamsGroupMemberMetadataKey: _member,
+    StreamsGroupTargetAssignmentMetadataKey: _target_metadata,
+    StreamsGroupTargetAssignmentMemberKey: _target,
+    StreamsGroupCurrentMemberAssignmentKey: _current_assignment,
+}

@@ -1,0 +1,96 @@
+"""What a StreamsGroupHeartbeat must look like, whatever the group.
+
+A member is taken in at once, for everybody, and so is a topology; so there are bounds on what they may name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ....protocol.errors import ErrorCode, KafkaError
+from ....protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, Topology
+
+STATIC_LEAVE_EPOCH = -2
+TOPOLOGY_NAMES_MAX = 5_000
+"""Subtopologies, and topics, configs and copartitions in them, together: some microseconds each whenever topics change."""
+TASKS_MAX = 100_000
+"""Tasks that a member may say it has."""
+TAGS_MAX = 1_000
+
+
+def check_request(request: StreamsGroupHeartbeatRequest) -> None:
+    """Raise KafkaError INVALID_REQUEST or STREAMS_INVALID_TOPOLOGY, in the order in which Apache Kafka looks."""
+    topology, epoch = request.topology, request.member_epoch
+    _check(request.instance_id is None, "Static membership is not yet supported.")
+    _check(request.task_offsets is None, "TaskOffsets are not supported yet.")
+    _check(request.task_end_offsets is None, "TaskEndOffsets are not supported yet.")
+    _check(not request.warmup_tasks, "WarmupTasks are not supported yet.")
+    if topology is not None:
+        check_size(topology)
+        has_regex = any(one.source_topic_regex for one in topology.subtopologies)
+        _check(not has_regex, "Regular expressions for source topics are not supported yet.")
+    _check(request.member_id != "", "MemberId can't be empty.")
+    _check(request.group_id != "", "GroupId can't be empty.")
+    _check(request.rack_id != "", "RackId can't be empty.")
+    if epoch == 0:
+        _check(request.rebalance_timeout_ms != -1, "RebalanceTimeoutMs must be provided in first request.")
+        _check(request.active_tasks == (), "ActiveTasks must be empty when (re-)joining.")
+        _check(request.standby_tasks == (), "StandbyTasks must be empty when (re-)joining.")
+        _check(request.warmup_tasks == (), "WarmupTasks must be empty when (re-)joining.")
+        _check(topology is not None, "Topology must be non-null when (re-)joining.")
+        assert topology is not None
+        _check_changelogs(topology)
+    else:
+        _check(epoch != STATIC_LEAVE_EPOCH, "InstanceId can't be null.")
+        message = f"MemberEpoch is {epoch}, but must be greater than or equal to -2."
+        _check(epoch > STATIC_LEAVE_EPOCH, message)
+    roles = (request.active_tasks, request.standby_tasks, request.warmup_tasks)
+    if any(one is not None for one in roles):
+        _check(all(one is not None for one in roles), "If one task-type is non-null, all must be non-null.")
+    _check(epoch == 0 or topology is None, "Topology can only be provided when (re-)joining.")
+    tasks = sum(1 + len(one.partitions) for role in roles for one in (role or ())[:TASKS_MAX])
+    _check(tasks <= TASKS_MAX, f"The member names {tasks} tasks; at most {TASKS_MAX} are allowed.")
+    tags = len(request.client_tags or ())
+    _check(tags <= TAGS_MAX, f"The member has {tags} tags; at most {TAGS_MAX} are allowed.")
+
+
+def _check_changelogs(topology: Topology) -> None:
+    for one in topology.subtopologies:
+        for topic in one.state_changelog_topics:
+            if topic.partitions:
+                raise KafkaError(
+                    ErrorCode.STREAMS_INVALID_TOPOLOGY,
+                    f"Changelog topic {topic.name} must have an undefined partition count, but it is set to"
+                    f" {topic.partitions}.",
+                )
+
+
+def check_size(topology: Topology) -> None:
+    """Raise KafkaError STREAMS_INVALID_TOPOLOGY for one that would take long whenever topics change."""
+    left = TOPOLOGY_NAMES_MAX
+    for size in _sizes(topology):
+        left -= size
+        if left < 0:
+            raise KafkaError(
+                ErrorCode.STREAMS_INVALID_TOPOLOGY,
+                f"The topology has more than {TOPOLOGY_NAMES_MAX} subtopologies, topics and configs.",
+            )
+
+
+def _sizes(topology: Topology) -> Iterator[int]:
+    """How much there is, a little at a time."""
+    yield len(topology.subtopologies)
+    for one in topology.subtopologies:
+        yield len(one.source_topics) + len(one.source_topic_regex) + len(one.repartition_sink_topics)
+        for topics in (one.state_changelog_topics, one.repartition_source_topics):
+            yield len(topics)
+            for topic in topics:
+                yield len(topic.topic_configs)
+        yield len(one.copartition_groups)
+        for group in one.copartition_groups:
+            yield len(group.source_topics) + len(group.repartition_source_topics)
+
+
+def _check(is_valid: bool, message: str) -> None:
+    if not is_valid:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, message)

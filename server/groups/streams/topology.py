@@ -1,0 +1,92 @@
+"""What an application reads and writes: its subtopologies, as the first member of a group has brought them along.
+
+They stay as they are while the group exists: Apache Kafka 4.3.1 has no updates of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from ....protocol.errors import ErrorCode, KafkaError
+from ....protocol.messages import streams_group_heartbeat as wire
+from ....protocol.messages import streams_group_log as log
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """
+    Attributes:
+        subtopologies: By id, in the order of ids.
+        required: The topics that it cannot do without: sources, repartition topics, changelogs.
+        subtopology_of: Topic that is read -> id of who reads it.
+    """
+
+    epoch: int
+    subtopologies: dict[str, log.Subtopology]
+    required: frozenset[str] = field(init=False, compare=False)
+    subtopology_of: dict[str, str] = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        reads = {topic: key for key, one in self.subtopologies.items() for topic in sources_of(one)}
+        changelogs = (topic.name for one in self.subtopologies.values() for topic in one.state_changelog_topics)
+        object.__setattr__(self, "subtopology_of", reads)
+        object.__setattr__(self, "required", frozenset(reads).union(changelogs))
+
+    @property
+    def message(self) -> log.StreamsGroupTopologyValue:
+        """As it is written down."""
+        return log.StreamsGroupTopologyValue(epoch=self.epoch, subtopologies=tuple(self.subtopologies.values()))
+
+
+def sources_of(subtopology: log.Subtopology) -> Iterator[str]:
+    """All topics that it reads."""
+    yield from subtopology.source_topics
+    for topic in subtopology.repartition_source_topics:
+        yield topic.name
+
+
+def of_record(value: log.StreamsGroupTopologyValue) -> Topology:
+    return Topology(value.epoch, {one.subtopology_id: one for one in _sorted(value.subtopologies)})
+
+
+def of_request(topology: wire.Topology) -> Topology:
+    """Raises KafkaError UNKNOWN_SERVER_ERROR, as Apache Kafka: an epoch below 0, or two subtopologies of one id."""
+    if topology.epoch < 0:
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "Topology epoch must be non-negative.")
+    subtopologies = {one.subtopology_id: one for one in _sorted(map(_written, topology.subtopologies))}
+    if len(subtopologies) < len(topology.subtopologies):
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "Two subtopologies have the same id.")
+    return Topology(topology.epoch, subtopologies)
+
+
+def _sorted(subtopologies: Iterable[log.Subtopology]) -> list[log.Subtopology]:
+    return sorted(subtopologies, key=lambda one: one.subtopology_id)
+
+
+def _written(one: wire.Subtopology) -> log.Subtopology:
+    return log.Subtopology(
+        subtopology_id=one.subtopology_id,
+        source_topics=one.source_topics,
+        source_topic_regex=one.source_topic_regex,
+        state_changelog_topics=tuple(map(_topic, one.state_changelog_topics)),
+        repartition_sink_topics=one.repartition_sink_topics,
+        repartition_source_topics=tuple(map(_topic, one.repartition_source_topics)),
+        copartition_groups=tuple(
+            log.CopartitionGroup(
+                source_topics=group.source_topics,
+                source_topic_regex=group.source_topic_regex,
+                repartition_source_topics=group.repartition_source_topics,
+            )
+            for group in one.copartition_groups
+        ),
+    )
+
+
+def _topic(one: wire.TopicInfo) -> log.TopicInfo:
+    return log.TopicInfo(
+        name=one.name,
+        partitions=one.partitions,
+        replication_factor=one.replication_factor,
+        topic_configs=tuple(log.TopicConfig(key=config.key, value=config.value) for config in one.topic_configs),
+    )

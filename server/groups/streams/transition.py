@@ -1,0 +1,190 @@
+"""A heartbeat on its way into its group: everything is computed and put down as records, nothing is touched.
+
+Made by `protocol` for each heartbeat. The steps, in this order: what the member says of itself; the group's topology, if it has
+none yet, and what it makes of the topics; if any of it changed, the group's epoch grows; if that is above the target
+assignment's, there is another one; the member does one step towards it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from math import inf
+from typing import NamedTuple
+
+from ....protocol.errors import ErrorCode, KafkaError
+from ....protocol.messages import streams_group_heartbeat as message
+from ....protocol.messages.streams_group_heartbeat import Status
+from ...coordination.jobs import to_the_end
+from ..assigning.metadata_hash import MetadataHashes
+from ..assigning.topics import TopicView
+from . import records, targets
+from .configured import Configured, StatusCode, configure
+from .group import StreamsGroup
+from .member import NO_TASKS, Member, Tasks
+from .membership import check_claim
+from .reconciliation import next_step
+from .records import Change
+from .topology import Topology, of_request
+
+log = logging.getLogger("ottla.groups")
+
+
+class Surroundings(NamedTuple):
+    """`configs` are what targets are to be made with; `interval_ms` is how old a target is at least when there is another one.
+    `now_ms` is written, intervals go by `elapsed_ms`."""
+
+    topics: TopicView
+    hashes: MetadataHashes
+    configs: Mapping[str, str]
+    interval_ms: int
+    is_delayed: bool
+    """The group waits for more members."""
+    now_ms: int
+    elapsed_ms: int
+
+
+class Transition:
+    """
+    Args:
+        old: The member before, as the group knows it, or as one that has just come.
+        new: The member with its news.
+        changes: What is to be written before all else.
+
+    Attributes:
+        changes: What is to be written; complete after `run`.
+        member: The member after its step.
+        configured: What the topology makes of the topics.
+        statuses: What the member is to be told of the group, as far as it follows from this.
+        has_stepped: Its assignment, state or epoch changed.
+        has_assigned: There is another target assignment.
+        must_assign: There is to be one, which takes too long to make it here.
+        has_seen_topics: The group need not look at its topics again unless they change.
+    """
+
+    def __init__(self, group: StreamsGroup, old: Member, new: Member, changes: list[Change]) -> None:
+        self.group = group
+        self.old = old
+        self.member = new
+        self.changes = changes
+        self.configured: Configured
+        self.statuses: list[Status] = []
+        self.has_stepped = False
+        self.has_assigned = False
+        self.must_assign = False
+        self.has_seen_topics = False
+        self._around: Surroundings
+        self._epoch = group.epoch
+        self._must_bump = False
+        self._hash = group.metadata_hash
+
+    def run(self, around: Surroundings, topology: message.Topology | None, claim: Tasks | None) -> None:
+        """Do all the steps, once.
+
+        Raises:
+            KafkaError: STREAMS_INVALID_TOPOLOGY, INVALID_REQUEST (another topology, tasks that there are not),
+                FENCED_MEMBER_EPOCH (a state that we do not know).
+        """
+        self._around = around
+        group, new = self.group, self.member
+        if new != self.old:
+            self.changes.append(records.member_metadata(group.group_id, new))
+            self._must_bump = True
+        self._take_topics(self._take_topology(topology))
+        self._take_epoch(claim)
+        epoch, tasks = self._take_target()
+        if not new.is_reconciled_to(epoch):
+            self.member = next_step(group, new, epoch, tasks, claim)
+        self.has_stepped = self.member != new
+        if self.has_stepped:
+            self.changes.append(records.current_assignment(group.group_id, self.member))
+
+    def _take_topology(self, wanted: message.Topology | None) -> Topology:
+        """The group's, or that of its first member."""
+        group, known = self.group, self.group.topology
+        if wanted is None:
+            if known is None:
+                raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"group {group.group_id} has no topology")
+            topology = known
+        else:
+            topology = of_request(wanted)
+            if known is None:
+                log.info("group %s: topology of epoch %d", group.group_id, topology.epoch)
+                self.changes.append(records.topology(group.group_id, topology))
+            elif known.epoch > topology.epoch:
+                topology = known
+            elif known != topology:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Topology updates are not supported yet.")
+        if known is not None and self.member.topology_epoch < known.epoch:
+            self._tell(
+                StatusCode.STALE_TOPOLOGY,
+                f"The member's topology epoch {self.member.topology_epoch} is behind the group's topology epoch"
+                f" {known.epoch}.",
+            )
+        return topology
+
+    def _take_topics(self, topology: Topology) -> None:
+        """Look at the topics again if they may have changed."""
+        group, around = self.group, self._around
+        is_refreshed = group.refresh_at_ms is not None and around.elapsed_ms < group.refresh_at_ms
+        if is_refreshed and group.configured is not None:
+            self.configured = group.configured
+            return
+        self.has_seen_topics = True
+        if group.refresh_at_ms is not None and not is_refreshed:
+            around.hashes.topics_changed()  # It is time to look whether nobody said so.
+        self._hash = around.hashes.of(topology.required)
+        is_other = self._hash != group.metadata_hash
+        self._must_bump |= is_other
+        if is_other or group.configured is None:
+            self.configured = configure(topology, around.topics)
+        else:
+            self.configured = group.configured
+
+    def _take_epoch(self, claim: Tasks | None) -> None:
+        """Bring the group to its next epoch if there is a reason."""
+        group, around = self.group, self._around
+        validated = -1
+        if self.configured.problem is None:
+            validated = self._topology_epoch()
+            check_claim(claim, self.configured)
+        self._must_bump |= validated != group.validated_epoch or around.configs != group.assignment_configs
+        if self._must_bump:
+            self._epoch += 1
+            change = records.group_epoch(group.group_id, self._epoch, self._hash, validated, around.configs)
+            self.changes.append(change)
+            log.info("group %s: epoch %d", group.group_id, self._epoch)
+
+    def _topology_epoch(self) -> int:
+        topology = self.group.topology
+        return self.member.topology_epoch if topology is None else topology.epoch
+
+    def _take_target(self) -> tuple[int, Tasks]:
+        """The target assignment's epoch and the member's part in it: another one if the group's epoch is ahead, the last one is
+        old enough, and it does not take long."""
+        group, new, around = self.group, self.member, self._around
+        held = group.targets.get(new.member_id, NO_TASKS)
+        if around.is_delayed:
+            self._tell_delayed("due to the configured initial rebalance delay.")
+            return group.assignment_epoch, NO_TASKS
+        if group.assignment_epoch >= self._epoch:
+            return group.assignment_epoch, held
+        since_ms = inf if group.assigned_at_ms is None else around.elapsed_ms - group.assigned_at_ms
+        if since_ms < around.interval_ms:
+            self._tell_delayed("due to the configured assignment interval.")
+            return group.assignment_epoch, held
+        members = {**group.members, new.member_id: new}
+        self.must_assign = group.is_assigning or targets.are_many(len(members), self.configured, around.configs)
+        if self.must_assign:
+            self._tell_delayed("as it is being made.")
+            return group.assignment_epoch, held
+        assigned = to_the_end(targets.new_targets(members, group.targets, self.configured, around.configs))
+        self.changes += targets.changes(group, assigned, self._epoch, around.now_ms)
+        self.has_assigned = True
+        return self._epoch, assigned[new.member_id]
+
+    def _tell_delayed(self, why: str) -> None:
+        self._tell(StatusCode.ASSIGNMENT_DELAYED, f"Assignment delayed {why}")
+
+    def _tell(self, code: StatusCode, detail: str) -> None:
+        self.statuses.append(Status(status_code=code, status_detail=detail))

@@ -1,0 +1,158 @@
+"""StreamsGroupHeartbeat, API key 88, version 0.
+
+Behaviour
+- A member of a streams group joins (epoch 0), stays, or leaves (-1); the rules are in `groups.streams.protocol`.
+- The topology of a member that joins names topics as they may be called, none of the broker's own, all of which the client may
+  describe.
+- Internal topics that are missing are made before the answer is sent, if the client may create them; members hear of them with
+  the next heartbeat. What keeps them from being made is told in the detail of the status.
+- Served while the feature `streams.version` is 1 and `group.coordinator.rebalance.protocols` names "streams"; else
+  UNSUPPORTED_VERSION.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from ...protocol.connection import Request
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.streams_group_heartbeat import (
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+    Topology,
+)
+from ..cluster.topic_plans import PARTITIONS_MAX, check_name
+from ..groups.classic.protocol import Caller
+from ..groups.streams.configured import InternalTopic, StatusCode
+from ..groups.streams.protocol import Heard
+from ..groups.streams.requests import check_size
+from ..partitions.internal_topics import INTERNAL_TOPICS
+from ..runtime.turns import Turn, in_turns
+from ..security.acls.kinds import Operation, ResourceType
+from ..services.context import Context
+from .permissions import check_without_words
+
+_ERRORS_SHOWN = 3
+_NAMES_SHOWN = 100
+
+
+async def handle(ctx: Context, request: Request) -> StreamsGroupHeartbeatResponse:
+    body: StreamsGroupHeartbeatRequest = request.body
+    caller = Caller(request.client_id or "", f"/{ctx.client.client_host}", request.version, None)
+    groups = ctx.services.coordinators.groups
+    try:
+        groups.check_streams_protocol()
+        check_without_words(ctx, Operation.READ, ResourceType.GROUP, body.group_id)
+        if body.topology is not None:
+            await _check_topics(ctx, body.topology)
+        coordinator = await groups.route(ctx.node, body.group_id)
+        heard = coordinator.streams_heartbeat(body, caller, ctx.services.clock.now_ms())
+        await groups.settle(body.group_id)
+        response = heard.response
+        if heard.wants_endpoints:
+            rows = await in_turns(coordinator.streams_endpoints(body.group_id, response.member_id))
+            response = replace(response, partitions_by_user_endpoint=rows)
+        return await _with_topics(ctx, heard, response) if heard.missing else response
+    except KafkaError as error:
+        # Apache Kafka says nothing beside UNSUPPORTED_VERSION.
+        message = None if error.code is ErrorCode.UNSUPPORTED_VERSION else error.message or None
+        return StreamsGroupHeartbeatResponse(error_code=error.code, error_message=message)
+
+
+async def _check_topics(ctx: Context, topology: Topology) -> None:
+    """Raise STREAMS_INVALID_TOPOLOGY or TOPIC_AUTHORIZATION_FAILED if a topic of it cannot be used."""
+    check_size(topology)
+    turn, names = Turn(), set[str]()
+    for name in _names(topology):
+        if turn.is_over():
+            await turn.next()
+        names.add(name)
+    if used := sorted(names & INTERNAL_TOPICS):
+        raise KafkaError(
+            ErrorCode.STREAMS_INVALID_TOPOLOGY,
+            f"Use of Kafka internal topics {','.join(used)} in a Kafka Streams topology is prohibited.",
+        )
+    invalid = []
+    for name in names:
+        if turn.is_over():
+            await turn.next()
+        if not _is_name(name):
+            invalid.append(name)
+    if invalid:
+        shown = ",".join(sorted(invalid)[:_NAMES_SHOWN])
+        raise KafkaError(ErrorCode.STREAMS_INVALID_TOPOLOGY, f"Topic names {shown} are not valid topic names.")
+    if ctx.services.authorizer is None:
+        return
+    for name in sorted(names):
+        if turn.is_over():
+            await turn.next()
+        check_without_words(ctx, Operation.DESCRIBE, ResourceType.TOPIC, name)
+
+
+def _names(topology: Topology) -> Iterator[str]:
+    for one in topology.subtopologies:
+        yield from one.source_topics
+        yield from one.repartition_sink_topics
+        yield from (topic.name for topic in one.repartition_source_topics)
+        yield from (topic.name for topic in one.state_changelog_topics)
+
+
+def _is_name(name: str) -> bool:
+    try:
+        check_name(name)
+    except KafkaError:
+        return False
+    return True
+
+
+async def _with_topics(
+    ctx: Context, heard: Heard, response: StreamsGroupHeartbeatResponse
+) -> StreamsGroupHeartbeatResponse:
+    """Make the internal topics that are missing, and say what keeps them from being made."""
+    turn, refused, failed = Turn(), list[str](), list[str]()
+    if not ctx.may(Operation.CREATE, ResourceType.CLUSTER, is_attempt=False):
+        for name in heard.missing:
+            if turn.is_over():
+                await turn.next()
+            if not ctx.may(Operation.CREATE, ResourceType.TOPIC, name):
+                refused.append(name)
+    if refused:
+        return _told(response, f"Unauthorized to CREATE on topics {', '.join(refused)}.")
+    partitions = sum(topic.partitions for topic in heard.missing.values())
+    if partitions > PARTITIONS_MAX:
+        return _told(response, f"Creation failed: {partitions} partitions; at most {PARTITIONS_MAX} are allowed.")
+    for topic in heard.missing.values():
+        if turn.is_over():
+            await turn.next()
+        try:
+            await _create(ctx, topic)
+        except KafkaError as error:
+            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:  # Another member was faster.
+                failed.append(f"{topic.name} ({error.message})")
+    if not failed:
+        return response
+    more = len(failed) - _ERRORS_SHOWN
+    shown = ", ".join(failed[:_ERRORS_SHOWN]) + (f" and {more} more" if more > 0 else "")
+    return _told(response, f"Creation failed: {shown}.")
+
+
+async def _create(ctx: Context, topic: InternalTopic) -> None:
+    admin = ctx.services.topic_admin
+    plan = admin.planner.plan(
+        topic.name,
+        num_partitions=topic.partitions,
+        replication_factor=topic.replication_factor or -1,
+        configs=topic.configs,
+    )
+    await admin.create(plan)
+
+
+def _told(response: StreamsGroupHeartbeatResponse, words: str) -> StreamsGroupHeartbeatResponse:
+    statuses = tuple(
+        replace(one, status_detail=f"{one.status_detail}; {words}")
+        if one.status_code == StatusCode.MISSING_INTERNAL_TOPICS
+        else one
+        for one in response.status or ()
+    )
+    return replace(response, status=statuses)

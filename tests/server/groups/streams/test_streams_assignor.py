@@ -1,0 +1,128 @@
+"""The sticky task assignor: every task active once, standbys in other processes, what was given stays, and no step is long."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Mapping
+
+import pytest
+
+from ottla.server.coordination.jobs import to_the_end
+from ottla.server.groups.streams.assignor import AssignedMember, sticky
+from ottla.server.groups.streams.configured import ConfiguredSubtopology, InternalTopic
+from ottla.server.groups.streams.member import NO_TASKS, Tasks
+
+Members = Mapping[str, AssignedMember]
+
+
+def one(tasks: int, *, is_stateful: bool = False) -> ConfiguredSubtopology:
+    changelogs = (InternalTopic("c", tasks, 0, {}),) if is_stateful else ()
+    return ConfiguredSubtopology(tasks, ("t",), (), (), changelogs)
+
+
+def fresh(**processes: str) -> Members:
+    """Member -> process."""
+    return {member: AssignedMember(process, NO_TASKS) for member, process in processes.items()}
+
+
+def again(members: Members, before: Mapping[str, Tasks]) -> Members:
+    return {key: AssignedMember(member.process_id, before.get(key, NO_TASKS)) for key, member in members.items()}
+
+
+def assigned(
+    members: Members, subtopologies: Mapping[str, ConfiguredSubtopology], standbys: int = 0
+) -> dict[str, Tasks]:
+    found = to_the_end(sticky(members, dict(sorted(subtopologies.items())), standbys))
+    assert found.keys() == members.keys()
+    tasks = {(key, index) for key, sub in subtopologies.items() for index in range(sub.tasks)}
+    active = [(key, index) for one in found.values() for key, parts in one.active.items() for index in parts]
+    assert Counter(active) == Counter(tasks), "every task is active once"
+    has = Counter(
+        (members[member].process_id, key, index)
+        for member, one in found.items()
+        for places in (one.active, one.standby)
+        for key, parts in places.items()
+        for index in parts
+    )
+    assert not has or max(has.values()) == 1, "a process has a task once"
+    stateful = {task for task in tasks if subtopologies[task[0]].is_stateful}
+    held = Counter((key, index) for one in found.values() for key, parts in one.standby.items() for index in parts)
+    processes = len({member.process_id for member in members.values()})
+    assert held == Counter(dict.fromkeys(stateful, min(standbys, processes - 1)))
+    return found
+
+
+def sizes(found: Mapping[str, Tasks]) -> dict[str, int]:
+    return {member: sum(map(len, (*one.active.values(), *one.standby.values()))) for member, one in found.items()}
+
+
+def test_tasks_are_spread_evenly_and_a_range_at_a_time_by_subtopology() -> None:
+    found = assigned(fresh(a="p", b="q"), {"0": one(4), "1": one(4)})
+    assert found["a"].active == {"0": {0, 2}, "1": {0, 2}}
+    assert found["b"].active == {"0": {1, 3}, "1": {1, 3}}
+
+
+def test_processes_with_more_members_get_more() -> None:
+    found = assigned(fresh(a="p", b="p", c="q"), {"0": one(9)})
+    assert sizes(found) == {"a": 3, "b": 3, "c": 3}
+
+
+def test_nothing_moves_that_need_not() -> None:
+    members = fresh(a="p", b="q", c="r")
+    before = assigned(members, {"0": one(9, is_stateful=True)}, 1)
+    assert assigned(again(members, before), {"0": one(9, is_stateful=True)}, 1) == before
+    more = {**again(members, before), "d": AssignedMember("s", NO_TASKS)}
+    after = assigned(more, {"0": one(9, is_stateful=True)}, 1)
+    moved = sum(len(before[key].active["0"] - after[key].active.get("0", frozenset())) for key in "abc")
+    assert moved <= 3
+
+
+def test_the_standby_takes_over_what_was_active_elsewhere() -> None:
+    members = fresh(a="p", b="q")
+    before = assigned(members, {"0": one(4, is_stateful=True)}, 1)
+    rest = {"b": AssignedMember("q", before["b"])}
+    assert assigned(rest, {"0": one(4, is_stateful=True)}, 1)["b"].active == {"0": {0, 1, 2, 3}}
+
+
+def test_who_was_active_becomes_the_standby_where_another_is_active() -> None:
+    before = {"a": Tasks({"0": frozenset({0, 1})}), "b": Tasks({"0": frozenset({2, 3})})}
+    members = again(fresh(a="p", b="q"), before)
+    found = assigned(members, {"0": one(4, is_stateful=True)}, 1)
+    assert {key: one.active for key, one in found.items()} == {key: one.active for key, one in before.items()}
+    assert (found["a"].standby, found["b"].standby) == ({"0": {2, 3}}, {"0": {0, 1}})
+
+
+def test_one_process_has_no_standbys_and_stateless_tasks_have_none() -> None:
+    assert not assigned(fresh(a="p", b="p"), {"0": one(4, is_stateful=True)}, 2)["a"].standby
+    assert not assigned(fresh(a="p", b="q"), {"0": one(4)}, 2)["a"].standby
+
+
+def test_without_tasks_nobody_has_any() -> None:
+    assert assigned(fresh(a="p"), {}) == {"a": NO_TASKS}
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_members_and_topics_that_come_and_go_leave_every_promise_kept(seed: int) -> None:
+    rng = random.Random(seed)
+    standbys = rng.randrange(3)
+    members: dict[str, AssignedMember] = {}
+    before: dict[str, Tasks] = {}
+    shapes = {str(key): one(rng.randint(1, 12), is_stateful=rng.random() < 0.6) for key in range(rng.randint(1, 4))}
+    for step in range(12):
+        for _ in range(rng.randint(1, 3)):
+            members[f"m{step}-{rng.randrange(9)}"] = AssignedMember(f"p{rng.randrange(5)}", NO_TASKS)
+        while len(members) > 1 and rng.random() < 0.5:
+            del members[rng.choice(list(members))]
+        if rng.random() < 0.3:
+            shapes["0"] = one(rng.randint(1, 12), is_stateful=rng.random() < 0.6)
+        before = assigned(again(members, before), shapes, standbys)
+        active = [sum(map(len, found.active.values())) for found in before.values()]
+        assert max(active) <= 2 + -(-sum(sub.tasks for sub in shapes.values()) // len(members)), (seed, step)
+
+
+def test_no_piece_looks_at_more_than_one_task() -> None:
+    """Of 5 000 subtopologies, one of which has many tasks: the others are not gone over for each of these."""
+    shapes = {f"{key:04}": one(1) for key in range(1_000)} | {"x": one(20_000)}
+    steps = sticky(fresh(a="p", b="q"), shapes, 0)
+    assert sum(1 for _ in steps) < 6 * 21_000

@@ -1,0 +1,129 @@
+"""Applications whose instances come, go, crash, lag behind and lose answers, while topics change and the coordinator moves: at every
+step nobody has what another has, and in the end everybody has what he should."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from ottla.protocol.errors import ErrorCode
+from support.groups.streams_groups import (
+    REBALANCE_MS,
+    SESSION_MS,
+    StreamsGroups,
+    StreamsMember,
+    compacted,
+    info,
+    subtopology,
+    table_of,
+    topology,
+)
+
+APPLICATION = topology(
+    subtopology("0", "orders", sinks=["words"]),
+    subtopology("1", "bills", repartition=[info("words")], changelogs=[info("kept")]),
+    subtopology("2", "more"),
+)
+STEPS = 120
+BEAT_MS = 3_000
+
+
+class Life:
+    """Some processes with some members each, for a while."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.groups = StreamsGroups(
+            orders=4,
+            bills=4,
+            more=1,
+            settings={
+                "group_streams_num_standby_replicas": self.rng.randrange(3),
+                "group_streams_assignment_interval_ms": self.rng.choice((0, 1_000)),
+                "group_streams_initial_rebalance_delay_ms": self.rng.choice((0, 3_000)),
+            },
+        )
+        self.members: list[StreamsMember] = []
+        self.counter = 0
+
+    def step(self) -> None:
+        rng = self.rng
+        kind = rng.random()
+        if kind < 0.12 and len(self.members) < 7:
+            self.counter += 1
+            self.members.append(StreamsMember(f"m{self.counter}", f"p{rng.randrange(3)}", APPLICATION))
+        elif kind < 0.17 and self.members:
+            self.members.pop(rng.randrange(len(self.members))).leave(self.groups)
+        elif kind < 0.20 and self.members:
+            self.members.pop(rng.randrange(len(self.members)))  # killed: nobody hears of it again
+        elif kind < 0.23 and self.members:
+            rng.choice(self.members).slowness = rng.randrange(5)
+        elif kind < 0.25:
+            self.groups.grow_topic("more", self.more() + 1)
+        elif kind < 0.28:
+            self.groups = self.groups.restarted() if rng.random() < 0.5 else compacted(self.groups)
+        elif kind < 0.31:
+            self.refuse_for_a_while()
+        self.everybody_beats()
+        self.groups.advance(rng.randrange(BEAT_MS))
+
+    def more(self) -> int:
+        return self.groups.topics.partition_count(self.groups.topics.id_of("more") or b"")
+
+    def refuse_for_a_while(self) -> None:
+        self.groups.store.failure = ErrorCode.NOT_ENOUGH_REPLICAS
+        before = self.groups.store.appends
+        self.groups.advance(100)
+        assert self.groups.store.appends == before
+        self.groups.store.failure = None
+
+    def everybody_beats(self) -> None:
+        for member in self.rng.sample(self.members, len(self.members)):
+            member.act(self.groups, is_answer_lost=self.rng.random() < 0.05)
+            self.check()
+
+    def check(self) -> None:
+        taken: dict[tuple[str, int], str] = {}
+        roles: dict[tuple[str, str, int], str] = {}
+        group = self.groups.coordinator.shard_of("g").groups.get("g")
+        known = {} if group is None else group.members
+        for member in self.members:
+            if member.member_id not in known or not member.epoch:
+                continue
+            for role, key, partition in member.has:
+                if role == 0:
+                    other = taken.setdefault((key, partition), member.member_id)
+                    assert other == member.member_id, f"{key}-{partition}: {other} and {member.member_id}"
+                place = (member.process_id, key, partition)
+                other = roles.setdefault(place, member.member_id)
+                assert other == member.member_id, f"{place}: {other} and {member.member_id}"
+
+    def settle(self) -> None:
+        """Whoever is dead is found to be, and all others get what they should have."""
+        for member in self.members:
+            member.slowness = 0
+        for _ in range(2 * (SESSION_MS + REBALANCE_MS) // BEAT_MS):
+            self.everybody_beats()
+            self.groups.advance(BEAT_MS)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_nobody_has_what_another_has_and_in_the_end_everybody_works(seed: int) -> None:
+    life = Life(seed)
+    for _ in range(STEPS):
+        life.step()
+    if not life.members:
+        life.members.append(StreamsMember("last", "p0", APPLICATION))
+    life.settle()
+    table = life.groups.table()
+    assert table.members.keys() == {member.member_id for member in life.members}
+    assert table.state_name == "Stable"
+    has = sorted((key, index) for member in life.members for role, key, index in member.has if role == 0)
+    assert has == [(key, index) for key, count in (("0", 4), ("1", 4), ("2", life.more())) for index in range(count)]
+    for member in life.members:
+        target = table.targets[member.member_id]
+        roles = enumerate((target.active, target.standby))
+        assert member.has == {(role, key, i) for role, places in roles for key, one in places.items() for i in one}
+    assert table_of(life.groups.restarted()) == table_of(life.groups)
+    assert table_of(compacted(life.groups)) == table_of(life.groups)

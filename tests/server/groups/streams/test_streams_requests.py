@@ -1,0 +1,101 @@
+"""StreamsGroupHeartbeats that are refused whatever the group, with the code and the words of Apache Kafka."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.streams_group_heartbeat import KeyValue, Subtopology, TaskIds, TaskOffset, Topology
+from support.groups.consumer_groups import raised
+from support.groups.streams_groups import StreamsGroups, ids_of, info, subtopology, topology
+
+REQUEST, TOPOLOGY = ErrorCode.INVALID_REQUEST, ErrorCode.STREAMS_INVALID_TOPOLOGY
+REGEX = Topology(subtopologies=(Subtopology(subtopology_id="0", source_topic_regex=("o.*",)),))
+OFFSETS = (TaskOffset(subtopology_id="0", partition=0, offset=1),)
+JOINING: list[tuple[dict[str, Any], ErrorCode, str]] = [
+    ({"instance_id": "i"}, REQUEST, "Static membership is not yet supported."),
+    ({"instance_id": ""}, REQUEST, "Static membership is not yet supported."),
+    ({"task_offsets": OFFSETS}, REQUEST, "TaskOffsets are not supported yet."),
+    ({"task_end_offsets": ()}, REQUEST, "TaskEndOffsets are not supported yet."),
+    ({"topology": REGEX}, REQUEST, "Regular expressions for source topics are not supported yet."),
+    ({"member": ""}, REQUEST, "MemberId can't be empty."),
+    ({"group": ""}, REQUEST, "GroupId can't be empty."),
+    ({"rack_id": ""}, REQUEST, "RackId can't be empty."),
+    ({"rebalance_timeout_ms": -1}, REQUEST, "RebalanceTimeoutMs must be provided in first request."),
+    ({"owns": None}, REQUEST, "ActiveTasks must be empty when (re-)joining."),
+    (
+        {"owns": None, "active_tasks": (), "standby_tasks": ()},
+        REQUEST,
+        "WarmupTasks must be empty when (re-)joining.",
+    ),
+    ({"owns": {"0": {0}}}, REQUEST, "ActiveTasks must be empty when (re-)joining."),
+    ({"owns": {}, "standbys": {"0": {0}}}, REQUEST, "StandbyTasks must be empty when (re-)joining."),
+    ({"topology": None}, REQUEST, "Topology must be non-null when (re-)joining."),
+    (
+        {"topology": topology(subtopology("0", "orders", changelogs=[info("c", 4)]))},
+        TOPOLOGY,
+        "Changelog topic c must have an undefined partition count, but it is set to 4.",
+    ),
+    (
+        {"topology": topology(subtopology("0", *(f"t{n}" for n in range(5_000))))},
+        TOPOLOGY,
+        "The topology has more than 5000 subtopologies, topics and configs.",
+    ),
+    (
+        {"client_tags": tuple(KeyValue(key=str(n), value="") for n in range(1_001))},
+        REQUEST,
+        "The member has 1001 tags; at most 1000 are allowed.",
+    ),
+]
+STAYING: list[tuple[int, dict[str, Any], str]] = [
+    (2, {"warmup_tasks": (TaskIds(subtopology_id="0"),)}, "WarmupTasks are not supported yet."),
+    (-2, {}, "InstanceId can't be null."),
+    (-3, {}, "MemberEpoch is -3, but must be greater than or equal to -2."),
+    (2, {"active_tasks": ()}, "If one task-type is non-null, all must be non-null."),
+    (2, {"topology": topology()}, "Topology can only be provided when (re-)joining."),
+    (2, {"owns": {"0": range(100_000)}}, "The member names 100001 tasks; at most 100000 are allowed."),
+]
+
+
+@pytest.mark.parametrize(("fields", "code", "words"), JOINING)
+def test_who_joins_so_is_refused(fields: dict[str, Any], code: ErrorCode, words: str) -> None:
+    groups = StreamsGroups(orders=2)
+    fields = {"member": "a", **fields}
+    assert raised(lambda: groups.enter(**fields)) == (code, words)
+    assert groups.store.appends == 0
+
+
+@pytest.mark.parametrize(("epoch", "fields", "words"), STAYING)
+def test_who_stays_so_is_refused_and_is_still_what_it_was(epoch: int, fields: dict[str, Any], words: str) -> None:
+    groups = StreamsGroups(orders=2)
+    groups.enter("a")
+    before = groups.store.appends
+    assert raised(lambda: groups.beat("a", epoch, **fields)) == (REQUEST, words)
+    assert groups.store.appends == before
+
+
+@pytest.mark.parametrize(
+    ("epoch", "words"),
+    [(0, "is not a streams group."), (1, "is not a streams group."), (-1, "is not a streams group.")],
+)
+def test_a_group_of_another_kind_takes_nobody(epoch: int, words: str) -> None:
+    groups = StreamsGroups(orders=2)
+    groups.join("g")
+    enter = groups.enter if epoch == 0 else lambda member: groups.beat(member, epoch)
+    assert raised(lambda: enter("a")) == (ErrorCode.GROUP_ID_NOT_FOUND, f"Group g {words}")
+
+
+@pytest.mark.parametrize(("epoch", "words"), [(1, "Streams group g not found."), (-1, "Group g not found.")])
+def test_a_group_that_is_not_there_is_not_found(epoch: int, words: str) -> None:
+    groups = StreamsGroups(orders=2)
+    assert raised(lambda: groups.beat("a", epoch)) == (ErrorCode.GROUP_ID_NOT_FOUND, words)
+
+
+def test_a_subtopology_that_is_named_again_and_again_is_read_once() -> None:
+    groups = StreamsGroups(orders=2)
+    groups.enter("a")
+    rows = ids_of({"0": {0}}) * 30_000
+    answer = groups.beat("a", 2, active_tasks=rows, standby_tasks=(), warmup_tasks=())
+    assert answer.member_epoch == 2

@@ -1,0 +1,312 @@
+"""Members of streams groups: heartbeats without the arguments that rarely matter, and a client that reconciles.
+
+groups = StreamsGroups(orders=4)
+groups.enter("a")
+assert active(groups.beat("a", 2)) == {"0": {0, 1, 2, 3}}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.streams_group_describe import DescribedGroup
+from ottla.protocol.messages.streams_group_heartbeat import (
+    CopartitionGroup,
+    EndpointToPartitions,
+    KeyValue,
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+    Subtopology,
+    TaskIds,
+    TopicInfo,
+    Topology,
+)
+from ottla.server.coordination.jobs import never, to_the_end
+from ottla.server.groups.classic.protocol import Caller
+from ottla.server.groups.streams.configured import StatusCode
+from ottla.server.groups.streams.group import StreamsGroup
+from ottla.server.groups.streams.protocol import Heard
+from support.groups.groups import FakeTopics, Groups, MemoryStore
+
+SESSION_MS = 45_000
+REBALANCE_MS = 10_000
+
+Tasks = Mapping[str, Iterable[int]]
+"""Subtopology id -> partitions."""
+
+
+def info(name: str, partitions: int = 0, **configs: str) -> TopicInfo:
+    rows = tuple(KeyValue(key=key, value=value) for key, value in configs.items())
+    return TopicInfo(name=name, partitions=partitions, topic_configs=rows)
+
+
+def subtopology(
+    key: str = "0",
+    *sources: str,
+    repartition: Iterable[TopicInfo] = (),
+    sinks: Iterable[str] = (),
+    changelogs: Iterable[TopicInfo] = (),
+    together: Iterable[tuple[tuple[int, ...], tuple[int, ...]]] = (),
+) -> Subtopology:
+    """`together`: which sources, and which repartition topics, are joined."""
+    return Subtopology(
+        subtopology_id=key,
+        source_topics=sources,
+        repartition_source_topics=tuple(repartition),
+        repartition_sink_topics=tuple(sinks),
+        state_changelog_topics=tuple(changelogs),
+        copartition_groups=tuple(
+            CopartitionGroup(source_topics=mine, repartition_source_topics=internal) for mine, internal in together
+        ),
+    )
+
+
+def topology(*subtopologies: Subtopology, epoch: int = 0) -> Topology:
+    return Topology(epoch=epoch, subtopologies=subtopologies or (subtopology("0", "orders"),))
+
+
+COUNTS = topology(
+    subtopology("0", "orders", sinks=["words"]),
+    subtopology("1", repartition=[info("words")], changelogs=[info("counts", **{"cleanup.policy": "compact"})]),
+)
+"""Orders are counted: a repartition topic between two subtopologies, and a store."""
+
+
+def active(answer: StreamsGroupHeartbeatResponse) -> dict[str, set[int]] | None:
+    return _tasks(answer.active_tasks)
+
+
+def standby(answer: StreamsGroupHeartbeatResponse) -> dict[str, set[int]] | None:
+    return _tasks(answer.standby_tasks)
+
+
+def _tasks(rows: Iterable[TaskIds] | None) -> dict[str, set[int]] | None:
+    return None if rows is None else {one.subtopology_id: set(one.partitions) for one in rows}
+
+
+def statuses(answer: StreamsGroupHeartbeatResponse) -> dict[StatusCode, str]:
+    return {StatusCode(one.status_code): one.status_detail for one in answer.status or ()}
+
+
+def ids_of(tasks: Tasks) -> tuple[TaskIds, ...]:
+    return tuple(TaskIds(subtopology_id=key, partitions=tuple(sorted(one))) for key, one in sorted(tasks.items()))
+
+
+class StreamsGroups(Groups):
+    """`Groups` over topics with these partition counts. Nobody waits for more members, and a target may follow the last at
+    once, unless told otherwise. Other keyword arguments are GroupSettings."""
+
+    def __init__(
+        self,
+        store: MemoryStore | None = None,
+        *,
+        elapsed_ms: int = 1_000_000,
+        wall_ahead_ms: int = 0,
+        topics: FakeTopics | None = None,
+        settings: Mapping[str, Any] | None = None,
+        **partition_counts: int,
+    ) -> None:
+        self.works_at_once = True
+        """What a heartbeat leaves to be done is done when it is answered."""
+        self.settings = {
+            "group_streams_assignment_interval_ms": 0,
+            "group_streams_initial_rebalance_delay_ms": 0,
+            **(settings or {}),
+        }
+        super().__init__(
+            store,
+            elapsed_ms=elapsed_ms,
+            wall_ahead_ms=wall_ahead_ms,
+            topics=topics or FakeTopics(**partition_counts),
+            **self.settings,
+        )
+
+    def restarted(self, **settings: Any) -> StreamsGroups:
+        """Another coordinator that finds what this one has written; those of the settings given are changed."""
+        return StreamsGroups(
+            self.store,
+            elapsed_ms=self.elapsed_ms,
+            wall_ahead_ms=self._wall_ahead_ms,
+            topics=self.topics,
+            settings={**self.settings, **settings},
+        )
+
+    def hear(
+        self,
+        member: str,
+        epoch: int,
+        *,
+        owns: Tasks | None = None,
+        standbys: Tasks | None = None,
+        group: str = "g",
+        client: str = "c",
+        **fields: Any,
+    ) -> Heard:
+        """One heartbeat; `owns` is what the member says it has active, None if it says nothing."""
+        if owns is not None:
+            fields |= {"active_tasks": ids_of(owns), "standby_tasks": ids_of(standbys or {}), "warmup_tasks": ()}
+        request = StreamsGroupHeartbeatRequest(group_id=group, member_id=member, member_epoch=epoch, **fields)
+        heard = self.coordinator.streams_heartbeat(request, Caller(client, "/host", 0), self.now_ms)
+        if self.works_at_once:
+            self.coordinator._jobs.run(never)
+        return heard
+
+    def beat(self, *arguments: Any, **fields: Any) -> StreamsGroupHeartbeatResponse:
+        return self.hear(*arguments, **fields).response
+
+    def enter(self, member: str, **fields: Any) -> StreamsGroupHeartbeatResponse:
+        """The first heartbeat of a member, in a process of its own; its topology reads "orders" unless told otherwise."""
+        return self.hear_enter(member, **fields).response
+
+    def hear_enter(self, member: str, **fields: Any) -> Heard:
+        return self.hear(
+            member,
+            0,
+            **{
+                "owns": {},
+                "rebalance_timeout_ms": REBALANCE_MS,
+                "topology": topology(),
+                "process_id": f"process-{member}",
+                "client_tags": (),
+                **fields,
+            },
+        )
+
+    def make_missing(self, heard: Heard) -> None:
+        """What the handler does with the internal topics that are missing."""
+        for one in heard.missing.values():
+            self.create_topic(one.name, one.partitions)
+
+    def endpoints(self, member: str, group: str = "g") -> tuple[EndpointToPartitions, ...]:
+        return to_the_end(self.coordinator.streams_endpoints(group, member))
+
+    def described(self, group: str = "g") -> DescribedGroup:
+        return to_the_end(self.coordinator.describe_streams_group(group))
+
+    def table(self, group: str = "g") -> StreamsGroup:
+        found = self.coordinator.shard_of(group).groups[group]
+        assert isinstance(found, StreamsGroup)
+        return found
+
+    def create_topic(self, name: str, partition_count: int) -> None:
+        self.topics.put(name, partition_count)
+        self.coordinator.topics_changed([name], self.now_ms, has_new=True)
+
+    def grow_topic(self, name: str, partition_count: int) -> None:
+        self.topics.put(name, partition_count)
+        self.coordinator.topics_changed([name], self.now_ms, has_new=False)
+
+    def delete_topic(self, name: str) -> None:
+        topic_id = self.topics.id_of(name)
+        assert topic_id is not None
+        self.topics.delete(name)
+        self.coordinator.topics_changed([name], self.now_ms, has_new=False)
+        self.coordinator.topic_deleted(name, topic_id, self.now_ms)
+        self.advance(0)
+
+
+def table_of(groups: StreamsGroups, group: str = "g") -> dict[str, Any]:
+    """All that a group is, but for what begins anew with a load."""
+    table = groups.table(group)
+    volatile = (
+        "sessions",
+        "waits",
+        "initial_delay",
+        "refresh_at_ms",
+        "topics_known_to",
+        "assigned_at_ms",
+        "is_assigning",
+    )
+    volatile += ("configured", "shutdown_by", "endpoint_epoch", "endpoints")
+    return {name: value for name, value in vars(table).items() if name not in volatile}
+
+
+def compacted(groups: StreamsGroups) -> StreamsGroups:
+    """Another coordinator, over what compaction leaves of the log."""
+    store = MemoryStore(len(groups.store.partitions))
+    for partition in range(len(store.partitions)):
+        if table := groups.store.table(partition):
+            store.append(partition, list(table.items()), groups.now_ms)
+    return StreamsGroups(store, elapsed_ms=groups.elapsed_ms, topics=groups.topics, settings=groups.settings)
+
+
+class StreamsMember:
+    """A client of the streams protocol: it gives up what it is no longer given, says so with its next heartbeat, and begins anew
+    when it is fenced.
+
+    Attributes:
+        has: (role, subtopology id, partition) of all that it works at right now; the roles are 0 (active) and 1 (standby).
+        slowness: How many heartbeats go by until it has given up what it must.
+    """
+
+    def __init__(self, member_id: str, process_id: str, application: Topology) -> None:
+        self.member_id = member_id
+        self.process_id = process_id
+        self.application = application
+        self.epoch = 0
+        self.has: set[tuple[int, str, int]] = set()
+        self.slowness = 0
+        self._given: set[tuple[int, str, int]] = set()
+        self._beats_to_go = 0
+        self._has_lost_answer = False
+
+    def act(self, groups: StreamsGroups, *, is_answer_lost: bool = False) -> None:
+        """One heartbeat; an answer may get lost on its way back."""
+        fields: dict[str, Any] = {}
+        if self.epoch == 0:
+            fields = {
+                "rebalance_timeout_ms": REBALANCE_MS,
+                "topology": self.application,
+                "process_id": self.process_id,
+                "client_tags": (),
+            }
+        try:
+            heard = groups.hear(self.member_id, self.epoch, owns=self._of(0), standbys=self._of(1), **fields)
+        except KafkaError as error:
+            assert error.code in (
+                ErrorCode.FENCED_MEMBER_EPOCH,
+                ErrorCode.UNKNOWN_MEMBER_ID,
+                ErrorCode.GROUP_ID_NOT_FOUND,
+            ), error
+            self.abandon()
+            return
+        groups.make_missing(heard)
+        if not is_answer_lost:
+            self._answered(heard.response)
+        self._reconcile()
+
+    def leave(self, groups: StreamsGroups) -> None:
+        """Say goodbye; what goes wrong does not matter any more."""
+        with suppress(KafkaError):
+            groups.beat(self.member_id, -1)
+        self.abandon()
+
+    def abandon(self) -> None:
+        self.has, self._given = set(), set()
+        self.epoch, self.slowness = 0, 0
+
+    def _of(self, role: int) -> dict[str, set[int]]:
+        tasks: dict[str, set[int]] = {}
+        for one, key, partition in self.has:
+            if one == role:
+                tasks.setdefault(key, set()).add(partition)
+        return tasks
+
+    def _answered(self, answer: StreamsGroupHeartbeatResponse) -> None:
+        self.epoch = answer.member_epoch
+        if answer.active_tasks is not None:
+            roles = enumerate((answer.active_tasks, answer.standby_tasks or ()))
+            self._given = {
+                (role, one.subtopology_id, index) for role, rows in roles for one in rows for index in one.partitions
+            }
+            self._beats_to_go = self.slowness
+
+    def _reconcile(self) -> None:
+        """Take what is new only once all that must go is gone."""
+        if self.has <= self._given or not self._beats_to_go:
+            self.has = set(self._given)
+        else:
+            self._beats_to_go -= 1
