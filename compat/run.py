@@ -34,6 +34,7 @@ SUITES = (
     "apache_kafka.differential",
     "clients_groups",
     "exactly_once",
+    "streams",
     "spark_histories",
     "server_crashes",
     "apache_kafka.authorization",

@@ -38,8 +38,8 @@ Tasks = Mapping[str, Iterable[int]]
 """Subtopology id -> partitions."""
 
 
-def info(name: str, partitions: int = 0, **configs: str) -> TopicInfo:
-    rows = tuple(KeyValue(key=key, value=value) for key, value in configs.items())
+def info(name: str, partitions: int = 0, configs: Mapping[str, str] | None = None) -> TopicInfo:
+    rows = tuple(KeyValue(key=key, value=value) for key, value in (configs or {}).items())
     return TopicInfo(name=name, partitions=partitions, topic_configs=rows)
 
 
@@ -70,7 +70,7 @@ def topology(*subtopologies: Subtopology, epoch: int = 0) -> Topology:
 
 COUNTS = topology(
     subtopology("0", "orders", sinks=["words"]),
-    subtopology("1", repartition=[info("words")], changelogs=[info("counts", **{"cleanup.policy": "compact"})]),
+    subtopology("1", repartition=[info("words")], changelogs=[info("counts", configs={"cleanup.policy": "compact"})]),
 )
 """Orders are counted: a repartition topic between two subtopologies, and a store."""
 
@@ -211,16 +211,10 @@ class StreamsGroups(Groups):
 def table_of(groups: StreamsGroups, group: str = "g") -> dict[str, Any]:
     """All that a group is, but for what begins anew with a load."""
     table = groups.table(group)
-    volatile = (
-        "sessions",
-        "waits",
-        "initial_delay",
-        "refresh_at_ms",
-        "topics_known_to",
-        "assigned_at_ms",
-        "is_assigning",
-    )
-    volatile += ("configured", "shutdown_by", "endpoint_epoch", "endpoints")
+    volatile = {
+        *("sessions", "waits", "initial_delay", "refresh_at_ms", "topics_known_to", "assigned_at_ms", "is_assigning"),
+        *("configured", "shutdown_by", "endpoint_epoch", "endpoints"),
+    }
     return {name: value for name, value in vars(table).items() if name not in volatile}
 
 

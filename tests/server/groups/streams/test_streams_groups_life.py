@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from ottla.protocol.errors import ErrorCode
@@ -242,7 +244,7 @@ def test_a_topology_of_an_older_epoch_is_stale_and_another_one_is_refused() -> N
     )
     for epoch in (3, 4):
         other = topology(subtopology("0", "bills"), epoch=epoch)
-        assert raised(lambda other=other: groups.enter("c", topology=other)) == (
+        assert raised(partial(groups.enter, "c", topology=other)) == (
             ErrorCode.INVALID_REQUEST,
             "Topology updates are not supported yet.",
         )
@@ -296,7 +298,7 @@ def test_no_more_than_the_maximum_come_in_and_who_is_in_may_not_join_again() -> 
     groups = StreamsGroups(orders=2, settings={"group_streams_max_size": 1})
     groups.enter("a")
     for member in ("a", "b"):
-        assert raised(lambda member=member: groups.enter(member)) == (
+        assert raised(partial(groups.enter, member)) == (
             ErrorCode.GROUP_MAX_SIZE_REACHED,
             "The streams group has reached its maximum capacity of 1 members.",
         )

@@ -31,7 +31,13 @@ def beat(client: RawClient, member: str, epoch: int, *, group: str = "g", **fiel
 
 
 def join(client: RawClient, member: str, application: Topology = COUNTS, **fields: Any) -> Any:
-    common = {"active_tasks": (), "standby_tasks": (), "warmup_tasks": (), "client_tags": (), "process_id": member}
+    common: dict[str, Any] = {
+        "active_tasks": (),
+        "standby_tasks": (),
+        "warmup_tasks": (),
+        "client_tags": (),
+        "process_id": member,
+    }
     return beat(client, member, 0, topology=application, rebalance_timeout_ms=10_000, **common, **fields)
 
 
@@ -91,7 +97,9 @@ def test_an_application_gets_its_internal_topics_and_its_tasks(start: Callable[.
 def test_what_keeps_a_topic_from_being_made_is_told(start: Callable[..., RawClient]) -> None:
     client = start()
     create_topic(client, "orders", partitions=2)
-    application = topology(subtopology("0", "orders", changelogs=[info("kept", **{"cleanup.policy": "nonsense"})]))
+    application = topology(
+        subtopology("0", "orders", changelogs=[info("kept", configs={"cleanup.policy": "nonsense"})])
+    )
     (detail,) = statuses(join(client, "a", application)).values()
     assert detail.startswith("Internal topics are missing: kept; Creation failed: kept (Invalid value nonsense for")
     many = topology(subtopology("0", "orders", sinks=["r"]), subtopology("1", repartition=[info("r", 10_001)]))
