@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import trio
 
 from ...protocol.errors import KafkaError
 from ...storage.data_dirs.manager import LogManager
+from ...storage.logs.log import Log
 from ..cleaning.cleaning import Cleaning
 from ..config.live_config import LiveConfig
 from ..network.connections import Connections
@@ -37,6 +39,9 @@ REMOVAL_RETRY_MS = 60_000
 # How often to look for sealed segments to sync, files to remove, appends whose `flush.ms` is over and idle
 # connections. Apache Kafka gives each its own timer; one look a second over all costs less.
 TICK_MS = 1_000
+
+# A look at so many for something to sync takes a millisecond.
+LOGS_AT_ONCE = 5_000
 
 # A look at ten thousand connections takes a hundredth of a second, and none of them is idle before ten minutes are over.
 LOOKS_IN_IDLE_TIME = 20
@@ -147,8 +152,15 @@ class Housekeeping:
             remove = partial(in_thread, Work.HOUSEKEEPING, data_dir, removal)
             if not await _attempt(f"removing {removal.path}", remove):
                 removal.put_off(elapsed_ms + REMOVAL_RETRY_MS)
-        turn = Turn()
-        for each in self._logs.logs_in(data_dir):
+        turn, logs = Turn(), iter(self._logs.logs.values())
+        while some := [*islice(logs, LOGS_AT_ONCE)]:
+            if turn.is_over():
+                await turn.next()
+            here = [each for each in Log.wanting_flush(some, elapsed_ms) if each.data_dir == data_dir]
+            await self._flush_due(here, elapsed_ms, turn)
+
+    async def _flush_due(self, logs: Sequence[Log], elapsed_ms: int, turn: Turn) -> None:
+        for each in logs:
             if turn.is_over():
                 await turn.next()
             if each.is_flush_due(elapsed_ms):

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 import trio
@@ -24,6 +25,7 @@ from ...storage.cleaning.dirtiness import LogToClean
 from ...storage.disk.files import Files, WouldWaitError
 from ...storage.disk.paths import TopicPartition
 from ...storage.logs.log import Log
+from ...storage.logs.retention import may_have_deletable
 from ...storage.steps import Steps
 from ...storage.topics.config import LogConfig
 from ..config.live_config import LiveConfig
@@ -45,6 +47,9 @@ if TYPE_CHECKING:
     from .watched import Watched
 
 log = logging.getLogger("ottla.cleaner")
+
+# A look at so many for something to delete takes a millisecond.
+LOGS_AT_ONCE = 2_000
 
 
 class Cleaning:
@@ -300,12 +305,16 @@ class Cleaning:
 
     async def retain(self, logs: Iterable[Log], *, compacted: bool) -> None:
         """Retention of those of `logs` that are free, one after the other, and compacted or not."""
-        turn = Turn()
-        for each in logs:
+        turn, left = Turn(), iter(logs)
+        while some := [*islice(left, LOGS_AT_ONCE)]:
             if turn.is_over():
                 await turn.next()
-            if each.config.is_compact == compacted:
-                await self.retain_one(each)
+            now_ms = self.clock.now_ms()
+            for each in [log for log in some if log.config.is_compact == compacted and may_have_deletable(log, now_ms)]:
+                if turn.is_over():
+                    await turn.next()
+                if each.config.is_compact == compacted:
+                    await self.retain_one(each)
 
     async def retain_one(self, candidate: Log) -> Deleted | None:
         """Retention of one log, if it is free; None if not. What goes wrong is told to the operator, too."""

@@ -104,7 +104,7 @@ class CleanerManager(CleaningStates):
         whether or not its log is chosen. A log that was `put_off` is not chosen before a call that finds no other one due;
         one that cannot be measured becomes uncleanable, which is told. Nothing here waits for the disk to write.
         """
-        logs = list(self._logs.values())
+        logs = [log for log in self._logs.values() if log.config.is_compact]
         max_dirty_ratio, max_lag_overdue_ms = 0.0, 0
         due: list[tuple[float, int]] = []  # dirtiest first, of several the first in `logs`
         for piece in _pieces(logs):

@@ -6,11 +6,16 @@ begin_flush -> Flush.sync, in any thread -> end_flush: the recovery point moves 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import TypeVar
+
 from ..segment.segment import LogSegment
 from ..topics.config import LogConfig
 from .flush import Flush
 from .log_parts import LogContents, LogPlace
 from .log_reader import LogReader
+
+Asked = TypeVar("Asked", bound="DurableLog")
 
 
 class DurableLog(LogReader):
@@ -51,6 +56,21 @@ class DurableLog(LogReader):
             and self.failure is None
             and (self.needs_flush or elapsed_ms - self.last_flush_ms >= self.config.flush_ms)
         )
+
+    @staticmethod
+    def wanting_flush(logs: Iterable[Asked], elapsed_ms: int) -> list[Asked]:
+        """Those for which `is_flush_due` or `has_unflushed_segments` may hold. Of thousands that nobody writes to nearly none, and
+        they are asked every second: so this asks no more of them than it must."""
+        return [
+            log
+            for log in logs
+            if (point := log.recovery_point) < log.log_end_offset
+            and (
+                point < log._active.base_offset
+                or elapsed_ms - log.last_flush_ms >= log.config.flush_ms
+                or log.log_end_offset - point >= log.config.flush_messages
+            )
+        ]
 
     def begin_flush(self) -> Flush | None:
         """What must be synced to make all appends so far durable; None if nothing.

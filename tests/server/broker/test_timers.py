@@ -321,6 +321,7 @@ WITH_STORED_TIMES = {
     "storage/produce/record_checks.py _walk_if_forced": "timestamps of records",
     "storage/produce/record_checks.py timestamp_bounds": "timestamps of records",
     "storage/logs/retention.py deletable_segments": "timestamps of records",
+    "storage/logs/retention.py may_have_deletable": "timestamps of records",
 }
 """Where the wall time is added to, subtracted or compared, and with what that is stored."""
 

@@ -20,6 +20,7 @@ from ottla.storage.produce.record_checks import InvalidRecordError
 from ottla.storage.segment import segment as segment_module
 from ottla.storage.segment.segment import LogSegment
 from ottla.storage.topics.config import LogConfig
+from ottla.storage.topics.options import MAX_LONG
 from support.disk.crash_files import CrashFiles
 from support.logs.batches import ABORT, COMMIT, Pair, batch, broken, contents, marker, read_batches
 from support.logs.make_log import TP, Producer, append, append_marker, make_log, remove_deleted, reopen
@@ -654,6 +655,31 @@ def test_flush_messages_asks_for_a_flush_once_enough_has_been_appended() -> None
     log.flush(77)
     assert not log.needs_flush and log.recovery_point == 3 and log.last_flush_ms == 77
     assert log.begin_flush() is None
+
+
+@pytest.mark.parametrize("flush_messages", [2, 100])
+@pytest.mark.parametrize("flush_ms", [50, MAX_LONG])
+def test_of_all_logs_those_want_a_flush_that_it_is_due_for_or_that_have_rolled(
+    flush_messages: int, flush_ms: int
+) -> None:
+    def made(*, rolled: bool = False, count: int = 1, flushed: bool = False) -> Log:
+        log = make_log(flush_messages=flush_messages, flush_ms=flush_ms)
+        put_many(log, count)
+        if flushed:
+            log.flush(0)
+        if rolled:
+            log.roll(0)
+        return log
+
+    offline = made(rolled=True)
+    offline.fail(OSError(errno.EIO, "Input/output error"))
+    logs = [make_log(), made(), made(count=3), made(flushed=True), made(rolled=True), made(flushed=True, rolled=True)]
+    for elapsed_ms in (0, 49, 50):
+        wanting = [log for log in logs if log.is_flush_due(elapsed_ms) or log.has_unflushed_segments]
+        assert Log.wanting_flush(logs, elapsed_ms) == wanting
+        assert Log.wanting_flush([*logs, offline], elapsed_ms) == [*wanting, offline], (
+            "what is wrong is found by who goes on"
+        )
 
 
 @pytest.mark.parametrize("flush_messages", [1, 3])

@@ -1,12 +1,13 @@
 """Which segments retention takes, by start offset, size and age, and what the log looks like afterwards."""
 
+import errno
 from typing import Any
 
 import pytest
 
 from ottla.storage.logs import log as log_module
 from ottla.storage.logs.log import Log
-from ottla.storage.logs.retention import deletable_segments
+from ottla.storage.logs.retention import deletable_segments, may_have_deletable
 from support.logs.batches import batch
 from support.logs.make_log import append, make_log, remove_deleted, reopen
 
@@ -65,8 +66,25 @@ def test_what_retention_takes(config: dict[str, Any], log_start_offset: int, now
     log = filled(**config)
     log.advance_log_start(log_start_offset)
     assert [segment.base_offset for segment in deletable_segments(log, now_ms)] == list(range(deleted))
+    assert may_have_deletable(log, now_ms) == (deleted > 0)
     assert log.delete_old_segments(now_ms, now_ms) == deleted
+    assert not may_have_deletable(log, now_ms)
     assert bases(log) == list(range(deleted, 10)) or bases(log) == [10]
+
+
+def test_what_cannot_be_read_yet_or_not_without_the_disk_is_not_settled_by_the_oldest_segment() -> None:
+    old = filled(retention_ms=50, flush_messages=1)
+    assert not may_have_deletable(old, 10**12), "nothing is below the high watermark"
+    old.flush(0)
+    assert may_have_deletable(old, 10**12)
+    young = reopen(filled(retention_ms=50))
+    assert may_have_deletable(young, OLD_MS), "its age is not known"
+    young.segments.first.learn_age()
+    assert not may_have_deletable(young, OLD_MS)
+    offline = filled()
+    assert not may_have_deletable(offline, OLD_MS)
+    offline.fail(OSError(errno.EIO, "Input/output error"))
+    assert may_have_deletable(offline, OLD_MS), "the operator is to hear of it"
 
 
 @pytest.mark.parametrize("at_once", [1, 3, 9, 10, 11])
