@@ -1,4 +1,4 @@
-"""Consumer groups as they are: state, members, committed offsets and lag. Nothing is changed."""
+"""Groups as they are: state, members, committed offsets, or where share groups begin, and lag. Nothing is changed."""
 
 from __future__ import annotations
 
@@ -8,16 +8,19 @@ from typing import TYPE_CHECKING
 
 from ....protocol.errors import KafkaError
 from ...broker.broker import Broker
-from ...partitions.internal_topics import OFFSETS_TOPIC
+from ...groups.share.keeper import UNKNOWN_OFFSET
+from ...partitions.internal_topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC
 from ...runtime.turns import Turn, in_turns
+from ...services.share_keeper import ShareKeeper
 from ..errors import ControlError, Kind, did_you_mean
 from ..refusals import refusal
 
 if TYPE_CHECKING:
     from ....protocol.messages.consumer_group_describe import Member as DescribedGroupMember
+    from ....protocol.messages.share_group_describe import Member as DescribedShareMember
     from ...groups.service import GroupService
 
-CLASSIC, CONSUMER = "classic", "consumer"
+CLASSIC, CONSUMER, SHARE = "classic", "consumer", "share"
 _OFFSET_COMMIT_KEY = 8
 _DESCRIBE_GROUPS_VERSION = 5
 """In which a group that is not there is Dead, and no error: `_described` has looked."""
@@ -29,11 +32,11 @@ class GroupState:
 
     group_id: str
     kind: str
-    """`classic` or `consumer` (KIP-848)."""
+    """`classic`, `consumer` (KIP-848) or `share` (KIP-932)."""
     state: str
     """As Apache Kafka's tools name it, "Stable"."""
     lag: int
-    """Offsets that it has not committed, in all partitions that it has committed something in."""
+    """Offsets that it has not committed, in all partitions that it has committed something in; of a share group what is not acknowledged."""
     partitions: int
     """Those."""
 
@@ -54,12 +57,12 @@ class GroupMember:
     client_id: str
     client_host: str
     assigned: tuple[str, ...] | None
-    """TOPIC-PARTITION of each, of members of the `consumer` protocol; null: the group's own members know."""
+    """TOPIC-PARTITION of each, of members of the `consumer` and `share` protocols; null: the group's own members know."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupOffset:
-    """What a group has committed in one partition."""
+    """What a group has committed in one partition; of a share group, the first record that is not done with."""
 
     topic: str
     partition: int
@@ -91,7 +94,7 @@ async def list_groups(broker: Broker) -> GroupList:
         states = []
         for group_id in await turn.sorted(found):
             each = found[group_id]
-            offsets, lag = await _offsets(broker, groups, group_id, turn)
+            offsets, lag = await _offsets(broker, groups, group_id, each.group_type, turn)
             states.append(GroupState(group_id, each.group_type, each.group_state, lag, len(offsets)))
             await turn.empty(offsets)
     except KafkaError as error:
@@ -123,6 +126,14 @@ async def describe_group(broker: Broker, group_id: str) -> GroupDescription:
                     GroupMember(each.member_id, each.instance_id, each.client_id, each.client_host, assigned)
                 )
             state = described.group_state
+        elif kind == SHARE:
+            shared = await in_turns(groups.coordinator.describe_share_group(group_id), turn)
+            for one in shared.members:
+                if turn.is_over():
+                    await turn.next()
+                assigned = tuple(await turn.map(_partition, _assigned(one)))
+                members.append(GroupMember(one.member_id, None, one.client_id, one.client_host, assigned))
+            state = shared.group_state
         else:
             classic = await in_turns(groups.coordinator.describe_group(group_id, _DESCRIBE_GROUPS_VERSION), turn)
             members = await turn.map(
@@ -132,7 +143,7 @@ async def describe_group(broker: Broker, group_id: str) -> GroupDescription:
                 classic.members,
             )
             state = classic.group_state
-        offsets, lag = await _offsets(broker, groups, group_id, turn)
+        offsets, lag = await _offsets(broker, groups, group_id, kind, turn)
     except KafkaError as error:
         raise refusal(error) from error
     return GroupDescription(GroupState(group_id, kind, state, lag, len(offsets)), tuple(members), tuple(offsets))
@@ -150,7 +161,7 @@ def _partitions(broker: Broker, groups: GroupService) -> list[int]:
     return sorted({each for node in broker.nodes if node.is_alive for each in groups.partitions_led_by(node)})
 
 
-def _assigned(member: DescribedGroupMember) -> Iterator[tuple[str, int]]:
+def _assigned(member: DescribedGroupMember | DescribedShareMember) -> Iterator[tuple[str, int]]:
     return ((one.topic_name, index) for one in member.assignment.topic_partitions for index in one.partitions)
 
 
@@ -158,8 +169,12 @@ def _partition(of: tuple[str, int]) -> str:
     return f"{of[0]}-{of[1]}"
 
 
-async def _offsets(broker: Broker, groups: GroupService, group_id: str, turn: Turn) -> tuple[list[GroupOffset], int]:
+async def _offsets(
+    broker: Broker, groups: GroupService, group_id: str, kind: str, turn: Turn
+) -> tuple[list[GroupOffset], int]:
     """By topic and partition; and the lag of all together."""
+    if kind == SHARE:
+        return await _share_offsets(broker, groups, group_id, turn)
     positions = groups.coordinator.positions(group_id, stable=False)
     found = await in_turns(groups.coordinator.fetch_all(positions), turn)
     offsets, lag = list[GroupOffset](), 0
@@ -172,6 +187,34 @@ async def _offsets(broker: Broker, groups: GroupService, group_id: str, turn: Tu
             behind = 0 if end is None else max(0, end - at.offset)
             offsets.append(GroupOffset(topic, partition, at.offset, end, behind, at.metadata))
             lag += behind
+    return offsets, lag
+
+
+async def _share_offsets(
+    broker: Broker, groups: GroupService, group_id: str, turn: Turn
+) -> tuple[list[GroupOffset], int]:
+    """Where members have fetched: elsewhere nobody knows yet where the group begins."""
+    offsets, lag = list[GroupOffset](), 0
+    if broker.services.topics.get(SHARE_STATE_TOPIC) is None:
+        return offsets, lag
+    states = groups.coordinator.initialized_share_partitions(group_id)
+    keeper = ShareKeeper(broker.services.coordinators.share_states)
+    found = await keeper.summaries(group_id, {topic_id: one.partitions for topic_id, one in states.items()})
+    names = {
+        topic.name: topic_id for topic_id in states if (topic := broker.services.topics.by_id(topic_id)) is not None
+    }
+    for name in await turn.sorted(names):
+        topic_id = names[name]
+        for partition in sorted(states[topic_id].partitions):
+            if turn.is_over():
+                await turn.next()
+            summary = found[topic_id, partition]
+            if summary.start_offset != UNKNOWN_OFFSET:
+                end = _end(broker, name, partition)
+                done = max(0, summary.delivery_complete_count)
+                behind = 0 if end is None else max(0, end - summary.start_offset - done)
+                offsets.append(GroupOffset(name, partition, summary.start_offset, end, behind, ""))
+                lag += behind
     return offsets, lag
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 # What one record says of all partitions of a group is made, written and read in one turn: some milliseconds.
-TOPICS_MAX = 2_000
-PARTITIONS_MAX = 50_000
+TOPICS_MAX = 500
+PARTITIONS_MAX = 20_000
 
 UNKNOWN_TOPIC = "<UNKNOWN>"
 """What Apache Kafka calls a topic that is gone."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -16,6 +16,7 @@ from ottla.protocol.messages.consumer_offsets import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
+from ottla.protocol.messages.share_group_log import RECORD_TYPES as SHARE_RECORD_TYPES
 from ottla.protocol.messages.transaction_log import PartitionsSchema, TransactionLogKey, TransactionLogValue
 from ottla.protocol.records import RecordBatch
 from ottla.protocol.wire import codec
@@ -24,10 +25,13 @@ from ottla.server.coordination.jobs import to_the_end
 from ottla.server.coordination.records import Pair
 from ottla.server.coordination.shard import ShardState
 from ottla.server.groups.classic.group import ClassicGroup
+from ottla.server.groups.consumer.group import ConsumerGroup
 from ottla.server.groups.records import CommittedOffset, offset_key, offset_value
+from ottla.server.groups.share.group import ShareGroup
 from ottla.storage.produce.txn_markers import build_marker
 from support.groups.consumer_groups import ConsumerGroups
 from support.groups.groups import Groups, MemoryStore, subscription
+from support.groups.share_groups import ShareGroups
 from support.transactions.transactions import A0, Transactions
 
 FIRST_FLEXIBLE = {OffsetCommitValue: 4, GroupMetadataValue: 4, TransactionLogValue: 1}
@@ -67,6 +71,19 @@ def consumer_groups() -> Iterator[tuple[bytes, bytes]]:
     groups.beat("a", groups.table().members["a"].epoch, owns={"orders": {0, 1}})
     records = groups.store.table(groups.coordinator.partition_for("g"))
     assert {int.from_bytes(key[:2], "big") for key in records} == set(RECORD_TYPES) - {4}
+    yield from records.items()
+
+
+def share_groups() -> Iterator[tuple[bytes, bytes]]:
+    """What a group with a member, states and a topic that is being deleted writes."""
+    groups = ShareGroups(orders=2, bills=1)
+    groups.enter("a", "orders", "bills", rack_id="north")
+    groups.settled("a")
+    groups.put_topic("late", 1)
+    groups.grants = False
+    groups.beat("a", 0, topics=["orders", "bills", "late"])
+    records = groups.store.table(groups.coordinator.partition_for("g"))
+    assert {int.from_bytes(key[:2], "big") for key in records} == set(SHARE_RECORD_TYPES)
     yield from records.items()
 
 
@@ -120,16 +137,18 @@ def store_of(*records: tuple[bytes | None, bytes | None], partition_count: int =
     return store
 
 
-@pytest.mark.parametrize("records", [offsets_and_groups, consumer_groups], ids=lambda one: one.__name__)
+@pytest.mark.parametrize("records", [offsets_and_groups, consumer_groups, share_groups], ids=lambda one: one.__name__)
 def test_groups_are_found_beside_any_record_that_makes_no_sense(records: Any) -> None:
     groups = Groups(store_of(commit(1), *all_spoilt(records()), commit(2, 1)))
     assert groups.coordinator.shards[0].state is ShardState.ACTIVE
     assert groups.committed(group="whole") == {("orders", 0): 1, ("orders", 1): 2}
     for listed in groups.list_groups([0], (), ()):
-        if isinstance(groups.coordinator.shards[0].groups[listed.group_id], ClassicGroup):
-            groups.describe_group(listed.group_id, 6)
-        else:
-            to_the_end(groups.coordinator.describe_consumer_group(listed.group_id))
+        describe: dict[type[Any], Callable[[str], Any]] = {
+            ClassicGroup: lambda name: groups.describe_group(name, 6),
+            ConsumerGroup: lambda name: to_the_end(groups.coordinator.describe_consumer_group(name)),
+            ShareGroup: lambda name: to_the_end(groups.coordinator.describe_share_group(name)),
+        }
+        describe[type(groups.coordinator.shards[0].groups[listed.group_id])](listed.group_id)
     groups.advance(86_400_000)
     assert groups.restarted().coordinator.shards[0].state is ShardState.ACTIVE
 

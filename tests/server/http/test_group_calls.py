@@ -11,10 +11,17 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.structs import OffsetAndMetadata
 
 import ottla
+from ottla.protocol.messages.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestPartition,
+    AlterShareGroupOffsetsRequestTopic,
+)
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from ottla.server.control.coordinators.transactions import OpenTransactions, open_in_pieces
 from support.broker.admin_calls import AdminCalls
 from support.broker.conversation import address
+from support.broker.housekeeping import eventually
 from support.broker.raw_client import RawClient
 from support.transactions.transactional_client import TransactionalClient
 
@@ -72,6 +79,31 @@ def test_a_group_has_members_offsets_and_lag(broker: ottla.Broker) -> None:
         404,
         {"error": f"there is no group 'g 1<b>'; did you mean '{GROUP}'?"},
     )
+
+
+def test_a_share_group_has_members_and_where_it_begins() -> None:
+    overrides = {"group.share.assignment.interval.ms": "0"}
+    with ottla.Broker(admin="0", overrides=overrides) as broker, RawClient(*address(broker)) as client:
+        admin = AdminCalls.of(broker)
+        broker.create_topic("t", partitions=3)
+        for _ in range(5):
+            broker.produce("t", "v", partition=1)
+        rows = tuple(
+            AlterShareGroupOffsetsRequestPartition(partition_index=index, start_offset=index) for index in (0, 1)
+        )
+        topics = (AlterShareGroupOffsetsRequestTopic(topic_name="t", partitions=rows),)
+        client.ask(AlterShareGroupOffsetsRequest(group_id="s", topics=topics))
+        joining = ShareGroupHeartbeatRequest(group_id="s", member_id="m", subscribed_topic_names=("t",))
+        assert eventually(broker, lambda: len(client.ask(joining).assignment.topic_partitions) > 0)
+        assert eventually(broker, lambda: len(client.ask(joining).assignment.topic_partitions[0].partitions) == 3)
+        (group,) = admin.get("/v1/groups")["groups"]
+        assert group == {"group_id": "s", "kind": "share", "state": "Stable", "lag": 4, "partitions": 2}
+        found = admin.get("/v1/groups/s")
+        assert found["group"] == group
+        (member,) = found["members"]
+        assert (member["member_id"], member["assigned"]) == ("m", ["t-0", "t-1", "t-2"])
+        offsets = [(each["partition"], each["committed_offset"], each["lag"]) for each in found["offsets"]]
+        assert offsets == [(0, 0, 0), (1, 1, 4)]
 
 
 def test_an_open_transaction_is_told_until_it_ends(broker: ottla.Broker) -> None:

@@ -1,0 +1,137 @@
+"""States of share partitions that are moved and forgotten, where the share coordinator, or the log, does not do as asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from ottla.protocol.errors import ErrorCode
+from ottla.server.groups.share import states
+from support.groups.consumer_groups import raised
+from support.groups.groups import FakeTopics
+from support.groups.share_groups import ShareGroups, done
+
+E = ErrorCode
+
+
+def emptied(**partition_counts: int) -> ShareGroups:
+    """A group without members that has states of all these topics."""
+    groups = ShareGroups(topics=FakeTopics(**partition_counts))
+    groups.enter("a", *partition_counts)
+    groups.settled("a")
+    groups.beat("a", -1)
+    return groups
+
+
+def ids(groups: ShareGroups, *names: str) -> list[bytes]:
+    return [topic_id for name in names if (topic_id := groups.topics.id_of(name)) is not None]
+
+
+def test_a_group_is_made_where_somebody_says_where_it_begins() -> None:
+    groups = ShareGroups(orders=2)
+    (orders,) = ids(groups, "orders")
+    assert done(groups.flows.move("g", {orders: {0: 5, 1: 7}})) == {}
+    assert groups.keeper.states == {("g", orders, 0): (1, 5), ("g", orders, 1): (1, 7)}
+    assert groups.states() == ({}, {"orders": {0, 1}}, set())
+    assert groups.restarted().copy_of_tables() == groups.copy_of_tables()
+    groups.enter("a")
+    assert groups.settled("a") == {"orders": {0, 1}}
+    assert groups.keeper.states["g", orders, 1] == (1, 7)
+
+
+def test_nothing_to_move_makes_no_group() -> None:
+    groups = ShareGroups(orders=2)
+    assert done(groups.flows.move("g", {})) == {}
+    assert groups.copy_of_tables() == {}
+
+
+def test_states_that_are_refused_are_neither_there_nor_lost() -> None:
+    groups = emptied(orders=2)
+    (orders,) = ids(groups, "orders")
+    groups.keeper.refuses, groups.keeper.refused = E.NOT_COORDINATOR, {1}
+    refusals = done(groups.flows.move("g", {orders: {0: 5, 1: 7}}))
+    assert {place: error.code for place, error in refusals.items()} == {(orders, 1): E.NOT_COORDINATOR}
+    assert groups.states() == ({"orders": {0, 1}}, {"orders": {0, 1}}, set())
+
+
+def test_what_is_forgotten_begins_anew() -> None:
+    groups = emptied(orders=2, bills=1)
+    orders, bills = ids(groups, "orders", "bills")
+    had, refusals = done(groups.flows.forget("g", [orders, b"?" * 16]))
+    assert (had, refusals) == ({orders: frozenset({0, 1})}, {})
+    assert groups.states() == ({}, {"bills": {0}}, set())
+    assert {topic_id for _, topic_id, _ in groups.keeper.states} == {bills}
+    groups.enter("a", "orders")
+    assert groups.settled("a") == {"orders": {0, 1}}
+
+
+def test_a_deletion_that_failed_is_done_by_the_next_request() -> None:
+    groups = emptied(orders=2, bills=1)
+    (orders,) = ids(groups, "orders")
+    groups.keeper.refuses = E.NOT_COORDINATOR
+    _, refusals = done(groups.flows.forget("g", [orders]))
+    assert {error.code for error in refusals.values()} == {E.NOT_COORDINATOR}
+    assert groups.states() == ({}, {"bills": {0}}, {"orders"})
+    groups.keeper.refuses = None
+    had, refusals = done(groups.flows.forget("g", [orders]))
+    assert (had, refusals) == ({orders: frozenset({0, 1})}, {})
+    assert groups.states() == ({}, {"bills": {0}}, set())
+
+
+def test_who_joins_a_topic_whose_states_are_being_deleted_has_them_begun_anew() -> None:
+    groups = emptied(orders=2)
+    groups.keeper.refuses = E.NOT_COORDINATOR
+    done(groups.flows.forget("g", ids(groups, "orders")))
+    groups.keeper.refuses = None
+    groups.enter("a")
+    assert groups.settled("a") == {"orders": {0, 1}}
+    assert groups.states() == ({}, {"orders": {0, 1}}, set())
+
+
+def test_a_group_goes_with_all_its_states() -> None:
+    groups = emptied(orders=2, bills=1)
+    groups.keeper.refuses = E.NOT_COORDINATOR
+    assert raised(lambda: done(groups.flows.forget_all("g")))[0] is E.NOT_COORDINATOR
+    assert groups.states() == ({}, {}, {"orders", "bills"})
+    groups.keeper.refuses = None
+    done(groups.flows.forget_all("g"))
+    groups.delete_group("g", groups.now_ms)
+    assert (groups.keeper.states, groups.copy_of_tables(), groups.restarted().copy_of_tables()) == ({}, {}, {})
+    done(groups.flows.forget_all("g"))  # no group, nothing to do
+
+
+@pytest.mark.parametrize("ask", ["move", "forget", "forget_all"])
+def test_a_group_with_members_keeps_its_states(ask: str) -> None:
+    groups = ShareGroups(orders=2)
+    groups.enter("a")
+    before = groups.copy_of_tables(), dict(groups.keeper.states)
+    (orders,) = ids(groups, "orders")
+    calls: dict[str, Callable[[], Coroutine[Any, Any, Any]]] = {
+        "move": lambda: groups.flows.move("g", {orders: {0: 1}}),
+        "forget": lambda: groups.flows.forget("g", [orders]),
+        "forget_all": lambda: groups.flows.forget_all("g"),
+    }
+    assert raised(lambda: done(calls[ask]())) == (E.NON_EMPTY_GROUP, "The group is not empty.")
+    assert (groups.copy_of_tables(), groups.keeper.states) == before
+
+
+def test_nobody_joins_a_group_whose_states_are_being_deleted() -> None:
+    groups = emptied(orders=1)
+    with groups.coordinator.going("g"):
+        assert groups.error("b", 0, topics=["orders"])[0] is E.COORDINATOR_LOAD_IN_PROGRESS
+        assert raised(lambda: done(groups.flows.forget_all("g")))[0] is E.COORDINATOR_LOAD_IN_PROGRESS
+    groups.enter("b")
+
+
+def test_a_group_has_states_of_so_many_partitions_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ottla.server.groups.share.transition.PARTITIONS_MAX", 3)
+    monkeypatch.setattr(states, "PARTITIONS_MAX", 3)
+    groups = ShareGroups(bills=2, orders=2)
+    groups.enter("a", "bills", "orders")
+    assert groups.settled("a") == {"bills": {0, 1}}
+    groups.beat("a", -1)
+    (orders,) = ids(groups, "orders")
+    assert raised(lambda: done(groups.flows.move("g", {orders: {0: 1, 1: 1}})))[0] is E.UNKNOWN_SERVER_ERROR
+    assert done(groups.flows.move("g", {orders: {0: 1}})) == {}
