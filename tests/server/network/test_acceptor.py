@@ -7,6 +7,7 @@ import errno
 import logging
 import socket
 from collections import Counter, deque
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,7 +20,7 @@ from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.server.config.broker_config import BrokerConfig
 from ottla.server.network.connection import Connection
 from ottla.server.network.connection_limits import ConnectionLimits
-from ottla.server.network.connections import Connections
+from ottla.server.network.connections import ACCEPTED_AT_ONCE, Connections
 from ottla.server.network.listener import Listener
 from ottla.server.network.shares import Shares
 from ottla.server.quotas.connections import ConnectionRates
@@ -154,3 +155,25 @@ async def test_a_crowd_that_comes_at_once_finds_room_unless_the_backlog_is_set_s
                 crowd.enter_context(listener.socket.accept()[0])
                 waiting += 1
     assert room <= waiting <= room + 1, "Linux lets one more wait than it is told"
+
+
+async def test_a_crowd_is_let_in_some_at_a_time(tmp_path: Path) -> None:
+    count = 5 * ACCEPTED_AT_ONCE
+    async with serving(tmp_path, OsFiles()) as served:
+        broker = served.broker
+        (node,) = broker.nodes
+        (listener,) = node.listeners
+        listener.close()
+        listener.bind(count)
+        with contextlib.ExitStack() as crowd:
+            for _ in range(count):
+                crowd.enter_context(socket.create_connection(address(broker), timeout=60))
+            broker.accept_on(node, node.listeners)
+            inside = [len(broker.connections)]
+            with trio.fail_after(60):
+                while inside[-1] < count:
+                    await trio.lowlevel.checkpoint()
+                    inside.append(len(broker.connections))
+            # Between two looks there may be two passes of who accepts, as their order within a pass is random.
+            came = {after - before for before, after in pairwise(inside)}
+            assert came <= {0, ACCEPTED_AT_ONCE, 2 * ACCEPTED_AT_ONCE}
