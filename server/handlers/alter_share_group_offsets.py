@@ -8,6 +8,8 @@ Behaviour
 
 from __future__ import annotations
 
+from itertools import chain
+
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.alter_share_group_offsets import (
@@ -46,7 +48,8 @@ async def handle(ctx: Context, request: Request) -> AlterShareGroupOffsetsRespon
         refusals = await groups.shares.move(body.group_id, offsets)
         await groups.settle(body.group_id)
         answers = []
-        for topic in topics.values():
+        taken = (topic for name, topic in topics.items() if name not in refused)
+        for topic in chain(map(topics.__getitem__, refused), taken):  # Apache Kafka tells of the refused ones first.
             answers.append(await _told(ctx, topic, offsets, refused, refusals))
         await ctx.turn.empty(topics)
         return AlterShareGroupOffsetsResponse(responses=tuple(answers))

@@ -31,6 +31,7 @@ from .permissions import check_without_words, refusal
 from .share_groups import check_served
 
 _NO_LAG = -1
+_OF_NO_GROUP = "The server experienced an unexpected error when processing the request."
 
 
 async def handle(ctx: Context, request: Request) -> DescribeShareGroupOffsetsResponse:
@@ -64,6 +65,8 @@ async def _described(
 async def _all(ctx: Context, group_id: str) -> tuple[DescribeShareGroupOffsetsResponseTopic, ...]:
     groups = ctx.services.coordinators.groups
     groups.check_coordinates(ctx.node, group_id)
+    if not group_id:
+        return ()
     partitions = {
         topic_id: one.partitions
         for topic_id, one in groups.coordinator.initialized_share_partitions(group_id).items()
@@ -112,6 +115,8 @@ async def _summaries(
 ) -> Mapping[SharePlace, StateSummary]:
     if not any(partitions.values()):
         return {}
+    if not group_id:
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, _OF_NO_GROUP)  # as Apache Kafka, which trips over it
     return await ShareKeeper(ctx.services.coordinators.share_states).summaries(group_id, partitions)
 
 

@@ -20,7 +20,7 @@ from ..sharing.state_coordinator import ShareStateCoordinator
 Response = TypeVar("Response")
 
 SHARE_GROUPS_ARE_OFF = "The version of API is not supported."
-INVALID_GROUP = KafkaError(ErrorCode.INVALID_GROUP_ID, "The configured groupId is invalid.")
+INVALID_GROUP = KafkaError(ErrorCode.INVALID_GROUP_ID, "The group id is invalid.")
 UNKNOWN_PARTITION = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
 FEATURE = "share.version"
 

@@ -177,18 +177,18 @@ def test_offsets_are_told_and_moved(start: Callable[..., RawClient]) -> None:
     topic_id = create_topic(client, "orders", partitions=2).topic_id
     moved = move(client, ("orders", {1: 7, 0: 0, 2: 1, -1: 1}), ("none", {0: 1}))
     assert (moved.error_code, moved.error_message) == (E.NONE, None)
-    assert [(one.topic_name, one.topic_id) for one in moved.responses] == [("orders", topic_id), ("none", ZERO_UUID)]
+    assert [(one.topic_name, one.topic_id) for one in moved.responses] == [("none", ZERO_UUID), ("orders", topic_id)]
     assert [
         [(one.partition_index, one.error_code, one.error_message) for one in topic.partitions]
         for topic in moved.responses
     ] == [
+        [(0, E.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN)],
         [
             (1, E.NONE, None),
             (0, E.NONE, None),
             (2, E.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN),
             (-1, E.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN),
         ],
-        [(0, E.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN)],
     ]
     assert rows(offsets(client)) == {"orders": [(0, 0, 0, 0), (1, 7, -7, 0)]}
     named = offsets(client, ("orders", (1, 5)), ("none", (0,)))
@@ -226,7 +226,15 @@ def test_offsets_are_forgotten(start: Callable[..., RawClient]) -> None:
 @pytest.mark.parametrize("ask", [move, drop], ids=["alter", "delete"])
 def test_a_group_without_a_name_is_none(start: Callable[..., RawClient], ask: Callable[..., Any]) -> None:
     answer = ask(start(), group="")
-    assert (answer.error_code, answer.error_message) == (E.INVALID_GROUP_ID, "The configured groupId is invalid.")
+    assert (answer.error_code, answer.error_message) == (E.INVALID_GROUP_ID, "The group id is invalid.")
+
+
+def test_a_group_without_a_name_has_no_offsets(start: Callable[..., RawClient]) -> None:
+    client = start()
+    create_topic(client, "orders", partitions=1)
+    move(client, ("orders", {0: 0}))
+    assert rows(offsets(client, group="")) == {}
+    assert offsets(client, ("orders", (0,)), group="").error_code == E.UNKNOWN_SERVER_ERROR
 
 
 def test_a_deleted_topic_takes_its_states_along(start: Callable[..., RawClient]) -> None:
