@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
 import trio
 
-from ...storage.data_dirs.data_dir import DataDirectoryError
 from ...storage.data_dirs.handing import Given
 from ...storage.data_dirs.manager import LogManager
 from ...storage.disk import paths
@@ -39,7 +38,7 @@ from ..runtime.turns import Turn
 from ..services.coordinators import Coordinators
 from ..workers.handing import PartitionHanding
 from ..workers.link import Link
-from ..workers.owners import Owners, dir_of
+from ..workers.owners import Owners, dir_of, remove_deleted
 from ..workers.placed import Beginning, Marker, Placed
 from ..workers.verification import AskedTransactions
 from .broker import Broker
@@ -121,10 +120,11 @@ class WorkerBroker(Broker):
         try:
             logs.set_producer_expiration(config.producer_id_expiration_ms)
             configs = {entry.name: log_config(config, entry) for entry in state.topics.values()}
+            remove_deleted(files, own, state.topics, start.rng)
             logs.load(
                 start.clock.now_ms(),
                 start.clock.elapsed_ms(),
-                config_for=lambda each: configs.get(each.topic) if each in self._placed else None,
+                config_for=lambda each: configs.get(each.topic) if self._has(each, state.topics) else None,
             )
             for entry in state.topics.values():
                 topic = Topic(entry.name, entry.topic_id)
@@ -135,6 +135,12 @@ class WorkerBroker(Broker):
             raise
         return OpenStore(logs, SeenCatalog(files, paths.join(home, paths.CATALOG_FILE), state), topics)
 
+    def _has(self, where: TopicPartition, topics: Mapping[str, TopicEntry]) -> bool:
+        placed, entry = self._placed.get(where), topics.get(where.topic)
+        if placed is None or entry is None or placed.topic_id != entry.topic_id:
+            return False
+        return self.owners.owner(where.topic, placed.leader) == self.node_id
+
     def _fill(self, topic: Topic, entry: TopicEntry, config: LogConfig) -> None:
         """Add the partitions that the topic has not got. Blocks; for a worker thread."""
         static, logs, first = self._start.static, self._logs, len(topic.partitions)
@@ -142,6 +148,8 @@ class WorkerBroker(Broker):
         for index, stored in enumerate(entry.partitions[first:], first):
             named = TopicPartition(entry.name, index)
             placed = self._placed.pop(named, None)
+            if placed is not None and placed.topic_id != entry.topic_id:
+                placed = None
             routed = (
                 routable(stored, index, [*static.node_ids])
                 if placed is None
@@ -149,9 +157,12 @@ class WorkerBroker(Broker):
             )
             fresh.append((index, named, routed, placed, self.owners.stand_in(entry, config, index, routed.leader)))
         missing = [named for _, named, _, _, stand_in in fresh if stand_in is None and named not in logs.logs]
-        self._check_nowhere_else(missing)
+        # An empty log in the place of one that is another process's would be lost records.
+        elsewhere = {named: where for named in missing if (where := self.owners.other_dir_of(named, entry.topic_id))}
+        for named, where in elsewhere.items():
+            log.error("node %d leads %s, which is in %s: it is offline", self.node_id, named, where)
         logs.create(
-            missing,
+            [named for named in missing if named not in elsewhere],
             topic_id=entry.topic_id,
             config=config,
             now_ms=self.clock.now_ms(),
@@ -159,20 +170,14 @@ class WorkerBroker(Broker):
             of_each=side_by_side,
         )
         for index, named, routed, placed, stand_in in fresh:
+            if named in elsewhere:
+                stand_in = self.owners.standing_for(named, entry.topic_id, config, static.node_ids[0])
             made = logs.logs[named] if stand_in is None else stand_in
             epoch = max(routed.leader_epoch, made.leader_epochs.latest_epoch)
             partition = Partition(topic, index, routed._replace(leader_epoch=epoch), made)
             if placed is not None:
                 placed.put(partition)
             topic.partitions.append(partition)
-
-    def _check_nowhere_else(self, missing: Sequence[TopicPartition]) -> None:
-        """An empty log in the place of one that is another process's would be lost records."""
-        for each in missing:
-            name = paths.partition_dir_name(*each)
-            for data_dir in self.owners.data_dirs:
-                if self.files.exists(paths.join(data_dir, name)):
-                    raise DataDirectoryError(f"node {self.node_id} leads {each}, which is in {data_dir}")
 
     # What the first process tells
 
@@ -241,7 +246,9 @@ class WorkerBroker(Broker):
                 super().accept_on(node, node.listeners)
         for each in placed:
             topic = services.topics.get(each.where.topic)
-            if topic is not None and each.where.partition < len(topic.partitions):
+            if topic is None or topic.id != each.topic_id:
+                continue
+            if each.where.partition < len(topic.partitions):
                 each.put(topic.partitions[each.where.partition])
                 services.waits.changed(each.where)
 
@@ -253,9 +260,9 @@ class WorkerBroker(Broker):
         """As `PartitionHanding.give`."""
         return await self._handing.give(wanted, to)
 
-    async def take(self, given: Sequence[Given]) -> None:
+    async def take(self, given: Sequence[Given]) -> Mapping[TopicPartition, str]:
         """As `PartitionHanding.take`."""
-        await self._handing.take(given)
+        return await self._handing.take(given)
 
     def forget(self, given: Sequence[TopicPartition]) -> None:
         """As `PartitionHanding.forget`."""

@@ -1,4 +1,5 @@
-"""The program of a node in a process of its own: `python -m ottla.server.commands.worker LINK DOOR`, descriptors of two sockets.
+"""The program of a node in a process of its own: `python -m ottla.server.commands.worker LINK DOOR LEVEL`, descriptors of two
+sockets and the least level of what it logs.
 
 Nobody starts it but the first process (`workers.pool`), which says what it is to be, and with which it ends.
 """
@@ -11,10 +12,13 @@ import random
 import signal
 import socket
 import sys
+from collections.abc import Mapping, Sequence
 
 import trio
 
+from ...storage.data_dirs.handing import Given
 from ...storage.disk.os_files import OsFiles
+from ...storage.disk.paths import TopicPartition
 from ..broker.life import alive
 from ..broker.worker import WorkerBroker
 from ..runtime.clock import Clock
@@ -42,9 +46,18 @@ class Orders:
         self.told.set()
         await self.serving.wait()
 
+    async def give(self, wanted: Sequence[TopicPartition], to: int) -> list[Given]:
+        """As `PartitionHanding.give`; `take` likewise. They may be asked for while it begins."""
+        await self.serving.wait()
+        return await self.broker.give(wanted, to)
+
+    async def take(self, given: Sequence[Given]) -> Mapping[TopicPartition, str]:
+        await self.serving.wait()
+        return await self.broker.take(given)
+
 
 def main() -> None:
-    log_to_standard_error(logging.INFO)
+    log_to_standard_error(logging.getLevelNamesMapping()[sys.argv[3]])
     prepare_process()
     for number in STOP_SIGNALS:  # a terminal sends them to both; the first process decides
         signal.signal(number, signal.SIG_IGN)
@@ -57,13 +70,14 @@ async def _run(sock: socket.socket, door: socket.socket) -> None:
     link = Link(
         trio.SocketStream(trio.socket.from_stdlib_socket(sock)),
         {
+            "here": lambda: None,
             "know": orders.known.extend,
             "begin": orders.begin,
             "stop": orders.stop.set,
             "sync": lambda: orders.broker.sync(),
             "place": lambda *args: orders.broker.place(*args),
-            "give": lambda *args: orders.broker.give(*args),
-            "take": lambda *args: orders.broker.take(*args),
+            "give": orders.give,
+            "take": orders.take,
             "forget": lambda *args: orders.broker.forget(*args),
             "mark": lambda *args: orders.broker.mark(*args),
         },

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+from ...protocol.errors import KafkaError
 from ...storage.data_dirs.handing import Given
 from ...storage.disk.paths import TopicPartition
 from ...storage.logs.log import Log
@@ -27,25 +28,57 @@ class PartitionHanding:
         self._data_dir = services.logs.data_dirs[0]
 
     async def give(self, wanted: Sequence[TopicPartition], to: int) -> list[Given]:
-        """Let go of these partitions for the process of node `to`; from the call on nothing is appended to them."""
-        services, cleaning, appends = self._services, self._services.cleaning, self._services.appends
+        """Let go of these partitions for the process of node `to`; from the call on nothing is appended to them.
+
+        Raises:
+            OSError, KafkaError: The disk refused; they are served on.
+        """
+        services, cleaning = self._services, self._services.cleaning
         partitions = [services.topics.partition(*each) for each in wanted]
-        for partition in partitions:
-            partition.leader = NO_LEADER
-            services.waits.changed(partition.topic_partition)
-        services.topics.changed()
-        for each in wanted:
-            await cleaning.pause(each)
-        logs = [partition.log for partition in partitions]
-        await appends.flusher.flush_each(logs)
-        clean = await in_thread(Work.CATALOG, self._data_dir, cleaning.manager.checkpoints_of, logs)
-        turn = Turn()
-        for partition, log in zip(partitions, logs, strict=True):
+        # It began when they were on their way already: they lie as the process before it has left them.
+        left = [partition.topic_partition for partition in partitions if partition.is_elsewhere]
+        partitions = [partition for partition in partitions if not partition.is_elsewhere]
+        leaders = [partition.leader for partition in partitions]
+        paused: list[TopicPartition] = []
+        try:
+            for partition in partitions:
+                partition.leader = NO_LEADER
+                services.waits.changed(partition.topic_partition)
+            services.topics.changed()
+            for partition in partitions:
+                await cleaning.pause(partition.topic_partition)
+                paused.append(partition.topic_partition)
+            logs = [partition.log for partition in partitions]
+            await services.appends.flusher.flush_each(logs)
+            clean = await in_thread(Work.CATALOG, self._data_dir, cleaning.manager.checkpoints_of, logs)
+            given = await in_thread(Work.CATALOG, self._data_dir, self._owners.left_by, self._owners.own, left)
+            await self._rest(partitions)
+        except BaseException:
+            for each in paused:
+                cleaning.resume(each)
+            for partition, leader in zip(partitions, leaders, strict=True):
+                partition.leader = leader
+            services.topics.changed()
+            raise
+        return given + await self._closed(partitions, clean, to)
+
+    async def _rest(self, partitions: Sequence[Partition]) -> None:
+        """Return when nobody works on their logs, which take nothing more: nobody leads them."""
+        appends, turn = self._services.appends, Turn()
+        for log in (partition.log for partition in partitions):
             while (place := appends.large.get(log)) is not None:
                 await place.wait()
             await appends.flusher.wait_for([log])
             if turn.is_over():
                 await turn.next()
+
+    async def _closed(
+        self, partitions: Sequence[Partition], clean: Mapping[TopicPartition, int], to: int
+    ) -> list[Given]:
+        services = self._services
+        logs = [partition.log for partition in partitions]
+        wanted = [log.topic_partition for log in logs]
+        for partition, log in zip(partitions, logs, strict=True):
             partition.log = self._owners.standing_for(log.topic_partition, log.topic_id, log.config, to)
         self._handing.let_go(logs)
         for each in wanted:
@@ -60,36 +93,56 @@ class PartitionHanding:
         for at in range(0, len(logs), AT_ONCE):
             some = logs[at : at + AT_ONCE]
             given += await in_thread(Work.CATALOG, self._data_dir, side_by_side, close, some)
-        await cleaning.forget(self._data_dir, wanted)
+        await services.cleaning.forget(self._data_dir, wanted)
         return given
 
-    async def take(self, given: Sequence[Given]) -> None:
+    async def take(self, given: Sequence[Given]) -> dict[TopicPartition, str]:
         """Have these partitions from now on; who leads them is told later.
 
+        Returns:
+            Those that could not be taken, and why; the others are served.
+
         Raises:
-            OSError, KafkaError: The disk refused, or one cannot be read; it is offline until the next start.
+            OSError: The disk refused; none was taken.
         """
         services = self._services
         elapsed_ms = services.clock.elapsed_ms()
-        coming = [(each, services.topics.partition(*each.where)) for each in given]
-        coming = [(each, partition) for each, partition in coming if partition.is_elsewhere]
+        refused: dict[TopicPartition, str] = {}
+        coming: list[tuple[Given, Partition]] = []
+        for each in given:
+            try:
+                partition = services.topics.partition(*each.where)
+            except KafkaError as error:
+                refused[each.where] = str(error)
+                continue
+            if partition.is_elsewhere:
+                coming.append((each, partition))
 
-        def opened(one: tuple[Given, Partition]) -> Log:
+        def opened(one: tuple[Given, Partition]) -> Log | Exception:
             each, partition = one
             log, now_ms = partition.log, services.clock.now_ms()
-            return self._handing.take(each, log.config, log.topic_id, now_ms, elapsed_ms)
+            try:
+                return self._handing.take(each, log.config, log.topic_id, now_ms, elapsed_ms)
+            except (OSError, KafkaError) as error:
+                return error
 
-        await in_thread(Work.CATALOG, self._data_dir, self._handing.expect, given)
+        await in_thread(Work.CATALOG, self._data_dir, self._handing.expect, [each for each, _ in coming])
+        cleaned: list[tuple[Log, int]] = []
         for at in range(0, len(coming), AT_ONCE):
             some = coming[at : at + AT_ONCE]
-            logs = await in_thread(Work.CATALOG, self._data_dir, side_by_side, opened, some)
-            self._handing.enter(logs)
-            for (_, partition), log in zip(some, logs, strict=True):
+            outcomes = await in_thread(Work.CATALOG, self._data_dir, side_by_side, opened, some)
+            self._handing.enter(log for log in outcomes if isinstance(log, Log))
+            for (each, partition), log in zip(some, outcomes, strict=True):
+                if isinstance(log, Exception):
+                    refused[each.where] = str(log)
+                    continue
                 partition.log = log
                 log.config = services.config.topic(log.topic_partition.topic)
-        cleaned = [(partition.log, each.clean_up_to) for each, partition in coming if each.clean_up_to is not None]
+                if each.clean_up_to is not None:
+                    cleaned.append((log, each.clean_up_to))
         if cleaned:
             await in_thread(Work.CATALOG, self._data_dir, self._note_cleaned, cleaned)
+        return refused
 
     def _note_cleaned(self, cleaned: Sequence[tuple[Log, int]]) -> None:
         for log, clean_up_to in cleaned:

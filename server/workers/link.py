@@ -15,6 +15,8 @@ import trio
 
 SIZE = struct.Struct(">I")
 READ_BYTES = 1 << 16
+NOBODY = -1
+"""Who asks under this number waits for no answer."""
 
 Served = Mapping[str, Callable[..., Any]]
 """By name. One that returns an awaitable goes on in a task of its own; any other is done before the next call is looked at."""
@@ -45,6 +47,8 @@ class Link:
         """Set when there is something to send."""
         self.lost = trio.Event()
         """Set when the other end is closed."""
+        self.heard = 0
+        """How often something has come."""
 
     async def run(self) -> None:
         """Serve until the other end is closed, or cancelled."""
@@ -66,6 +70,10 @@ class Link:
     def tell(self, name: str, *args: object) -> None:
         """Have it done; nobody says when, or whether."""
         self._put((name, None, args))
+
+    def poke(self) -> None:
+        """Have the other end say something, whatever it is: `heard` tells."""
+        self._put(("here", NOBODY, ()))
 
     async def call(self, name: str, *args: object) -> Any:
         """What the other end returns or raises.
@@ -102,6 +110,7 @@ class Link:
     async def _receive(self, nursery: trio.Nursery) -> None:
         buffer = bytearray()
         while data := await self._stream.receive_some(READ_BYTES):
+            self.heard += 1
             buffer += data
             at = 0
             while (end := _end_of_message(buffer, at)) is not None:
@@ -112,7 +121,7 @@ class Link:
     def _take(self, message: tuple[str | None, int | None, Any], nursery: trio.Nursery) -> None:
         name, number, content = message
         if name is None:
-            if (asked := self._asked.get(number or 0)) is not None:
+            if number is not None and (asked := self._asked.get(number)) is not None:
                 asked.answer = content
                 asked.answered.set()
             return

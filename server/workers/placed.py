@@ -19,6 +19,8 @@ class Placed(NamedTuple):
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     elr: tuple[int, ...]
+    topic_id: bytes | None
+    """Of its topic: another one may have the name by the time this is looked at."""
 
     @classmethod
     def of(cls, partition: Partition) -> Placed:
@@ -29,6 +31,7 @@ class Placed(NamedTuple):
             partition.replicas,
             partition.isr,
             partition.elr,
+            partition.log.topic_id,
         )
 
     def put(self, partition: Partition) -> None:

@@ -165,8 +165,8 @@ WITHOUT_A_LIMITER = {
     ("node_lines.py", "_lines"): "its own thread for as long as the process lives",
     ("serve.py", "_load_ahead"): "an import",
     ("__init__.py", "loaded"): "an import",
-    ("pool.py", "_begun"): "a process that is started",
-    ("pool.py", "_watch"): "a process that has ended",
+    ("process.py", "begun"): "a process that is started",
+    ("process.py", "ended"): "a process that has ended",
 }
 
 

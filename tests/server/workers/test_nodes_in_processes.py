@@ -147,6 +147,53 @@ def test_what_was_acknowledged_survives_a_process_that_is_killed(tmp_path: Path)
         assert values(clients[1], "t", where) == [b"%d" % number for number in range(11)]
 
 
+def test_a_node_whose_process_has_just_been_killed_hands_over_what_it_has_left(tmp_path: Path) -> None:
+    with serving(tmp_path / "data") as (process, clients):
+        create_topic(clients[0], "t", partitions=2, replicas=2)
+        where = leaders(clients[0], "t").index(1)
+        for number in range(10):
+            assert produce(clients[1], "t", ("k", f"{number}"), partition=where).base_offset == number
+        (worker,) = process.children()
+        os.kill(worker, signal.SIGKILL)
+        process.say("stop 1\n")
+        assert process.hear() == "stopped 1\n"
+        assert leaders(clients[0], "t") == [0, 0]
+        assert values(clients[0], "t", where) == [b"%d" % number for number in range(10)]
+        process.say("start 1\nstop 0\n")
+        assert [process.hear(), process.hear()] == ["started 1\n", "stopped 0\n"]
+        with RawClient(*process.addresses[1]) as client:
+            assert produce(client, "t", ("k", "10"), partition=where).base_offset == 10
+        assert process.stop() == (0, "")
+    assert "Traceback" not in process.stderr
+
+
+def test_a_topic_that_goes_while_a_process_dies_leaves_nothing_to_the_next_of_its_name(tmp_path: Path) -> None:
+    with serving(tmp_path / "data") as (process, clients):
+        for number in range(3):
+            create_topic(clients[0], "t", partitions=2)
+            where = leaders(clients[0], "t").index(1)
+            with RawClient(*process.addresses[1]) as client:
+                assert produce(client, "t", ("k", f"{number}"), partition=where).base_offset == 0
+            (worker,) = process.children()
+            os.kill(worker, signal.SIGKILL)
+            gone = DeleteTopicsRequest(topics=(DeleteTopicState(name="t"),), timeout_ms=5_000)
+            assert clients[0].ask(gone, 6).responses[0].error_code == ErrorCode.NONE
+            with RawClient(*process.addresses[1]) as client:
+                metadata(client)  # it is there again
+        process.say("stop 1\n")
+        assert process.hear() == "stopped 1\n"
+        kept = [name for name in os.listdir(tmp_path / "data-node-1") if name.startswith("t-")]
+        assert [name for name in kept if not name.endswith("-delete")] == []
+        assert process.stop() == (0, "")
+
+
+def test_what_is_logged_is_the_same_in_all_processes(tmp_path: Path) -> None:
+    with serving(tmp_path / "data", 2, "--verbose") as (process, _):
+        (worker,) = process.children()
+        assert Path(f"/proc/{worker}/cmdline").read_bytes().split(b"\0")[-2] == b"DEBUG"
+        assert process.stop() == (0, "")
+
+
 REFUSED: dict[tuple[str, ...], str] = {
     (
         "--nodes",
