@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 EVERY_S = 10.0
-AFTER_PART, MARGIN_PART, END_PART = 1 / 6, 1 / 60, 1 / 30
-"""Of an hour: minute 10, a minute on each side of it, the last two minutes."""
+AFTER_S, MARGIN_S, END_S = 600.0, 60.0, 120.0
+"""Minutes 9 to 11 are compared with the last two."""
 MEMORY_LIMIT = 1.1
 MORE_DESCRIPTORS, MORE_THREADS = 10, 4
 """Beside a tenth: segments that are being cleaned, connections and threads that come and go."""
@@ -107,18 +107,16 @@ def medians(readings: Sequence[Reading]) -> Then:
     )
 
 
-def then_and_now(readings: Sequence[Reading], seconds: float) -> tuple[Then, Then]:
-    """Medians about a sixth of the run (of an hour: minutes 9 to 11), and of its last thirtieth.
+def then_and_now(readings: Sequence[Reading]) -> tuple[Then, Then]:
+    """Medians about the tenth minute, and of the last two.
 
     Raises:
-        ValueError: one of the two has no reading.
+        ValueError: there is no reading of the tenth minute.
     """
-    after_s, margin_s = seconds * AFTER_PART, max(seconds * MARGIN_PART, EVERY_S)
-    then = [each for each in readings if abs(each.at_s - after_s) <= margin_s]
-    now = [each for each in readings if seconds - max(seconds * END_PART, 2 * EVERY_S) <= each.at_s <= seconds]
-    if not then or not now:
-        raise ValueError(f"{len(readings)} readings of {seconds:.0f} s are too few")
-    return medians(then), medians(now)
+    then = [each for each in readings if abs(each.at_s - AFTER_S) <= MARGIN_S]
+    if not then:
+        raise ValueError(f"{len(readings)} readings, none about minute {AFTER_S / 60:.0f}")
+    return medians(then), medians([each for each in readings if each.at_s >= readings[-1].at_s - END_S])
 
 
 def grown_descriptors(then: Then, now: Then) -> dict[str, tuple[float, float]]:
