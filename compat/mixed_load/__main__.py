@@ -44,6 +44,8 @@ ROWS = 30
 CATCH_UP_S, JOIN_S = 60.0, 90.0
 BAD_SIGNS = (" ERROR ", " CRITICAL ", "Traceback")
 BROKER = {
+    # A producer asks for metadata of all topics it has known: those that were deleted would come again.
+    "auto.create.topics.enable": "false",
     "group.initial.rebalance.delay.ms": "0",
     "group.consumer.session.timeout.ms": "6000",
     "group.consumer.min.session.timeout.ms": "6000",
