@@ -13,6 +13,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from sys import getallocatedblocks
+from typing import ClassVar
 
 import trio
 
@@ -40,6 +41,9 @@ AT_LAST_S = 6 * 3_600.0
 class Collector:
     """The collector as one broker uses it. Nothing is done unless it `is_ours`."""
 
+    a_life_has_ended: ClassVar[bool] = False
+    """Whether this process had a broker of its own before, which has left memory of Python's and of the C library's."""
+
     def __init__(self) -> None:
         self.is_ours = False
         """Whether the process has no other use of it: while `run` runs."""
@@ -53,12 +57,14 @@ class Collector:
         gc.set_threshold(*thresholds[:2], NEVER)
         self.is_ours = True
         changed, collected, is_due = _Since(), _Since(), False
+        # Where lives follow one another, none need get as old as NOW_AND_THEN_S.
+        must_trim = Collector.a_life_has_ended
         try:
             while True:
                 await trio.sleep(LOOK_S)
                 if self._put_off and collected.age_s() < AT_LAST_S:
                     continue
-                must_trim = changed.is_due()
+                must_trim = must_trim or changed.is_due()
                 # Where much has gone, something of it may be left that only a collection finds.
                 is_due = is_due or must_trim
                 if is_due and await self._may_collect(collected):
@@ -73,9 +79,10 @@ class Collector:
                         MemoryError,
                     ) as error:  # no thread can be had, say: the broker goes on
                         log.warning("memory could not be given back to the system: %s", error)
-                    changed = _Since()
+                    changed, must_trim = _Since(), False
         finally:
             self.is_ours = False
+            Collector.a_life_has_ended = True
             gc.set_threshold(*thresholds)
 
     async def _may_collect(self, collected: _Since) -> bool:

@@ -39,6 +39,10 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(collector, "AT_LAST_S", 120.0)
 
 
+FIRST_LOOK_S = 2 * LOOK_S
+"""Until it is over."""
+
+
 class Blocks:
     """How many blocks of memory are said to be taken."""
 
@@ -61,10 +65,11 @@ class Blocks:
 async def test_old_garbage_goes_when_memory_has_changed_by_much(
     moves: tuple[int, ...], is_collected: bool, autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    garbage, blocks = OldGarbage(), Blocks(monkeypatch, 2 * CHANGED_BLOCKS)
+    blocks = Blocks(monkeypatch, 2 * CHANGED_BLOCKS)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(Collector().run)
-        await trio.testing.wait_all_tasks_blocked()
+        await trio.sleep(FIRST_LOOK_S)
+        garbage = OldGarbage()
         for move in moves:
             blocks.taken += move
             await trio.sleep(LOOK_S)
@@ -76,15 +81,30 @@ async def test_old_garbage_goes_when_memory_has_changed_by_much(
 async def test_of_much_memory_a_quarter_must_have_come(
     autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    garbage, blocks = OldGarbage(), Blocks(monkeypatch, 8 * CHANGED_BLOCKS)
+    blocks = Blocks(monkeypatch, 8 * CHANGED_BLOCKS)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(Collector().run)
-        await trio.testing.wait_all_tasks_blocked()
+        await trio.sleep(FIRST_LOOK_S)
+        garbage = OldGarbage()
         for is_there in (True, False):
             blocks.taken += CHANGED_BLOCKS + 1
             await trio.sleep(2 * LOOK_S)
             assert garbage.is_there() == is_there
         nursery.cancel_scope.cancel()
+
+
+async def test_what_an_earlier_life_of_the_broker_has_left_goes_with_the_first_look_and_is_given_back(
+    autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given_back: list[float] = []
+    monkeypatch.setattr(collector, "give_back", lambda: given_back.append(trio.current_time()))
+    monkeypatch.setattr(Collector, "a_life_has_ended", False)
+    for earlier_lives in range(3):
+        garbage = OldGarbage()
+        with trio.move_on_after(FIRST_LOOK_S):
+            await Collector().run()
+        assert garbage.is_there() == (earlier_lives == 0)
+        assert len(given_back) == earlier_lives
 
 
 async def test_old_garbage_goes_after_ten_minutes_unless_it_is_put_off(autojump_clock: trio.testing.MockClock) -> None:
