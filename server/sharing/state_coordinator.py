@@ -78,18 +78,16 @@ class ShareStateCoordinator(Coordinator[ShareStateShard]):
         self._exists = exists
         self._prune = prune
         self._when_flushed = when_flushed
-        self._intervals = (
-            (Deadline(self._prune_all), settings.prune_interval_ms),
-            (Deadline(self._refresh_cold), settings.cold_interval_ms),
-        )
+        self._pruning = Deadline(self._prune_all)
+        self._refreshing = Deadline(self._refresh_cold)
 
     def _new_shard(self, partition: int) -> ShareStateShard:
         return ShareStateShard(partition, self._settings.updates_per_snapshot)
 
     def _activated(self, shard: ShareStateShard, now_ms: int) -> None:
-        for deadline, interval_ms in self._intervals:
-            if deadline.due_ms is None:
-                self._deadlines.start(deadline, interval_ms)
+        if self._pruning.due_ms is None:
+            self._repeat_pruning()
+            self._repeat_refreshing()
         # What was deleted while nobody coordinated it.
         self._tidy_up(
             shard,
@@ -158,7 +156,7 @@ class ShareStateCoordinator(Coordinator[ShareStateShard]):
     # Time
 
     def _prune_all(self, now_ms: int) -> None:
-        self._again(0)
+        self._repeat_pruning()
         for shard in self.shards:
             if shard.state is ShardState.ACTIVE:
                 self._start_job(shard, self._pruned(shard, now_ms))
@@ -178,13 +176,15 @@ class ShareStateCoordinator(Coordinator[ShareStateShard]):
             self._prune(shard.partition, needed)
 
     def _refresh_cold(self, now_ms: int) -> None:
-        self._again(1)
+        self._repeat_refreshing()
         for shard in self.shards:
             self._tidy_up(shard, lambda states, key: states.cold(key, now_ms, self._settings.cold_interval_ms), now_ms)
 
-    def _again(self, which: int) -> None:
-        deadline, interval_ms = self._intervals[which]
-        self._deadlines.start(deadline, interval_ms)
+    def _repeat_pruning(self) -> None:
+        self._deadlines.start(self._pruning, self._settings.prune_interval_ms)
+
+    def _repeat_refreshing(self) -> None:
+        self._deadlines.start(self._refreshing, self._settings.cold_interval_ms)
 
     def _tidy_up(self, shard: ShareStateShard, change_of: ChangeOf, now_ms: int) -> None:
         """Have written what is to be written of each share partition; what the log does not take is left to the next time."""

@@ -215,6 +215,7 @@ HANDED_ON = {
     "groups/streams/transition.py _take_target": "as `_keep`",
     "groups/streams/transition.py _take_topics": "as `_keep`",
     "groups/service.py __init__": "",
+    "sharing/state_service.py __init__": "",
     "groups/share/protocol.py __init__": "",
     "groups/share/protocol.py _write_states": "as `heartbeat`: partitions that are initializing are counted from there",
     "groups/share/transition.py _ask_for_states": "as `heartbeat`",

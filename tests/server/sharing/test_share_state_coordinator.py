@@ -180,7 +180,7 @@ def test_a_state_that_changes_while_snapshots_are_made_keeps_what_it_was_told() 
     crowd = [key(partition, group) for partition in range(8) for group in "ghij"]
     for one in crowd:
         states.begin(one)
-    states.now_ms += 60_000
+    states.elapsed_ms += 60_000
     states.coordinator.run_due(states.now_ms, is_over=lambda: True)
     for one in crowd:
         states.write(one, StateBatch(0, 4, ACKNOWLEDGED, 1))

@@ -1,4 +1,4 @@
-"""Every timer of the group and transaction coordinators: how it is started, how long it takes, how one sees its end."""
+"""Every timer of the group, share and transaction coordinators: how it is started, how long it takes, how one sees its end."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from support.groups.consumer_groups import REBALANCE_MS, SESSION_MS, ConsumerGro
 from support.groups.groups import Groups
 from support.groups.share_groups import ShareGroups
 from support.groups.streams_groups import StreamsGroups
+from support.sharing.states import States, key
 from support.transactions.transactions import A0, SWEEP_MS, Transactions
 
-World = Groups | Transactions
+World = Groups | States | Transactions
 Begun = tuple[World, Callable[[], bool]]
 """Something that waits, and whether what it waits for has happened."""
 
@@ -439,10 +440,24 @@ def _ids_look() -> Begun:
     return transactions, lambda: (transactions.coordinator.next_deadline_ms() or 0) > first_due_ms
 
 
+def _pruning() -> Begun:
+    states = States()
+    for _ in range(2):
+        states.begin(key())
+    return states, lambda: max(states.store.starts) == 1
+
+
+def _look_for_cold_states() -> Begun:
+    states = States(prune_interval_ms=10**9)
+    first_due_ms = states.coordinator.next_deadline_ms() or 0
+    return states, lambda: (states.coordinator.next_deadline_ms() or 0) > first_due_ms
+
+
 CLASSIC, REBALANCE = "groups/classic/protocol.py", "groups/classic/rebalance.py"
 TIMERS, PROTOCOL = "groups/consumer/timers.py", "groups/consumer/protocol.py"
 SHARE_TIMERS, SHARE = "groups/share/timers.py", "groups/share/protocol.py"
 STREAMS, STREAMS_TIMERS = "groups/streams/protocol.py", "groups/streams/timers.py"
+STATES = "sharing/state_coordinator.py"
 ENDINGS = "transactions/endings.py"
 
 COORDINATOR_TIMERS = {
@@ -484,6 +499,8 @@ COORDINATOR_TIMERS = {
     "next assignment of tasks": Timer(f"{STREAMS} _keep", 5_000, _streams_assignment),
     "next assignment of many tasks": Timer(f"{STREAMS} _assign", 5_000, _streams_assignment_of_many_tasks),
     "next assignment of tasks after a load": Timer(f"{STREAMS} loaded", 3_000, _streams_assignment_after_a_load),
+    "pruning of share states": Timer(f"{STATES} _repeat_pruning", 10_000, _pruning),
+    "look for cold share states": Timer(f"{STATES} _repeat_refreshing", 60_000, _look_for_cold_states),
     # Looked for every 10 s; at 25 s it has not taken longer than that.
     "time-out of a transaction": Timer(f"{ENDINGS} watch", 3 * SWEEP_MS, _time_out),
     "time-out of a loaded transaction": Timer(f"{ENDINGS} watch", 2 * SWEEP_MS, _time_out_after_a_load),

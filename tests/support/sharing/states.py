@@ -41,18 +41,19 @@ class PrunedStore(MemoryStore):
 class States:
     """Loaded from what is in `store`, if that is another's."""
 
-    def __init__(self, store: PrunedStore | None = None, *, now_ms: int = 1_000_000, updates: int = 3) -> None:
+    def __init__(self, store: PrunedStore | None = None, *, updates: int = 3, prune_interval_ms: int = 10_000) -> None:
         self.store = store or PrunedStore()
-        self.now_ms = now_ms
+        self.elapsed_ms = 0
+        self._wall_ms = 1_000_000
         self.topics = {TOPIC: 8, OTHER: 8}
         self.flushes = Flushes()
         self.coordinator = ShareStateCoordinator(
-            ShareStateSettings(updates, prune_interval_ms=10_000, cold_interval_ms=60_000),
+            ShareStateSettings(updates, prune_interval_ms, cold_interval_ms=60_000),
             self.store,
             exists=lambda topic_id, partition: partition < self.topics.get(topic_id, 0),
             prune=self._prune,
             when_flushed=self.flushes,
-            elapsed_ms=lambda: self.now_ms,
+            elapsed_ms=lambda: self.elapsed_ms,
         )
         self.load()
 
@@ -68,9 +69,16 @@ class States:
             self.coordinator.activate(shard, self.now_ms)
         self.coordinator.run_due(self.now_ms)
 
+    @property
+    def now_ms(self) -> int:
+        return self._wall_ms + self.elapsed_ms
+
+    def set_wall(self, by_ms: int) -> None:
+        self._wall_ms += by_ms
+
     def advance(self, ms: int) -> None:
-        self.now_ms += ms
-        while (due_ms := self.coordinator.next_deadline_ms()) is not None and due_ms <= self.now_ms:
+        self.elapsed_ms += ms
+        while (due_ms := self.coordinator.next_deadline_ms()) is not None and due_ms <= self.elapsed_ms:
             self.coordinator.run_due(self.now_ms)
 
     def begin(self, key: SharePartitionKey, state_epoch: int = 0, start_offset: int = 0) -> None:
