@@ -8,7 +8,7 @@ import sys
 from concurrent.futures import ProcessPoolExecutor
 
 from support.disk.crash_search import Counts
-from support.lives.server_crashes import DAYS, ERRNOS, MOVES, Refusals, power_losses, refusals
+from support.lives.server_crashes import DAYS, ERRNOS, MOVES, SHARES, Refusals, power_losses, refusals
 
 from ..support.suite import NotRunError, Options, Suite, run_suite
 
@@ -16,15 +16,15 @@ PARTS = 8
 """The refusals are dealt out to so many tasks."""
 POWER_PARTS = 4
 """So are the disks after a power loss, in a full run: each task finds them all, which is little beside starting on them."""
-THINNED_TO = {"": 8, "moves: ": 64}
+THINNED_TO = {"": 8, "moves: ": 64, "share states: ": 64}
 """Of the disks that a power loss may leave, one in so many is started on; after a refusal, one in REFUSED_THINNED_TO."""
-KILLED_THINNED_TO = {"": 1, "moves: ": 4}
+KILLED_THINNED_TO = {"": 1, "moves: ": 4, "share states: ": 4}
 """Of the disks that a killed process leaves."""
 REFUSED_THINNED_TO = 1024
-RECOVERY_THINNED_TO = {"": (64, 8), "moves: ": (256, 32)}
+RECOVERY_THINNED_TO = {"": (64, 8), "moves: ": (256, 32), "share states: ": (256, 32)}
 """Power is lost in the restart, too, on one disk in so many of those, and of what it leaves then one in so many is started on."""
-SCRIPTS = {"": DAYS, "moves: ": MOVES}
-QUICK = {"": 48, "moves: ": 12}
+SCRIPTS = {"": DAYS, "moves: ": MOVES, "share states: ": SHARES}
+QUICK = {"": 48, "moves: ": 12, "share states: ": 12}
 """How much less a quick run does."""
 
 

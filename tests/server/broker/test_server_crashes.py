@@ -10,11 +10,12 @@ from functools import partial
 
 import pytest
 
+from ottla.server.sharing.state_batches import StateBatch
 from ottla.storage.disk.paths import CLEAN_SHUTDOWN_FILE, RECOVERY_POINT_CHECKPOINT
 from support.broker.in_process_broker import run_in_order
 from support.disk.crash_files import CrashFiles
-from support.lives import moving_life
-from support.lives.server_crashes import FLUSHED, MOVES, power_losses, refusals
+from support.lives import moving_life, share_life
+from support.lives.server_crashes import FLUSHED, MOVES, SHARES, power_losses, refusals
 from support.lives.server_life import Found, Ledger, check, live, restart_and_look
 
 
@@ -96,3 +97,46 @@ def test_moves_outlive_a_disk_that_refuses(code: int, for_good: bool) -> None:
     print(refused)
     assert not refused.failures
     assert refused.disks >= refused.lives > 5
+
+
+# States of share partitions
+
+
+def test_a_life_of_share_states_that_nothing_happens_to_is_found_as_it_was_answered() -> None:
+    files, ledger = CrashFiles(), Ledger()
+    run_in_order(partial(share_life.live, files, ledger))
+    share_life.check(share_life.restart_and_look(files.copy()), ledger.owed)
+    assert ledger.told == 18, "not everything in it was answered well"
+
+
+def test_share_states_are_pruned_and_what_is_lost_of_them_is_noticed() -> None:
+    files, ledger = CrashFiles(), Ledger()
+
+    async def work() -> None:
+        await share_life.live(files, ledger, share_life.DAYS[:2])
+
+    run_in_order(work)
+    found = share_life.restart_and_look(files.copy())
+    assert found.states == {"g": (12, (StateBatch(12, 12, share_life.ACKNOWLEDGED, 1),))}
+    assert found.start_offset > 10
+    for name in files.list("/data/__share_group_state-0"):
+        if name.endswith(".log"):
+            files.open(f"/data/__share_group_state-0/{name}", truncate=True)
+    files.remove(f"/data/{CLEAN_SHUTDOWN_FILE}")
+    with pytest.raises(AssertionError):
+        share_life.check(share_life.restart_and_look(files), ledger.owed)
+
+
+def test_share_states_outlive_power_losses_and_kills() -> None:
+    counts = power_losses(SHARES, thinned_to=400, moments_thinned_to=40, killed_thinned_to=80)
+    print(counts)
+    assert not counts.failures
+    assert counts.after_one_loss > 80 and counts.settled > 3
+
+
+@pytest.mark.parametrize("code, for_good", [(errno.ENOSPC, False), (errno.EIO, True)], ids=["once", "for good"])
+def test_share_states_outlive_a_disk_that_refuses(code: int, for_good: bool) -> None:
+    refused = refusals(code, SHARES, first=11 * for_good + 5, step=59, for_good=for_good, thinned_to=2048)
+    print(refused)
+    assert not refused.failures
+    assert refused.disks >= refused.lives > 3

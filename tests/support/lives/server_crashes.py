@@ -17,7 +17,7 @@ from typing import Any
 from support.broker.in_process_broker import run_in_order
 from support.disk.crash_files import CrashFiles
 from support.disk.crash_search import Counts, CrashSearch
-from support.lives import moving_life, server_life
+from support.lives import moving_life, server_life, share_life
 from support.lives.server_life import Ledger, Owed
 
 FLUSHED = {"log_flush_interval_messages": "1"}
@@ -43,6 +43,8 @@ DAYS = Script(
 """Two days of everything, in one data directory."""
 MOVES = Script(moving_life.live, moving_life.restart_and_look, moving_life.check)
 """Two days of moves between two data directories, and of a reassignment."""
+SHARES = Script(share_life.live, share_life.restart_and_look, share_life.check)
+"""Three days of states of share partitions."""
 
 
 @dataclass
