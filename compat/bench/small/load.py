@@ -74,6 +74,19 @@ class Load:
         self, broker: BrokerProcess, asked: Asked, connections: int, requests: int
     ) -> Iterator[Callable[[], None]]:
         """The connections are open; to call what is given makes so many requests."""
+        with self.begun(broker, asked, connections, requests) as (begin, end):
+
+            def ask() -> None:
+                begin()
+                end()
+
+            yield ask
+
+    @contextmanager
+    def begun(
+        self, broker: BrokerProcess, asked: Asked, connections: int, requests: int
+    ) -> Iterator[tuple[Callable[[], None], Callable[[], None]]]:
+        """As `counted`, in two calls: the first has them begin, the second returns when they have been answered."""
         command = self._command(broker, asked, connections, 0, requests)
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdin is not None
@@ -84,13 +97,12 @@ class Load:
                 if answers.readline().strip() != answer:
                     raise RuntimeError(f"{connections} connections: the load ended with {process.wait()}")
 
-            def ask() -> None:
+            def begin() -> None:
                 words.write("\n")
                 words.flush()
-                expect("done")
 
             expect("ready")
-            yield ask
+            yield begin, lambda: expect("done")
             words.write("\n")
 
     def _command(self, broker: BrokerProcess, asked: Asked, connections: int, *numbers: int) -> list[str]:
