@@ -153,7 +153,7 @@ async def handle(ctx: Context, request: Request) -> FetchResponse:
                 waiter.watch(wanted)
             is_complete = waiter.is_complete
             if not is_complete and waits.changes == changes:
-                await _wait(ctx, waiter, deadline_s)
+                await wait_for(ctx, waiter, deadline_s)
                 turn.begin()
             await waiter.leave(turn)
         if is_complete and not is_stale:
@@ -228,7 +228,7 @@ async def _told(session: FetchSession, answers: list[Answer], incremental: bool,
     return told
 
 
-async def _wait(ctx: Context, waiter: Waiter, deadline_s: float) -> None:
+async def wait_for(ctx: Context, waiter: Waiter, deadline_s: float) -> None:
     """Until something wakes `waiter` or its time is over; PeerGoneError if the client goes meanwhile."""
     patience_ms = PEER_CHECK_MS
     while (left_ms := (deadline_s - trio.current_time()) * 1000) > 0:

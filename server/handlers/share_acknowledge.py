@@ -1,17 +1,65 @@
 """ShareAcknowledge, API key 79, versions 1-2.
 
 Behaviour
-- Share groups are not served: UNSUPPORTED_VERSION, as of Apache Kafka where the feature `share.version` is 0. No right is asked
-  for before.
+- What a member says of records that it has acquired, partition by partition; refused is all of a partition, or nothing.
+- It belongs to a share session, as the next request of it; with the epoch -1 as its last, which releases what the member has left.
+- What is answered is written down, as far as `flush.messages` asks for it.
+- Served while the feature `share.version` is 1, and not with `--workers`; else UNSUPPORTED_VERSION.
 """
 
 from __future__ import annotations
 
 from ...protocol.connection import Request
-from ...protocol.errors import ErrorCode
-from ...protocol.messages.share_acknowledge import ShareAcknowledgeResponse
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.share_acknowledge import (
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+    ShareAcknowledgeRequest,
+    ShareAcknowledgeResponse,
+    ShareAcknowledgeTopicResponse,
+)
 from ..services.context import Context
+from ..sharing.share_sessions import FINAL_EPOCH, Place
+from .share_sessions import Acknowledging, Leaders, checked
 
 
-async def handle(_: Context, request: Request) -> ShareAcknowledgeResponse:
-    return ShareAcknowledgeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+async def handle(ctx: Context, request: Request) -> ShareAcknowledgeResponse:
+    body: ShareAcknowledgeRequest = request.body
+    try:
+        whose = checked(ctx, body)
+        shares = ctx.services.coordinators.share_leaders
+        shares.sessions[ctx.node.node_id].acknowledge(whose, body.share_session_epoch)
+    except KafkaError as error:
+        return ShareAcknowledgeResponse(error_code=error.code)
+    acknowledging = Acknowledging(ctx, request, whose)
+    await acknowledging.run()
+    if body.share_session_epoch == FINAL_EPOCH:
+        await shares.end_session(ctx.node.node_id, whose)
+    await acknowledging.settle()
+    leaders, turn = Leaders(ctx), ctx.turn
+    topics: dict[bytes, list[PartitionData]] = {}
+    for place, refused in acknowledging.answers.items():
+        if turn.is_over():
+            await turn.next()
+        topics.setdefault(place.topic_id, []).append(_row(place, refused, leaders))
+    return ShareAcknowledgeResponse(
+        acquisition_lock_timeout_ms=shares.config_of(whose.group_id).record_lock_duration_ms,
+        responses=tuple(
+            ShareAcknowledgeTopicResponse(topic_id=topic_id, partitions=tuple(rows))
+            for topic_id, rows in topics.items()
+        ),
+        node_endpoints=leaders.endpoints(NodeEndpoint),
+    )
+
+
+def _row(place: Place, error: KafkaError | None, leaders: Leaders) -> PartitionData:
+    current = leaders.of(place, error)
+    return PartitionData(
+        partition_index=place.partition,
+        error_code=ErrorCode.NONE if error is None else error.code,
+        error_message=None if error is None else error.message or None,
+        current_leader=LeaderIdAndEpoch()
+        if current is None
+        else LeaderIdAndEpoch(leader_id=current[0], leader_epoch=current[1]),
+    )

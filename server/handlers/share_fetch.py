@@ -1,17 +1,344 @@
 """ShareFetch, API key 78, versions 1-2.
 
 Behaviour
-- Share groups are not served: UNSUPPORTED_VERSION, as of Apache Kafka where the feature `share.version` is 0. No right is asked
-  for before.
+- A member acquires records of the partitions of its share session, and may acknowledge others on the way: that comes first, and is
+  written down, as far as `flush.messages` asks for it, when it is answered.
+- Answers once there are `min_bytes` in partitions that have something to acquire, or a partition is read in an older segment than the
+  one in which what may be read ends; else parks until that is so or `max_wait_ms` is over. Records that are released, and those whose
+  locks end, wake it as new ones do.
+- The partitions come in another order with each epoch of the session, and have equal parts of `max_bytes`, so that none starves.
+- Partitions that cannot be fetched from do not hurry the answer while others can, as in Apache Kafka.
+- Renewals of locks (`is_renew_ack`) come alone: nothing is fetched with them.
+- A connection that goes ends its share sessions: what their members have acquired, and maybe never received, is released.
+- Served while the feature `share.version` is 1, and not with `--workers`; else UNSUPPORTED_VERSION.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+import trio
+
 from ...protocol.connection import Request
-from ...protocol.errors import ErrorCode
-from ...protocol.messages.share_fetch import ShareFetchResponse
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.share_fetch import (
+    AcquiredRecords,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+    ShareFetchableTopicResponse,
+    ShareFetchRequest,
+    ShareFetchResponse,
+)
+from ...storage.disk.files import WouldWaitError
+from ..runtime.cold_reads import TRIES_MAX, bring
 from ..services.context import Context
+from ..sharing.acquiring import Wish
+from ..sharing.leaders import Led, ShareLeaders, Visitor
+from ..sharing.share_partition import SharePartition
+from ..sharing.share_records import SharePartitionKey
+from ..sharing.share_sessions import FINAL_EPOCH, FULL_EPOCH, Place, SessionKey, ShareSession
+from ..sharing.taking import NOTHING, Offered, Taken, offered, take
+from .fetch import wait_for
+from .routing import led_partition
+from .share_sessions import RENEWALS_SINCE, Acknowledging, Leaders, checked, known
+
+_BATCH_OPTIMIZED, _RECORD_LIMIT = 0, 1
+_MODES_SINCE = 2
+
+_Work: TypeAlias = Callable[[SharePartition, bool], Offered | Taken]
+"""Something done with a share partition and its log; the flag says whether it must not wait for the disk."""
 
 
-async def handle(_: Context, request: Request) -> ShareFetchResponse:
-    return ShareFetchResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+async def handle(ctx: Context, request: Request) -> ShareFetchResponse:
+    body: ShareFetchRequest = request.body
+    try:
+        whose = checked(ctx, body)
+        _check_renewal(body, request.version)
+        session, epoch = await _session(ctx, body, whose), body.share_session_epoch
+        if request.version >= _MODES_SINCE and body.share_acquire_mode not in (_BATCH_OPTIMIZED, _RECORD_LIMIT):
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
+    except KafkaError as error:
+        if error.code is ErrorCode.SHARE_SESSION_LIMIT_REACHED and body.max_wait_ms > 0:
+            # Its client would ask at once again.
+            await ctx.client.hold(trio.Event(), body.max_wait_ms / 1000, is_client_needed=True)
+        return ShareFetchResponse(error_code=error.code)
+    shares = ctx.services.coordinators.share_leaders
+    acknowledging = Acknowledging(ctx, request, whose)
+    if epoch != FULL_EPOCH and await _acknowledges(ctx, body):
+        await acknowledging.run()
+    rows: dict[Place, PartitionData] = {}
+    leaders = Leaders(ctx)
+    if epoch != FINAL_EPOCH and not (request.version >= RENEWALS_SINCE and body.is_renew_ack):
+        fetching = _Fetching(ctx, body, whose, shares, leaders)
+        found = await fetching.run(_rotated(list(session.places), epoch))
+        for place, row in found.items():
+            if ctx.turn.is_over():
+                await ctx.turn.next()
+            has_records, has_error = bool(row.acquired_records), row.error_code != ErrorCode.NONE
+            if session.must_tell(place, has_records=has_records, has_error=has_error) or epoch == FULL_EPOCH:
+                rows[place] = row
+    if epoch == FINAL_EPOCH:
+        await shares.end_session(ctx.node.node_id, whose)
+    await acknowledging.settle()
+    for place, refused in acknowledging.answers.items():
+        if ctx.turn.is_over():
+            await ctx.turn.next()
+        row = rows.get(place) or PartitionData(partition_index=place.partition, records=b"")
+        if refused is not None:
+            message = refused.message or None
+            row = replace(row, acknowledge_error_code=refused.code, acknowledge_error_message=message)
+        rows[place] = row
+    return ShareFetchResponse(
+        acquisition_lock_timeout_ms=shares.config_of(whose.group_id).record_lock_duration_ms,
+        responses=await _by_topic(ctx, rows),
+        node_endpoints=leaders.endpoints(NodeEndpoint),
+    )
+
+
+def _check_renewal(body: ShareFetchRequest, version: int) -> None:
+    """Raise INVALID_REQUEST where a renewal of locks is to fetch (KIP-1222)."""
+    fetches = body.max_bytes or body.min_bytes or body.max_records or body.max_wait_ms
+    if version >= RENEWALS_SINCE and body.is_renew_ack and fetches:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "nothing is fetched with a renewal of acquisition locks")
+
+
+async def _session(ctx: Context, body: ShareFetchRequest, whose: SessionKey) -> ShareSession:
+    """The session, as it is with the request. KafkaError as `ShareSessions.fetch`."""
+    turn, node_id, client = ctx.turn, ctx.node.node_id, ctx.client
+    shares = ctx.services.coordinators.share_leaders
+    places: list[Place] = []
+    for topic in body.topics:
+        for row in topic.partitions:
+            if turn.is_over():
+                await turn.next()
+            places.append(Place(topic.topic_id, row.partition_index))
+    forgotten: list[Place] = []
+    for gone in body.forgotten_topics_data:
+        for index in gone.partitions:
+            if turn.is_over():
+                await turn.next()
+            forgotten.append(Place(gone.topic_id, index))
+    has_acknowledgements = await _acknowledges(ctx, body)
+    if client.farewell is None:
+        client.farewell = Visitor(shares, node_id)
+    return shares.sessions[node_id].fetch(
+        whose,
+        body.share_session_epoch,
+        client.farewell,
+        places=await turn.once(places),
+        forgotten=forgotten,
+        has_acknowledgements=has_acknowledgements,
+    )
+
+
+async def _acknowledges(ctx: Context, body: ShareFetchRequest) -> bool:
+    for topic in body.topics:
+        for row in topic.partitions:
+            if row.acknowledgement_batches:
+                return True
+            if ctx.turn.is_over():
+                await ctx.turn.next()
+    return False
+
+
+def _rotated(places: list[Place], epoch: int) -> list[Place]:
+    at = epoch % len(places) if places and epoch > 0 else 0
+    return places[at:] + places[:at]
+
+
+@dataclass(slots=True)
+class _Look:
+    """What one look at all partitions found.
+
+    Attributes:
+        offers: Of partitions that have something to acquire, or would have if the log had more.
+        is_due: Whether one of them is read in an older segment: to wait makes it no more.
+    """
+
+    offers: dict[Place, Offered] = field(default_factory=dict)
+    size_bytes: int = 0
+    is_due: bool = False
+
+
+class _Fetching:
+    """One fetch: what there is for a member in the partitions of its session."""
+
+    def __init__(
+        self, ctx: Context, body: ShareFetchRequest, whose: SessionKey, shares: ShareLeaders, leaders: Leaders
+    ) -> None:
+        config = shares.config_of(whose.group_id)
+        self._ctx = ctx
+        self._body = body
+        self._whose = whose
+        self._shares = shares
+        self._leaders = leaders
+        self._committed = config.reads_committed
+        self._max_bytes = min(body.max_bytes, ctx.services.config.current.fetch_max_bytes)
+        self._min_bytes = min(body.min_bytes, self._max_bytes)
+        self._led: dict[Place, Led] = {}
+        self._rows: dict[Place, PartitionData] = {}
+
+    async def run(self, places: list[Place]) -> dict[Place, PartitionData]:
+        """What is to be answered of each partition; those that had nothing to acquire are left out."""
+        ctx, turn = self._ctx, self._ctx.turn
+        is_for_nothing = self._body.max_records <= 0 or self._max_bytes <= 0
+        for place in places:
+            if turn.is_over():
+                await turn.next()
+            try:
+                known(ctx, place)
+                if not is_for_nothing:
+                    key = SharePartitionKey(self._whose.group_id, *place)
+                    self._led[place] = self._shares.begun(key, led_partition(ctx, *place))
+            except KafkaError as error:
+                self._refuse(place, error)
+        deadline_s = trio.current_time() + self._body.max_wait_ms / 1000
+        while self._led:
+            look = await self._look_and_wait(deadline_s)
+            if look is not None:
+                await self._take_all(look)
+                break
+        return self._rows
+
+    async def _look_and_wait(self, deadline_s: float) -> _Look | None:
+        """What there is, if it is time to answer; else None, once something has happened."""
+        ctx, turn, waits = self._ctx, self._ctx.turn, self._ctx.services.waits
+        changes = waits.changes
+        with waits.waiter(max(self._min_bytes, 1), committed=self._committed, is_alone=False) as waiter:
+            asked = [*self._led.values()]
+            try:
+                # Before the look, so that nothing is missed that happens meanwhile.
+                for led in asked:
+                    if turn.is_over():
+                        await turn.next()
+                    led.waiters.add(waiter)
+                look = await self._look()
+                is_enough = look.offers and (look.is_due or look.size_bytes >= self._min_bytes)
+                is_over = trio.current_time() >= deadline_s or ctx.services.cluster.is_stopping
+                if is_enough or is_over or not self._led:
+                    return look
+                for found in look.offers.values():
+                    if turn.is_over():
+                        await turn.next()
+                    waiter.watch(found.wanted)
+                if not waiter.is_complete and waits.changes == changes:
+                    await wait_for(ctx, waiter, deadline_s)
+                    turn.begin()
+                await waiter.leave(turn)
+                return None
+            finally:
+                for led in asked:
+                    led.waiters.discard(waiter)
+
+    async def _look(self) -> _Look:
+        look = _Look()
+        for place, led in [*self._led.items()]:
+            if self._ctx.turn.is_over():
+                await self._ctx.turn.next()
+            try:
+                share = self._share(led)
+                if share is None or not share.has_room():
+                    continue
+                found = await self._offered(led, self._max_bytes, first=not look.size_bytes)
+            except KafkaError as error:
+                del self._led[place]
+                self._refuse(place, error)
+                continue
+            look.offers[place] = found
+            look.size_bytes += found.size_bytes
+            start, end = found.wanted.start, found.wanted.end
+            look.is_due |= start.offset < end.offset and start.segment_base_offset != end.segment_base_offset
+        return look
+
+    def _share(self, led: Led) -> SharePartition | None:
+        """None while its state is read. KafkaError: why it is not to be had."""
+        if led.error is not None:
+            raise led.error
+        return self._shares.share_of(led)
+
+    async def _offered(self, led: Led, max_bytes: int, *, first: bool) -> Offered:
+        taken = await self._at_disk(led, lambda share, at_once: self._offer(led, share, max_bytes, first, at_once))
+        assert isinstance(taken, Offered)
+        return taken
+
+    def _offer(self, led: Led, share: SharePartition, max_bytes: int, first: bool, at_once: bool) -> Offered:
+        log = led.partition.log
+        return offered(log, share, max_bytes, first=first, committed=self._committed, at_once=at_once)
+
+    async def _take_all(self, look: _Look) -> None:
+        """Acquire from each partition what the member may have; the first that has something gives a batch, however large."""
+        left_records, left_bytes = self._body.max_records, self._max_bytes
+        part_bytes = max(self._max_bytes // max(len(look.offers), 1), 1)
+        mode, member_id = self._body.share_acquire_mode, self._whose.member_id
+        for place in look.offers:
+            if self._ctx.turn.is_over():
+                await self._ctx.turn.next()
+            led = self._led[place]
+            wish = Wish(member_id, left_records, self._body.batch_size, mode == _RECORD_LIMIT)
+            try:
+                taken = await self._taken(led, wish, min(part_bytes, left_bytes), left_bytes == self._max_bytes)
+            except KafkaError as error:
+                self._refuse(place, error)
+                continue
+            acquired = tuple(
+                AcquiredRecords(
+                    first_offset=one.first_offset, last_offset=one.last_offset, delivery_count=one.delivery_count
+                )
+                for one in taken.acquired
+            )
+            left_records -= sum(one.last_offset - one.first_offset + 1 for one in taken.acquired)
+            left_bytes = max(0, left_bytes - len(taken.records or b""))
+            self._rows[place] = PartitionData(
+                partition_index=place.partition, records=taken.records or b"", acquired_records=acquired
+            )
+
+    async def _taken(self, led: Led, wish: Wish, max_bytes: int, first: bool) -> Taken:
+        def acquire(share: SharePartition, at_once: bool) -> Taken:
+            if not share.has_room():
+                return NOTHING  # Others were faster.
+            found = self._offer(led, share, max_bytes, first, at_once)
+            elapsed_ms = self._ctx.services.clock.elapsed_ms()
+            return take(share, found, wish, elapsed_ms, committed=self._committed, at_once=at_once)
+
+        taken = await self._at_disk(led, acquire)
+        assert isinstance(taken, Taken)
+        self._shares.locks_changed(led)
+        return taken
+
+    async def _at_disk(self, led: Led, work: _Work) -> Offered | Taken:
+        """`work`, in one turn; what it finds that is not in memory is brought before."""
+        for tries in range(TRIES_MAX + 1):
+            share = self._share(led)
+            assert share is not None
+            try:
+                return work(share, tries < TRIES_MAX)
+            except WouldWaitError as cold:
+                await bring(cold, led.partition.log)
+        raise AssertionError("it was to wait for the disk")
+
+    def _refuse(self, place: Place, error: KafkaError) -> None:
+        current = self._leaders.of(place, error)
+        self._rows[place] = PartitionData(
+            partition_index=place.partition,
+            error_code=error.code,
+            error_message=error.message or None,
+            current_leader=LeaderIdAndEpoch()
+            if current is None
+            else LeaderIdAndEpoch(leader_id=current[0], leader_epoch=current[1]),
+            records=b"",
+        )
+
+
+async def _by_topic(ctx: Context, rows: dict[Place, PartitionData]) -> tuple[ShareFetchableTopicResponse, ...]:
+    topics: dict[bytes, list[PartitionData]] = {}
+    for place, row in rows.items():
+        if ctx.turn.is_over():
+            await ctx.turn.next()
+        topics.setdefault(place.topic_id, []).append(row)
+    return tuple(
+        ShareFetchableTopicResponse(topic_id=topic_id, partitions=tuple(rows_of))
+        for topic_id, rows_of in topics.items()
+    )

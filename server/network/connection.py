@@ -75,6 +75,9 @@ class Connection:
     _straight: Straight | None = None
     """Where its requests are answered without its task, once it has sent one that could have been."""
 
+    farewell: Callable[[], object] | None = None
+    """Called once, when it is gone: for what others keep for it. It must not name this."""
+
     _upstream: Upstream | None = None
     """Where it has its requests answered that its own process does not answer."""
 
@@ -121,6 +124,8 @@ class Connection:
                 broken_off.append(error)
         finally:
             self._muted = None  # it may name this
+            if self.farewell is not None:
+                self.farewell()
             if self._straight is not None:
                 self._straight.close()
                 self._straight = None  # likewise

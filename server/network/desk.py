@@ -79,6 +79,9 @@ class Client(Protocol):
     def peer(self) -> str:
         """HOST:PORT, for people."""
 
+    farewell: Callable[[], object] | None
+    """Called once, when it is gone."""
+
     def check_peer(self) -> None:
         """Raise if nobody waits any more."""
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from ..groups.service import GroupService
+    from ..sharing.leaders import ShareLeaders
     from ..sharing.state_service import ShareStateService
     from ..transactions.service import TransactionService
 
@@ -33,6 +34,7 @@ class Coordinators(Watcher):
         self._is_closed = False
         self._groups: GroupService | None = None
         self._share_states: ShareStateService | None = None
+        self._share_leaders: ShareLeaders | None = None
         self._transactions: TransactionService | None = None
 
     @property
@@ -56,6 +58,16 @@ class Coordinators(Watcher):
                 made.close()
             return made
         return self._share_states
+
+    @property
+    def share_leaders(self) -> ShareLeaders:
+        """Who leads share partitions."""
+        if self._share_leaders is None:
+            from ..sharing.leaders import ShareLeaders
+
+            self._share_leaders = ShareLeaders(self._ground, lambda: self.share_states, self._tasks)
+            self._tasks.start_soon(self._share_leaders.run)
+        return self._share_leaders
 
     @property
     def transactions(self) -> TransactionService:
@@ -89,6 +101,8 @@ class Coordinators(Watcher):
     def close(self) -> None:
         """Answer all parked requests, and take no more."""
         self._is_closed = True
+        if self._share_leaders is not None:
+            self._share_leaders.close()
         for each in self._keepers().values():
             if each is not None:
                 each.close()
@@ -100,6 +114,9 @@ class Coordinators(Watcher):
     # As a watcher
 
     def leader_moved(self, partition: Partition) -> None:
+        topic = None if self._share_leaders is None else self._ground.topics.get(partition.topic_partition.topic)
+        if self._share_leaders is not None and topic is not None:
+            self._share_leaders.partition_gone(topic.id, partition)
         if (keeper := self._keeper(partition)) is not None:
             keeper.leadership_changed(partition.index)
 
@@ -122,6 +139,9 @@ class Coordinators(Watcher):
             self._groups.topic_deleted(topic.name, topic.id)
         if self._share_states is not None:
             self._share_states.topic_deleted(topic.id)
+        if self._share_leaders is not None:
+            for partition in topic.partitions:
+                self._share_leaders.partition_gone(topic.id, partition)
 
     def _keeper(self, partition: Partition) -> Keeper | None:
         """The one that keeps its state in this partition, if it is at work."""

@@ -14,6 +14,8 @@ from ...protocol.errors import ErrorCode, KafkaError
 FULL_EPOCH = 0
 FINAL_EPOCH = -1
 _EPOCH_MAX = 2**31 - 1
+PLACES_A_SESSION = 50
+"""All sessions together have so many partitions for each that there may be: a request may name a hundred thousand."""
 
 
 class SessionKey(NamedTuple):
@@ -59,6 +61,10 @@ class ShareSessions:
 
     def __init__(self, most: int) -> None:
         self._most = most
+        self._places_most = most * PLACES_A_SESSION
+        self._counted: dict[SessionKey, int] = {}
+        self.place_count = 0
+        """Partitions of all sessions together."""
         self._sessions: dict[SessionKey, ShareSession] = {}
         self._of_connections: dict[object, set[SessionKey]] = {}
         self._members: dict[str, int] = {}
@@ -79,8 +85,9 @@ class ShareSessions:
         """The session that a fetch belongs to, as it is with it. With the final epoch it is left for `close`.
 
         Raises:
-            KafkaError: INVALID_REQUEST (who begins anew has nothing to acknowledge), SHARE_SESSION_LIMIT_REACHED,
-                SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH. One that is begun anew in vain is gone all the same.
+            KafkaError: INVALID_REQUEST (who begins anew has nothing to acknowledge), SHARE_SESSION_LIMIT_REACHED (of sessions, or of
+                partitions in all of them), SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH. One that is begun anew in vain is
+                gone all the same; one that has become too large stays as it was.
         """
         if epoch == FULL_EPOCH:
             if has_acknowledgements:
@@ -88,15 +95,21 @@ class ShareSessions:
             self._forget(key)
             if len(self._sessions) >= self._most:
                 raise KafkaError(ErrorCode.SHARE_SESSION_LIMIT_REACHED, f"there are {self._most} share sessions")
-            return self._begin(key, places, connection)
+            named = dict.fromkeys(places, False)
+            self._check_room(len(named))
+            return self._begin(key, named, connection)
         session = self._found(key)
         if epoch == FINAL_EPOCH:
             return session
-        self._take(session, epoch)
-        for place in places:
-            session.places.setdefault(place, True)
+        self._check(session, epoch)
+        new = [place for place in dict.fromkeys(places) if place not in session.places]
+        if new:
+            self._check_room(len(new))
+        session.grow()
+        session.places.update(dict.fromkeys(new, True))
         for place in forgotten:
             session.places.pop(place, None)
+        self._count(session)
         return session
 
     def acknowledge(self, key: SessionKey, epoch: int) -> ShareSession:
@@ -109,7 +122,8 @@ class ShareSessions:
             raise KafkaError(ErrorCode.INVALID_SHARE_SESSION_EPOCH, "acknowledgements do not begin a share session")
         session = self._found(key)
         if epoch != FINAL_EPOCH:
-            self._take(session, epoch)
+            self._check(session, epoch)
+            session.grow()
         return session
 
     def close(self, key: SessionKey) -> ShareSession:
@@ -134,6 +148,7 @@ class ShareSessions:
         session = self._sessions[key] = ShareSession(key, places, connection)
         self._of_connections.setdefault(connection, set()).add(key)
         self._members[key.group_id] = self.members(key.group_id) + 1
+        self._count(session)
         return session
 
     def _found(self, key: SessionKey) -> ShareSession:
@@ -142,16 +157,26 @@ class ShareSessions:
             raise KafkaError(ErrorCode.SHARE_SESSION_NOT_FOUND, f"member {key.member_id} has no share session")
         return session
 
-    def _take(self, session: ShareSession, epoch: int) -> None:
+    def _check(self, session: ShareSession, epoch: int) -> None:
         if epoch != session.epoch:
             message = f"share session epoch {epoch} is not {session.epoch}"
             raise KafkaError(ErrorCode.INVALID_SHARE_SESSION_EPOCH, message)
-        session.grow()
+
+    def _check_room(self, more: int) -> None:
+        if self.place_count + more > self._places_most:
+            message = f"share sessions have {self._places_most} partitions at most"
+            raise KafkaError(ErrorCode.SHARE_SESSION_LIMIT_REACHED, message)
+
+    def _count(self, session: ShareSession) -> None:
+        """It has another number of partitions, or is new."""
+        self.place_count += len(session.places) - self._counted.get(session.key, 0)
+        self._counted[session.key] = len(session.places)
 
     def _forget(self, key: SessionKey) -> None:
         session = self._sessions.pop(key, None)
         if session is None:
             return
+        self.place_count -= self._counted.pop(key)
         keys = self._of_connections[session.connection]
         keys.discard(key)
         if not keys:

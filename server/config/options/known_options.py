@@ -184,7 +184,6 @@ group.coordinator.append.linger.ms INT read-only -1 -1..
 group.coordinator.background.threads INT read-only 2 1..
 group.coordinator.cached.buffer.max.bytes INT cluster-wide 1048588 524288..
 group.coordinator.threads INT read-only 4 1..
-group.share.max.share.sessions INT read-only 2000 1..
 group.share.persister.class.name STRING read-only,hidden org.apache.kafka.server.share.persister.DefaultStatePersister
 initial.broker.registration.timeout.ms INT read-only 60000
 internal.metadata.delete.delay.millis LONG read-only,hidden 60000

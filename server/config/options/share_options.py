@@ -58,6 +58,9 @@ class ShareOptions(QuotaOptions):  # a class with slots has one base
     group_share_max_session_timeout_ms: int = option(
         _INT, 60_000, at_least(1), "Highest value of group.share.session.timeout.ms.", update=_FIXED
     )
+    group_share_max_share_sessions: int = option(
+        _INT, 2_000, at_least(1), "Most share sessions at one node.", update=_FIXED
+    )
     group_share_max_size: int = option(_INT, 200, between(1, 1000), "Most members of one share group.", update=_FIXED)
     group_share_min_assignment_interval_ms: int = option(
         _INT, 0, at_least(0), "Lowest value of group.share.assignment.interval.ms.", update=_FIXED

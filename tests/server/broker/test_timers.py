@@ -174,7 +174,7 @@ async def test_who_waits_for_long_is_looked_after_ever_more_rarely(autojump_cloc
     client: Any = SimpleNamespace(check_peer=lambda: looked_s.append(round(trio.current_time() - begun_s)))
     ctx: Any = SimpleNamespace(client=client)
     with Waits().waiter(1, committed=False, is_alone=True) as waiter:
-        await fetch._wait(ctx, waiter, begun_s + 200)
+        await fetch.wait_for(ctx, waiter, begun_s + 200)
     assert looked_s == [5, 15, 35, 75, 135, 195, 200]
 
 

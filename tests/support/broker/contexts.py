@@ -22,6 +22,7 @@ class Staying:
     peer = "127.0.0.1:1"
     principal: Principal = ANONYMOUS
     logging_in: LoggingIn | None = None
+    farewell: Callable[[], object] | None = None
 
     @property
     def turn(self) -> Turn:

@@ -1,0 +1,207 @@
+"""What ShareFetch and ShareAcknowledge have in common: who may ask, what members say of records, whom else to ask."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...protocol.connection import Request
+from ...protocol.errors import ErrorCode, KafkaError
+from ..partitions.topics import Partition
+from ..security.acls.kinds import Operation, ResourceType
+from ..services.context import Context
+from ..sharing.acknowledging import GAP, REJECT, RENEW, Acknowledgement, acknowledge
+from ..sharing.leaders import Led
+from ..sharing.share_records import SharePartitionKey
+from ..sharing.share_sessions import Place, SessionKey
+from .permissions import check_without_words, refusal
+from .routing import endpoints
+from .share_groups import are_served
+
+MEMBER_ID_CHARS_MAX = 36
+RENEWALS_SINCE = 2
+# Acknowledge types that are worked on in one go; some milliseconds, if each is another one than that before it.
+TYPES_AT_ONCE = 1_000
+_MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+
+
+def checked(ctx: Context, body: Any) -> SessionKey:
+    """Whose request it is. KafkaError where that cannot be, or share groups are not served."""
+    if not are_served(ctx):
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+    if body.group_id is None:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid group id in the request.")
+    check_without_words(ctx, Operation.READ, ResourceType.GROUP, body.group_id)
+    if not body.member_id or len(body.member_id) > MEMBER_ID_CHARS_MAX:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid member id in the request.")
+    return SessionKey(body.group_id, body.member_id)
+
+
+def known(ctx: Context, place: Place) -> Partition:
+    """The partition, whoever leads it.
+
+    Raises:
+        KafkaError: UNKNOWN_TOPIC_ID, TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION, without words but for the second.
+    """
+    topic = ctx.services.topics.by_id(place.topic_id)
+    if topic is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+    if not ctx.may(Operation.READ, ResourceType.TOPIC, topic.name):
+        raise refusal(ResourceType.TOPIC)
+    if not 0 <= place.partition < len(topic.partitions):
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return topic.partitions[place.partition]
+
+
+@dataclass(slots=True)
+class Leaders:
+    """Whom clients are to ask about partitions that are led elsewhere."""
+
+    ctx: Context
+    node_ids: set[int] = field(default_factory=set)
+
+    def of(self, place: Place, error: KafkaError | None) -> tuple[int, int] | None:
+        """Leader and epoch, if the answer has to tell them."""
+        if error is None or error.code not in _MOVED:
+            return None
+        try:
+            partition = self.ctx.services.topics.partition_by_id(*place)
+        except KafkaError:
+            return None
+        self.node_ids.add(partition.leader)
+        return partition.leader, partition.leader_epoch
+
+    def endpoints(self, row: type[Any]) -> tuple[Any, ...]:
+        """Rows of an answer, of that class."""
+        return tuple(
+            row(node_id=node_id, host=host, port=port, rack=rack)
+            for node_id, host, port, rack in endpoints(self.ctx, self.node_ids)
+        )
+
+
+class Acknowledging:
+    """The acknowledgements of one request.
+
+    Attributes:
+        answers: What became of those of each partition.
+    """
+
+    def __init__(self, ctx: Context, request: Request, whose: SessionKey) -> None:
+        body = request.body
+        self._ctx = ctx
+        self._whose = whose
+        self._leaders = ctx.services.coordinators.share_leaders
+        self._type_max = RENEW if request.version >= RENEWALS_SINCE else REJECT
+        self._renews = request.version >= RENEWALS_SINCE and body.is_renew_ack
+        self._topics = body.topics
+        self._written: dict[Place, Led] = {}
+        self.answers: dict[Place, KafkaError | None] = {}
+
+    async def run(self) -> None:
+        """Each partition on its own; nothing of one that is refused. One that is named twice counts as it is named last."""
+        turn = self._ctx.turn
+        rows: dict[Place, Any] = {}
+        for topic in self._topics:
+            for row in topic.partitions:
+                if turn.is_over():
+                    await turn.next()
+                rows[Place(topic.topic_id, row.partition_index)] = row
+        empty: list[Place] = []
+        for place, row in rows.items():
+            if turn.is_over():
+                await turn.next()
+            try:
+                await self._check(place, row.acknowledgement_batches)
+                known(self._ctx, place)
+            except KafkaError as error:
+                self.answers[place] = error.with_traceback(None)
+                continue
+            if row.acknowledgement_batches:
+                self.answers[place] = await self._acknowledge(place, row.acknowledgement_batches)
+            else:
+                empty.append(place)
+        if len(empty) + len(self._refused_before()) < len(rows):
+            # As Apache Kafka: of a request that says nothing of any record only errors are told.
+            self.answers.update(dict.fromkeys(empty))
+        await turn.empty(rows)
+
+    async def settle(self) -> None:
+        """Wait until what was written is on disk."""
+        for place, led in self._written.items():
+            try:
+                await self._leaders.settled(led)
+            except KafkaError as error:
+                self.answers[place] = error
+        self._ctx.turn.begin()
+
+    def _refused_before(self) -> list[Place]:
+        return [place for place, error in self.answers.items() if error is not None and place not in self._written]
+
+    async def _check(self, place: Place, batches: tuple[Any, ...]) -> None:
+        """Raise INVALID_REQUEST unless they are in order and have types that there are. An unknown topic comes first."""
+        if self._ctx.services.topics.by_id(place.topic_id) is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+        turn, before = self._ctx.turn, -1
+        for batch in batches:
+            if turn.is_over():
+                await turn.next()
+            first, last, types = batch.first_offset, batch.last_offset, batch.acknowledge_types
+            if first > last or first < before or len(types) not in (1, last - first + 1):
+                raise KafkaError(ErrorCode.INVALID_REQUEST)
+            if min(types) < GAP or (most := max(types)) > self._type_max or (most == RENEW and not self._renews):
+                raise KafkaError(ErrorCode.INVALID_REQUEST)
+            before = last
+
+    async def _acknowledge(self, place: Place, batches: tuple[Any, ...]) -> KafkaError | None:
+        leaders, turn = self._leaders, self._ctx.turn
+        led = leaders.find(SharePartitionKey(self._whose.group_id, *place))
+        if led is None or led.share is None or led.partition.leader != self._ctx.node.node_id:
+            return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+        pieces: list[list[Acknowledgement]] = []
+        for piece in _pieces(batches):
+            if turn.is_over():
+                await turn.next()
+            pieces.append(piece)
+        try:
+            # All or nothing: where it takes several turns, they are looked at before anything is done.
+            for is_done in (False, True) if len(pieces) > 1 else (True,):
+                for at, piece in enumerate(pieces):
+                    if at:
+                        await turn.next()
+                    share = leaders.share_of(led)
+                    if share is None or led.error is not None:
+                        raise led.error or KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                    elapsed_ms = self._ctx.services.clock.elapsed_ms()
+                    update = acknowledge(share, self._whose.member_id, piece, elapsed_ms)
+                    if is_done:
+                        leaders.carry_out(led, update)
+                        self._written[place] = led
+        except KafkaError as error:
+            return error.with_traceback(None)
+        return None
+
+
+def _pieces(batches: tuple[Any, ...]) -> Iterator[list[Acknowledgement]]:
+    """In the same order, with `TYPES_AT_ONCE` types each."""
+    piece: list[Acknowledgement] = []
+    room = TYPES_AT_ONCE
+    for batch in batches:
+        first, types = batch.first_offset, batch.acknowledge_types
+        if len(types) == 1:
+            piece.append(Acknowledgement(first, batch.last_offset, types))
+            room -= 1
+        else:
+            at = 0
+            while at < len(types):
+                some = types[at : at + room]
+                piece.append(Acknowledgement(first + at, first + at + len(some) - 1, some))
+                at, room = at + len(some), room - len(some)
+                if not room:
+                    yield piece
+                    piece, room = [], TYPES_AT_ONCE
+        if not room:
+            yield piece
+            piece, room = [], TYPES_AT_ONCE
+    if piece:
+        yield piece

@@ -1,0 +1,357 @@
+"""The share partitions of the partitions that nodes of this process lead: begun when they are first fetched from, and let go of with
+the leadership, with the last session of their group, and when their state has become somebody else's.
+
+What becomes of records is written to the share coordinator and applied in one turn (`carry_out`); who answers waits for the disk
+(`ShareStateService.settled`). A share partition that is let go of is begun anew, from what was written, by the next who asks.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import TypeVar
+
+import trio
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ..config.options.share_resets import EARLIEST, LATEST
+from ..coordination.deadlines import Deadline, Deadlines
+from ..coordination.ground import Ground
+from ..partitions.searches import Search, Searches
+from ..partitions.topics import Partition
+from ..partitions.waits import Waiter
+from ..runtime.nursery import Tasks
+from ..runtime.turns import Turn
+from .share_group_config import ShareGroupConfig, share_group_config
+from .share_partition import Limits, SharePartition, Update
+from .share_records import SharePartitionKey
+from .share_sessions import SessionKey, ShareSession, ShareSessions
+from .share_states import NOT_SAID, Written
+from .state_service import ShareStateService
+
+Name = TypeVar("Name")
+
+log = logging.getLogger("ottla.sharing")
+
+# While the share coordinator is loading its state is asked for again, as the persister of Apache Kafka does.
+STATE_RETRY_MS = 100
+STATE_TRIES = 100
+# What is searched by time for share groups has one place for all of them.
+_SEARCHER = "share groups"
+
+_LATER = frozenset(
+    {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+)
+_FENCED = frozenset({ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STATE_EPOCH})
+_SAME = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
+_ENDING = _SAME | {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_SERVER_ERROR}
+
+
+def told(error: KafkaError) -> KafkaError:
+    """What members hear of an error of the share coordinator, as from Apache Kafka."""
+    if error.code in _LATER:
+        return KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message)
+    if error.code in _FENCED:
+        return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, error.message)
+    return error if error.code in _SAME else KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, error.message)
+
+
+class Led:
+    """One share partition.
+
+    Attributes:
+        share: None until its state is there.
+        error: Why nobody finds it any more; None while it stands.
+        waiters: Fetches to be woken when there may be something for them.
+    """
+
+    __slots__ = ("deadline", "error", "key", "leader_epoch", "partition", "share", "waiters")
+
+    def __init__(self, key: SharePartitionKey, partition: Partition, deadline: Deadline) -> None:
+        self.key = key
+        self.partition = partition
+        self.leader_epoch = partition.leader_epoch
+        self.deadline = deadline
+        self.share: SharePartition | None = None
+        self.error: KafkaError | None = None
+        self.waiters: set[Waiter] = set()
+
+    def wake(self) -> None:
+        for waiter in self.waiters:
+            waiter.wake()
+
+
+class Visitor:
+    """A connection that has share sessions: to be called when it is gone."""
+
+    __slots__ = ("_leaders", "_node_id")
+
+    def __init__(self, leaders: ShareLeaders, node_id: int) -> None:
+        self._leaders = leaders
+        self._node_id = node_id
+
+    def __call__(self) -> None:
+        self._leaders.disconnected(self._node_id, self)
+
+
+class ShareLeaders:
+    """Of all nodes of a broker.
+
+    Args:
+        states: The share coordinator.
+    """
+
+    def __init__(self, ground: Ground, states: Callable[[], ShareStateService], tasks: Tasks) -> None:
+        self._ground = ground
+        self._states = states
+        self._tasks = tasks
+        self._led: dict[SharePartitionKey, Led] = {}
+        self._of_groups: dict[str, set[SharePartitionKey]] = {}
+        self._of_partitions: dict[tuple[bytes, int], set[SharePartitionKey]] = {}
+        self._searches = Searches()
+        self._is_closed = False
+        self._sleep = trio.CancelScope()
+        self._deadlines = Deadlines(ground.clock.elapsed_ms, self._wake)
+        most = ground.config.current.group_share_max_share_sessions
+        self.sessions = {node.node_id: ShareSessions(most) for node in ground.nodes}
+        """By node id."""
+
+    def __len__(self) -> int:
+        return len(self._led)
+
+    async def run(self) -> None:
+        """Let acquisition locks end in time, until cancelled."""
+        clock, turn = self._ground.clock, Turn()
+        while True:
+            due_ms = self._deadlines.next_due_ms()
+            with trio.CancelScope() as self._sleep:
+                if due_ms is None:
+                    await trio.sleep_forever()
+                else:
+                    await clock.sleep_until(due_ms)
+            await turn.next()
+            try:
+                self._deadlines.run_due(clock.now_ms(), turn.is_over)
+            except Exception:
+                log.exception("acquisition locks could not be ended")
+
+    def config_of(self, group_id: str) -> ShareGroupConfig:
+        """What the group's configs say now."""
+        config = self._ground.config
+        return share_group_config(config.current, config.groups, group_id)
+
+    # Share partitions
+
+    def find(self, key: SharePartitionKey) -> Led | None:
+        """The one with this key, if it has been begun."""
+        return self._led.get(key)
+
+    def begun(self, key: SharePartitionKey, partition: Partition) -> Led:
+        """The one with this key; the first who asks has its state read."""
+        led = self._led.get(key)
+        if led is not None and (led.partition is not partition or led.leader_epoch != partition.leader_epoch):
+            self._let_go(led, _moved(partition))
+            led = None
+        if led is None:
+            led = self._led[key] = Led(key, partition, Deadline(_nothing))
+            led.deadline.action = partial(self._expire, led)
+            self._of_groups.setdefault(key.group_id, set()).add(key)
+            self._of_partitions.setdefault(key[1:], set()).add(key)
+            self._tasks.start_soon(self._begin, led)
+        return led
+
+    def share_of(self, led: Led) -> SharePartition | None:
+        """Its records, with the limits that hold now and as far as the log still has them; None until they are known."""
+        share = led.share
+        if share is not None:
+            share.limits = self._limits(led.key.group_id)
+            share.log_starts_at(led.partition.log.log_start_offset)
+        return share
+
+    def carry_out(self, led: Led, update: Update) -> None:
+        """Write down what is to become of records, and do it; who may find something then is woken.
+
+        Raises:
+            KafkaError: As `told`; nothing has changed, or the share partition was let go of.
+        """
+        assert led.share is not None
+        if led.error is not None:
+            raise led.error
+        if update.state_batches:
+            try:
+                self._states().write(led.key, _written(led, update))
+            except KafkaError as error:
+                raise self._failed(led, error) from error
+        if led.share.apply(update):
+            led.wake()
+        self.locks_changed(led)
+
+    async def settled(self, led: Led) -> None:
+        """Wait until what was written of it is on disk. KafkaError as `told`."""
+        try:
+            await self._states().settled(led.key)
+        except KafkaError as error:
+            raise self._failed(led, error) from error
+
+    def locks_changed(self, led: Led) -> None:
+        """Some of its records were acquired, or their locks renewed."""
+        due_ms = None if led.share is None else led.share.next_expiry_ms()
+        if due_ms is not None and led.error is None:
+            self._deadlines.start(led.deadline, max(due_ms - self._ground.clock.elapsed_ms(), 0))
+
+    def partition_gone(self, topic_id: bytes, partition: Partition) -> None:
+        """Another node leads it, none does, or its topic was deleted: nobody here has anything of it any more."""
+        for key in tuple(self._of_partitions.get((topic_id, partition.index), ())):
+            self._let_go(self._led[key], _moved(partition))
+
+    # Sessions
+
+    async def end_session(self, node_id: int, key: SessionKey) -> None:
+        """End a session, unless that has been done meanwhile, and release what its member has."""
+        with suppress(KafkaError):
+            await self._release(self.sessions[node_id].close(key))
+
+    def disconnected(self, node_id: int, visitor: object) -> None:
+        """Its sessions are over, and what their members have is released soon."""
+        for session in self.sessions[node_id].disconnected(visitor):
+            if not self._is_closed:
+                self._tasks.start_soon(self._release, session)
+
+    def close(self) -> None:
+        """The broker stops: what members have acquired is offered anew by the next start."""
+        self._is_closed = True
+
+    async def _release(self, session: ShareSession) -> None:
+        await trio.lowlevel.checkpoint()  # a broker that is killed writes nothing more
+        turn, group_id = Turn(), session.key.group_id
+        for place in session.places:
+            if turn.is_over():
+                await turn.next()
+            led = self._led.get(SharePartitionKey(group_id, *place))
+            share = None if led is None else self.share_of(led)
+            if led is None or share is None:
+                continue
+            try:
+                self.carry_out(led, share.release(session.key.member_id))
+            except KafkaError as error:  # Their locks end in time.
+                log.warning("records of %s are not released: %s", session.key.member_id, error)
+        if not any(sessions.members(group_id) for sessions in self.sessions.values()):
+            for key in tuple(self._of_groups.get(group_id, ())):
+                self._let_go(self._led[key], _moved(self._led[key].partition))
+
+    # Beginning and ending
+
+    async def _begin(self, led: Led) -> None:
+        try:
+            await self._read(led)
+        except KafkaError as error:
+            self._let_go(led, told(error))
+        except Exception as error:
+            log.exception("%s cannot be begun", led.key.text)
+            self._let_go(led, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)))
+        led.wake()
+
+    async def _read(self, led: Led) -> None:
+        for left in reversed(range(STATE_TRIES)):
+            try:
+                state = await self._states().read(led.key, led.leader_epoch)
+                break
+            except KafkaError as error:
+                if error.code not in _LATER or not left or led.error is not None:
+                    raise
+            await self._ground.clock.sleep(STATE_RETRY_MS)
+        start = state.start_offset
+        if start == NOT_SAID:
+            start = await self._first_offset(led)
+        if led.error is None:
+            limits = self._limits(led.key.group_id)
+            led.share = SharePartition(start, limits, state_epoch=state.state_epoch, state_batches=state.batches)
+
+    async def _first_offset(self, led: Led) -> int:
+        """Where the group begins in a partition of which it has had nothing."""
+        reset, log_of = self.config_of(led.key.group_id).reset, led.partition.log
+        if reset.kind == EARLIEST:
+            return log_of.log_start_offset
+        if reset.kind != LATEST:
+            search = Search(log_of, log_of.search_timestamp(self._ground.clock.now_ms() - reset.duration_ms))
+            await self._searches.run([search], _SEARCHER, _go_on)
+            if isinstance(search.found, KafkaError):
+                raise search.found
+            if search.found is not None:
+                return search.found.offset
+        return log_of.high_watermark
+
+    def _failed(self, led: Led, error: KafkaError) -> KafkaError:
+        """What is told of a write that failed; a share partition whose state is not its own is let go of."""
+        said = told(error)
+        if said.code in _ENDING:
+            self._let_go(led, said)
+        return said
+
+    def _let_go(self, led: Led, error: KafkaError) -> None:
+        if led.error is not None:
+            return
+        led.error = error
+        self._deadlines.forget(led.deadline)
+        if self._led.get(led.key) is led:
+            del self._led[led.key]
+            _discard(self._of_groups, led.key.group_id, led.key)
+            _discard(self._of_partitions, led.key[1:], led.key)
+        led.wake()
+
+    # Time
+
+    def _expire(self, led: Led, _now_ms: int) -> None:
+        share = self.share_of(led)
+        if share is None:
+            return
+        update = share.expire(self._ground.clock.elapsed_ms())
+        try:
+            self.carry_out(led, update)
+        except KafkaError as error:
+            log.warning("%s: ended locks are not written down: %s", led.key.text, error)
+            if led.error is None:  # As in Apache Kafka: whoever holds the records does not get them back.
+                self.carry_out(led, update._replace(state_batches=[]))
+
+    def _limits(self, group_id: str) -> Limits:
+        config = self.config_of(group_id)
+        return Limits(
+            config.partition_max_record_locks,
+            config.delivery_count_limit,
+            config.record_lock_duration_ms,
+            config.may_renew,
+        )
+
+    def _wake(self) -> None:
+        self._sleep.cancel()
+
+
+def _written(led: Led, update: Update) -> Written:
+    return Written(
+        update.state_epoch,
+        led.leader_epoch,
+        update.start_offset,
+        update.delivery_complete_count,
+        tuple(update.state_batches),
+    )
+
+
+def _moved(partition: Partition) -> KafkaError:
+    return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition.topic_partition} is to be begun anew")
+
+
+def _discard(table: dict[Name, set[SharePartitionKey]], name: Name, key: SharePartitionKey) -> None:
+    keys = table[name]
+    keys.discard(key)
+    if not keys:
+        del table[name]
+
+
+def _nothing(_now_ms: int) -> None:
+    """Until it is known whose locks end."""
+
+
+def _go_on() -> None:
+    """Nobody gives the search up."""

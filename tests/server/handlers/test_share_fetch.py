@@ -1,0 +1,245 @@
+"""Members of a share group acquire records, and say what became of them: over the wire, on one broker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+import ottla
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.server.sharing.acknowledging import ACCEPT, GAP, REJECT, RELEASE, RENEW
+from support.broker.admin import delete_records
+from support.broker.conversation import address, create_topic, produce
+from support.broker.raw_client import RawClient
+from support.sharing.members import Member, acquired, initialize_share, offsets_of
+
+LOCK_MS = 30_000
+
+
+class Shared:
+    """A topic of two partitions that group g has from the beginning, and a client of each member."""
+
+    def __init__(self, broker: ottla.Broker, clients: ExitStack) -> None:
+        self.broker = broker
+        self._clients = clients
+        self.client = self.connect()
+        self.topic_id: bytes = create_topic(self.client, "t", 2).topic_id
+        initialize_share(self.client, "g", self.topic_id, 2)
+
+    def connect(self) -> RawClient:
+        return self._clients.enter_context(RawClient(*address(self.broker)))
+
+    def member(self, name: str = "m", **options: Any) -> Member:
+        return Member(self.connect(), self.topic_id, name, **options)
+
+    def produce(self, count: int, partition: int = 0, **options: Any) -> None:
+        produce(self.client, "t", *((f"k{n}", f"v{n}") for n in range(count)), partition=partition, **options)
+
+
+@pytest.fixture
+def shared() -> Iterator[Shared]:
+    with ottla.Broker() as broker, ExitStack() as clients:
+        yield Shared(broker, clients)
+
+
+def test_a_member_acquires_what_there_is_and_another_one_what_comes(shared: Shared) -> None:
+    shared.produce(3)
+    one, two = shared.member("one"), shared.member("two")
+    row = one.fetch(0)[0]
+    assert (acquired(row), offsets_of(row)) == ([(0, 2, 1)], [0, 1, 2])
+    assert two.got(0, max_wait_ms=0) == []
+    shared.produce(2)
+    assert two.got(max_wait_ms=5_000) == [(3, 4, 1)]
+
+
+def test_what_is_accepted_is_over_and_what_is_released_comes_again(shared: Shared) -> None:
+    shared.produce(4)
+    member = shared.member()
+    assert member.got(0) == [(0, 3, 1)]
+    assert member.said({0: [(0, 1, [ACCEPT]), (2, 3, [RELEASE, REJECT])]}) == {0: 0}
+    assert member.got() == [(2, 2, 2)]
+    assert member.got(says={0: [(2, 2, [GAP])]}) == []
+    assert member.got(max_wait_ms=0) == []
+
+
+def test_acknowledgements_come_with_the_next_fetch(shared: Shared) -> None:
+    shared.produce(2)
+    member = shared.member()
+    member.fetch(0)
+    row = member.fetch(says={0: [(0, 1, [RELEASE])]})[0]
+    assert (row.acknowledge_error_code, acquired(row)) == (0, [(0, 1, 2)])
+    row = member.fetch(says={0: [(7, 9, [ACCEPT])]}, max_wait_ms=0)[0]
+    assert (row.error_code, row.acknowledge_error_code) == (0, ErrorCode.INVALID_REQUEST)
+
+
+def test_locks_end_in_time_and_renewals_put_that_off(shared: Shared) -> None:
+    shared.produce(2)
+    member, other = shared.member("one"), shared.member("two")
+    member.fetch(0)
+    other.fetch(0, max_wait_ms=0)
+    shared.broker.clock.advance(milliseconds=LOCK_MS - 1_000)
+    answer = member.acknowledge({0: [(0, 0, [RENEW])]}, is_renew_ack=True)
+    assert (answer.acquisition_lock_timeout_ms, answer.responses[0].partitions[0].error_code) == (LOCK_MS, 0)
+    shared.broker.clock.advance(milliseconds=2_000)
+    assert other.got(max_wait_ms=5_000) == [(1, 1, 2)]
+    assert member.said({0: [(0, 0, [ACCEPT])]}) == {0: 0}
+    assert member.said({0: [(1, 1, [ACCEPT])]}) == {0: ErrorCode.INVALID_RECORD_STATE}
+
+
+def test_a_connection_that_goes_releases_what_its_members_had(shared: Shared) -> None:
+    shared.produce(2)
+    member, other = shared.member("one"), shared.member("two")
+    member.fetch(0)
+    other.fetch(0, max_wait_ms=0)
+    member.client.close()
+    assert other.got(max_wait_ms=10_000) == [(0, 1, 2)]
+
+
+@pytest.mark.parametrize("is_fetch", [False, True])
+def test_the_last_request_of_a_session_releases_what_is_left(shared: Shared, is_fetch: bool) -> None:
+    shared.produce(3)
+    member, other = shared.member("one"), shared.member("two")
+    member.fetch(0)
+    other.fetch(0, max_wait_ms=0)
+    if is_fetch:
+        (row,) = member.fetch(says={0: [(0, 0, [ACCEPT])]}, share_session_epoch=-1).values()
+        assert (row.acknowledge_error_code, row.records) == (0, b"")
+    else:
+        assert member.said({0: [(0, 0, [ACCEPT])]}, share_session_epoch=-1) == {0: 0}
+    assert other.got(max_wait_ms=5_000) == [(1, 2, 2)]
+    assert member.acknowledge({}, share_session_epoch=5).error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
+
+
+def test_what_was_acknowledged_stays_so_when_the_broker_is_killed(shared: Shared) -> None:
+    shared.produce(5)
+    member = shared.member()
+    member.fetch(0)
+    assert member.said({0: [(0, 1, [ACCEPT]), (3, 3, [ACCEPT])]}) == {0: 0}
+    shared.broker.crash()
+    again = shared.member("again")
+    assert again.got(0, max_wait_ms=10_000) == [(2, 2, 1), (4, 4, 1)]
+
+
+def test_a_record_is_delivered_so_many_times_and_no_more(shared: Shared) -> None:
+    shared.produce(1)
+    member = shared.member()
+    assert member.got(0) == [(0, 0, 1)]
+    counts = [member.got(says={0: [(0, 0, [RELEASE])]}) for _ in range(4)]
+    assert counts == [[(0, 0, 2)], [(0, 0, 3)], [(0, 0, 4)], [(0, 0, 5)]]
+    assert member.got(says={0: [(0, 0, [RELEASE])]}) == []
+
+
+def test_records_that_the_log_has_no_more_are_nobodys(shared: Shared) -> None:
+    shared.produce(3)
+    shared.produce(2)
+    member = shared.member()
+    delete_records(shared.client, "t", 3)
+    assert member.got(0) == [(3, 4, 1)]
+
+
+def test_a_limit_of_records_cuts_a_batch_in_two(shared: Shared) -> None:
+    shared.produce(6)
+    member = shared.member()
+    assert member.got(0, share_acquire_mode=1, max_records=2) == [(0, 1, 1)]
+    assert member.got(share_acquire_mode=1, max_records=3) == [(2, 4, 1)]
+    assert member.got(max_records=1) == [(5, 5, 1)]
+
+
+def test_partitions_take_turns_and_those_forgotten_are_left_out(shared: Shared) -> None:
+    shared.produce(2, 0)
+    shared.produce(2, 1)
+    member = shared.member()
+    assert {
+        index: acquired(row) for index, row in member.fetch(0, 1, max_records=1).items() if row.acquired_records
+    } == {0: [(0, 1, 1)]}
+    assert {index: acquired(row) for index, row in member.fetch(max_records=1).items() if row.acquired_records} == {
+        1: [(0, 1, 1)]
+    }
+    shared.produce(1, 0)
+    assert member.fetch(forgotten=(0,), max_wait_ms=0) == {}
+
+
+REFUSED: dict[str, tuple[dict[str, Any], ErrorCode]] = {
+    "no group": ({"group_id": None}, ErrorCode.INVALID_REQUEST),
+    "no member": ({"member_id": ""}, ErrorCode.INVALID_REQUEST),
+    "a member id that is too long": ({"member_id": "m" * 37}, ErrorCode.INVALID_REQUEST),
+    "an epoch that is not due": ({"share_session_epoch": 4}, ErrorCode.INVALID_SHARE_SESSION_EPOCH),
+    "a session that there is not": ({"member_id": "x", "share_session_epoch": 1}, ErrorCode.SHARE_SESSION_NOT_FOUND),
+    "the end of none": ({"member_id": "x", "share_session_epoch": -1}, ErrorCode.SHARE_SESSION_NOT_FOUND),
+    "a renewal that fetches": ({"is_renew_ack": True}, ErrorCode.INVALID_REQUEST),
+}
+
+
+@pytest.mark.parametrize(("options", "code"), REFUSED.values(), ids=REFUSED)
+def test_refused_is(shared: Shared, options: dict[str, Any], code: ErrorCode) -> None:
+    member = shared.member()
+    member.fetch(0, max_wait_ms=0)
+    assert member.ask(**options).error_code == code
+
+
+WRONG: dict[str, tuple[list[tuple[int, int, list[int]]], ErrorCode]] = {
+    "out of order": ([(1, 1, [ACCEPT]), (0, 0, [ACCEPT])], ErrorCode.INVALID_REQUEST),
+    "twice": ([(0, 1, [ACCEPT]), (1, 2, [ACCEPT])], ErrorCode.INVALID_REQUEST),
+    "the wrong way round": ([(2, 1, [ACCEPT])], ErrorCode.INVALID_REQUEST),
+    "no type": ([(0, 1, [])], ErrorCode.INVALID_REQUEST),
+    "too few types": ([(0, 2, [ACCEPT, ACCEPT])], ErrorCode.INVALID_REQUEST),
+    "a type that there is not": ([(0, 0, [5])], ErrorCode.INVALID_REQUEST),
+    "a renewal that is not announced": ([(0, 0, [RENEW])], ErrorCode.INVALID_REQUEST),
+    "past what is in flight": ([(0, 9_999_999, [ACCEPT])], ErrorCode.INVALID_REQUEST),
+}
+
+
+@pytest.mark.parametrize(("batches", "code"), WRONG.values(), ids=WRONG)
+def test_nothing_is_done_of_an_acknowledgement(
+    shared: Shared, batches: list[tuple[int, int, list[int]]], code: ErrorCode
+) -> None:
+    shared.produce(3)
+    member = shared.member()
+    member.fetch(0)
+    assert member.said({0: batches}) == {0: code}
+    assert member.said({0: [(0, 2, [ACCEPT])]}) == {0: 0}
+
+
+def test_renewals_are_of_version_two(shared: Shared) -> None:
+    shared.produce(1)
+    member = shared.member(version=1)
+    member.fetch(0)
+    assert member.said({0: [(0, 0, [RENEW])]}) == {0: ErrorCode.INVALID_REQUEST}
+
+
+def test_partitions_that_nobody_can_fetch_from_are_told_one_by_one(shared: Shared) -> None:
+    shared.produce(1)
+    member = shared.member()
+    rows = member.fetch(0, 7)
+    assert (rows[7].error_code, acquired(rows[0])) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, [(0, 0, 1)])
+    assert member.said({7: [(0, 0, [ACCEPT])]}) == {7: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    strange = Member(shared.connect(), bytes(range(16)), "strange")
+    assert strange.fetch(0)[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+def test_a_topic_that_is_deleted_is_unknown_to_its_sessions(shared: Shared) -> None:
+    shared.produce(1)
+    member = shared.member()
+    member.fetch(0)
+    shared.client.ask(DeleteTopicsRequest(topics=(DeleteTopicState(name="t"),), timeout_ms=5_000))
+    assert member.fetch()[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    assert member.said({0: [(0, 0, [ACCEPT])]}) == {0: ErrorCode.UNKNOWN_TOPIC_ID}
+
+
+def test_a_group_without_a_state_has_nothing(shared: Shared) -> None:
+    shared.produce(1)
+    member = shared.member(group="unheard of")
+    assert member.fetch(0, max_wait_ms=5_000)[0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def test_a_state_that_was_begun_anew_fences_who_had_the_old_one(shared: Shared) -> None:
+    shared.produce(2)
+    member = shared.member()
+    member.fetch(0)
+    initialize_share(shared.client, "g", shared.topic_id, start_offset=1, state_epoch=5)
+    assert member.said({0: [(0, 1, [ACCEPT])]}) == {0: ErrorCode.NOT_LEADER_OR_FOLLOWER}
+    assert member.got(max_wait_ms=5_000) == [(1, 1, 1)]
