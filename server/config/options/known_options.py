@@ -11,7 +11,7 @@ and `""` for the empty text, and BOUND is `LOW..`, `LOW..HIGH`, `A|B` or, for ea
 from ....storage.topics.options import Check, Option, OptionType, UpdateMode, at_least, between, items_of, one_of
 
 REASONS = (
-    (("group.share.", "share."), "share groups are not offered"),
+    (("group.share.persister.",), "states of share groups are kept by the broker's own coordinators"),
     (("share.coordinator.state.topic.compression.",), "coordinators write their records as they are"),
     (("remote.", "follower.fetch.last.tiered."), "there is no tiered storage"),
     (

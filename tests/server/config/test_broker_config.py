@@ -63,7 +63,7 @@ def test_all_broker_options_of_kafka_are_known_once() -> None:
     assert not inherited & known
     assert not inherited & ACTED_ON.keys()
     # 340 that Kafka 4.3.1 describes, 20 that it hides, and three that only exist as dynamic configs
-    assert len(BROKER_OPTIONS) == 364
+    assert len(BROKER_OPTIONS) == 363
     assert sum(not option.hidden for option in BROKER_OPTIONS.values()) == 340
 
 

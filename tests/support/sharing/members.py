@@ -62,7 +62,8 @@ class Member:
         )
         gone = (fetching.ForgottenTopic(topic_id=self.topic_id, partitions=forgotten),) if forgotten else ()
         topics = (fetching.FetchTopic(topic_id=self.topic_id, partitions=rows),) if rows else ()
-        return fetching.ShareFetchRequest(topics=topics, forgotten_topics_data=gone, **options)
+        given: dict[str, Any] = options
+        return fetching.ShareFetchRequest(topics=topics, forgotten_topics_data=gone, **given)
 
     def ask(self, *partitions: int, **options: Any) -> Any:
         """The answer to a fetch; the session goes on with it unless it was refused."""
@@ -97,8 +98,12 @@ class Member:
             for each, batches in says.items()
         )
         topics = (acknowledging.AcknowledgeTopic(topic_id=self.topic_id, partitions=rows),)
-        options = {"group_id": self.group, "member_id": self.name, "share_session_epoch": self.epoch} | options
-        answer = self.client.ask(acknowledging.ShareAcknowledgeRequest(topics=topics, **options), self.version)
+        given: dict[str, Any] = {
+            "group_id": self.group,
+            "member_id": self.name,
+            "share_session_epoch": self.epoch,
+        } | options
+        answer = self.client.ask(acknowledging.ShareAcknowledgeRequest(topics=topics, **given), self.version)
         if answer.error_code == 0:
             self.epoch += 1
         return answer

@@ -1,0 +1,395 @@
+"""Members of share groups over the wire: what they get, what they say became of it, and what comes back when they go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+
+import ottla
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages import share_acknowledge, share_fetch
+from ottla.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from ottla.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from ottla.protocol.messages.share_acknowledge import ShareAcknowledgeRequest
+from ottla.protocol.messages.share_fetch import ShareFetchRequest
+from ottla.protocol.records import batches
+from ottla.server.sharing.share_records import SharePartitionKey
+from ottla.server.sharing.share_sessions import FINAL_EPOCH
+from support.broker.conversation import address, create_topic, produce
+from support.broker.raw_client import RawClient
+from support.transactions.transactional_client import TransactionalClient
+
+ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
+LOCK_MS = 30_000
+FIRST_WAIT_MS = 500
+"""The first fetch has the state of the share partition read."""
+
+
+class Member:
+    """One connection, and the session of one member on it."""
+
+    def __init__(self, broker: ottla.Broker, name: str, topic_id: bytes, node: int = 0) -> None:
+        self.client = RawClient(*address(broker, node))
+        self.name, self.topic_id = name, topic_id
+        self.epoch = 0
+        self.group = "g"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.client.close()
+
+    def request(self, partitions: Sequence[int], said: Any = (), **options: Any) -> ShareFetchRequest:
+        rows = tuple(
+            share_fetch.FetchPartition(
+                partition_index=index,
+                acknowledgement_batches=tuple(
+                    share_fetch.AcknowledgementBatch(
+                        first_offset=first, last_offset=last, acknowledge_types=tuple(types)
+                    )
+                    for first, last, *types in said
+                ),
+            )
+            for index in partitions
+        )
+        given = {
+            "max_wait_ms": 0 if self.epoch else FIRST_WAIT_MS,
+            "min_bytes": 1,
+            "max_bytes": 1 << 20,
+            "max_records": 500,
+            "batch_size": 500,
+        }
+        return ShareFetchRequest(
+            group_id=self.group,
+            member_id=self.name,
+            share_session_epoch=self.epoch,
+            topics=(share_fetch.FetchTopic(topic_id=self.topic_id, partitions=rows),) if rows else (),
+            **(given | options),
+        )
+
+    def whole(self, *partitions: int, **options: Any) -> Any:
+        """The answer to a fetch."""
+        answer = self.client.ask(self.request(partitions or (0,), **options))
+        if not answer.error_code:
+            self.epoch += 1
+        return answer
+
+    def fetch(self, *partitions: int, **options: Any) -> list[tuple[int, int, int]]:
+        """What was acquired: first and last offset, delivery count."""
+        answer = self.whole(*partitions, **options)
+        assert answer.error_code == 0, answer
+        found = []
+        for topic in answer.responses:
+            for row in topic.partitions:
+                assert (row.error_code, row.acknowledge_error_code) == (0, 0), row
+                acquired = [(one.first_offset, one.last_offset, one.delivery_count) for one in row.acquired_records]
+                sent = [batch for batch in batches(row.records)] if row.records else []
+                if acquired:
+                    assert sent[0].base_offset <= acquired[0][0] and sent[-1].last_offset >= acquired[-1][1]
+                found += acquired
+        return found
+
+    def acknowledge(self, *said: tuple[int, ...], epoch: int | None = None, renews: bool = False) -> Any:
+        """The answer for the first partition, or the whole one where that has none."""
+        row = share_acknowledge.AcknowledgePartition(
+            partition_index=0,
+            acknowledgement_batches=tuple(
+                share_acknowledge.AcknowledgementBatch(
+                    first_offset=first, last_offset=last, acknowledge_types=tuple(types)
+                )
+                for first, last, *types in said
+            ),
+        )
+        answer = self.client.ask(
+            ShareAcknowledgeRequest(
+                group_id="g",
+                member_id=self.name,
+                share_session_epoch=self.epoch if epoch is None else epoch,
+                is_renew_ack=renews,
+                topics=(share_acknowledge.AcknowledgeTopic(topic_id=self.topic_id, partitions=(row,)),),
+            )
+        )
+        if not answer.error_code and epoch is None:
+            self.epoch += 1
+        return answer if answer.error_code else answer.responses[0].partitions[0]
+
+
+class Queue:
+    """A topic of two partitions, shared from its beginning by the group g."""
+
+    def __init__(self, broker: ottla.Broker) -> None:
+        self.broker = broker
+        with RawClient(*address(broker)) as client:
+            self.topic_id = create_topic(client, "t", 2, len(broker.inner.nodes)).topic_id
+        for partition in range(2):
+            self.begin("g", partition)
+
+    def begin(self, group: str, partition: int, offset: int = 0) -> None:
+        """As the coordinator of the group does it."""
+
+        async def initialize() -> None:
+            states = self.broker.inner.services.coordinators.share_states
+            await states.initialize(SharePartitionKey(group, self.topic_id, partition), 0, offset)
+
+        self.broker.run(initialize)
+
+    def configure(self, group: str, name: str, value: str) -> None:
+        change = AlterableConfig(name=name, value=value)
+        resource = AlterConfigsResource(resource_type=32, resource_name=group, configs=(change,))
+        with RawClient(*address(self.broker)) as client:
+            (row,) = client.ask(IncrementalAlterConfigsRequest(resources=(resource,))).responses
+        assert row.error_code == 0, row.error_message
+
+    def member(self, name: str = "a", node: int = 0) -> Member:
+        return Member(self.broker, name, self.topic_id, node)
+
+    def produce(self, *counts: int, partition: int = 0, node: int = 0) -> None:
+        """Batches of so many records."""
+        with RawClient(*address(self.broker, node)) as client:
+            for count in counts:
+                pairs = [(None, b"v")] * count
+                assert (
+                    produce(client, "t", *pairs, partition=partition, timestamp=self.broker.clock.now_ms()).error_code
+                    == 0
+                )
+
+
+@contextmanager
+def shared(data_dir: Path | None = None, **options: Any) -> Iterator[Queue]:
+    with ottla.Broker(None if data_dir is None else str(data_dir), **options) as broker:
+        yield Queue(broker)
+
+
+@pytest.fixture
+def queue() -> Iterator[Queue]:
+    with shared() as queue:
+        yield queue
+
+
+def test_what_one_member_has_no_other_one_gets_until_it_is_given_back(queue: Queue) -> None:
+    queue.produce(5, 5)
+    with queue.member("a") as a, queue.member("b") as b:
+        assert a.fetch(max_records=1) == [(0, 4, 1)], "a whole batch"
+        assert b.fetch() == [(5, 9, 1)]
+        assert a.fetch() == b.fetch() == []
+        assert a.acknowledge((0, 1, ACCEPT), (2, 4, RELEASE)).error_code == 0
+        assert b.fetch() == [(2, 4, 2)]
+        assert a.acknowledge((2, 2, ACCEPT)).error_code == ErrorCode.INVALID_RECORD_STATE
+
+
+def test_no_more_records_than_are_asked_for_where_that_is_the_mode(queue: Queue) -> None:
+    queue.produce(5)
+    with queue.member("a") as a, queue.member("b") as b:
+        assert a.fetch(max_records=2, share_acquire_mode=1) == [(0, 1, 1)]
+        assert b.fetch() == [(2, 4, 1)]
+
+
+def test_acknowledgements_come_along_with_a_fetch(queue: Queue) -> None:
+    queue.produce(3, 3)
+    with queue.member() as a:
+        assert a.fetch(max_records=3) == [(0, 2, 1)]
+        assert a.fetch(said=[(0, 2, ACCEPT)]) == [(3, 5, 1)]
+        answer = a.whole(said=[(0, 9, ACCEPT)])
+        (row,) = answer.responses[0].partitions
+        assert (row.error_code, row.acknowledge_error_code) == (0, ErrorCode.INVALID_REQUEST)
+
+
+@pytest.mark.parametrize("how", ["the connection ends", "the session ends", "the time of its locks"])
+def test_what_a_member_has_comes_back_with(how: str) -> None:
+    with shared() as queue:
+        queue.produce(4)
+        with queue.member("a") as a, queue.member("b") as b:
+            assert a.fetch() == [(0, 3, 1)]
+            assert b.fetch() == []
+            if how == "the connection ends":
+                a.client.close()
+            elif how == "the session ends":
+                assert a.acknowledge((3, 3, ACCEPT), epoch=FINAL_EPOCH).error_code == 0
+            else:
+                queue.broker.advance_clock(LOCK_MS)
+            left = (0, 2, 2) if how == "the session ends" else (0, 3, 2)
+            assert b.fetch(max_wait_ms=60_000) == [left]
+
+
+def test_a_member_may_keep_what_it_needs_longer() -> None:
+    with shared() as queue:
+        queue.produce(4)
+        with queue.member("a") as a, queue.member("b") as b:
+            a.fetch()
+            b.fetch()
+            queue.broker.advance_clock(LOCK_MS // 2)
+            assert a.acknowledge((0, 0, RENEW)).error_code == ErrorCode.INVALID_REQUEST, "it must say so"
+            assert a.acknowledge((0, 0, RENEW), renews=True).error_code == 0
+            queue.broker.advance_clock(LOCK_MS // 2)
+            assert b.fetch(max_wait_ms=60_000) == [(1, 3, 2)]
+            assert a.whole(is_renew_ack=True).error_code == ErrorCode.INVALID_REQUEST
+            assert a.fetch(is_renew_ack=True, max_bytes=0, min_bytes=0, max_records=0, said=[(0, 0, RENEW)]) == []
+
+
+def test_a_record_is_delivered_so_often_and_then_no_more(queue: Queue) -> None:
+    queue.produce(1)
+    with queue.member() as a:
+        for delivery in range(1, 6):
+            assert a.fetch() == [(0, 0, delivery)]
+            assert a.acknowledge((0, 0, RELEASE)).error_code == 0
+        assert a.fetch() == []
+        queue.produce(1)
+        assert a.fetch() == [(1, 1, 1)]
+
+
+@pytest.mark.parametrize("what", ["records come", "others give some back", "there is room again"])
+def test_a_fetch_waits_until(what: str) -> None:
+    with shared(overrides={"group.share.partition.max.record.locks": "100"}) as queue:
+        queue.produce(100)
+        with queue.member("a") as a, queue.member("b") as b:
+            if what == "records come":
+                assert a.fetch() == [(0, 99, 1)]
+                assert a.acknowledge((0, 99, ACCEPT)).error_code == 0
+            else:
+                assert a.fetch() == [(0, 99, 1)]
+            if what == "there is room again":
+                queue.produce(1)
+            b.client.send(b.request((0,), max_wait_ms=60_000))
+            if what == "records come":
+                queue.produce(1)
+            elif what == "others give some back":
+                assert a.acknowledge((5, 5, RELEASE)).error_code == 0
+            else:
+                assert a.acknowledge((0, 99, ACCEPT)).error_code == 0
+            answer = b.client.receive()
+            (row,) = answer.responses[0].partitions
+            expected = (5, 5, 2) if what == "others give some back" else (100, 100, 1)
+            (one,) = row.acquired_records
+            assert (one.first_offset, one.last_offset, one.delivery_count) == expected
+
+
+def test_what_was_acknowledged_is_over_after_a_start_and_what_was_not_is_offered_anew(tmp_path: Path) -> None:
+    with shared(tmp_path) as queue:
+        queue.produce(10)
+        with queue.member() as a:
+            assert a.fetch() == [(0, 9, 1)]
+            assert a.acknowledge((0, 2, ACCEPT), (5, 5, REJECT), (7, 7, RELEASE)).error_code == 0
+        topic_id = queue.topic_id
+    with ottla.Broker(str(tmp_path)) as broker, Member(broker, "b", topic_id) as b:
+        found = b.fetch()
+        offsets = {offset: count for first, last, count in found for offset in range(first, last + 1)}
+        assert set(offsets) == {3, 4, 6, 7, 8, 9}
+        assert offsets[7] == 2
+
+
+@pytest.mark.parametrize(
+    ("reset", "found"), [("latest", []), ("earliest", [(0, 2, 1)]), ("by_duration:PT1H", [(2, 2, 1)])]
+)
+def test_a_group_begins_where_it_is_told_to(queue: Queue, reset: str, found: list[tuple[int, int, int]]) -> None:
+    queue.produce(1, 1)
+    queue.broker.advance_clock(2 * 3_600_000)
+    queue.produce(1)
+    queue.begin("new", 0, -1)
+    queue.configure("new", "share.auto.offset.reset", reset)
+    with queue.member() as a:
+        a.group = "new"
+        assert a.fetch() == found
+
+
+REFUSED: dict[str, tuple[dict[str, Any], ErrorCode]] = {
+    "no group": ({"group_id": None}, ErrorCode.INVALID_REQUEST),
+    "no member": ({"member_id": ""}, ErrorCode.INVALID_REQUEST),
+    "a member id that is too long": ({"member_id": 37 * "m"}, ErrorCode.INVALID_REQUEST),
+    "a session that never began": ({"share_session_epoch": 1}, ErrorCode.SHARE_SESSION_NOT_FOUND),
+    "the end of one": ({"share_session_epoch": -1}, ErrorCode.SHARE_SESSION_NOT_FOUND),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_fetch_is_refused_for(queue: Queue, name: str) -> None:
+    changes, code = REFUSED[name]
+    request = ShareFetchRequest(**({"group_id": "g", "member_id": "m"} | changes))
+    with queue.member() as a:
+        assert a.client.ask(request).error_code == code
+
+
+def test_a_session_counts_its_requests(queue: Queue) -> None:
+    with queue.member() as a:
+        a.fetch()
+        a.epoch = 7
+        assert a.whole().error_code == ErrorCode.INVALID_SHARE_SESSION_EPOCH
+        assert a.acknowledge((0, 0, ACCEPT)).error_code == ErrorCode.INVALID_SHARE_SESSION_EPOCH
+        assert a.acknowledge((0, 0, ACCEPT), epoch=0).error_code == ErrorCode.INVALID_SHARE_SESSION_EPOCH
+        a.epoch = 0
+        assert a.whole(said=[(0, 0, ACCEPT)]).error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_each_partition_is_refused_on_its_own(queue: Queue) -> None:
+    queue.produce(1)
+    with queue.member() as a:
+        answer = a.whole(0, 7)
+        codes = {row.partition_index: row.error_code for row in answer.responses[0].partitions}
+        assert codes == {0: 0, 7: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        a.topic_id = bytes(range(16))
+        (row,) = a.whole(0).responses[-1].partitions
+        assert row.error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+def test_more_than_the_sessions_that_there_may_be_are_refused() -> None:
+    with shared(overrides={"group.share.max.share.sessions": "1"}) as queue, queue.member("a") as a:
+        a.fetch()
+        with queue.member("b") as b:
+            assert b.whole().error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED
+
+
+def test_records_that_are_deleted_are_over(queue: Queue) -> None:
+    queue.produce(5, 5)
+    with queue.member() as a:
+        assert a.fetch(max_records=5) == [(0, 4, 1)]
+        row = DeleteRecordsPartition(partition_index=0, offset=7)
+        a.client.ask(DeleteRecordsRequest(topics=(DeleteRecordsTopic(name="t", partitions=(row,)),), timeout_ms=1_000))
+        assert a.acknowledge((0, 4, ACCEPT)).error_code in (0, ErrorCode.INVALID_REQUEST)
+        assert a.fetch() == [(7, 9, 1)]
+
+
+def test_another_leader_goes_on_with_what_is_written() -> None:
+    with shared(nodes=2) as queue:
+        leader = queue.broker.inner.services.topics.partition("t", 0).leader
+        other = next(node.node_id for node in queue.broker.inner.nodes if node.node_id != leader)
+        queue.produce(4, node=leader)
+        with queue.member("a", leader) as a, queue.member("b", other) as b:
+            assert a.fetch() == [(0, 3, 1)]
+            assert a.acknowledge((0, 1, ACCEPT)).error_code == 0
+            row = b.whole().responses[0].partitions[0]
+            assert (row.error_code, row.current_leader.leader_id) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, leader)
+            queue.broker.move_leader("t", 0, other)
+            assert a.acknowledge((2, 2, ACCEPT)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            assert b.fetch(max_wait_ms=FIRST_WAIT_MS) == [(2, 3, 1)]
+
+
+@pytest.mark.parametrize("committed", [False, True])
+def test_who_reads_committed_records_gets_none_of_a_transaction_that_is_open_or_aborted(
+    queue: Queue, *, committed: bool
+) -> None:
+    queue.produce(2)
+    with RawClient(*address(queue.broker)) as client:
+        producer = TransactionalClient(client, "x", version=2)
+        producer.begin()
+        producer.produce("t", *[("k", "v")] * 3)
+        producer.end(commit=False)
+        queue.produce(1)
+        producer.produce("t", ("k", "v"))
+    if committed:
+        queue.configure("g", "share.isolation.level", "read_committed")
+    with queue.member() as a:
+        offsets = [offset for first, last, _ in a.fetch() for offset in range(first, last + 1)]
+        seen = [0, 1, 5, 6] if committed else [0, 1, 2, 3, 4, 5, 6, 7]
+        assert offsets == seen
