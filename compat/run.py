@@ -62,6 +62,7 @@ SUITES = (
     "apache_kafka.acl_requests",
     "apache_kafka.fetch",
     "apache_kafka.consumer_groups",
+    "apache_kafka.streams_groups",
     "apache_kafka",
     "installs.online",
     "apache_kafka.spark",

@@ -201,8 +201,8 @@ class StreamsProtocol:
         claim = claim_of(request)
         # Apache Kafka does not look at the claim: whoever did not get the answer that named new tasks never hears of them.
         is_lost = claim is not None and claim != member.assigned.tasks
-        must_tell = request.member_epoch == 0 or is_lost or member.assigned != transition.old.assigned
-        endpoint_epoch = group.endpoint_epoch + (must_tell and member.user_endpoint is not None)
+        is_news = request.member_epoch == 0 or member.assigned != transition.old.assigned
+        endpoint_epoch = group.endpoint_epoch + (is_news and member.user_endpoint is not None)
         wants_endpoints = endpoint_epoch != request.endpoint_information_epoch
         if not is_new:  # In Apache Kafka, too, the first member of a group does not count.
             group.endpoint_epoch = endpoint_epoch
@@ -217,7 +217,7 @@ class StreamsProtocol:
                     " shutdown for the entire application.",
                 )
             )
-        has = member.assigned if must_tell else None
+        has = member.assigned if is_news or is_lost else None
         response = StreamsGroupHeartbeatResponse(
             member_id=member.member_id,
             member_epoch=member.epoch,

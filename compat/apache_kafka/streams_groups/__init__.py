@@ -1,0 +1,1 @@
+"""Streams groups of Ottla and Apache Kafka, heartbeat by heartbeat."""
