@@ -17,6 +17,7 @@ from typing import Any
 
 import trio
 
+from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from ottla.server.client.connection import Client
 from support.authorization import differences
 from support.authorization.answers import reduced
@@ -36,6 +37,7 @@ PAUSE_S = 0.02
 GRANTED_S = 2.0
 """Until every right that was given holds, with time to spare."""
 CLOSED = "closed"
+UNSAFE_DOWNGRADE = 3
 DIFFERENCES_SHOWN = 40
 NAMES = tuple(USERS)
 
@@ -76,7 +78,19 @@ def broker(kind: type[BrokerProcess]) -> Iterator[tuple[str, str]]:
             "inter.broker.listener.name": "PLAINTEXT",
         }
     with process:
+        if kind is OttlaProcess:
+            _lower(process.bootstrap)
         yield process.bootstrap, sasl
+
+
+def _lower(bootstrap: str) -> None:
+    """Have share groups refused, as by Apache Kafka when it was asked."""
+    update = FeatureUpdateKey(feature="share.version", max_version_level=0, upgrade_type=UNSAFE_DOWNGRADE)
+    client = Client(*_address(bootstrap), timeout_s=60)
+    answer = client.ask(UpdateFeaturesRequest(feature_updates=(update,)), 2)
+    client.close()
+    if answer.error_code:
+        raise RuntimeError(f"share.version cannot be lowered: {answer}")
 
 
 async def ask_all(plain: str, sasl: str, users: list[str]) -> dict[Asked, Any]:
