@@ -322,19 +322,17 @@ class World:
         return Step("beat", self.group, member, 0, says="nothing", fields=fields)
 
     def _bad(self, member: str) -> Step:
-        fields = self.rng.choice(
-            (
-                {"instance_id": "i"},
-                {"rack_id": ""},
-                {"task_offsets": ()},
-                {"topology": self.topologies[0]},
-                {"member_id": ""},
-                {"active_tasks": (), "standby_tasks": None},
-                {"member_epoch": -2},
-                {"member_epoch": -3},
-            )
+        choices: tuple[dict[str, Any], ...] = (
+            {"instance_id": "i"},
+            {"rack_id": ""},
+            {"task_offsets": ()},
+            {"topology": self.topologies[0]},
+            {"member_id": ""},
+            {"active_tasks": (), "standby_tasks": None},
+            {"member_epoch": -2},
+            {"member_epoch": -3},
         )
-        fields = dict(fields)
+        fields = dict(self.rng.choice(choices))
         epoch = fields.pop("member_epoch", None)
         if "member_id" in fields:
             return Step("beat", self.group, "", 1, says="not a word")
