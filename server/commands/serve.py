@@ -35,6 +35,7 @@ from ..handlers import Handlers, load
 from ..runtime.clock import Clock
 from ..runtime.collector import Collector
 from ..runtime.disk import Arguments
+from ..runtime.freeing import give_back
 from ..runtime.nursery import open_plain_nursery
 from .frame.environment import read_environment
 from .node_lines import obey
@@ -379,6 +380,9 @@ async def warm_up(collector: Collector) -> None:
         if not await _load_ahead("other APIs", "first requests", load, key):
             break
     collector.keep()
+    # To load modules leaves a megabyte of the C library's between what stays.
+    with suppress(OSError, RuntimeError, MemoryError):
+        await trio.to_thread.run_sync(give_back, abandon_on_cancel=True)
 
 
 async def _load_ahead(what: str, of: str, loading: Callable[[*Arguments], object], *arguments: *Arguments) -> bool:

@@ -14,6 +14,7 @@ Differs from Apache Kafka
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
@@ -23,10 +24,11 @@ from ..runtime.turns import Turn
 from ..security.acls.kinds import CLUSTER_NAME, Operation, ResourceType
 from ..services.context import Context
 from ..services.coordinators import Coordinators
-from ..sharing.share_records import SharePartitionKey
-from ..sharing.state_service import ShareStateService
 from ..transactions.service import TransactionService
 from .permissions import Check, check, check_without_words
+
+if TYPE_CHECKING:
+    from ..sharing.state_service import ShareStateService
 
 SHARE = 2
 # Key type -> the broker's coordinator of keys of that type.
@@ -83,6 +85,8 @@ async def _coordinator(ctx: Context, key_type: int, key: str, asks: Check) -> tu
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"there is no coordinator for key type {key_type}")
     name = key
     if key_type == SHARE:
+        from ..sharing.share_records import SharePartitionKey  # Only brokers ask for it.
+
         asks(ctx, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
         name = SharePartitionKey.of_text(key).text
     else:
