@@ -123,11 +123,13 @@ def run(options: argparse.Namespace) -> int:
 
 @contextmanager
 def loading() -> Iterator[None]:
-    """While what a broker is made of is loaded, in a process of its own: all of it stays, and no collection need look at it."""
+    """While what a broker is made of is loaded, in a process of its own: all of it stays, and no collection need look at it, but for
+    one at the end: what is frozen with the rest would be kept for good."""
     gc.disable()
     try:
         yield
     finally:
+        gc.collect()
         gc.freeze()
         gc.enable()
 
