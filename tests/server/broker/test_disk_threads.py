@@ -164,6 +164,7 @@ WITHOUT_A_LIMITER = {
     ("cleaning.py", "_work"): "gives memory back",
     ("node_lines.py", "_lines"): "its own thread for as long as the process lives",
     ("serve.py", "_load_ahead"): "an import",
+    ("serve.py", "warm_up"): "gives memory back",
     ("__init__.py", "loaded"): "an import",
     ("process.py", "begun"): "a process that is started",
     ("process.py", "ended"): "a process that has ended",
