@@ -176,7 +176,7 @@ def _recover(plan: CompactionPlan, files: Files, now_ms: int) -> None:
 def _swap(plan: CompactionPlan, staged: StagedSegment, numbers: Sequence[int], files: Files, now_ms: int) -> None:
     """Put a staged segment in the place of these sources, whose files are gone on return."""
     bases = [plan.sources[number].base_offset for number in numbers]
-    old = [LogSegment.open(files, plan.directory, base, plan.log_config, now_ms) for base in bases]
+    old = [_by_name(LogSegment.open(files, plan.directory, base, plan.log_config, now_ms)) for base in bases]
     new: list[LogSegment] = []
     try:
         with on_one_file_system(plan):
@@ -188,12 +188,18 @@ def _swap(plan: CompactionPlan, staged: StagedSegment, numbers: Sequence[int], f
             discard(files, plan.directory, ())
         raise
     finally:
-        for segment in (*old, *new):
+        for segment in new:
             segment.log_file.close()
     for segment in old:
         segment.delete_files()
         files.remove(paths.snapshot_path(plan.directory, segment.base_offset, paths.DELETED))
     files.sync_dir(plan.directory)
+
+
+def _by_name(segment: LogSegment) -> LogSegment:
+    """To be renamed and removed only: there may be more of them than this process may have files open."""
+    segment.log_file.close()
+    return segment
 
 
 def _write_checkpoint(plan: CompactionPlan, files: Files) -> None:

@@ -14,6 +14,7 @@ from ..install.install import install, locked
 from ..install.install_online import install_online
 from ..install.install_steps import is_begun, is_plan_installed
 from ..snapshot.snapshot import SnapshotResult
+from ..stores.reading_files import ReadingFiles
 from ..stores.stores import opened_store
 from ..verify.audit_scope import scope_against, scope_alone, scope_of_plan
 from ..verify.findings import VerifyReport
@@ -82,7 +83,7 @@ def _compact_one(
     save(made)
     results = job.engine.compact(made, lambda result: job.say(group_line(made, result)))
     if verifies and not is_begun(made, files):
-        job.engine.verify([scope_of_plan(made, files)], f"plan {made.plan_id}").check()
+        job.engine.verify([scope_of_plan(made, ReadingFiles())], f"plan {made.plan_id}").check()
     if not installs:
         return result_of(made, "staged", results)
     return _install_one(job, made, max_groups, results)
@@ -147,7 +148,7 @@ def verify(job: Job, *, against: str | None = None, plan_id: str | None = None) 
     """
     if plan_id is not None:
         chosen = find_plan(job, plan_id)
-        return job.engine.verify([scope_of_plan(chosen, OsFiles())], f"plan {chosen.plan_id}")
+        return job.engine.verify([scope_of_plan(chosen, ReadingFiles())], f"plan {chosen.plan_id}")
     if job.topic is None:
         raise UsageError("verify: expected --topic or --plan")
     store, now_ms = job.store(), job.now_ms()

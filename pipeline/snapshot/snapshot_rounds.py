@@ -25,10 +25,12 @@ from typing import NamedTuple
 import pyarrow.parquet as pq
 
 from ...storage.disk import paths
+from ...storage.disk.files import File
 from ...storage.disk.paths import TopicPartition
 from ..errors import CorruptSourceError, SourceChangedError
 from ..source.read_options import MAX_PARTITION_BYTES_DEFAULT
 from ..source.reading import OpenLog, Task, opened
+from ..stores.reading_files import status_of
 from ..stores.segment_files import pause_between_looks
 from ..stores.store import Store
 from ..stores.stores import Stores
@@ -51,8 +53,8 @@ class Seal(NamedTuple):
     """None of a log's last segment, which may still grow."""
 
     @classmethod
-    def of(cls, path: str, descriptor: int, *, is_last: bool) -> Seal:
-        found = os.fstat(descriptor)
+    def of(cls, path: str, file: File, *, is_last: bool) -> Seal:
+        found = status_of(file)
         return cls(path, found.st_ino, found.st_size, None if is_last else found.st_ctime_ns)
 
     def holds(self) -> bool:
@@ -163,7 +165,7 @@ def _seals(log: OpenLog, start: int) -> Iterator[Seal]:
     for segment, following in zip(segments, [*segments[1:], None], strict=True):
         if segment.base_offset < log.end_offset and (following is None or following.base_offset > start):
             path = paths.log_path(segment.directory, segment.base_offset)
-            yield Seal.of(path, segment.log_file.fileno(), is_last=following is None)
+            yield Seal.of(path, segment.log_file, is_last=following is None)
 
 
 def _sees_all(log: OpenLog) -> bool:

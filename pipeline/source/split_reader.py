@@ -27,7 +27,7 @@ from ..records.arrow import record_batches
 from ..records.batch_window import BatchWindow, Bools, Damage, header_damage, no_batch, window_of, without
 from ..records.columns import RecordColumns, decode, record_damage, rows_of
 from ..stores.log_files import PartitionLog, Split
-from ..stores.reading_files import LogFiles, inode_of
+from ..stores.reading_files import ReadingFiles, status_of
 from ..stores.segment_files import open_segment
 
 WINDOW_BYTES = 8 << 20
@@ -114,11 +114,11 @@ def _found(split: Split) -> Iterator[tuple[Split, LogSegment]]:
 def _opened(split: Split) -> LogSegment | None:
     """The segment, if its log file is still the one that was planned."""
     try:
-        segment = open_segment(LogFiles(), split.directory, split.segment_base_offset)
+        segment = open_segment(ReadingFiles(), split.directory, split.segment_base_offset)
     except FileNotFoundError:
         return None
     file = segment.log_file
-    is_planned = inode_of(file) == split.inode and file.size() >= split.end
+    is_planned = status_of(file).st_ino == split.inode and file.size() >= split.end
     if is_planned and file.read_at(split.start, len(split.first_header)) == split.first_header:
         return segment
     file.close()

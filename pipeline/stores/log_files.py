@@ -27,7 +27,7 @@ from ...storage.produce.producers import ProducerStates
 from ...storage.segment.index import AbortedTxn
 from ...storage.segment.segment import LogSegment
 from .log_end import may_be_torn, whole_batches
-from .reading_files import LogFiles, inode_of
+from .reading_files import ReadingFiles, status_of
 from .segment_files import open_segments, pause_between_looks, source_errors
 from .segment_names import topic_id_in
 from .txn_indexes import complete_txn_indexes
@@ -71,7 +71,7 @@ class PartitionLog:
         log_start_offset: int = 0,
         high_watermark: int | None = None,
         durable_end_offset: int | None = None,
-        files: LogFiles | None = None,
+        files: ReadingFiles | None = None,
         pause: Callable[[], None] = pause_between_looks,
     ) -> None:
         """Open the segments and find the end of what can be read.
@@ -85,7 +85,7 @@ class PartitionLog:
         """
         self.directory = directory
         self.of = of
-        self._files = files or LogFiles()
+        self._files = files or ReadingFiles()
         self.topic_id = topic_id_in(self._files, directory)
         self.segments = open_segments(self._files, directory, pause=pause)
         self._durable_end_offset = durable_end_offset
@@ -196,7 +196,7 @@ class PartitionLog:
                 segment.base_offset,
                 segment_end,
                 self.topic_id,
-                inode_of(file),
+                status_of(file).st_ino,
                 file.read_at(at, HEADER_BYTES),
                 at,
                 until,

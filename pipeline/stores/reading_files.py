@@ -1,21 +1,183 @@
-"""The operating system's files for jobs that only read: what they must not change they cannot change."""
+"""The operating system's files for jobs that only read: what they must not change they cannot change.
+
+A log of a terabyte has a thousand segments and more, all of which are open at a time, while a process has room for as many
+descriptors. So files share some: what was not read lately gives its own back, and opens another one when it is read again.
+"""
 
 from __future__ import annotations
 
 import errno
 import os
+import resource
+import threading
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from weakref import ReferenceType, ref
 
-from ...storage.disk.files import File, Ownership
+from ...protocol.records import HEADER_BYTES
+from ...storage.disk.files import Buffer, File, Ownership
 from ...storage.disk.os_files import OsFile, OsFiles
+from ..errors import SourceChangedError
+
+CLOSED = -1
+DESCRIPTORS_MAX = 1024
+"""More make no job faster."""
+PART_OF_LIMIT = 4
+"""The rest of what a process may open is for Spark, indexes, and what a job writes."""
+
+
+def descriptors_at_most() -> int:
+    """How many descriptors all files of this process share."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return DESCRIPTORS_MAX if limit == resource.RLIM_INFINITY else min(DESCRIPTORS_MAX, limit // PART_OF_LIMIT)
+
+
+class Descriptors:
+    """Who has one, in about the order in which they were read."""
+
+    def __init__(self, at_most: int) -> None:
+        """
+        Args:
+            at_most: More are open only where all of them are being read, or were just dropped.
+        """
+        self._at_most = at_most
+        self._holders: deque[ReferenceType[LogFile]] = deque()
+
+    def note(self, file: LogFile) -> None:
+        """A file has one now. Those that were not read for longest give theirs back."""
+        self._holders.append(ref(file))
+        for _ in range(2 * len(self._holders)):  # twice round: first all may have been read since they were passed by
+            if len(self._holders) <= self._at_most:
+                break
+            try:
+                holder = self._holders.popleft()
+            except IndexError:  # another thread's turn
+                break
+            other = holder()
+            if other is file or (other is not None and not other.give_back()):
+                self._holders.append(holder)
+
+
+_SHARED = Descriptors(descriptors_at_most())
+
+
+class LogFile(OsFile):
+    """A file opened for reading. It shows the size that it had then, less when it was "truncated": the disk keeps all.
+
+    Reading raises SourceChangedError where it has given its descriptor back, and the file that has its name is another one now.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_descriptors",
+        "_first_bytes",
+        "_is_closed",
+        "_path",
+        "_reading",
+        "_was_read",
+        "identity",
+    )
+
+    def __init__(self, descriptor: int, path: str, descriptors: Descriptors = _SHARED) -> None:
+        """
+        Args:
+            descriptor: For reading; closed by this from now on.
+            path: Where it was opened.
+        """
+        super().__init__(descriptor)
+        self._reading = threading.RLock()
+        self._is_closed = False
+        self._path = path
+        self._descriptors = descriptors
+        self._was_read = False
+        self._first_bytes: bytes | None = None
+        self.identity = os.fstat(descriptor).st_ino
+        """Tells the file from one that took its name later."""
+        descriptors.note(self)
+
+    def give_back(self) -> bool:
+        """Close the descriptor until somebody reads again; False if somebody does now, or has since this was asked last."""
+        if self._was_read and not self._is_closed:
+            self._was_read = False
+            return False
+        if not self._reading.acquire(blocking=False):
+            return False
+        try:
+            if self._descriptor != CLOSED:
+                if self._first_bytes is None:
+                    self._first_bytes = os.pread(self._descriptor, HEADER_BYTES, 0)
+                descriptor, self._descriptor = self._descriptor, CLOSED
+                os.close(descriptor)
+            return True
+        finally:
+            self._reading.release()
+
+    @contextmanager
+    def _in_use(self) -> Iterator[None]:
+        with self._reading:
+            self._was_read = True
+            if self._descriptor == CLOSED and not self._is_closed:
+                self._open_again()
+                self._descriptors.note(self)
+            yield
+
+    def _open_again(self) -> None:
+        """An inode may have been given to another file since, so its first header is looked at, too."""
+        try:
+            descriptor = os.open(self._path, os.O_RDONLY)
+        except FileNotFoundError as error:
+            raise SourceChangedError(f"{self._path} went away while it was looked at: a server is at work") from error
+        try:
+            found = os.fstat(descriptor)
+            is_same = found.st_ino == self.identity and found.st_size >= self._size
+            if not is_same or not os.pread(descriptor, HEADER_BYTES, 0).startswith(self._first_bytes or b""):
+                raise SourceChangedError(f"{self._path} was replaced while it was looked at: a server is at work")
+        except BaseException:
+            os.close(descriptor)
+            raise
+        self._descriptor = descriptor
+
+    def truncate(self, size_bytes: int) -> None:
+        self._size = min(self._size, size_bytes)
+
+    def status(self) -> os.stat_result:
+        """What the system says of the file, whatever its name is by now."""
+        with self._in_use():
+            return os.fstat(super().fileno())
+
+    def read_at(self, position: int, size_bytes: int) -> bytes:
+        with self._in_use():
+            return super().read_at(position, size_bytes)
+
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        with self._in_use():
+            return super().read_into(position, buffer)
+
+    def read_now(self, position: int, size_bytes: int) -> Buffer:
+        with self._in_use():
+            return super().read_now(position, size_bytes)
+
+    def cached_bytes(self, position: int, size_bytes: int) -> int:
+        with self._in_use():
+            return super().cached_bytes(position, size_bytes)
+
+    def mtime_ms(self) -> int:
+        return self.status().st_mtime_ns // 1_000_000
+
+    def close(self) -> None:
+        self._is_closed = True
+        with self._reading:
+            super().close()
 
 
 class ReadingFiles(OsFiles):
     """The operating system's files, none of which can be changed through it."""
 
-    def open(self, path: str, *, create: bool = False, truncate: bool = False) -> OsFile:
+    def open(self, path: str, *, create: bool = False, truncate: bool = False) -> LogFile:
         if create or truncate:
             self._refuse(path)
-        return OsFile(os.open(path, os.O_RDONLY))
+        return LogFile(os.open(path, os.O_RDONLY), path)
 
     def rename(self, old: str, new: str) -> None:
         self._refuse(old)
@@ -42,22 +204,6 @@ class ReadingFiles(OsFiles):
         raise OSError(errno.EROFS, "opened for reading only", path)
 
 
-class LogFile(OsFile):
-    """A file opened for reading. It shows the size that it had then, less when it was "truncated": the disk keeps all."""
-
-    def truncate(self, size_bytes: int) -> None:
-        self._size = min(self._size, size_bytes)
-
-
-class LogFiles(ReadingFiles):
-    """`ReadingFiles` that open `LogFile`s."""
-
-    def open(self, path: str, *, create: bool = False, truncate: bool = False) -> LogFile:
-        if create or truncate:
-            self._refuse(path)
-        return LogFile(os.open(path, os.O_RDONLY))
-
-
-def inode_of(file: File) -> int:
-    """Tells a file from one that took its name later."""
-    return os.fstat(file.fileno()).st_ino
+def status_of(file: File) -> os.stat_result:
+    """What the system says of an open file, whatever its name is by now."""
+    return file.status() if isinstance(file, LogFile) else os.fstat(file.fileno())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ottla.storage.data_dirs import clean_stop
@@ -39,16 +40,33 @@ def stored_topic(directory: Path, *, policy: str = "compact", **configs: str) ->
     append(logs[1], ("a", "p1"), roll=True)
     append(logs[1], ("a", "p1 again"), roll=True)
     append(logs[1], ("e", "1"))
+    _stop(
+        data_dir, logs, {"cleanup.policy": policy} | {name.replace("_", "."): value for name, value in configs.items()}
+    )
+    return data_dir
+
+
+def _stop(data_dir: Path, logs: Sequence[Log], texts: Mapping[str, str]) -> None:
+    """Leave what a server leaves that has stopped."""
     files = OsFiles()
     for log in logs:
         log.close(1_000)
-    entries = tuple(PartitionEntry((0,), 0) for _ in range(PARTITIONS))
-    texts = {"cleanup.policy": policy} | {name.replace("_", "."): value for name, value in configs.items()}
+    entries = tuple(PartitionEntry((0,), 0) for _ in logs)
     topic = TopicEntry(TOPIC, bytes(range(16)), entries, texts)
     Catalog.create(files, str(data_dir), CatalogState("c", {TOPIC: topic}))
     ends = {log.topic_partition: log.log_end_offset for log in logs}
     OffsetCheckpoint(files, str(data_dir / paths.RECOVERY_POINT_CHECKPOINT)).write(ends)
     clean_stop.write(files, str(data_dir), [])
+
+
+def many_segments(directory: Path, count: int) -> Path:
+    """One partition of so many segments, two records each, with half as many keys as records; returns the data directory."""
+    data_dir = directory / "data"
+    log = _log(data_dir, 0)
+    for number in range(count - 1):
+        append(log, (f"{number}", "old"), (f"{number // 2}", "new"), roll=True)
+    append(log, ("end", "1"))
+    _stop(data_dir, [log], {"cleanup.policy": "compact"})
     return data_dir
 
 
