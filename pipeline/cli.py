@@ -12,7 +12,6 @@ each, to standard error.
 from __future__ import annotations
 
 import argparse
-import errno
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +19,7 @@ from contextlib import suppress
 from typing import NoReturn, TypeAlias
 
 from ..protocol.errors import KafkaError
-from .errors import CorruptSourceError, PipelineError, SparkFailedError, UsageError, without_the_extra
+from .errors import PipelineError, UsageError, as_pipeline_error, without_the_extra
 
 EXAMPLES = """\
 examples:
@@ -34,9 +33,6 @@ examples:
 exit codes: 0 done, 1 bad options, 2 a server holds the data directory, 3 damaged log, 4 segments changed since the plan, or meanwhile,
 5 verify found something, 6 Spark, a disk or the server failed (another call goes on)
 """
-
-DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)
-"""What is not the caller's mistake, as a path that may not be read is."""
 
 Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
 
@@ -59,13 +55,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if (missing := without_the_extra(error)) is None:
             raise
         return _refused(missing, UsageError.exit_code)
-    except PipelineError as error:
-        return _refused(str(error), error.exit_code)
-    except KafkaError as error:
-        return _refused(str(error), CorruptSourceError.exit_code)
-    except OSError as error:
-        exit_code = SparkFailedError.exit_code if error.errno in DISK_ERRORS else UsageError.exit_code
-        return _refused(f"{error.filename or options.command}: {error.strerror or error}", exit_code)
+    except (PipelineError, KafkaError, OSError) as error:
+        failure = as_pipeline_error(error)
+        return _refused(str(failure), failure.exit_code)
     except KeyboardInterrupt:
         return _refused("stopped; what is staged stays, and --resume goes on", 130)
 
@@ -97,6 +89,7 @@ def _parser() -> Parser:
 def _plan(commands: Commands) -> None:
     parser = _command(commands, "plan", "fix what a compaction would do, and save it beside the data directory")
     _log_options(parser)
+    _at_once_option(parser)
     _html_option(parser)
 
 
@@ -105,6 +98,7 @@ def _compact(commands: Commands) -> None:
     _log_options(parser)
     parser.add_argument("--install", action="store_true", help="then put the result into the log")
     _admin_option(parser)
+    _at_once_option(parser)
     parser.add_argument("--dry-run", action="store_true", help="say what would go, and leave nothing behind")
     _html_option(parser)
     parser.add_argument(
@@ -150,7 +144,7 @@ def _verify(commands: Commands) -> None:
 
 def _snapshot(commands: Commands) -> None:
     parser = _command(commands, "snapshot", "the latest value of each key, as Parquet")
-    _log_options(parser)
+    _log_options(parser, is_one=True)
     parser.add_argument("--out", required=True, metavar="DIR", help="a folder that is not there yet")
     parser.add_argument("--overwrite", action="store_true", help="take the place of a snapshot that is there")
 
@@ -196,8 +190,9 @@ def _command(commands: Commands, name: str, text: str) -> Parser:
     return parser
 
 
-def _log_options(parser: Parser, *, needs_topic: bool = True) -> None:
-    parser.add_argument("--topic", required=needs_topic)
+def _log_options(parser: Parser, *, needs_topic: bool = True, is_one: bool = False) -> None:
+    which = None if is_one else "or several" + ("" if needs_topic else " (default: all)")
+    parser.add_argument("--topic", required=needs_topic, metavar="NAME" if is_one else "NAME[,…]", help=which)
     parser.add_argument("--partition", type=_number(0), metavar="N", help="only this one")
     parser.add_argument(
         "--config", action="append", type=_name_and_value, default=[], metavar="NAME=VALUE",
@@ -224,6 +219,11 @@ def _default_master(environment: Mapping[str, str]) -> str | None:
 
 def _html_option(parser: Parser) -> None:
     parser.add_argument("--html", metavar="FILE", help="draw what would go, segment by segment, into this file")
+
+
+def _at_once_option(parser: Parser) -> None:
+    text = "so many partitions at a time on Spark, each a job of its own (default: %(default)s)"
+    parser.add_argument("--at-once", type=_number(1), default=4, metavar="N", help=text)
 
 
 def _admin_option(parser: Parser) -> None:

@@ -5,11 +5,20 @@ The text is one line that says everything: Spark shows the user no more than the
 
 from __future__ import annotations
 
+import errno
+from collections.abc import Sequence
+from typing import Any
+
+from ..protocol.errors import KafkaError
+
 
 class PipelineError(Exception):
     """A job cannot go on. `exit_code` tells scripts why."""
 
     exit_code = 1
+
+    results: Sequence[Any] = ()
+    """What became of each partition, where it was a job over several (`PartitionResult`)."""
 
 
 class UsageError(PipelineError):
@@ -66,7 +75,37 @@ class ServerFailedError(PipelineError):
     exit_code = 6
 
 
+_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)
+"""What is not the caller's mistake, as a path that may not be read is."""
+
+
+def as_pipeline_error(error: PipelineError | OSError | KafkaError) -> PipelineError:
+    """What a job says of an error of the floors below."""
+    if isinstance(error, PipelineError):
+        return error
+    if isinstance(error, KafkaError):
+        found: PipelineError = CorruptSourceError(error.message)
+    else:
+        text = error.strerror or str(error)
+        text = f"{error.filename}: {text}" if error.filename else text
+        found = SparkFailedError(text) if error.errno in _DISK_ERRORS else UsageError(text)
+    found.__cause__ = error
+    return found
+
+
 _OF_THE_EXTRA = ("pyspark", "py4j", "pyarrow", "pandas", "numpy")
+
+
+def check_the_extra() -> None:
+    """Refuse what needs the extra `spark` where that is not installed. UsageError."""
+    try:
+        import numpy as np
+        import pyarrow as pa
+    except ImportError as error:
+        if (missing := without_the_extra(error)) is None:
+            raise
+        raise UsageError(missing) from error
+    del np, pa
 
 
 def without_the_extra(error: ImportError) -> str | None:

@@ -44,15 +44,18 @@ def job(
     configs: Mapping[str, str] | None = None,
     admin: str | None = None,
     say: Say = _quiet,
+    at_once: int = 4,
 ) -> Job:
     """What all functions here take.
 
     Args:
         spark: None is this process.
-        topic, partition: None is all.
+        topic, partition: None is all; several topics with commas between them.
         configs: Topic configs that are not in the store, by their names.
         admin: HOST:PORT of the admin listener of the server that runs over the directory; None if it is stopped.
         say: Takes lines of progress, one for each group; may be called from another thread.
+        at_once: On Spark, `plan` and `compact` work on so many partitions at a time, each a job of its own. What fails with one
+            does not stop the others: the error that is raised then has all results in `results`.
     """
     return Job(
         data_dir=data_dir,
@@ -64,6 +67,7 @@ def job(
         now_ms=lambda: time.time_ns() // 1_000_000,
         secret=lambda: secrets.token_bytes(SECRET_BYTES),
         admin=admin,
+        at_once=at_once,
     )
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from socket import gethostname
 
@@ -28,11 +28,12 @@ from ..spark.blobs import BlobRows
 from ..spark.tasks import Batches, Task, attempt_of, collected, mapped, numbers, row, work
 from ..stores.reading_files import ReadingFiles
 from .exchange import Blob, bucket_count, merge_buckets, scan_source
+from .group_results import GroupResult, check_finished_group, finished_group
 from .plan import CompactionPlan
 from .preview import preview_groups
-from .rewrite import GroupResult, check_finished_group, remove_attempts, rewrite_groups
+from .rewrite import remove_attempts, rewrite_groups
 from .staging import load_plan
-from .survey import Survey, survey_segment
+from .survey import Survey, Surveying, survey_segment
 
 TASK_BYTES = 256 << 20
 """Of segments for each task, where there are many more of these than the cluster runs tasks at once: what a task costs
@@ -65,14 +66,14 @@ def compact(spark: SparkSession, plan: CompactionPlan, *, buckets: int | None = 
         SparkFailedError: The job failed for another reason.
     """
     files = OsFiles()
-    results = {group: check_finished_group(plan, group, files) for group in range(len(plan.groups))}
-    missing = frozenset(group for group, result in results.items() if result is None)
+    results = _whole(spark, plan, files)
+    missing = frozenset(range(len(plan.groups))) - results.keys()
     if missing:
         dead = _superseded(spark, plan, missing, buckets)
         for result in _results(dead, _rewrite(plan.staging, spark.sparkContext.applicationId)):
             results[result.group] = result
     remove_attempts(plan, files)
-    return [result for _, result in sorted(results.items()) if result is not None]
+    return [result for _, result in sorted(results.items())]
 
 
 def dry_run(spark: SparkSession, plan: CompactionPlan, *, buckets: int | None = None) -> list[GroupResult]:
@@ -84,6 +85,15 @@ def dry_run(spark: SparkSession, plan: CompactionPlan, *, buckets: int | None = 
         return []
     dead = _superseded(spark, plan, frozenset(range(len(plan.groups))), buckets)
     return sorted(_results(dead, _preview(plan.staging)), key=lambda result: result.group)
+
+
+def _whole(spark: SparkSession, plan: CompactionPlan, files: Files) -> dict[int, GroupResult]:
+    """The groups that are finished. The driver reads what their manifests say, the workers what lies beside these."""
+    said = [group for group in range(len(plan.groups)) if finished_group(plan, group, files) is not None]
+    if not said:
+        return {}
+    checked = _results(work(spark, len(said)), _check(plan.staging, said))
+    return {result.group: result for result in checked}
 
 
 def _results(dead: DataFrame, task: Task) -> list[GroupResult]:
@@ -100,10 +110,10 @@ def _superseded(spark: SparkSession, plan: CompactionPlan, groups: frozenset[int
     return _BLOBS.exchanged(blobs, _merge(plan.staging, groups), min(tasks, len(plan.groups)))
 
 
-def survey_on(spark: SparkSession) -> Callable[[Files, str, Sequence[int]], list[Survey]]:
+def survey_on(spark: SparkSession) -> Surveying:
     """The `survey` of `make_plan` as a Spark job, for logs whose headers alone take the driver too long."""
 
-    def survey(_files: Files, directory: str, base_offsets: Sequence[int]) -> list[Survey]:
+    def survey(_files: Files, directory: str, base_offsets: Sequence[int]) -> Sequence[Survey]:
         bases = list(base_offsets)
 
         def task(batches: Batches) -> Batches:
@@ -151,6 +161,15 @@ def _rewrite(staging: str, application_id: str) -> Task:
             yield row(_RESULTS, result.to_json())
 
     return rewrite
+
+
+def _check(staging: str, groups: Sequence[int]) -> Task:
+    def check(batches: Batches) -> Batches:
+        for number in numbers(batches):
+            if (found := check_finished_group(_plan(staging), groups[number], ReadingFiles())) is not None:
+                yield row(_RESULTS, found.to_json())
+
+    return check
 
 
 def _preview(staging: str) -> Task:

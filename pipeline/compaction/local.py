@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from ...storage.disk.files import Files
 from .exchange import Blob, bucket_count, merge_buckets, scan_source
+from .group_results import GroupResult, check_finished_group
 from .plan import CompactionPlan
 from .preview import preview_groups
-from .rewrite import GroupResult, check_finished_group, remove_attempts, rewrite_groups
+from .rewrite import remove_attempts, rewrite_groups
 
 
 def compact_locally(

@@ -12,7 +12,7 @@ reads it (`staging`). The same plan gives the same bytes, however often its task
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
@@ -21,7 +21,6 @@ from typing import Any
 from ...storage.cleaning.cleaner import group_segments
 from ...storage.cleaning.dirtiness import dirtiness_of, first_dirty_offset
 from ...storage.disk import paths
-from ...storage.disk.files import Files
 from ...storage.disk.paths import TopicPartition
 from ...storage.filter.offset_map import SECRET_BYTES
 from ...storage.filter.transaction_state import CarriedTransactions
@@ -33,7 +32,7 @@ from ...storage.segment.split import overflows
 from ...storage.topics.config import LogConfig
 from ..errors import CorruptSourceError, UsageError
 from ..stores.stored_log import StoredLog
-from .survey import Survey, fold_transactions, survey_segments
+from .survey import Surveying, fold_transactions, survey_segments
 
 VERSION = 2
 
@@ -173,7 +172,7 @@ def make_plan(
     checkpoint: int | None,
     now_ms: int,
     secret: bytes,
-    survey: Callable[[Files, str, Sequence[int]], Iterable[Survey]] = survey_segments,
+    survey: Surveying = survey_segments,
 ) -> CompactionPlan:
     """Plan what a pass of the server's cleaner would do now, if its map held any number of keys.
 

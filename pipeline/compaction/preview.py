@@ -12,8 +12,9 @@ from ...storage.disk.files import File, Files
 from ...storage.disk.size_only import SizeOnlyFile
 from ..stores.reading_files import ReadingFiles
 from .exchange import Blob
+from .group_results import GroupResult
 from .plan import CompactionPlan
-from .rewrite import GroupResult, by_group, write_segment
+from .rewrite import by_group, write_segment
 
 
 def preview_groups(plan: CompactionPlan, blobs: Iterable[Blob], *, source_files: Files) -> Iterator[GroupResult]:

@@ -14,18 +14,16 @@ Memory: two bits for each record of the group, and buffers of a few MiB.
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, suppress
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict
 
 import numpy as np
 
 from ...protocol.errors import CorruptRecordError
 from ...storage.disk import paths
-from ...storage.disk.checkpoints import read_text, write_atomically
+from ...storage.disk.checkpoints import write_atomically
 from ...storage.disk.files import Files
 from ...storage.filter.batch_chunks import ChunkReader
 from ...storage.filter.clean_rules import BatchFilter
@@ -36,57 +34,13 @@ from ...storage.segment.cleaned import set_mtime
 from ...storage.segment.segment import LogSegment
 from ..errors import CorruptSourceError, SourceChangedError, SparkFailedError
 from .exchange import BITS, Blob, set_superseded
+from .group_results import GroupResult, check_finished_group
 from .key_scan import CHUNK_BYTES
 from .plan import CompactionPlan
 from .segment_bits import BitTable, SegmentBits
-from .staging import group_directory, is_installed
+from .staging import group_directory
 
 PART = ".part"
-
-
-@dataclass(frozen=True, kw_only=True)
-class GroupResult:
-    """What became of a group; `to_json` is its manifest."""
-
-    group: int
-    base_offset: int
-    source_base_offsets: tuple[int, ...]
-    files: Mapping[str, tuple[int, int]]
-    """Name -> bytes, CRC-32C."""
-    bytes_read: int
-    bytes_written: int
-    records_read: int
-    removed: Mapping[str, int]
-    """Records that went, by reason: the fields of `clean_rules.RemovedRecords`."""
-
-    @property
-    def records_written(self) -> int:
-        return self.records_read - sum(self.removed.values())
-
-    def to_json(self) -> str:
-        return json.dumps(asdict(self), indent=1) + "\n"
-
-    @classmethod
-    def from_json(cls, text: str) -> GroupResult:
-        """ValueError, KeyError or TypeError if it is none."""
-        fields: dict[str, Any] = json.loads(text)
-        fields["source_base_offsets"] = tuple(fields["source_base_offsets"])
-        fields["files"] = {name: tuple(found) for name, found in fields["files"].items()}
-        return cls(**fields)
-
-
-def check_finished_group(plan: CompactionPlan, group: int, files: Files) -> GroupResult | None:
-    """The result that lies in the staging directory, or was installed from there; None if it is not what its manifest
-    says, or not there at all. Reads every byte of what is not installed yet."""
-    directory = group_directory(plan, group)
-    try:
-        found = GroupResult.from_json(read_text(files, paths.join(directory, MANIFEST_FILE)))
-        whole = is_installed(files, plan, group) or all(
-            size_and_crc(files, paths.join(directory, name)) == said for name, said in found.files.items()
-        )
-    except (ValueError, KeyError, TypeError, FileNotFoundError):
-        return None
-    return found if whole and found.group == group else None
 
 
 def rewrite_groups(

@@ -20,7 +20,7 @@ from ...storage.disk.files import Files
 from ...storage.disk.paths import TopicPartition
 from ..errors import SourceChangedError, UsageError
 from .plan import CompactionPlan, staging_root
-from .survey import survey_segment
+from .survey import Surveying, survey_segments
 
 PLAN_FILE = "plan.json"
 INSTALLED_FILE = "installed"
@@ -135,20 +135,27 @@ def is_installed(files: Files, plan: CompactionPlan, group: int) -> bool:
     return files.exists(paths.join(group_directory(plan, group), INSTALLED_FILE))
 
 
-def check_sources(files: Files, plan: CompactionPlan, numbers: Iterable[int] | None = None) -> None:
-    """See that the segments (all, or those of these numbers) are what the plan was made for; reads all their headers.
+def check_sources(
+    files: Files, plan: CompactionPlan, numbers: Iterable[int] | None = None, survey: Surveying = survey_segments
+) -> None:
+    """See that the segments (all, or those of these numbers) are what the plan was made for.
+
+    Args:
+        survey: Reads all their headers.
 
     Raises:
         SourceChangedError: One is gone or another.
         CorruptSourceError: One cannot be read.
     """
-    for number in range(len(plan.sources)) if numbers is None else numbers:
-        source = plan.sources[number]
+    sources = plan.sources if numbers is None else [plan.sources[number] for number in numbers]
+    for source in sources:
         path = paths.log_path(plan.directory, source.base_offset)
         if not files.exists(path):
             raise SourceChangedError(f"{path}: expected a segment of plan {plan.plan_id}, found no file")
         if (size_bytes := files.size(path)) != source.size_bytes:
             raise SourceChangedError(f"{path}: expected {source.size_bytes} bytes as planned, found {size_bytes}")
-        crc = survey_segment(files, plan.directory, source.base_offset).headers_crc
+    surveys = survey(files, plan.directory, [source.base_offset for source in sources]) if sources else ()
+    for source, (crc, *_) in zip(sources, surveys, strict=True):
         if crc != source.headers_crc:
+            path = paths.log_path(plan.directory, source.base_offset)
             raise SourceChangedError(f"{path}: expected batch headers of CRC {source.headers_crc:#x}, found {crc:#x}")

@@ -7,7 +7,7 @@ driver folds them in order with the cleaner's own `TransactionState`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from crc32c import crc32c
@@ -33,6 +33,10 @@ class Survey(NamedTuple):
     """Behind its last batch."""
     transactional: bytes
     """Headers of transactional data batches and whole control batches, in order."""
+
+
+Surveying = Callable[[Files, str, Sequence[int]], Sequence[Survey]]
+"""Reads the headers of a directory's segments, by their base offsets: `survey_segments`, or a job that is as good."""
 
 
 def survey_segment(files: Files, directory: str, base_offset: int) -> Survey:

@@ -38,6 +38,7 @@ from ...storage.produce import producer_snapshots
 from ...storage.segment.cleaned import discard
 from ...storage.segment.segment import LogSegment
 from ..compaction.plan import CompactionPlan
+from ..compaction.survey import Surveying, survey_segments
 from ..errors import SourceChangedError, StoreLockedError, UsageError
 from ..stores.store import Store
 from .install_steps import (
@@ -84,6 +85,8 @@ def install(
     overrides: Mapping[str, str] | None = None,
     on_group: OnGroup = lambda _: None,
     store: Store | None = None,
+    survey: Surveying = survey_segments,
+    is_verified: bool = False,
 ) -> InstallResult:
     """Put the staged groups of a plan into the log of a server that is stopped. Calling again goes on.
 
@@ -92,6 +95,8 @@ def install(
         keep_originals: Keep the replaced files until the plan is forgotten.
         overrides: Topic configs that the store does not know of.
         store: The data directory of the plan, if it is open.
+        survey: Reads the headers of what is to be replaced.
+        is_verified: All that is staged was read just now, and found whole.
 
     Raises:
         StoreLockedError: A server holds the data directory.
@@ -107,11 +112,12 @@ def install(
         pending = pending_groups(plan, files)
         _check_is_compacted(plan, store or Store(plan.data_dir, files), overrides)
         _recover(plan, files, now_ms)
-        chosen = choose(pending, max_groups, plan, files)
+        chosen = choose(pending, max_groups, plan, files, survey)
         check_age(plan, to_swap(chosen), now_ms)
         give_to_server(plan, to_swap(chosen), files)
         for group, state in chosen.items():
-            staged = None if state is GroupState.IN_PLACE else checked_stage(plan, group, files)
+            is_new = state is not GroupState.IN_PLACE
+            staged = checked_stage(plan, group, files, is_read=not is_verified) if is_new else None
             if keep_originals:
                 link_originals(plan, group, state, files)
             if staged is not None:

@@ -18,6 +18,7 @@ from ...storage.disk.files import Files
 from ...storage.logs.staged_segment import MANIFEST_FILE, size_and_crc
 from ..compaction.plan import CompactionPlan
 from ..compaction.staging import group_directory
+from ..compaction.survey import Surveying, survey_segments
 from ..errors import UsageError
 from .admin_client import AdminClient
 from .install import InstallResult, OnGroup
@@ -49,12 +50,14 @@ def install_online(
     keep_originals: bool = True,
     lease_ms: int = LEASE_MS,
     on_group: OnGroup = lambda _: None,
+    survey: Surveying = survey_segments,
 ) -> InstallResult:
     """Put the staged groups of a plan into the log of a running server. Calling again goes on, as does `install`.
 
     Args:
         admin: HOST:PORT of the server's admin listener.
         lease_ms: How long after this process has died the server's own cleaner goes on.
+        survey: Reads the headers of what is to be replaced, in less than the lease.
 
     Raises:
         StoreLockedError: Somebody else installs there.
@@ -74,7 +77,7 @@ def install_online(
         raise UsageError(f"{admin}: expected the server of {plan.data_dir}, found that of {data_dir}")
     with calls.paused(tp, lease_ms) as held:
         pending = pending_groups(plan, files)
-        chosen = choose(pending, max_groups, plan, files)
+        chosen = choose(pending, max_groups, plan, files, survey)
         check_age(plan, to_swap(chosen), now_ms)
         give_to_server(plan, to_swap(chosen), files)
         for group, state in chosen.items():

@@ -28,6 +28,7 @@ from ..compaction.staging import (
     originals_directory,
     other_file_system,
 )
+from ..compaction.survey import Surveying, survey_segments
 from ..errors import SourceChangedError, UsageError
 from ..stores.segment_names import topic_id_in
 
@@ -63,13 +64,13 @@ def is_begun(plan: CompactionPlan, files: Files) -> bool:
     )
 
 
-def is_overtaken(plan: CompactionPlan, files: Files) -> bool:
+def is_overtaken(plan: CompactionPlan, files: Files, survey: Surveying = survey_segments) -> bool:
     """Whether somebody else has changed what a plan has still to put into the log, so that it never can."""
     names = [paths.parse_segment_name(name) for name in files.list(plan.directory)]
     if any(name is not None and name.suffix for name in names):
         return False  # a swap was cut off: what there is shows when the next install has finished it
     try:
-        choose(pending_groups(plan, files), 0, plan, files)
+        choose(pending_groups(plan, files), 0, plan, files, survey)
     except SourceChangedError:
         return True
     return False
@@ -102,7 +103,13 @@ def mark_plan_installed(plan: CompactionPlan, files: Files, now_ms: int) -> None
     write_atomically(files, paths.join(plan.staging, INSTALLED_FILE), _mark(now_ms))
 
 
-def choose(pending: Sequence[int], max_groups: int | None, plan: CompactionPlan, files: Files) -> dict[int, GroupState]:
+def choose(
+    pending: Sequence[int],
+    max_groups: int | None,
+    plan: CompactionPlan,
+    files: Files,
+    survey: Surveying = survey_segments,
+) -> dict[int, GroupState]:
     """The groups for one call, the first of those that are pending, and how far they are.
 
     The segments of all pending groups, chosen or not, are those that were planned: values that a chosen group leaves out
@@ -123,7 +130,7 @@ def choose(pending: Sequence[int], max_groups: int | None, plan: CompactionPlan,
     chosen = {group: states[group] for group in pending[:max_groups]}
     if missing := [group for group, state in chosen.items() if state is GroupState.NOT_STAGED]:
         raise UsageError(f"groups {missing[:10]} of {len(plan.groups)} are not staged: run compact first")
-    check_sources(files, plan, _unchanged(plan, files, states))
+    check_sources(files, plan, _unchanged(plan, files, states), survey)
     return chosen
 
 
@@ -155,15 +162,15 @@ def present_sources(plan: CompactionPlan, group: int, files: Files) -> list[int]
     ]
 
 
-def checked_stage(plan: CompactionPlan, group: int, files: Files) -> StagedSegment:
-    """What is staged of a group, every byte read.
+def checked_stage(plan: CompactionPlan, group: int, files: Files, *, is_read: bool = True) -> StagedSegment:
+    """What is staged of a group, every byte read unless somebody else has.
 
     Raises:
         UsageError: It is damaged.
     """
     staged = _read(plan, group, files)
     try:
-        staged.check(files)
+        staged.check(files, is_read=is_read)
     except StagedError as error:
         raise UsageError(f"{error}: run compact again") from error
     return staged

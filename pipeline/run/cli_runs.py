@@ -10,20 +10,14 @@ import secrets
 import shutil
 import sys
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
-
-import pyarrow as pa
+from collections.abc import Callable, Mapping, Sequence
 
 from ...storage.disk.os_files import OsFiles
 from ...storage.filter.offset_map import SECRET_BYTES
 from ...storage.pictures.page import document
 from ...storage.pictures.text import pass_lines, style
-from ..errors import UsageError
+from ..errors import PipelineError, UsageError
 from ..install.install_steps import is_plan_installed
-from ..snapshot.snapshot_rounds import MAX_PART_BYTES
-from ..source.reading import opened
-from ..source.split_reader import Wanted, read_split
 from . import commands
 from .engine import Engine
 from .job_plans import Job, find_plan, forget, status
@@ -48,11 +42,16 @@ def run(options: argparse.Namespace) -> int:
         secret=lambda: secrets.token_bytes(SECRET_BYTES),
         admin=getattr(options, "admin", None),
         includes_active=getattr(options, "include_active", False),
+        at_once=getattr(options, "at_once", 1),
     )
     try:
         code = RUNS[options.command](job, options)
         sys.stdout.flush()
         return code
+    except PipelineError as error:
+        if len(error.results) > 1:
+            _print_results(error.results, options)
+        raise
     except BrokenPipeError:  # `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
@@ -122,7 +121,7 @@ def _print_drawn(results: list[PartitionResult], options: argparse.Namespace) ->
     return 0
 
 
-def _print_results(results: list[PartitionResult], options: argparse.Namespace) -> int:
+def _print_results(results: Sequence[PartitionResult], options: argparse.Namespace) -> int:
     if options.json:
         _print_json(as_json(results))
     else:
@@ -173,52 +172,10 @@ def _restore(options: argparse.Namespace) -> int:
     return 0
 
 
-_READ = pa.schema(
-    [
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("timestampMs", pa.int64()),
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
-    ]
-)
-
-
 def _read(job: Job, options: argparse.Namespace) -> int:
-    store = job.store()
-    for tp in job.partitions():
-        left = options.limit
-        with opened(store, tp, committed=options.isolation_level == "read_committed") as log:
-            start = max(log.start_offset, options.from_offset or 0)
-            tasks = list(log.tasks(start, log.end_offset, max_bytes=MAX_PART_BYTES, since_ms=None))
-        for row in (
-            row
-            for task in tasks
-            for batch in read_split(task.split, Wanted(_READ, task.aborted))
-            for row in batch.to_pylist()
-        ):
-            if left == 0:
-                break
-            left = None if left is None else left - 1
-            print(json.dumps({"topic": tp.topic} | _readable(row), ensure_ascii=False))
-    return 0
+    from .printed_records import printed
 
-
-def _readable(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Bytes as text where they are; else under `…Hex`."""
-    found: dict[str, Any] = {}
-    for name, value in row.items():
-        if isinstance(value, bytes):
-            try:
-                found[name] = value.decode()
-            except UnicodeDecodeError:
-                found[f"{name}Hex"] = value.hex()
-        elif isinstance(value, list):
-            found[name] = [_readable(each) for each in value]
-        else:
-            found[name] = value
-    return found
+    return printed(job, options)
 
 
 def _status(job: Job, options: argparse.Namespace) -> int:

@@ -5,31 +5,38 @@ compact    the pending plan, or a new one -> staged -> verified by its plan -> w
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
 from ...storage.disk.os_files import OsFiles
 from ...storage.disk.paths import TopicPartition
+from ..compaction.group_results import GroupResult, finished_group
 from ..compaction.plan import CompactionPlan
-from ..compaction.rewrite import GroupResult, check_finished_group
-from ..errors import CorruptSourceError, UsageError
+from ..compaction.survey import Surveying, survey_segments
+from ..errors import UsageError, check_the_extra
 from ..install.install import install, locked
 from ..install.install_online import install_online
 from ..install.install_steps import is_begun, is_plan_installed
-from ..snapshot.snapshot import SnapshotResult
 from ..stores.reading_files import ReadingFiles
 from ..stores.stores import opened_store
-from ..verify.audit_scope import scope_against, scope_alone, scope_of_plan
-from ..verify.findings import VerifyReport
+from .at_once import of_each
 from .job_plans import Job, find_plan, forget, pending, plan_partition, save
 from .job_results import PartitionResult, group_line, result_of
+
+if TYPE_CHECKING:
+    from ..snapshot.snapshot import SnapshotResult
+    from ..verify.findings import VerifyReport
 
 
 def plan(job: Job) -> list[PartitionResult]:
     """Make and save a plan for each partition that has something to do."""
-    found = []
-    for tp in job.partitions():
+
+    def one(tp: TopicPartition) -> PartitionResult:
         made = plan_partition(job, tp)
         save(made)
-        found.append(result_of(made, "planned"))
-    return found
+        return result_of(made, "planned")
+
+    return _of_each(job, one)
 
 
 def compact(
@@ -48,29 +55,36 @@ def compact(
         dry_run: Say what would come of it, exactly, and leave everything as it is.
         resume: As in `plan_partition`.
         max_groups: Install so many of each partition, and leave the rest to another call.
-        skips_corrupt: Go on with the next partition where one is damaged.
+        skips_corrupt: A damaged log is no failure.
 
     Raises:
-        PipelineError: As planning, the stages, `verify` and `install` do. Partitions before are done.
+        PipelineError: As planning, the stages, `verify` and `install` do; see `of_each`: the other partitions are done.
     """
+    check_the_extra()
     if installs and job.admin is None:  # before hours of work
         for store in job.store().stores:
             with locked(OsFiles(), store.data_dir):
                 pass
-    found = []
-    for tp in job.partitions():
-        try:
-            if dry_run:
-                found.append(_preview_one(job, tp, resume=resume))
-                continue
-            found.append(
-                _compact_one(job, tp, installs=installs, resume=resume, max_groups=max_groups, verifies=verifies)
-            )
-        except CorruptSourceError as error:
-            if not skips_corrupt:
-                raise
-            found.append(PartitionResult(topic=tp.topic, partition=tp.partition, outcome="skipped", reason=str(error)))
-    return found
+
+    def one(tp: TopicPartition) -> PartitionResult:
+        if dry_run:
+            return _preview_one(job, tp, resume=resume)
+        return _compact_one(job, tp, installs=installs, resume=resume, max_groups=max_groups, verifies=verifies)
+
+    return _of_each(job, one, skips_corrupt=skips_corrupt)
+
+
+def _of_each(
+    job: Job, one: Callable[[TopicPartition], PartitionResult], *, skips_corrupt: bool = False
+) -> list[PartitionResult]:
+    return of_each(
+        one,
+        job.partitions(),
+        lambda tp: tp,
+        at_once=1 if job.engine.is_in_process else job.at_once,
+        skips_corrupt=skips_corrupt,
+        give_up=job.engine.give_up,
+    )
 
 
 def _compact_one(
@@ -82,11 +96,14 @@ def _compact_one(
         return result_of(made, "nothing to do")
     save(made)
     results = job.engine.compact(made, lambda result: job.say(group_line(made, result)))
-    if verifies and not is_begun(made, files):
+    is_verified = verifies and not is_begun(made, files)
+    if is_verified:
+        from ..verify.audit_scope import scope_of_plan
+
         job.engine.verify([scope_of_plan(made, ReadingFiles())], f"plan {made.plan_id}").check()
     if not installs:
         return result_of(made, "staged", results)
-    return _install_one(job, made, max_groups, results)
+    return _install_one(job, made, max_groups, results, survey=job.engine.survey, is_verified=is_verified)
 
 
 def _preview_one(job: Job, tp: TopicPartition, *, resume: bool) -> PartitionResult:
@@ -94,7 +111,7 @@ def _preview_one(job: Job, tp: TopicPartition, *, resume: bool) -> PartitionResu
     made = plan_partition(job, tp, resume=resume, discards=False)
     if not made.sources:
         return result_of(made, "nothing to do")
-    finished = [check_finished_group(made, group, files) for group in range(len(made.groups))]
+    finished = [finished_group(made, group, files) for group in range(len(made.groups))]
     results = [result for result in finished if result is not None]
     if len(results) < len(made.groups):
         is_new = save(made)  # the tasks read it
@@ -117,13 +134,7 @@ def install_plans(job: Job, *, plan_id: str | None = None, max_groups: int | Non
     """
     files = OsFiles()
     plans = [each for each in pending(job) if not is_plan_installed(each, files)]
-    chosen = [
-        each
-        for each in plans
-        if plan_id in (None, each.plan_id)
-        and job.topic in (None, each.topic)
-        and job.partition in (None, each.partition)
-    ]
+    chosen = [each for each in plans if plan_id in (None, each.plan_id) and job.is_of(each.topic_partition)]
     if not chosen:
         raise UsageError(
             f"{job.store().data_dir}: expected a staged plan{f' {plan_id}' if plan_id else ''}, found none"
@@ -132,11 +143,13 @@ def install_plans(job: Job, *, plan_id: str | None = None, max_groups: int | Non
     # Of two, the older one was passed over; so was one beside a directory that the log has left since.
     chosen.sort(key=lambda each: each.data_dir == store.of(each.topic_partition).data_dir)
     newest = {each.topic_partition: each for each in chosen}
-    found = []
-    for each in newest.values():
-        results = [check_finished_group(each, group, files) for group in range(len(each.groups))]
-        found.append(_install_one(job, each, max_groups, [result for result in results if result is not None]))
-    return found
+
+    def one(each: CompactionPlan) -> PartitionResult:
+        results = [finished_group(each, group, files) for group in range(len(each.groups))]
+        return _install_one(job, each, max_groups, [result for result in results if result is not None])
+
+    # One after the other: each holds the lock of the directory.
+    return of_each(one, [*newest.values()], lambda each: each.topic_partition, at_once=1, give_up=job.engine.give_up)
 
 
 def verify(job: Job, *, against: str | None = None, plan_id: str | None = None) -> VerifyReport:
@@ -146,6 +159,9 @@ def verify(job: Job, *, against: str | None = None, plan_id: str | None = None) 
         UsageError: Neither a topic nor a plan is given, or there is none.
         PipelineError: As opening the logs does. What is found is in the report; its `check` raises that.
     """
+    check_the_extra()
+    from ..verify.audit_scope import scope_against, scope_alone, scope_of_plan
+
     if plan_id is not None:
         chosen = find_plan(job, plan_id)
         return job.engine.verify([scope_of_plan(chosen, ReadingFiles())], f"plan {chosen.plan_id}")
@@ -163,12 +179,21 @@ def verify(job: Job, *, against: str | None = None, plan_id: str | None = None) 
 
 def snapshot(job: Job, out: str, *, overwrite: bool = False) -> SnapshotResult:
     """Write the latest value of each key to Parquet. Errors as of `pipeline.snapshot`."""
+    check_the_extra()
     if job.topic is None:
         raise UsageError("snapshot: expected --topic")
     return job.engine.snapshot(job.data_dir, job.topic, out, partition=job.partition, overwrite=overwrite)
 
 
-def _install_one(job: Job, plan: CompactionPlan, max_groups: int | None, results: list[GroupResult]) -> PartitionResult:
+def _install_one(
+    job: Job,
+    plan: CompactionPlan,
+    max_groups: int | None,
+    results: list[GroupResult],
+    *,
+    survey: Surveying = survey_segments,
+    is_verified: bool = False,
+) -> PartitionResult:
     name = f"{plan.topic}-{plan.partition}"
 
     def on_group(group: int) -> None:
@@ -178,9 +203,20 @@ def _install_one(job: Job, plan: CompactionPlan, max_groups: int | None, results
     if job.admin is None:
         store = job.store().of(plan.topic_partition)
         store.check_settled(plan.topic_partition)
-        done = install(
-            plan, files, now_ms=now_ms, max_groups=max_groups, overrides=job.configs, on_group=on_group, store=store
-        )
+        with job.installing:
+            done = install(
+                plan,
+                files,
+                now_ms=now_ms,
+                max_groups=max_groups,
+                overrides=job.configs,
+                on_group=on_group,
+                store=store,
+                survey=survey,
+                is_verified=is_verified,
+            )
     else:
-        done = install_online(plan, job.admin, files, now_ms=now_ms, max_groups=max_groups, on_group=on_group)
+        done = install_online(
+            plan, job.admin, files, now_ms=now_ms, max_groups=max_groups, on_group=on_group, survey=survey
+        )
     return result_of(plan, "installed" if done.is_complete else "partly installed", results)

@@ -5,36 +5,36 @@ Spark is started by the first job that needs it, so that a command with nothing 
 
 from __future__ import annotations
 
+import secrets
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ...storage.disk import paths
 from ...storage.disk.files import Files
 from ...storage.disk.os_files import OsFiles
-from ..compaction.local import compact_locally, dry_run_locally
+from ..compaction.group_results import GroupResult, finished_group
 from ..compaction.plan import CompactionPlan
-from ..compaction.rewrite import GroupResult, check_finished_group
 from ..compaction.survey import Survey, survey_segments
 from ..errors import SparkFailedError
-from ..snapshot.snapshot import SnapshotResult, snapshot_locally
 from ..stores.reading_files import ReadingFiles
 from ..stores.stores import opened_store
-from ..verify.audit_scope import Scope
-from ..verify.findings import VerifyReport
-from ..verify.verify import verify
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from ..snapshot.snapshot import SnapshotResult
+    from ..verify.audit_scope import Scope
+    from ..verify.findings import VerifyReport
 
 IN_PROCESS = "none"
 SURVEYED_HERE_BYTES = 1 << 30
 """The headers of logs up to this size are read on the driver: a job takes longer to start."""
 LOOK_EVERY_S = 0.5
 
+_OF_JOBS = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
 OnResult = Callable[[GroupResult], None]
 
 
@@ -52,40 +52,65 @@ class Engine:
         """
         self._master = master
         self._confs = confs or {}
-        self._given = session
-        self._started: SparkSession | None = None
+        self._running = session
+        self._is_ours = False
+        self._starting = threading.Lock()
+        self._job_group = f"ottla-{secrets.token_hex(8)}"
 
     @property
     def is_in_process(self) -> bool:
         return self._master == IN_PROCESS
 
-    @cached_property
-    def _spark(self) -> SparkSession:
+    @contextmanager
+    def _spark(self, what: str) -> Iterator[SparkSession]:
+        """The session; in Spark's UI the jobs of this thread are called so meanwhile."""
+        with self._starting:
+            if self._running is None:
+                self._running = self._found_or_started()
+            running = self._running
+        running.sparkContext.setJobGroup(self._job_group, f"ottla: {what}")
+        try:
+            yield running
+        finally:
+            with suppress(Exception):  # its JVM may be gone
+                for name in _OF_JOBS:
+                    running.sparkContext.setLocalProperty(name, None)  # type: ignore[arg-type]
+
+    def _found_or_started(self) -> SparkSession:
         from pyspark.sql import SparkSession
 
         from ..source.source import register
         from ..spark.failures import failures_translated
         from .session import builder
 
-        if (running := self._given or SparkSession.getActiveSession()) is not None:
+        if (running := SparkSession.getActiveSession()) is not None:
             return running  # the caller's, who ends it, too
         made = builder("ottla-spark", master=self._master)
         for name, value in {"spark.log.level": "OFF", **self._confs}.items():
             made = made.config(name, value)
         try:
             with interrupts_deferred(), failures_translated():
-                self._started = made.getOrCreate()
+                started = made.getOrCreate()
         except SparkFailedError as error:
             raise SparkFailedError(f"Spark did not start on {self._master or 'its master'}: {error}") from error
-        self._started.sparkContext.setLogLevel("OFF")  # what a task raised is said once, by us
-        register(self._started)
-        return self._started
+        self._is_ours = True
+        started.sparkContext.setLogLevel("OFF")  # what a task raised is said once, by us
+        register(started)
+        return started
 
     def stop(self) -> None:
         """End the session, if there is one."""
-        if self._started is not None:
+        with self._starting:
+            running, self._running = self._running, None
+        if self._is_ours and running is not None:
             with suppress(Exception):  # its JVM may be gone, and what the command has to say of that is said
-                self._started.stop()
+                running.stop()
+
+    def give_up(self) -> None:
+        """End the jobs that run for this; who waits for one has an error."""
+        with suppress(Exception), self._starting:
+            if self._running is not None:
+                self._running.sparkContext.cancelJobGroup(self._job_group)
 
     def survey(self, files: Files, directory: str, base_offsets: Sequence[int]) -> Sequence[Survey]:
         """The `survey` of `make_plan`."""
@@ -94,40 +119,53 @@ class Engine:
             return survey_segments(files, directory, base_offsets)
         from ..compaction.compact import survey_on
 
-        return survey_on(self._spark)(files, directory, base_offsets)
+        with self._spark(f"headers of {directory.rpartition('/')[2]}") as spark:
+            return survey_on(spark)(files, directory, base_offsets)
 
     def compact(self, plan: CompactionPlan, on_result: OnResult) -> list[GroupResult]:
         """Run a plan; `on_result` is told of each group once it is finished, from another thread."""
         with _watched(plan, on_result):
             if self.is_in_process:
+                from ..compaction.local import compact_locally
+
                 return compact_locally(plan, source_files=ReadingFiles(), files=OsFiles())
             from ..compaction.compact import compact
 
-            return compact(self._spark, plan)
+            with self._spark(f"compact {plan.topic_partition}") as spark:
+                return compact(spark, plan)
 
     def dry_run(self, plan: CompactionPlan) -> list[GroupResult]:
         """What `compact` would return, without files."""
         if self.is_in_process:
+            from ..compaction.local import dry_run_locally
+
             return dry_run_locally(plan, source_files=ReadingFiles())
         from ..compaction.compact import dry_run
 
-        return dry_run(self._spark, plan)
+        with self._spark(f"compact {plan.topic_partition}, dry run") as spark:
+            return dry_run(spark, plan)
 
     def verify(self, scopes: Sequence[Scope], mode: str) -> VerifyReport:
         if self.is_in_process:
+            from ..verify.verify import verify
+
             return verify(scopes, ReadingFiles(), mode=mode)
         from ..verify.verify_jobs import verify_on
 
-        return verify_on(self._spark, scopes, ReadingFiles(), mode=mode)
+        with self._spark(f"verify {', '.join(str(scope.tp) for scope in scopes[:3])}") as spark:
+            return verify_on(spark, scopes, ReadingFiles(), mode=mode)
 
     def snapshot(
         self, data_dir: str, topic: str, out: str, *, partition: int | None, overwrite: bool
     ) -> SnapshotResult:
         if self.is_in_process:
+            from ..snapshot.snapshot import snapshot_locally
+
             return snapshot_locally(opened_store(data_dir), topic, out, partition=partition, overwrite=overwrite)
         from ..snapshot.snapshot_job import snapshot
 
-        return snapshot(self._spark, data_dir, topic, out, partition=partition, overwrite=overwrite)
+        with self._spark(f"snapshot {topic}") as spark:
+            return snapshot(spark, data_dir, topic, out, partition=partition, overwrite=overwrite)
 
 
 @contextmanager
@@ -164,7 +202,7 @@ def _watched(plan: CompactionPlan, on_result: OnResult) -> Iterator[None]:
 
     def look() -> None:
         for group in list(waiting):
-            if (found := check_finished_group(plan, group, files)) is not None:
+            if (found := finished_group(plan, group, files)) is not None:
                 waiting.remove(group)
                 on_result(found)
 

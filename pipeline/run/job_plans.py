@@ -7,16 +7,17 @@ it is forgotten.
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 from ...protocol.errors import KafkaError
 from ...storage.disk.os_files import OsFiles
 from ...storage.disk.paths import TopicPartition
+from ..compaction.group_results import finished_group
 from ..compaction.plan import CONFIGS, KEY_HASH, CompactionPlan, make_plan, staging_root
-from ..compaction.rewrite import check_finished_group
 from ..compaction.staging import check_sources, is_installed, originals_directory, pending_plans, save_plan
 from ..errors import CorruptSourceError, SourceChangedError, UsageError
 from ..install.install_steps import (
@@ -43,6 +44,7 @@ class Job:
     data_dir: str
     """Or several, with commas between them."""
     topic: str | None
+    """Or several, with commas between them; None is all."""
     partition: int | None
     configs: Mapping[str, str]
     engine: Engine
@@ -55,11 +57,24 @@ class Job:
     includes_active: bool = False
     """Whether the active segment is rolled first; for a directory in which no server works."""
 
+    at_once: int = 1
+    """So many partitions are worked on at a time."""
+    installing: AbstractContextManager[object] = field(default_factory=threading.Lock)
+    """An install holds the lock of the data directory, so there is one at a time."""
+
     def store(self) -> Store | Stores:
         return opened_store(self.data_dir)
 
     def partitions(self) -> list[TopicPartition]:
-        return self.store().topic_partitions(self.topic, self.partition)
+        """Those of the topics, in order. UsageError if one has none."""
+        store = self.store()
+        topics = dict.fromkeys([None] if self.topic is None else self.topic.split(","))
+        return [tp for topic in topics for tp in store.topic_partitions(topic, self.partition)]
+
+    def is_of(self, tp: TopicPartition) -> bool:
+        """Whether a plan's partition is among those that are meant."""
+        topics = None if self.topic is None else self.topic.split(",")
+        return (topics is None or tp.topic in topics) and self.partition in (None, tp.partition)
 
 
 def plan_partition(job: Job, tp: TopicPartition, *, resume: bool = False, discards: bool = True) -> CompactionPlan:
@@ -87,7 +102,9 @@ def plan_partition(job: Job, tp: TopicPartition, *, resume: bool = False, discar
             return earlier
         if is_begun(earlier, files):
             has_rest = bool(pending_groups(earlier, files))
-            if not is_overtaken(earlier, files) and not (has_rest and is_stale(earlier, job.now_ms())):
+            if not is_overtaken(earlier, files, job.engine.survey) and not (
+                has_rest and is_stale(earlier, job.now_ms())
+            ):
                 return earlier
             job.say(
                 f"{tp}: plan {earlier.plan_id} is partly installed, and the rest has changed or is stale: planned anew"
@@ -98,7 +115,7 @@ def plan_partition(job: Job, tp: TopicPartition, *, resume: bool = False, discar
         )
         if is_same and earlier.upper_offset >= closed_up_to and not is_stale(earlier, job.now_ms()):
             with suppress(SourceChangedError):
-                check_sources(files, earlier)
+                check_sources(files, earlier, survey=job.engine.survey)
                 return earlier
         if discards:
             forget(earlier)
@@ -157,7 +174,7 @@ def status(job: Job) -> list[dict[str, Any]]:
     files = OsFiles()
     found = []
     for each in pending(job):
-        if job.topic not in (None, each.topic) or job.partition not in (None, each.partition):
+        if not job.is_of(each.topic_partition):
             continue
         originals = originals_directory(each)
         kept = files.list(originals) if files.is_dir(originals) else []
@@ -170,7 +187,7 @@ def status(job: Job) -> list[dict[str, Any]]:
                 "planned_at_ms": each.now_ms,
                 "upper_offset": each.upper_offset,
                 "groups": len(each.groups),
-                "staged": sum(check_finished_group(each, group, files) is not None for group in groups),
+                "staged": sum(finished_group(each, group, files) is not None for group in groups),
                 "installed": sum(is_installed(files, each, group) for group in groups),
                 "is_complete": is_plan_installed(each, files),
                 "originals_bytes": sum(files.size(f"{originals}/{name}") for name in kept),

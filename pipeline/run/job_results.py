@@ -8,8 +8,8 @@ from typing import Any
 
 from ...storage.pictures.log_picture import PassPicture
 from ...storage.pictures.page import plan_fragment
+from ..compaction.group_results import GroupResult
 from ..compaction.plan import CompactionPlan
-from ..compaction.rewrite import GroupResult
 from .plan_pictures import picture_of
 
 
@@ -20,10 +20,10 @@ class PartitionResult:
     topic: str
     partition: int
     outcome: str
-    """`nothing to do`, `planned`, `would be compacted`, `staged`, `installed`, `partly installed`, or `skipped`."""
+    """`nothing to do`, `planned`, `would be compacted`, `staged`, `installed`, `partly installed`, `skipped`, or `failed`."""
     plan_id: str = ""
     reason: str = ""
-    """Why it was skipped, or there was nothing to do."""
+    """Why it was skipped, or has failed, or there was nothing to do."""
     groups: int = 0
     segments: int = 0
     bytes_read: int = 0
@@ -105,6 +105,6 @@ def group_line(plan: CompactionPlan, result: GroupResult) -> str:
     )
 
 
-def as_json(results: list[PartitionResult]) -> dict[str, Any]:
+def as_json(results: Sequence[PartitionResult]) -> dict[str, Any]:
     """One object for all partitions."""
     return {"partitions": [asdict(each) for each in results]}

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 from ...storage.pictures.log_picture import GroupPicture, PassPicture
 from ...storage.pictures.passes import pass_of
+from ..compaction.group_results import GroupResult
 from ..compaction.plan import CompactionPlan
-from ..compaction.rewrite import GroupResult
 
 
 def picture_of(plan: CompactionPlan, results: Iterable[GroupResult] = ()) -> PassPicture:

@@ -20,12 +20,12 @@ pytest.importorskip("pyarrow", reason="needs the extra ottla[spark]")
 import ottla
 from ottla.pipeline import jobs
 from ottla.pipeline.cli import main
-from ottla.pipeline.errors import SparkFailedError
+from ottla.pipeline.errors import CorruptSourceError, SparkFailedError
 from ottla.pipeline.run.engine import interrupts_deferred
 from ottla.storage.disk import paths
 from ottla.storage.disk.os_files import OsFiles
 from support.commands.ended import ended
-from support.pipeline.stored_topic import TOPIC, copied, stored_topic
+from support.pipeline.stored_topic import PARTITIONS, TOPIC, copied, stored_topic
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -396,16 +396,49 @@ def test_an_interrupt_waits_until_the_jvm_has_somebody_to_end_it(on_interrupt: A
     assert reached and signal.getsignal(signal.SIGINT) is on_interrupt
 
 
-def test_without_the_extra_it_says_what_is_missing(shell: Shell) -> None:
-    code = (
-        "import sys; sys.modules['pyarrow'] = None\nfrom ottla.pipeline.cli import main; sys.exit(main(sys.argv[1:]))"
-    )
-    line = [sys.executable, "-c", code, "status", str(shell.data_dir)]
+def without_the_extra(command: str, data_dir: Path, *options: str, but: str = "") -> tuple[int, str]:
+    """A command where nothing of the extra is installed but one package: its exit code, and what it says."""
+    gone = {"numpy", "pandas", "pyarrow", "pyspark", "py4j"} - {but}
+    code = f"import sys; sys.modules |= dict.fromkeys({gone})\nfrom ottla.pipeline.cli import main; sys.exit(main(sys.argv[1:]))"
+    line = [sys.executable, "-c", code, command, str(data_dir), *options]
     done = subprocess.run(line, check=False, capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (1, "ottla-spark: pyarrow is missing: pip install 'ottla[spark]'\n")
+    return done.returncode, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("name", ["register", "session", "jobs"])
+@pytest.mark.parametrize("command", ["compact", "verify", "snapshot", "read"])
+def test_without_the_extra_it_says_what_is_missing(shell: Shell, command: str) -> None:
+    options = ("--out", str(shell.data_dir / "out")) if command == "snapshot" else ()
+    found = without_the_extra(command, shell.data_dir, "--topic", TOPIC, *HERE, *options, but="numpy")
+    assert found == (1, "ottla-spark: pyarrow is missing: pip install 'ottla[spark]'\n")
+
+
+def test_what_is_staged_is_installed_where_there_is_no_spark_nor_arrow_nor_numpy(shell: Shell) -> None:
+    shell("compact")
+    exit_code, said = without_the_extra("status", shell.data_dir)
+    assert (exit_code, said.count("1 of 1 groups staged, 0 installed")) == (0, PARTITIONS)
+    exit_code, said = without_the_extra("install", shell.data_dir)
+    assert (exit_code, said.count(": installed: plan ")) == (0, PARTITIONS)
+    shell("verify")
+
+
+def test_the_other_partitions_are_done_when_one_fails(shell: Shell, capsys: pytest.CaptureFixture[str]) -> None:
+    damage(shell.data_dir)
+    line = ["compact", str(shell.data_dir), "--topic", TOPIC, *HERE, "--install", "--json"]
+    assert main(line) == 3
+    out, err = capsys.readouterr()
+    failed, done = json.loads(out)["partitions"]
+    assert (failed["outcome"], done["outcome"]) == ("failed", "installed")
+    assert "byte 0, offset 0" in failed["reason"] and failed["reason"] in err
+
+
+def test_several_topics_are_named_with_commas_between_them(shell: Shell) -> None:
+    line = ["plan", str(shell.data_dir), "--topic", f"{TOPIC},{TOPIC}", *HERE]
+    assert main(line) == 0
+    line[3] = f"{TOPIC},nowhere"
+    assert main(line) == 1
+
+
+@pytest.mark.parametrize("name", ["register", "session"])
 def test_without_the_extra_a_program_is_told_what_is_missing(name: str) -> None:
     code = f"import sys; sys.modules['pyarrow'] = sys.modules['pyspark'] = None\nfrom ottla.pipeline import {name}"
     done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
@@ -439,3 +472,24 @@ def test_the_same_on_a_callers_session(spark: SparkSession, tmp_path: Path) -> N
 
         with failures_translated():
             spark.sql("SELECT raise_error('x')").collect()
+
+
+def test_on_spark_partitions_are_worked_on_at_the_same_time_and_one_that_fails_stops_no_other(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    data_dir = stored_topic(tmp_path)
+    damage(data_dir)
+    with pytest.raises(CorruptSourceError, match="byte 0, offset 0") as raised:
+        jobs.compact(spark, str(data_dir), topic=TOPIC, installs=True, at_once=2)
+    failed, done = raised.value.results
+    assert (failed.outcome, failed.reason) == ("failed", str(raised.value))
+    assert (done.outcome, done.records_written) == ("installed", 1)
+
+
+def test_what_two_partitions_become_at_a_time_is_right(spark: SparkSession, tmp_path: Path) -> None:
+    data_dir = stored_topic(tmp_path)
+    before = copied(data_dir)
+    found = jobs.compact(spark, str(data_dir), topic=TOPIC, installs=True, at_once=2)
+    assert [(each.outcome, each.records_written) for each in found] == [("installed", 5), ("installed", 1)]
+    assert jobs.verify(spark, str(data_dir), topic=TOPIC, against=str(before)).passed
+    assert spark.sparkContext.getLocalProperty("spark.jobGroup.id") is None, "the caller's jobs are the caller's"

@@ -13,9 +13,9 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from ottla.pipeline.compaction import compact as spark_compact
+from ottla.pipeline.compaction.group_results import GroupResult
 from ottla.pipeline.compaction.local import compact_locally
 from ottla.pipeline.compaction.plan import CompactionPlan, make_plan, staging_root
-from ottla.pipeline.compaction.rewrite import GroupResult
 from ottla.pipeline.compaction.staging import group_directory, save_plan
 from ottla.pipeline.records.arrow import KAFKA_COLUMNS
 from ottla.pipeline.snapshot.snapshot_job import snapshot

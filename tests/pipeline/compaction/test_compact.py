@@ -12,8 +12,8 @@ import pytest
 pytest.importorskip("pyspark")
 
 from ottla.pipeline.compaction.compact import compact, dry_run, survey_on
+from ottla.pipeline.compaction.group_results import GroupResult
 from ottla.pipeline.compaction.plan import CompactionPlan, make_plan
-from ottla.pipeline.compaction.rewrite import GroupResult
 from ottla.pipeline.compaction.staging import group_directory, save_plan
 from ottla.pipeline.compaction.survey import survey_segments
 from ottla.pipeline.errors import CorruptSourceError, SourceChangedError

@@ -12,8 +12,8 @@ import pytest
 
 pytest.importorskip("numpy")
 
+from ottla.pipeline.compaction.group_results import GroupResult
 from ottla.pipeline.compaction.plan import CompactionPlan
-from ottla.pipeline.compaction.rewrite import GroupResult
 from ottla.pipeline.compaction.staging import group_directory
 from support.cleaner.cleaner_history import random_history, what_differs
 from support.disk.crash_files import CrashFiles

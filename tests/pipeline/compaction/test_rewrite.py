@@ -11,9 +11,10 @@ import pytest
 pytest.importorskip("numpy", reason="needs the extra ottla[spark]")
 
 from ottla.pipeline.compaction.exchange import BITS, Blob, merge_buckets, scan_source
+from ottla.pipeline.compaction.group_results import check_finished_group
 from ottla.pipeline.compaction.local import compact_locally
 from ottla.pipeline.compaction.plan import CompactionPlan, make_plan
-from ottla.pipeline.compaction.rewrite import check_finished_group, rewrite_group, rewrite_groups
+from ottla.pipeline.compaction.rewrite import rewrite_group, rewrite_groups
 from ottla.pipeline.compaction.segment_bits import SegmentBits
 from ottla.pipeline.compaction.staging import group_directory, save_plan
 from ottla.pipeline.errors import CorruptSourceError, SparkFailedError

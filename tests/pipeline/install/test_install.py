@@ -13,9 +13,9 @@ import pytest
 
 pytest.importorskip("numpy", reason="needs the extra ottla[spark]")
 
+from ottla.pipeline.compaction.group_results import check_finished_group
 from ottla.pipeline.compaction.local import compact_locally
 from ottla.pipeline.compaction.plan import staging_root
-from ottla.pipeline.compaction.rewrite import check_finished_group
 from ottla.pipeline.compaction.staging import group_directory, originals_directory, save_plan
 from ottla.pipeline.errors import PipelineError, SourceChangedError, StoreLockedError, UsageError
 from ottla.pipeline.install.install import InstallResult, install, locked

@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
+from ottla.pipeline.compaction.group_results import GroupResult
 from ottla.pipeline.compaction.key_scan import scan_segment
 from ottla.pipeline.compaction.local import compact_locally, dry_run_locally
 from ottla.pipeline.compaction.plan import CompactionPlan, make_plan
-from ottla.pipeline.compaction.rewrite import GroupResult
 from ottla.pipeline.compaction.staging import group_directory, load_plan, save_plan
 from ottla.pipeline.stores.store import Store
 from ottla.pipeline.stores.stored_log import open_log

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ottla.pipeline.compaction.group_results import GroupResult
 from ottla.pipeline.compaction.plan import CompactionPlan
-from ottla.pipeline.compaction.rewrite import GroupResult
 from ottla.pipeline.stores.store import Store
 from ottla.pipeline.verify.audit_scope import scope_against, scope_alone, scope_of_plan
 from ottla.pipeline.verify.verify import verify

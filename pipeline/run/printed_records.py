@@ -1,0 +1,63 @@
+"""`ottla-spark read`: records as lines of JSON."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from ..snapshot.snapshot_rounds import MAX_PART_BYTES
+from ..source.reading import opened
+from ..source.split_reader import Wanted, read_split
+from .job_plans import Job
+
+_READ = pa.schema(
+    [
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestampMs", pa.int64()),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+    ]
+)
+
+
+def printed(job: Job, options: argparse.Namespace) -> int:
+    """Print what is asked for; returns the exit code."""
+    store = job.store()
+    for tp in job.partitions():
+        left = options.limit
+        with opened(store, tp, committed=options.isolation_level == "read_committed") as log:
+            start = max(log.start_offset, options.from_offset or 0)
+            tasks = list(log.tasks(start, log.end_offset, max_bytes=MAX_PART_BYTES, since_ms=None))
+        for row in (
+            row
+            for task in tasks
+            for batch in read_split(task.split, Wanted(_READ, task.aborted))
+            for row in batch.to_pylist()
+        ):
+            if left == 0:
+                break
+            left = None if left is None else left - 1
+            print(json.dumps({"topic": tp.topic} | _readable(row), ensure_ascii=False))
+    return 0
+
+
+def _readable(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Bytes as text where they are; else under `…Hex`."""
+    found: dict[str, Any] = {}
+    for name, value in row.items():
+        if isinstance(value, bytes):
+            try:
+                found[name] = value.decode()
+            except UnicodeDecodeError:
+                found[f"{name}Hex"] = value.hex()
+        elif isinstance(value, list):
+            found[name] = [_readable(each) for each in value]
+        else:
+            found[name] = value
+    return found

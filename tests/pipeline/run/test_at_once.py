@@ -1,0 +1,104 @@
+"""Work on many partitions: results in their order, some at a time, and what one's failure is to the others."""
+
+from __future__ import annotations
+
+import errno
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from ottla.pipeline.errors import CorruptSourceError, PipelineError, SourceChangedError, SparkFailedError
+from ottla.pipeline.run.at_once import of_each
+from ottla.pipeline.run.job_results import PartitionResult
+from ottla.storage.disk.paths import TopicPartition
+
+PATIENCE_S = 60
+AT_ONCE = [1, 3]
+
+
+def done(number: int) -> PartitionResult:
+    return PartitionResult(topic="t", partition=number, outcome="staged")
+
+
+def worked(
+    work: Callable[[int], PartitionResult], count: int, at_once: int, *, skips_corrupt: bool = False
+) -> list[PartitionResult]:
+    """What comes of partitions 0 to `count`."""
+    return of_each(
+        work,
+        range(count),
+        lambda number: TopicPartition("t", number),
+        at_once=at_once,
+        skips_corrupt=skips_corrupt,
+        give_up=lambda: None,
+    )
+
+
+@pytest.mark.parametrize("at_once", AT_ONCE)
+def test_results_are_in_order(at_once: int) -> None:
+    assert [each.partition for each in worked(done, 10, at_once)] == [*range(10)]
+
+
+def test_so_many_are_worked_on_at_a_time() -> None:
+    together = threading.Barrier(3)
+
+    def work(number: int) -> PartitionResult:
+        together.wait(PATIENCE_S)
+        return done(number)
+
+    assert len(worked(work, 9, 3)) == 9
+
+
+@pytest.mark.parametrize("at_once", AT_ONCE)
+def test_the_first_failure_is_raised_when_all_others_are_done_and_has_their_results(at_once: int) -> None:
+    def work(number: int) -> PartitionResult:
+        if number == 4:
+            raise SourceChangedError("another one")
+        if number in (2, 6):
+            raise CorruptSourceError(f"damage {number}")
+        return done(number)
+
+    with pytest.raises(CorruptSourceError, match="damage 2") as raised:
+        worked(work, 8, at_once)
+    found = {each.partition: (each.outcome, each.reason) for each in raised.value.results}
+    failed = {2: "damage 2", 4: "another one", 6: "damage 6"}
+    assert found == {number: ("failed", failed[number]) if number in failed else ("staged", "") for number in range(8)}
+    with pytest.raises(SourceChangedError) as raised_beside:
+        worked(work, 8, at_once, skips_corrupt=True)
+    assert [each.outcome for each in raised_beside.value.results].count("skipped") == 2
+
+
+@pytest.mark.parametrize(
+    ("number", "kind", "text"),
+    [
+        (errno.ENOSPC, SparkFailedError, "/a: No space left on device"),
+        (errno.EACCES, PipelineError, "/a: Permission denied"),
+    ],
+)
+def test_a_disks_refusal_is_a_failure_of_one_partition(number: int, kind: type[PipelineError], text: str) -> None:
+    def work(partition: int) -> PartitionResult:
+        if partition == 0:
+            raise OSError(number, "No space left on device" if number == errno.ENOSPC else "Permission denied", "/a")
+        return done(partition)
+
+    with pytest.raises(kind) as raised:
+        worked(work, 2, 1)
+    assert str(raised.value) == text
+    assert [each.outcome for each in raised.value.results] == ["failed", "staged"]
+
+
+def test_who_is_interrupted_ends_what_runs_and_begins_no_other() -> None:
+    ended = threading.Event()
+    begun: list[int] = []
+
+    def work(number: int) -> PartitionResult:
+        begun.append(number)
+        if number == 0:
+            raise KeyboardInterrupt
+        assert ended.wait(PATIENCE_S)
+        return done(number)
+
+    with pytest.raises(KeyboardInterrupt):
+        of_each(work, range(9), lambda number: TopicPartition("t", number), at_once=2, give_up=ended.set)
+    assert len(begun) < 9
