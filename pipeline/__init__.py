@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from . import jobs as jobs
     from .run.session import builder as builder
     from .run.session import session as session
+    from .snapshot.latest import latest as latest
     from .source.source import malformed as malformed
     from .source.source import read as read
     from .source.source import register as register
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 _MODULES = {
     "builder": "run.session",
     "jobs": "jobs",
+    "latest": "snapshot.latest",
     "malformed": "source.source",
     "read": "source.source",
     "register": "source.source",

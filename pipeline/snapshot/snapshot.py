@@ -190,7 +190,7 @@ def write_part(task: Task, number: int, offsets: NDArray[np.int64], directory: s
     unfinished = os.path.join(directory, f"{UNFINISHED}{number:05}.{attempt}")
     try:
         with pq.ParquetWriter(unfinished, SCHEMA) as writer:
-            for group in _row_groups(_chosen_of(task, offsets)):
+            for group in _row_groups(chosen_of(task, offsets)):
                 writer.write_table(group)
         sync_file(OsFiles(), unfinished)
     except BaseException:
@@ -200,8 +200,9 @@ def write_part(task: Task, number: int, offsets: NDArray[np.int64], directory: s
     return Written(number, len(offsets), unfinished)
 
 
-def _chosen_of(task: Task, offsets: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
-    for batch in read_split(task.split, Wanted(SCHEMA, task.aborted)):
+def chosen_of(task: Task, offsets: NDArray[np.int64], schema: pa.Schema = SCHEMA) -> Iterator[pa.RecordBatch]:
+    """The records of a part with these offsets, rising, that are there; the schema has the offset among its columns."""
+    for batch in read_split(task.split, Wanted(schema, task.aborted)):
         if batch.num_rows:
             own = batch.column("offset").to_numpy()
             first, end = np.searchsorted(offsets, (own[0], own[-1] + 1))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import SparkSession
+from numpy.typing import NDArray
+from pyspark.sql import DataFrame, SparkSession
 
 from ..records.key_hashes import by_bucket
 from ..spark.blobs import BlobRows
@@ -55,31 +58,41 @@ def snapshot(
     application_id = spark.sparkContext.applicationId
 
     def run(of: Round, directory: str) -> list[Written]:
-        count = bucket_count(of, at_least=spark.sparkContext.defaultParallelism) if buckets is None else buckets
-
-        def find(batches: Batches) -> Batches:
-            for rows in (rows for number in numbers(batches) for rows in keys_of(of, number)):
-                for bucket, data in by_bucket(rows, count):
-                    yield _BLOBS.row(bucket, data=data)
-
-        def choose(batches: Batches) -> Batches:
-            for part, offsets in chosen(np.frombuffer(data, NEWEST) for _, data in _BLOBS.read(batches)):
-                yield _BLOBS.row(part - of.first_part, data=offsets.tobytes())
-
         def write(batches: Batches) -> Batches:
-            offsets: dict[int, list[np.ndarray]] = {}
-            for (number,), data in _BLOBS.read(batches):
-                offsets.setdefault(number, []).append(np.frombuffer(data, np.int64))
-            for number, found in sorted(offsets.items()):
-                own = np.sort(np.concatenate(found))
+            for number, offsets in offsets_of(batches):
                 attempt = attempt_of(application_id)
                 yield row(
-                    _WRITTEN, *write_part(of.tasks[number], of.first_part + number, own, directory, attempt=attempt)
+                    _WRITTEN, *write_part(of.tasks[number], of.first_part + number, offsets, directory, attempt=attempt)
                 )
 
-        keys = _BLOBS.exchanged(work(spark, work_count(of)), find, count)
-        picked = _BLOBS.exchanged(keys, choose, max(1, len(of.tasks)))
-        return [Written(*each) for each in collected(mapped(picked, write, _WRITTEN))]
+        return [Written(*each) for each in collected(mapped(picked(spark, of, buckets), write, _WRITTEN))]
 
     with replacing(out, overwrite=overwrite) as directory:
         return finished(out, directory, *run_rounds(opened_store(data_dir), topic, directory, run, partition=partition))
+
+
+def picked(spark: SparkSession, of: Round, buckets: int | None) -> DataFrame:
+    """Which records of a round's parts are the newest of their keys: blobs of offsets for tasks that go by the parts' numbers
+    within the round; see `offsets_of`."""
+    count = bucket_count(of, at_least=spark.sparkContext.defaultParallelism) if buckets is None else buckets
+
+    def find(batches: Batches) -> Batches:
+        for rows in (rows for number in numbers(batches) for rows in keys_of(of, number)):
+            for bucket, data in by_bucket(rows, count):
+                yield _BLOBS.row(bucket, data=data)
+
+    def choose(batches: Batches) -> Batches:
+        for part, offsets in chosen(np.frombuffer(data, NEWEST) for _, data in _BLOBS.read(batches)):
+            yield _BLOBS.row(part - of.first_part, data=offsets.tobytes())
+
+    keys = _BLOBS.exchanged(work(spark, work_count(of)), find, count)
+    return _BLOBS.exchanged(keys, choose, max(1, len(of.tasks)))
+
+
+def offsets_of(batches: Batches) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """In a task: (number of a part, offsets that are chosen of it, rising)."""
+    offsets: dict[int, list[NDArray[np.int64]]] = {}
+    for (number,), data in _BLOBS.read(batches):
+        offsets.setdefault(number, []).append(np.frombuffer(data, np.int64))
+    for number, found in sorted(offsets.items()):
+        yield number, np.sort(np.concatenate(found))

@@ -218,13 +218,13 @@ def test_what_was_chosen_and_is_not_there_is_damage_where_no_cleaner_was(
 ) -> None:
     """Nobody else takes records away; if one is missing all the same, somebody has to know."""
     server = Server(tmp_path / "data")
-    real_chosen = snapshot._chosen_of
+    real_chosen = snapshot.chosen_of
 
     def losing(*arguments: Any) -> Iterator[Any]:
         for batch in real_chosen(*arguments):
             yield batch.slice(1)
 
-    monkeypatch.setattr(snapshot, "_chosen_of", losing)
+    monkeypatch.setattr(snapshot, "chosen_of", losing)
     with pytest.raises(
         CorruptSourceError, match=r"\.log, byte 0, offset 0: expected the 2 records .*, found 1 of them"
     ):

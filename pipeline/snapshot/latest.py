@@ -1,0 +1,109 @@
+"""The latest value of each key, as a frame: for any sink that Spark writes to.
+
+    latest(spark, "/data", topic="users").write.format("delta").save("/lake/users")
+
+Which records count is found out when it is called, in a job that reads the log's keys; the records themselves are read when the
+frame is. So all that is made of one frame goes by one moment, and a cleaner that takes a chosen record away in between, because
+there is a newer one, ends the query: it never gives a frame that lacks a key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyspark.sql import DataFrame, SparkSession
+
+from ...storage.disk.paths import TopicPartition
+from ..errors import SourceChangedError, UsageError
+from ..spark.failures import failures_translated
+from ..spark.tasks import Batches, mapped
+from ..stores.segment_files import pause_between_looks
+from ..stores.store import Store
+from ..stores.stores import Stores, opened_store
+from .snapshot import SCHEMA, chosen_of
+from .snapshot_job import offsets_of, picked
+from .snapshot_rounds import ROUNDS_MAX, WAITS_MAX, Round, first_round
+
+
+def latest(
+    spark: SparkSession,
+    source: str,
+    *,
+    topic: str,
+    partition: int | None = None,
+    columns: Sequence[str] | None = None,
+    buckets: int | None = None,
+    pause: Callable[[], None] = pause_between_looks,
+) -> DataFrame:
+    """One row for each key that has a value at the end of what is committed, with the columns of a snapshot.
+
+    A key of two partitions has two rows; a record without a key has none. What is chosen lies on the executors' disks, 8 bytes a
+    key, until the frame is forgotten; an executor that is lost with it ends the query: call again.
+
+    Args:
+        source: A data directory, or several with commas between them; workers have it at the same path.
+        columns: Which of a snapshot's; all unless given. What is not named is not read.
+        buckets: As of `snapshot_job.snapshot`.
+        pause: Called between two looks at a directory that a server changes.
+
+    Raises:
+        UsageError: There is no such log, or no such column.
+        CorruptSourceError: A log is damaged.
+        SourceChangedError: Its cleaner, or a high watermark that lags behind it, leaves no moment in which all keys can be seen.
+        SparkFailedError: The job failed for another reason.
+    """
+    schema = _schema_of(columns)
+    store = opened_store(source)
+    for _ in range(ROUNDS_MAX):
+        of = _round_that_sees_all(store, topic, partition, pause)
+        with failures_translated():
+            found = picked(spark, of, buckets).localCheckpoint()
+        if of.is_undisturbed():
+            return _read(found, of, schema)
+    raise SourceChangedError(
+        f"{source}: segments of {topic} were replaced each of {ROUNDS_MAX} times that its keys were read: its cleaner is faster"
+    )
+
+
+def _schema_of(columns: Sequence[str] | None) -> pa.Schema:
+    names = SCHEMA.names if columns is None else list(columns)
+    if strange := [name for name in names if name not in SCHEMA.names]:
+        raise UsageError(f"there is no column {strange[0]}; there are {', '.join(SCHEMA.names)}")
+    return pa.schema([SCHEMA.field(name) for name in names])
+
+
+def _round_that_sees_all(store: Store | Stores, topic: str, partition: int | None, pause: Callable[[], None]) -> Round:
+    for _ in range(WAITS_MAX):
+        of = first_round(store, topic, partition)
+        if of.sees_all:
+            return of
+        pause()
+    raise SourceChangedError(
+        f"{store.data_dir}: the high watermarks of {topic} lie below segments that its cleaner may have gone by: start its server"
+    )
+
+
+def _read(found: DataFrame, of: Round, schema: pa.Schema) -> DataFrame:
+    def read(batches: Batches) -> Batches:
+        for number, offsets in offsets_of(batches):
+            yield from _of_part(of, number, offsets, schema)
+
+    return mapped(found, read, schema)
+
+
+def _of_part(of: Round, number: int, offsets: NDArray[np.int64], schema: pa.Schema) -> Batches:
+    task = of.tasks[number]
+    count = 0
+    wanted = schema if "offset" in schema.names else schema.append(SCHEMA.field("offset"))
+    for batch in chosen_of(task, offsets, wanted):
+        count += batch.num_rows
+        yield batch.select(schema.names)
+    if count != len(offsets):
+        tp: TopicPartition = task.split.of
+        raise SourceChangedError(
+            f"{tp}: {len(offsets) - count} of {len(offsets)} newest records from offset {offsets[0]} on were superseded since they"
+            " were chosen, and its cleaner took them: call again"
+        )

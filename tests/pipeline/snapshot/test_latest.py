@@ -1,0 +1,103 @@
+"""The latest value of each key as a frame."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from ottla.pipeline import latest
+from ottla.pipeline.errors import PipelineError, SourceChangedError, UsageError
+from ottla.pipeline.snapshot.snapshot import SCHEMA, snapshot_locally
+from ottla.pipeline.spark.failures import failures_translated
+from ottla.pipeline.stores.store import Store
+from ottla.storage.disk.os_files import OsFiles
+from ottla.storage.disk.paths import TopicPartition
+from ottla.storage.logs.log import Log
+from support.logs.make_log import append, clean, make_log, remove_deleted
+from support.pipeline.stored_topic import TOPIC, stored_topic
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def outline(frame: DataFrame) -> list[tuple[int, int, bytes, bytes]]:
+    return sorted((row.partition, row.offset, bytes(row.key), bytes(row.value)) for row in frame.collect())
+
+
+def test_it_has_the_rows_of_a_snapshot(spark: SparkSession, tmp_path: Path) -> None:
+    data_dir = str(stored_topic(tmp_path))
+    snapshot_locally(Store(data_dir), TOPIC, str(tmp_path / "out"))
+    there = spark.read.parquet(str(tmp_path / "out"))
+    found = latest(spark, data_dir, topic=TOPIC)
+    assert found.columns == SCHEMA.names
+    assert outline(found) == outline(there) and found.count() == 6
+    assert {row.timestamp for row in found.collect()} == {row.timestamp for row in there.collect()}
+    assert outline(latest(spark, data_dir, topic=TOPIC, partition=1)) == [row for row in outline(there) if row[0] == 1]
+    assert outline(latest(spark, data_dir, topic=TOPIC, buckets=3)) == outline(there)
+
+
+def test_only_the_columns_that_are_named_are_read(spark: SparkSession, tmp_path: Path) -> None:
+    found = latest(spark, str(stored_topic(tmp_path)), topic=TOPIC, columns=["value", "key"])
+    assert found.columns == ["value", "key"]
+    assert sorted(bytes(row.key) for row in found.collect()) == [b"a", b"a", b"c", b"d", b"e", b"z"]
+
+
+def test_any_sink_takes_it(spark: SparkSession, tmp_path: Path) -> None:
+    found = latest(spark, str(stored_topic(tmp_path)), topic=TOPIC, columns=["key", "value"])
+    found.selectExpr("string(key) key", "string(value) value").write.json(str(tmp_path / "sink"))
+    assert spark.read.json(str(tmp_path / "sink")).where("key = 'd'").collect()[0].value == "1"
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"topic": "nope"}, "has no log of nope"),
+        ({"topic": TOPIC, "partition": 9}, "has no log of orders-9"),
+        ({"topic": TOPIC, "columns": ["keys"]}, "there is no column keys; there are key, value, topic"),
+    ],
+)
+def test_what_is_not_there_is_refused_at_once(
+    spark: SparkSession, tmp_path: Path, options: dict[str, object], text: str
+) -> None:
+    with pytest.raises(UsageError, match=text):
+        latest(spark, str(stored_topic(tmp_path)), **options)  # type: ignore[arg-type]
+
+
+def log_in(data_dir: Path) -> Log:
+    return make_log(OsFiles(), tp=TopicPartition(TOPIC, 0), data_dir=str(data_dir), segment_bytes=1 << 20)
+
+
+def test_a_topic_without_keys_has_no_rows(spark: SparkSession, tmp_path: Path) -> None:
+    log_in(tmp_path).close(0)
+    assert latest(spark, str(tmp_path), topic=TOPIC).collect() == []
+
+
+def test_what_comes_after_the_call_does_not_show(spark: SparkSession, tmp_path: Path) -> None:
+    log = log_in(tmp_path)
+    append(log, ("a", "1"), ("b", "1"), roll=True)
+    found = latest(spark, str(tmp_path), topic=TOPIC)
+    append(log, ("a", "2"), ("c", "1"))
+    assert [row[2:] for row in outline(found)] == [(b"a", b"1"), (b"b", b"1")]
+    log.close(0)
+
+
+def test_a_frame_never_lacks_a_key_that_a_cleaner_took_meanwhile(spark: SparkSession, tmp_path: Path) -> None:
+    log = log_in(tmp_path)
+    append(log, ("a", "1"), ("b", "1"), roll=True)
+    append(log, ("c", "1"))
+    found = latest(spark, str(tmp_path), topic=TOPIC)
+    append(log, ("a", "2"), roll=True)
+    append(log, ("d", "1"))
+    clean(log)
+    remove_deleted(log, 10**15)
+    with pytest.raises(PipelineError) as raised, failures_translated():
+        found.collect()
+    assert isinstance(raised.value, SourceChangedError)
+    assert "1 of 2 newest records from offset 0 on were superseded since they were chosen" in str(raised.value)
+    again = outline(latest(spark, str(tmp_path), topic=TOPIC))
+    assert [row[2:] for row in again] == [(b"b", b"1"), (b"c", b"1"), (b"a", b"2"), (b"d", b"1")]
+    log.close(0)
