@@ -210,7 +210,9 @@ class Connection:
                     is_straight = False
                     await self._straight.serve()
                     continue
-            frame = await frames.next_frame()
+            frame = await self._straight.soon() if is_straight and self._straight is not None else None
+            if frame is None:
+                frame = await frames.next_frame()
             if frame is None:
                 return
             self.busy = True

@@ -24,6 +24,11 @@ from .transport import Part, PlainTransport
 
 ALONE_REQUESTS = 50
 """Who has sent so many in a row while nobody else sent one waits for itself again."""
+LOOKS = 6
+"""For the next request of who is alone and mostly sends it at once, before it is waited for: to fall asleep and to be woken takes
+longer, on both sides. In between others have their turn."""
+REST_REQUESTS = 32
+"""After looks that found nothing so many are waited for without: a client that takes its time."""
 PAUSE_REQUESTS = 16
 """After one that was not for here so many go the ordinary way: who mostly sends such requests would have each read twice."""
 
@@ -55,6 +60,7 @@ class Straight:
         "_in_a_row",
         "_is_closed",
         "_pause",
+        "_rest",
         "_task",
         "_transport",
         "_unlike",
@@ -83,6 +89,8 @@ class Straight:
         self._pause = 0
         """Requests that are to go the ordinary way yet."""
         self._in_a_row = 0
+        self._rest = 0
+        """Requests that are not to be looked for yet."""
         self._is_closed = False
         self._error: Exception | None = None
         self._unsent: list[Part] = []
@@ -108,6 +116,25 @@ class Straight:
             return True
         self._pause = 0
         return False
+
+    async def soon(self) -> memoryview | None:
+        """For who is not to `serve`: the next frame, if it comes while some looks are had. None: it is to be waited for."""
+        frames = self._frames
+        if not frames.is_at_rest:
+            return None
+        if self._rest:
+            self._rest -= 1
+            return None
+        frame = frames.frame_now()
+        for _ in range(LOOKS):
+            if frame is not None or not frames.is_drained:
+                return frame
+            await trio.lowlevel.checkpoint()
+            self._transport.turn.begin()
+            frame = frames.frame_now()
+        if frame is None:
+            self._rest = REST_REQUESTS
+        return frame
 
     async def serve(self) -> None:
         """Leave the requests to `arrived`; returns when the task is needed for the next one, and raises what went wrong."""

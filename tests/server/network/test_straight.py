@@ -11,7 +11,7 @@ import socket
 import struct
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, suppress
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -32,7 +32,7 @@ from ottla.server.network.desk import Again, AgainMaker, Handler, StraightHandle
 from ottla.server.network.frames import INITIAL_BUFFER_BYTES
 from ottla.server.network.listener import Listener
 from ottla.server.network.shares import Shares
-from ottla.server.network.straight import ALONE_REQUESTS, PAUSE_REQUESTS, UNLIKE_REQUESTS
+from ottla.server.network.straight import ALONE_REQUESTS, LOOKS, PAUSE_REQUESTS, REST_REQUESTS, UNLIKE_REQUESTS
 from ottla.server.network.transport import Part, PlainTransport
 from ottla.server.runtime import turns
 from ottla.server.runtime.collector import Collector
@@ -130,6 +130,20 @@ class Peer:
         """Send and say whose answers came."""
         self.send(*numbers, keys=keys)
         return [number for number, _ in await self.answers()]
+
+
+class Calls:
+    """How often a method of an object is called, which does what it does."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, of: object, name: str) -> None:
+        self.count = 0
+        method = getattr(of, name)
+
+        def counted(*arguments: Any) -> Any:
+            self.count += 1
+            return method(*arguments)
+
+        monkeypatch.setattr(of, name, counted)
 
 
 class Served:
@@ -289,6 +303,55 @@ async def test_who_is_alone_and_asks_for_what_has_to_wait_has_its_handler_once_f
         peer.socket.sendall(b"".join(request(number, "later") for number in range(5)))
         assert await peer.answers() == [(number, "later") for number in range(5)]
         assert served.desk.ways == ["straight", *["handler"] * 5]
+
+
+async def alone(served: Served) -> Peer:
+    """A client that waits for itself, as nobody else has sent anything for long."""
+    peer = await served.watched()
+    for number in range(ALONE_REQUESTS + 2):
+        assert await peer.asked(number) == [number]
+    assert peer.connection._straight is not None and not peer.connection._straight.is_parked
+    return peer
+
+
+async def test_who_is_alone_and_sends_the_next_request_at_once_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with serving() as served:
+        peer = await alone(served)
+        for number in range(REST_REQUESTS):  # it took its time before
+            assert await peer.asked(number) == [number]
+        waits = Calls(monkeypatch, peer.connection._transport, "readable")
+        peer.send(0)
+        for number in range(1, 3 * ALONE_REQUESTS):
+            while True:
+                await trio.lowlevel.checkpoint()
+                with suppress(BlockingIOError):
+                    peer.socket.recv(1 << 10)
+                    break
+            peer.send(number)
+        assert waits.count <= 1  # for the first
+
+
+async def test_who_is_alone_and_takes_its_time_is_looked_for_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serving() as served:
+        peer = await alone(served)
+        looks = Calls(monkeypatch, peer.connection._transport, "receive_now")
+        for number in range(3 * (REST_REQUESTS + 1)):
+            assert await peer.asked(number) == [number]
+        # A request takes two: nothing is there, it is there.
+        assert looks.count <= 2 * 3 * (REST_REQUESTS + 1) + 3 * (LOOKS + 1)
+
+
+async def test_who_is_alone_and_leaves_while_it_is_looked_for_has_gone() -> None:
+    async with serving() as served:
+        peer = await alone(served)
+        for number in range(REST_REQUESTS):
+            assert await peer.asked(number) == [number]
+        peer.send(1)
+        peer.socket.shutdown(socket.SHUT_WR)
+        await peer.has_ended.wait()
+        assert await peer.answers() == [(1, "g1")]
 
 
 # Requests that are like an earlier one
