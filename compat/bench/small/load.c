@@ -8,8 +8,8 @@
 
    Prints a line a slice: requests, nanoseconds of the slice, of the process on a CPU, of the median and of the 99th
    percentile of the waits; then `each` and the fewest and the median requests of a connection. For who counts what the
-   broker does: one request of each connection, `ready`, and with a line on standard input the others, `done`, and
-   with a further one the end. An error of the broker, a closed connection or a minute without an answer end it with a word on
+   broker does: BEFORE requests of each connection (a broker may treat the first ones of each differently), `ready`, and with a
+   line on standard input the others, `done`, and with a further one the end. An error of the broker, a closed connection or a minute without an answer end it with a word on
    standard error. */
 
 #define _GNU_SOURCE
@@ -27,7 +27,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { ANSWER_MAX = 1 << 16, EVENTS = 256, WARM_UP_MS = 1000, SILENCE_MS = 60000, STEPS = 32, BUCKETS = 60 * STEPS };
+enum { ANSWER_MAX = 1 << 16, EVENTS = 256, WARM_UP_MS = 1000, SILENCE_MS = 60000, STEPS = 32, BUCKETS = 60 * STEPS, BEFORE = 10 };
 
 struct connection {
     int socket;
@@ -184,7 +184,7 @@ int main(int count, char **arguments)
         struct epoll_event event = {.events = EPOLLIN, .data.ptr = on};
         epoll_ctl(poller, EPOLL_CTL_ADD, on->socket, &event);
     }
-    uint64_t asked = 0, answered = 0, first = slices ? 0 : connections;
+    uint64_t asked = 0, answered = 0, first = slices ? 0 : (uint64_t)connections * BEFORE;
     for (; asked < (uint64_t)connections; asked++)
         ask(&all[asked]);
 
@@ -203,7 +203,7 @@ int main(int count, char **arguments)
             waits[bucket_of(took_ns)]++;
             on->answers++;
             answered++;
-            if (!first || (asked < first + most && answered > first)) {
+            if (!first || asked < first || (answered > first && asked < first + most)) {
                 ask(on);
                 asked++;
             }
