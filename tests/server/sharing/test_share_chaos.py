@@ -1,0 +1,40 @@
+"""Share groups on several nodes under everything that happens to them, compared with a model after every step."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.broker.in_process_broker import run_in_order, running
+from support.disk.crash_files import CrashFiles
+from support.sharing.chaos import Chaos
+from support.sharing.chaos_broker import NODES, OPTIONS
+
+LIVES, STEPS = 4, 150
+SEEN = {"accepted", "crash", "delivered", "expelled", "node restarted", "released", "renewed", "t moved", "woken"}
+"""What happens in every history."""
+
+
+async def lives_of(chaos: Chaos) -> None:
+    files = CrashFiles()
+    for _ in range(LIVES):
+        async with running(files, NODES, **OPTIONS) as (broker, _):
+            await chaos.live(broker, STEPS)
+            end = chaos.rng.choice(["stopped", "killed", "power lost"])
+            chaos.seen.add(end)
+            left = files
+            if end == "killed":
+                left = files.copy()
+            elif end == "power lost":
+                left = next(files.after_crash(ordered=True))
+        files = left
+        files.new_process()
+    async with running(files, NODES, **OPTIONS) as (broker, _):
+        await chaos.live(broker, 0)
+        await chaos.finish()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_nothing_is_lost_and_nothing_that_is_over_comes_again(seed: int) -> None:
+    chaos = Chaos(seed)
+    run_in_order(lambda: lives_of(chaos))
+    assert chaos.seen >= SEEN, f"nothing was seen of {SEEN - chaos.seen}"

@@ -1,0 +1,144 @@
+"""The broker of a `Chaos`: how it is asked, and what is done to it whatever members do."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from ottla.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.server.broker.broker import Broker
+from ottla.server.config.resources import ResourceType
+from ottla.server.control.leaders import move_leader
+from ottla.server.coordination.shard import ShardState
+from ottla.server.partitions.internal_topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC
+from ottla.server.sharing.share_records import SharePartitionKey
+from support.broker.contexts import Staying
+from support.broker.in_process_broker import NOW_MS, InProcessClient, pass_time
+from support.logs.batches import batch
+from support.sharing.ledger import LOCK_MS, Ledger
+
+NODES = 3
+PARTITIONS = 2
+TOPIC, GROUP = "t", "g"
+OPTIONS = {
+    "group_share_assignment_interval_ms": "0",
+    "group_share_heartbeat_interval_ms": "5000",
+    "log_flush_interval_messages": "1",
+    "log_segment_delete_delay_ms": "1000",
+    "share_coordinator_snapshot_update_records_per_snapshot": "3",
+    "share_coordinator_state_topic_num_partitions": "1",
+    "share_coordinator_state_topic_prune_interval_ms": "20000",
+    "share_coordinator_state_topic_segment_bytes": "2000",
+}
+
+
+class ChaosBroker:
+    """A topic on several nodes, and a share group's ledger of it. Both outlive the broker."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.ledger = Ledger(PARTITIONS)
+        self.seen: set[str] = set()
+        """What has happened, by name."""
+        self.broker: Broker
+        self.elapsed_ms = 0
+
+    # Asking
+
+    async def ask(self, message: Any, version: int, node: int, client: Staying | None = None) -> Any:
+        answer = await InProcessClient(self.broker, client, node=node).ask(message, version)
+        self.time_passed()
+        return answer
+
+    def time_passed(self) -> None:
+        elapsed_ms = self.broker.clock.elapsed_ms()
+        self.ledger.time_passed(elapsed_ms - self.elapsed_ms)
+        self.elapsed_ms = elapsed_ms
+
+    def leader(self, topic: str = TOPIC, partition: int = 0) -> int:
+        there = self.broker.services.topics.get(topic)
+        return 0 if there is None else there.partitions[partition].leader
+
+    @property
+    def topic_id(self) -> bytes:
+        there = self.broker.services.topics.get(TOPIC)
+        assert there is not None
+        return there.id
+
+    # What happens
+
+    async def begin(self) -> None:
+        """The topic, and a group that begins with its first record."""
+        topic = CreatableTopic(name=TOPIC, num_partitions=PARTITIONS, replication_factor=NODES)
+        await self.ask(CreateTopicsRequest(topics=(topic,), timeout_ms=1_000), 7, 0)
+        change = AlterableConfig(name="share.auto.offset.reset", config_operation=0, value="earliest")
+        group = AlterConfigsResource(resource_type=ResourceType.GROUP, resource_name=GROUP, configs=(change,))
+        answer = await self.ask(IncrementalAlterConfigsRequest(resources=(group,)), 1, 0)
+        assert not answer.responses[0].error_code
+
+    async def produce(self) -> None:
+        partition, count = self.rng.randrange(PARTITIONS), self.rng.randint(1, 5)
+        rows = PartitionProduceData(
+            index=partition, records=batch(*(("k", "v") for _ in range(count)), timestamp=NOW_MS)
+        )
+        data = TopicProduceData(name=TOPIC, partition_data=(rows,))
+        self.ledger.produced(partition, count)  # before a parked fetch has them
+        request = ProduceRequest(transactional_id=None, acks=-1, timeout_ms=1_000, topic_data=(data,))
+        answer = await self.ask(request, 12, self.leader(TOPIC, partition))
+        assert not answer.responses[0].partition_responses[0].error_code
+
+    async def delete_records(self) -> None:
+        partition = self.rng.randrange(PARTITIONS)
+        log = self.broker.services.topics.partition(TOPIC, partition).log
+        before = self.rng.randint(log.log_start_offset, log.log_end_offset)
+        row = DeleteRecordsPartition(partition_index=partition, offset=before)
+        topic = DeleteRecordsTopic(name=TOPIC, partitions=(row,))
+        request = DeleteRecordsRequest(topics=(topic,), timeout_ms=1_000)
+        answer = await self.ask(request, 2, self.leader(TOPIC, partition))
+        assert not answer.topics[0].partitions[0].error_code
+        self.ledger.gone(partition, before)
+
+    async def wait(self) -> None:
+        await pass_time(self.broker, self.rng.choice([1_000, 5_000, 10_000, LOCK_MS, 61_000]))
+
+    async def move_partition(self) -> None:
+        partition = self.rng.randrange(PARTITIONS)
+        was = self.leader(TOPIC, partition)
+        await self.move(TOPIC, partition)
+        if self.leader(TOPIC, partition) != was:
+            self.ledger.taken_back(partition)
+
+    async def move_states(self) -> None:
+        await self.move(SHARE_STATE_TOPIC, 0)
+
+    async def move_group(self) -> None:
+        await self.move(OFFSETS_TOPIC, 0)
+
+    async def move(self, topic: str, partition: int) -> None:
+        if self.broker.services.topics.get(topic) is not None:
+            self.seen.add(f"{topic} moved")
+            await move_leader(self.broker, topic, partition, self.rng.randrange(NODES))
+
+    def check(self) -> None:
+        states = self.broker.services.coordinators.share_states
+        for partition in range(PARTITIONS):
+            if not states.coordinator.shards:
+                return
+            key = SharePartitionKey(GROUP, self.topic_id, partition)
+            shard = states.coordinator.shards[states.coordinator.partition_for(key.text)]
+            assert shard.state is ShardState.ACTIVE
+            state = shard.states.get(key)
+            log = self.broker.services.topics.partition(TOPIC, partition).log
+            if state is not None:
+                self.ledger.check(partition, state, log.log_start_offset)

@@ -1,0 +1,138 @@
+"""What may become of the records of a share group, by what its members were told: a model that knows no coordinator.
+
+A record is with one member at a time, until that says what became of it, its lock ends, its session ends, or the share partition is begun
+anew; once somebody was told that it is over nobody gets it again; and all others come again, until they were delivered often enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ottla.server.sharing.share_states import ShareState
+
+LOCK_MS = 30_000
+DELIVERIES = 5
+_TERMINAL = (2, 4)
+
+
+@dataclass(slots=True)
+class Held:
+    member: str
+    until_ms: int
+
+
+@dataclass(slots=True)
+class Fate:
+    """Of one record.
+
+    Attributes:
+        is_over: Somebody was told so.
+        may_be_over: Or it may be, without anybody having been told.
+        count: How often it has been delivered, as was told last.
+        written_count: The same, as was written down for certain.
+    """
+
+    is_over: bool = False
+    may_be_over: bool = False
+    count: int = 0
+    written_count: int = 0
+    held: Held | None = None
+
+
+class Ledger:
+    """Of a group, over the partitions of one topic."""
+
+    def __init__(self, partitions: int) -> None:
+        self.fates: list[list[Fate]] = [[] for _ in range(partitions)]
+        self.now_ms = 0
+
+    def produced(self, partition: int, count: int) -> None:
+        self.fates[partition] += (Fate() for _ in range(count))
+
+    def gone(self, partition: int, before: int) -> None:
+        """The log has them no more."""
+        for fate in self.fates[partition][:before]:
+            fate.is_over, fate.held = True, None
+
+    # What members are told
+
+    def delivered(self, member: str, partition: int, first: int, last: int, count: int) -> None:
+        for offset in range(first, last + 1):
+            fate = self.fates[partition][offset]
+            where = f"{partition}:{offset} to {member}: {fate}"
+            assert not fate.is_over, f"delivered again, {where}"
+            assert fate.held is None, f"delivered to two, {where}"
+            assert fate.written_count < count <= min(fate.count + 1, DELIVERIES), f"for the {count}th time, {where}"
+            fate.count, fate.held = count, Held(member, self.now_ms + LOCK_MS)
+
+    def holds(self, member: str, partition: int) -> list[int]:
+        """The offsets that a member has, and nobody can have taken from it."""
+        found = enumerate(self.fates[partition])
+        return [offset for offset, fate in found if fate.held is not None and fate.held.member == member]
+
+    def over(self, partition: int, offsets: Iterable[int]) -> None:
+        """Accepted or rejected, and that was answered."""
+        for offset in offsets:
+            fate = self.fates[partition][offset]
+            fate.is_over, fate.held = True, None
+
+    def released(self, partition: int, offsets: Iterable[int]) -> None:
+        """Given back, and that was answered."""
+        for offset in offsets:
+            fate = self.fates[partition][offset]
+            fate.held, fate.written_count = None, fate.count
+            fate.is_over |= fate.count == DELIVERIES
+
+    def renewed(self, partition: int, offsets: Iterable[int]) -> None:
+        for offset in offsets:
+            held = self.fates[partition][offset].held
+            assert held is not None
+            held.until_ms = self.now_ms + LOCK_MS
+
+    def unheard(self, partition: int, offsets: Iterable[int]) -> None:
+        """They may be over: nobody got an answer."""
+        for offset in offsets:
+            self.fates[partition][offset].may_be_over = True
+
+    # What ends without a word
+
+    def taken_back(self, partition: int | None = None, member: str | None = None) -> None:
+        """Whoever has records, or a member, has them no more; they may have been written down as released."""
+        for each in self.fates if partition is None else [self.fates[partition]]:
+            for fate in each:
+                if fate.held is not None and member in (None, fate.held.member):
+                    self._lapsed(fate)
+
+    def time_passed(self, by_ms: int) -> None:
+        self.now_ms += by_ms
+        for fates in self.fates:
+            for fate in fates:
+                if fate.held is not None and fate.held.until_ms <= self.now_ms:
+                    self._lapsed(fate)
+
+    def _lapsed(self, fate: Fate) -> None:
+        fate.held = None
+        fate.may_be_over |= fate.count == DELIVERIES
+
+    # What has to hold
+
+    def check(self, partition: int, state: ShareState, log_start_offset: int) -> None:
+        """What the share coordinator has written down: what is over there may be, and what is over is so there."""
+        terminal = (one for one in state.batches if one.delivery_state in _TERMINAL)
+        over = {offset for one in terminal for offset in range(one.first_offset, one.last_offset + 1)}
+        for offset, fate in enumerate(self.fates[partition]):
+            where = f"{partition}:{offset}, {fate}, {state}"
+            if offset < state.start_offset or offset in over:
+                assert fate.is_over or fate.may_be_over, f"lost: {where}"
+            elif offset >= log_start_offset:
+                assert not fate.is_over, f"to come again: {where}"
+
+    def left(self) -> list[tuple[int, int]]:
+        """Partition and offset of all that has to come once more."""
+        return [
+            (partition, offset)
+            for partition, fates in enumerate(self.fates)
+            for offset, fate in enumerate(fates)
+            if not fate.is_over and not fate.may_be_over
+        ]
