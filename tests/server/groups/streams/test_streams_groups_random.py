@@ -1,13 +1,15 @@
 """Applications whose instances come, go, crash, lag behind and lose answers, while topics change and the coordinator moves: at every
-step nobody has what another has, and in the end everybody has what he should."""
+step nobody has what another has, here or in the coordinator's table, and no epoch goes back; in the end everybody has what he should."""
 
 from __future__ import annotations
 
 import random
+from collections import Counter
 
 import pytest
 
 from ottla.protocol.errors import ErrorCode
+from ottla.server.groups.streams.group import StreamsGroup
 from support.groups.streams_groups import (
     REBALANCE_MS,
     SESSION_MS,
@@ -46,6 +48,8 @@ class Life:
         )
         self.members: list[StreamsMember] = []
         self.counter = 0
+        self.epochs = (0, 0)
+        """Of the group, and of its assignment."""
 
     def step(self) -> None:
         rng = self.rng
@@ -98,6 +102,25 @@ class Life:
                 place = (member.process_id, key, partition)
                 other = roles.setdefault(place, member.member_id)
                 assert other == member.member_id, f"{place}: {other} and {member.member_id}"
+        if isinstance(group, StreamsGroup):
+            self.check_table(group)
+
+    def check_table(self, group: StreamsGroup) -> None:
+        before, self.epochs = self.epochs, (group.epoch, group.assignment_epoch)
+        assert group.assignment_epoch <= group.epoch
+        assert all(now >= then for now, then in zip(self.epochs, before, strict=True)), (before, self.epochs)
+        owners: dict[tuple[str, int], str] = {}
+        for member in group.members.values():
+            assert member.previous_epoch <= member.epoch <= group.epoch, member
+            for owned in (member.assigned, member.revoking):
+                assert not owned.warmup
+                for place in ((key, index) for key, epochs in owned.active.items() for index in epochs):
+                    assert owners.setdefault(place, member.member_id) == member.member_id, f"{place} is owned twice"
+        targets = group.targets.items()
+        actives = [(key, i) for _, one in targets for key, places in one.active.items() for i in places]
+        assert len(actives) == len(set(actives)), "somebody is to have what another is to have"
+        copies = Counter((key, i) for _, one in targets for key, places in one.standby.items() for i in places)
+        assert max(copies.values(), default=0) <= self.groups.settings["group_streams_num_standby_replicas"]
 
     def settle(self) -> None:
         """Whoever is dead is found to be, and all others get what they should have."""
