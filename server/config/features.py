@@ -60,6 +60,7 @@ ACTING = frozenset(
 """Those whose level changes what Ottla does."""
 
 METADATA_VERSION = "metadata.version"
+SHARE_GROUPS = "share.version"
 _NO_LEVELS = (0, 0)
 _METADATA_CHANGED = (8, 11, 13, 14, 15, 17, 23, 30)
 """Levels of metadata.version that brought other metadata: what lies below one cannot be gone back to."""

@@ -40,6 +40,8 @@ class LiveConfig:
         """What is set of single groups, by group id; read again whenever it is needed."""
         self.watchers: list[Callable[[], None]] = []
         """Called after each change of the options of any node."""
+        self.feature_watchers: list[Callable[[], None]] = []
+        """Called after each change of `features`."""
         self.changes = 0
         """How many there have been: whoever keeps what it has made of a node's options keeps this beside it."""
         self._catalog: Catalog
@@ -135,6 +137,8 @@ class LiveConfig:
             name: feature._replace(level=levels.get(name, feature.level)) for name, feature in self.features.items()
         }
         self.features_epoch += 1
+        for watcher in self.feature_watchers:
+            watcher()
 
     def feature_level(self, name: str) -> int:
         """The finalized level of a feature that we support; 0 is none. KeyError for any other."""

@@ -13,6 +13,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
+from ..config.features import SHARE_GROUPS
 from ..services.context import Context
 from ..sharing.share_records import SharePartitionKey
 from ..sharing.state_coordinator import ShareStateCoordinator
@@ -22,13 +23,12 @@ Response = TypeVar("Response")
 SHARE_GROUPS_ARE_OFF = "The version of API is not supported."
 INVALID_GROUP = KafkaError(ErrorCode.INVALID_GROUP_ID, "The group id is invalid.")
 UNKNOWN_PARTITION = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
-FEATURE = "share.version"
 
 
 def are_served(ctx: Context) -> bool:
     """Whether share groups are."""
     config = ctx.services.config
-    return config.feature_level(FEATURE) > 0 and not config.static.workers
+    return config.feature_level(SHARE_GROUPS) > 0 and not config.static.workers
 
 
 def check_served(ctx: Context) -> None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from ..groups.service import GroupService
     from ..sharing.leaders import ShareLeaders
+    from ..sharing.share_records import SharePartitionKey
     from ..sharing.state_service import ShareStateService
     from ..transactions.service import TransactionService
 
@@ -164,8 +165,12 @@ class Coordinators(Watcher):
     def _make_share_states(self) -> ShareStateService:
         from ..sharing.state_service import ShareStateService
 
-        self._share_states = ShareStateService(self._ground)
+        self._share_states = ShareStateService(self._ground, self._share_state_begun)
         return self._share_states
+
+    def _share_state_begun(self, key: SharePartitionKey) -> None:
+        if self._share_leaders is not None:
+            self._share_leaders.begun_anew(key)
 
     def _make_transactions(self) -> TransactionService:
         from ..transactions.service import TransactionService

@@ -16,6 +16,7 @@ from typing import TypeVar
 import trio
 
 from ...protocol.errors import ErrorCode, KafkaError
+from ..config.features import SHARE_GROUPS
 from ..config.options.share_resets import EARLIEST, LATEST
 from ..coordination.deadlines import Deadline, Deadlines
 from ..coordination.ground import Ground
@@ -117,6 +118,7 @@ class ShareLeaders:
         most = ground.config.current.group_share_max_share_sessions
         self.sessions = {node.node_id: ShareSessions(most) for node in ground.nodes}
         """By node id."""
+        ground.config.feature_watchers.append(self._take_features)
 
     def __len__(self) -> int:
         return len(self._led)
@@ -206,24 +208,43 @@ class ShareLeaders:
         for key in tuple(self._of_partitions.get((topic_id, partition.index), ())):
             self._let_go(self._led[key], _moved(partition))
 
+    def begun_anew(self, key: SharePartitionKey) -> None:
+        """Its state is another's from now on: what there was of it here is let go of."""
+        if (led := self._led.get(key)) is not None:
+            self._let_go(led, _moved(led.partition))
+
     # Sessions
 
     async def end_session(self, node_id: int, key: SessionKey) -> None:
         """End a session, unless that has been done meanwhile, and release what its member has."""
         with suppress(KafkaError):
-            await self._release(self.sessions[node_id].close(key))
+            await self._release(node_id, self.sessions[node_id].close(key))
 
     def disconnected(self, node_id: int, visitor: object) -> None:
         """Its sessions are over, and what their members have is released soon."""
         for session in self.sessions[node_id].disconnected(visitor):
             if not self._is_closed:
-                self._tasks.start_soon(self._release, session)
+                self._tasks.start_soon(self._release, node_id, session)
+
+    def _take_features(self) -> None:
+        """Where share groups are not served any more nobody has a session, as in Apache Kafka: all begins anew once they are."""
+        if not self._ground.config.feature_level(SHARE_GROUPS):
+            for sessions in self.sessions.values():
+                sessions.clear()
+            self._tasks.start_soon(self._forget_all)
+
+    async def _forget_all(self) -> None:
+        turn = Turn()
+        for key in tuple(self._led):
+            if turn.is_over():
+                await turn.next()
+            self.begun_anew(key)
 
     def close(self) -> None:
         """The broker stops: what members have acquired is offered anew by the next start."""
         self._is_closed = True
 
-    async def _release(self, session: ShareSession) -> None:
+    async def _release(self, node_id: int, session: ShareSession) -> None:
         await trio.lowlevel.checkpoint()  # a broker that is killed writes nothing more
         turn, group_id = Turn(), session.key.group_id
         for place in session.places:
@@ -231,15 +252,19 @@ class ShareLeaders:
                 await turn.next()
             led = self._led.get(SharePartitionKey(group_id, *place))
             share = None if led is None else self.share_of(led)
-            if led is None or share is None:
+            # A partition that has moved is in the member's session with another node by now.
+            if led is None or share is None or led.partition.leader != node_id:
                 continue
             try:
                 self.carry_out(led, share.release(session.key.member_id))
             except KafkaError as error:  # Their locks end in time.
                 log.warning("records of %s are not released: %s", session.key.member_id, error)
-        if not any(sessions.members(group_id) for sessions in self.sessions.values()):
-            for key in tuple(self._of_groups.get(group_id, ())):
-                self._let_go(self._led[key], _moved(self._led[key].partition))
+        for key in tuple(self._of_groups.get(group_id, ())):
+            if turn.is_over():
+                await turn.next()
+            if any(sessions.members(group_id) for sessions in self.sessions.values()):
+                break
+            self.begun_anew(key)
 
     # Beginning and ending
 

@@ -140,6 +140,12 @@ class ShareSessions:
         """End the sessions of a connection that is gone."""
         return [self.close(key) for key in sorted(self._of_connections.get(connection, ()))]
 
+    def clear(self) -> None:
+        """There are none any more."""
+        for table in (self._sessions, self._counted, self._of_connections, self._members):
+            table.clear()
+        self.place_count = 0
+
     def members(self, group_id: str) -> int:
         """How many have a session; share partitions of a group without any need not be kept."""
         return self._members.get(group_id, 0)

@@ -57,6 +57,7 @@ class ShareStateCoordinator(Coordinator[ShareStateShard]):
         exists: Whether there is such a partition of a topic with this id.
         prune: Deletes what a partition of the topic has before an offset; never raises.
         when_flushed: Lets the deletion wait for a flush.
+        on_begun: Called when a state begins, or begins anew, in an epoch that does not tell it from the one before.
         elapsed_ms: Time that passes; see `Coordinator`.
     """
 
@@ -70,6 +71,7 @@ class ShareStateCoordinator(Coordinator[ShareStateShard]):
         exists: Callable[[bytes, int], bool],
         prune: Callable[[int, int], None],
         when_flushed: WhenFlushed = at_once,
+        on_begun: Callable[[SharePartitionKey], None] = lambda key: None,
         elapsed_ms: Callable[[], int],
         on_earlier: Callable[[], None] = lambda: None,
     ) -> None:
@@ -78,6 +80,7 @@ class ShareStateCoordinator(Coordinator[ShareStateShard]):
         self._exists = exists
         self._prune = prune
         self._when_flushed = when_flushed
+        self._on_begun = on_begun
         self._pruning = Deadline(self._prune_all)
         self._refreshing = Deadline(self._refresh_cold)
 
@@ -89,11 +92,7 @@ class ShareStateCoordinator(Coordinator[ShareStateShard]):
             self._repeat_pruning()
             self._repeat_refreshing()
         # What was deleted while nobody coordinated it.
-        self._tidy_up(
-            shard,
-            lambda states, key: None if self._exists(key.topic_id, key.partition) else states.delete(key),
-            now_ms,
-        )
+        self._tidy_up(shard, self._forgotten, now_ms)
 
     def _unloaded(self, shard: ShareStateShard, error: ErrorCode, now_ms: int) -> Job:
         yield from ()
@@ -103,7 +102,10 @@ class ShareStateCoordinator(Coordinator[ShareStateShard]):
     def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int, now_ms: int) -> None:
         """Begin, or begin anew; see `ShareStates.initialize`. KafkaError also INVALID_REQUEST, FENCED_STATE_EPOCH."""
         shard = self._shard(key)
+        before = shard.states.get(key)
         self._persist(shard, key, shard.states.initialize(key, state_epoch, start_offset, now_ms), now_ms)
+        if before is None or before.state_epoch == state_epoch:
+            self._on_begun(key)
 
     def write(self, key: SharePartitionKey, written: Written, now_ms: int) -> None:
         """Take what the leader of the share partition tells. KafkaError also INVALID_REQUEST, FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH."""
@@ -178,7 +180,14 @@ class ShareStateCoordinator(Coordinator[ShareStateShard]):
     def _refresh_cold(self, now_ms: int) -> None:
         self._repeat_refreshing()
         for shard in self.shards:
-            self._tidy_up(shard, lambda states, key: states.cold(key, now_ms, self._settings.cold_interval_ms), now_ms)
+            self._tidy_up(shard, partial(self._refreshed, now_ms), now_ms)
+
+    def _refreshed(self, now_ms: int, states: ShareStates, key: SharePartitionKey) -> Change | None:
+        # A topic may have been deleted while the log took no records.
+        return self._forgotten(states, key) or states.cold(key, now_ms, self._settings.cold_interval_ms)
+
+    def _forgotten(self, states: ShareStates, key: SharePartitionKey) -> Change | None:
+        return None if self._exists(key.topic_id, key.partition) else states.delete(key)
 
     def _repeat_pruning(self) -> None:
         self._deadlines.start(self._pruning, self._settings.prune_interval_ms)

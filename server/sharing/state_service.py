@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from ...protocol.errors import KafkaError
 from ..coordination.ground import Ground
@@ -20,9 +21,12 @@ class ShareStateService(CoordinatorService[ShareStateCoordinator]):
 
     Both are in the same process, whichever node they act for: they need no connection to the node that coordinates a key. What they are
     told is applied when they are told it, and on disk, as far as `flush.messages` asks for it, once they have waited for `settle`.
+
+    Args:
+        on_begun: See `ShareStateCoordinator`.
     """
 
-    def __init__(self, ground: Ground) -> None:
+    def __init__(self, ground: Ground, on_begun: Callable[[SharePartitionKey], None]) -> None:
         settings = ShareStateSettings.of(ground.config.current)
         super().__init__(
             ground,
@@ -32,6 +36,7 @@ class ShareStateService(CoordinatorService[ShareStateCoordinator]):
                 exists=self._exists,
                 prune=self._prune,
                 when_flushed=ground.appends.when_flushed,
+                on_begun=on_begun,
                 elapsed_ms=ground.clock.elapsed_ms,
                 on_earlier=on_earlier,
             ),

@@ -33,7 +33,7 @@ async def lives_of(chaos: Chaos) -> None:
         await chaos.finish()
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(8))
 def test_nothing_is_lost_and_nothing_that_is_over_comes_again(seed: int) -> None:
     chaos = Chaos(seed)
     run_in_order(lambda: lives_of(chaos))

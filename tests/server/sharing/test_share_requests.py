@@ -24,7 +24,9 @@ from ottla.protocol.messages.incremental_alter_configs import (
 )
 from ottla.protocol.messages.share_acknowledge import ShareAcknowledgeRequest
 from ottla.protocol.messages.share_fetch import ShareFetchRequest
+from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from ottla.protocol.records import batches
+from ottla.server.config.features import UpgradeType
 from ottla.server.sharing.share_records import SharePartitionKey
 from ottla.server.sharing.share_sessions import FINAL_EPOCH
 from support.broker.conversation import address, create_topic, produce
@@ -373,6 +375,55 @@ def test_another_leader_goes_on_with_what_is_written() -> None:
             queue.broker.move_leader("t", 0, other)
             assert a.acknowledge((2, 2, ACCEPT)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             assert b.fetch(max_wait_ms=FIRST_WAIT_MS) == [(2, 3, 1)]
+
+
+def test_a_session_with_the_node_that_led_before_takes_nothing_back_of_what_its_member_has_from_the_new_leader() -> (
+    None
+):
+    with shared(nodes=2) as queue:
+        leader = queue.broker.inner.services.topics.partition("t", 0).leader
+        other = next(node.node_id for node in queue.broker.inner.nodes if node.node_id != leader)
+        queue.produce(2, node=leader)
+        with queue.member("a", leader) as before, queue.member("a", other) as after, queue.member("b", other) as b:
+            assert before.fetch(max_records=1) == [(0, 1, 1)]
+            queue.broker.move_leader("t", 0, other)
+            assert after.fetch() == [(0, 1, 1)]
+            end = ShareAcknowledgeRequest(group_id="g", member_id="a", share_session_epoch=FINAL_EPOCH)
+            assert before.client.ask(end).error_code == 0
+            assert b.fetch() == []
+            assert after.acknowledge((0, 1, ACCEPT)).error_code == 0
+
+
+@pytest.mark.parametrize("is_forgotten", [True, False])
+def test_a_state_that_begins_anew_in_the_same_epoch_takes_nothing_of_what_there_was(
+    queue: Queue, *, is_forgotten: bool
+) -> None:
+    queue.produce(4)
+    with queue.member() as a:
+        assert a.fetch() == [(0, 3, 1)]
+        if is_forgotten:
+            key = SharePartitionKey("g", queue.topic_id, 0)
+            queue.broker.run(lambda: queue.broker.inner.services.coordinators.share_states.delete(key))
+        queue.begin("g", 0, 2)
+        assert a.acknowledge((0, 3, ACCEPT)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert a.fetch(max_wait_ms=FIRST_WAIT_MS) == [(2, 3, 1)]
+
+
+def test_nobody_has_a_session_or_records_any_more_where_the_feature_was_off_for_a_while(queue: Queue) -> None:
+    queue.produce(2)
+    with queue.member() as a, queue.member("b") as b:
+        assert a.fetch() == [(0, 1, 1)]
+        set_share_version(a.client, 0)
+        assert a.acknowledge((0, 1, ACCEPT)).error_code == ErrorCode.UNSUPPORTED_VERSION
+        set_share_version(a.client, 1)
+        assert a.acknowledge((0, 1, ACCEPT)).error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
+        assert b.fetch() == [(0, 1, 1)]
+
+
+def set_share_version(client: RawClient, level: int) -> None:
+    kind = UpgradeType.UPGRADE if level else UpgradeType.SAFE_DOWNGRADE
+    update = FeatureUpdateKey(feature="share.version", max_version_level=level, upgrade_type=kind)
+    assert client.ask(UpdateFeaturesRequest(feature_updates=(update,), timeout_ms=1_000)).error_code == 0
 
 
 @pytest.mark.parametrize("committed", [False, True])

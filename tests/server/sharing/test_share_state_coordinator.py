@@ -164,6 +164,19 @@ def test_a_deleted_topic_is_forgotten_also_if_nobody_coordinated_its_partitions_
     assert {one.topic_id for one in later.all()} == {OTHER}
 
 
+def test_a_topic_deleted_while_the_log_took_nothing_is_forgotten_later() -> None:
+    states = States()
+    for topic_id in (TOPIC, OTHER):
+        states.begin(key(topic_id=topic_id))
+    states.store.failure = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    del states.topics[TOPIC]
+    states.coordinator.topic_deleted(TOPIC, states.now_ms)
+    states.advance(0)
+    states.store.failure = None
+    states.advance(60_000)
+    assert {one.topic_id for one in States(states.store).all()} == {OTHER}
+
+
 def test_jobs_wait_for_a_log_that_takes_records_again() -> None:
     states = States()
     states.begin(key())

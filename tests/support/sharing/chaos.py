@@ -17,8 +17,10 @@ from ottla.protocol.connection import encode_request, parse_request
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.share_fetch import ShareFetchRequest
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
+from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from ottla.server.broker.broker import Broker
 from ottla.server.client.connection import api_of
+from ottla.server.config.features import SHARE_GROUPS, UpgradeType
 from ottla.server.control.nodes import start_node, stop_node
 from ottla.server.partitions.internal_topics import OFFSETS_TOPIC
 from ottla.server.sharing.acknowledging import ACCEPT, REJECT, RELEASE, RENEW
@@ -76,6 +78,7 @@ class Chaos(ChaosBroker):
             (3, self.move_states),
             (1, self.move_group),
             (1, self.restart_node),
+            (1, self.switch_off),
             (1, self.delete_records),
         ]
         weights, acts = zip(*deeds, strict=True)
@@ -139,11 +142,13 @@ class Chaos(ChaosBroker):
             del connection.member.connections[connection.node]
             connection.close()
             await trio.testing.wait_all_tasks_blocked()
-            self.ledger.taken_back(member=connection.member.name)
-        self.look_for_sessions()
+            self.ended(connection)
 
-    def look_for_sessions(self) -> None:
-        """Share partitions that no member has a session for are begun anew."""
+    def ended(self, connection: Connection) -> None:
+        """Its member keeps what it has of other nodes. Once no member has a session all share partitions are begun anew."""
+        for partition in connection.places:
+            if self.leader(TOPIC, partition) == connection.node:
+                self.ledger.taken_back(partition, connection.member.name)
         if not any(one.epoch for member in self.members for one in member.connections.values()):
             self.ledger.taken_back()
 
@@ -280,8 +285,7 @@ class Chaos(ChaosBroker):
             return
         del connection.member.connections[connection.node]
         await self.tell(connection, self.says(connection), -1)
-        self.ledger.taken_back(member=connection.member.name)
-        self.look_for_sessions()
+        self.ended(connection)
 
     async def restart_node(self) -> None:
         """What it leads goes to others, and back."""
@@ -293,6 +297,17 @@ class Chaos(ChaosBroker):
             self.ledger.taken_back(partition)
         await start_node(self.broker, node)
         self.seen.add("node restarted")
+
+    async def switch_off(self) -> None:
+        """Share groups are not served for a moment: all sessions are over, and nobody has anything."""
+        await self.lose([one for member in self.members for one in member.connections.values() if one.parked])
+        for level, kind in ((0, UpgradeType.SAFE_DOWNGRADE), (1, UpgradeType.UPGRADE)):
+            update = FeatureUpdateKey(feature=SHARE_GROUPS, max_version_level=level, upgrade_type=kind)
+            answer = await self.ask(UpdateFeaturesRequest(feature_updates=(update,), timeout_ms=1_000), 1, 0)
+            assert not answer.error_code
+        for member in self.members:
+            member.connections.clear()
+        self.ledger.taken_back()
 
     async def finish(self) -> None:
         """All members are gone; another one takes what is left, and nothing is."""
