@@ -35,7 +35,7 @@ from ..handlers import Handlers, load
 from ..runtime.clock import Clock
 from ..runtime.collector import Collector
 from ..runtime.disk import Arguments
-from ..runtime.freeing import give_back
+from ..runtime.freeing import give_back, share_arenas
 from ..runtime.nursery import open_plain_nursery
 from .frame.environment import read_environment
 from .node_lines import obey
@@ -313,6 +313,7 @@ def prepare_process() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     # A clean pass is Python in another thread; clients must not wait the default 5 ms for it to let go.
     sys.setswitchinterval(SWITCH_INTERVAL_S)
+    share_arenas()
     # In the background of a shell, reading the terminal shall fail instead of stopping the process.
     signal.signal(signal.SIGTTIN, signal.SIG_IGN)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +17,7 @@ from ottla.protocol.apis import APIS
 from ottla.protocol.connection import encode_request, parse_request
 from ottla.protocol.errors import ProtocolError
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from ottla.server.runtime.freeing import FEW, _trim, free, free_frames, give_back
+from ottla.server.runtime.freeing import ARENAS_MAX, FEW, _trim, free, free_frames, give_back
 
 MANY = 3 * FEW
 
@@ -128,3 +129,35 @@ def test_what_the_c_library_keeps_of_what_was_freed_goes_back_to_the_system() ->
 def resident_bytes() -> int:
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+ARENAS_OF_16_THREADS = """
+import ctypes, sys, threading
+from ottla.server.commands.serve import prepare_process
+if sys.argv[1] == "prepared":
+    prepare_process()
+malloc = ctypes.CDLL(None).malloc
+malloc.restype = ctypes.c_void_p
+found, together = set(), threading.Barrier(16)
+def allocate():
+    together.wait()
+    for _ in range(100):
+        found.add(malloc(100) >> 26)  # an arena's heap is aligned to 64 MiB
+    together.wait()
+threads = [threading.Thread(target=allocate) for _ in range(16)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+print(len(found))
+"""
+
+
+@pytest.mark.skipif(_trim() is None, reason="not run: needs glibc, the library that has arenas")
+def test_the_threads_of_a_brokers_process_share_what_the_c_library_keeps() -> None:
+    def arenas(how: str, **environment: str) -> int:
+        known = {name: value for name, value in os.environ.items() if name != "MALLOC_ARENA_MAX"} | environment
+        line = [sys.executable, "-c", ARENAS_OF_16_THREADS, how]
+        return int(subprocess.run(line, env=known, capture_output=True, text=True, check=True).stdout)
+
+    assert arenas("prepared") <= ARENAS_MAX
+    assert arenas("as it is") > ARENAS_MAX
+    assert arenas("prepared", MALLOC_ARENA_MAX="8") > ARENAS_MAX, "who says how many has so many"
