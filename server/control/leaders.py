@@ -1,4 +1,5 @@
-"""Moving leaders: another node leads a partition, or coordinates a group or a transactional id, from one moment to the next.
+"""Moving leaders: another node leads a partition, or coordinates a group, a transactional id or a share partition, from one moment to the
+next.
 
 What clients see is what they see of any election: NOT_LEADER_OR_FOLLOWER or NOT_COORDINATOR from the old one, a new leader
 epoch, and the new one in Metadata and FindCoordinator. All replicas are one log, so nothing is lost.
@@ -7,16 +8,18 @@ epoch, and the new one in Metadata and FindCoordinator. All replicas are one log
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from ...protocol.errors import ErrorCode, KafkaError
+from ...storage.disk.checkpoints import uuid_text
 from ...storage.disk.paths import TopicPartition
 from ..broker.broker import Broker
 from ..cluster.cluster import Cluster
 from ..cluster.leadership import Leadership
 from ..cluster.placement import Placement
 from ..cluster.reassignment import Plan, change
-from ..partitions.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from ..partitions.topics import Partition
+from ..coordination.service import CoordinatorService
+from ..partitions.topics import Partition, Topic
 from ..runtime.turns import Turn
 from .errors import ControlError, Kind, did_you_mean
 
@@ -43,15 +46,7 @@ async def move_leader(broker: Broker, topic: str, partition: int, node: int) -> 
         ControlError: NOT_FOUND: there is no such partition or node; CONFLICT: the node is stopped; FAILED: the catalog
             cannot be written. Nothing has changed.
     """
-    topics = broker.services.topics
-    found = topics.get(topic)
-    if found is None:
-        near = did_you_mean(topic, (each.name for each in topics))
-        raise ControlError(Kind.NOT_FOUND, f"there is no topic {topic[:249]!r}{near}")
-    if not 0 <= partition < len(found.partitions):
-        raise ControlError(
-            Kind.NOT_FOUND, f"there is no partition {partition} of {topic}; it has 0 to {len(found.partitions) - 1}"
-        )
+    found = _topic_with(broker, topic, partition)
     ids = [each.node_id for each in broker.nodes]
     if node not in ids:
         raise ControlError(Kind.NOT_FOUND, f"there is no node {node}; there are: {', '.join(map(str, ids))}")
@@ -66,26 +61,52 @@ async def move_leader(broker: Broker, topic: str, partition: int, node: int) -> 
 
 
 async def move_coordinator(
-    broker: Broker, node: int, *, group: str | None = None, transactional_id: str | None = None
+    broker: Broker,
+    node: int,
+    *,
+    group: str | None = None,
+    transactional_id: str | None = None,
+    topic: str | None = None,
+    partition: int | None = None,
 ) -> LeaderMoved:
     """Have another node coordinate a group, or a transactional id, and all that share its partition of the internal topic.
 
+    With a group, a topic and a partition: what the share coordinator keeps of that share partition.
+
     Raises:
-        ControlError: INVALID: not one of the two was given; and as `move_leader`.
+        ControlError: INVALID: none or too many of these were given; and as `move_leader`.
     """
     if (group is None) == (transactional_id is None):
         raise ControlError(Kind.INVALID, "expected a group or a transactional_id, and not both")
+    key = group if group is not None else transactional_id
+    assert key is not None
     coordinators = broker.services.coordinators
-    service = coordinators.groups if group is not None else coordinators.transactions
+    service: CoordinatorService[Any] = coordinators.groups if group is not None else coordinators.transactions
+    if topic is not None or partition is not None:
+        if group is None or topic is None or partition is None:
+            raise ControlError(Kind.INVALID, "a share partition has a group, a topic and a partition")
+        key = f"{group}:{uuid_text(_topic_with(broker, topic, partition).id)}:{partition}"
+        service = coordinators.share_states
     try:
         if not service.coordinator.shards:
             await service.ensure_topic()
     except KafkaError as error:
         raise _as_control_error(error) from error
-    key = group if group is not None else transactional_id
-    assert key is not None
-    topic = OFFSETS_TOPIC if group is not None else TRANSACTIONS_TOPIC
-    return await move_leader(broker, topic, service.coordinator.partition_for(key), node)
+    return await move_leader(broker, service.coordinator.topic, service.coordinator.partition_for(key), node)
+
+
+def _topic_with(broker: Broker, name: str, partition: int) -> Topic:
+    """The topic, which has such a partition; else ControlError NOT_FOUND."""
+    topics = broker.services.topics
+    found = topics.get(name)
+    if found is None:
+        near = did_you_mean(name, (each.name for each in topics))
+        raise ControlError(Kind.NOT_FOUND, f"there is no topic {name[:249]!r}{near}")
+    if not 0 <= partition < len(found.partitions):
+        raise ControlError(
+            Kind.NOT_FOUND, f"there is no partition {partition} of {name}; it has 0 to {len(found.partitions) - 1}"
+        )
+    return found
 
 
 def _led_by(node: int) -> Plan:

@@ -180,12 +180,21 @@ class Faulting(Running):
         return self._ask(move_leader, topic, partition, node)
 
     def move_coordinator(
-        self, node: int, *, group: str | None = None, transactional_id: str | None = None
+        self,
+        node: int,
+        *,
+        group: str | None = None,
+        transactional_id: str | None = None,
+        topic: str | None = None,
+        partition: int | None = None,
     ) -> LeaderMoved:
-        """Have another node coordinate a group or a transactional id, as `ottla.server.control.leaders.move_coordinator`."""
+        """Have another node coordinate a group or a transactional id, or with a group, a topic and a partition that share partition, as
+        `ottla.server.control.leaders.move_coordinator`."""
         from ..control.leaders import move_coordinator
 
-        return self._ask(move_coordinator, node, group=group, transactional_id=transactional_id)
+        return self._ask(
+            move_coordinator, node, group=group, transactional_id=transactional_id, topic=topic, partition=partition
+        )
 
 
 def _milliseconds(delay: float | timedelta) -> int:

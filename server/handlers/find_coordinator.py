@@ -5,7 +5,7 @@ Behaviour
   partition of `__transaction_state`; the topic is created on first need.
 - One key up to version 3, several from version 4 on, each with its own error.
 - That of a share partition (key type 2, `GROUP:TOPIC-ID:PARTITION`) is the leader of its partition of `__share_group_state`. It is for
-  brokers, from version 6 on.
+  brokers, from version 6 on, and told whether share groups are served or not, as by Apache Kafka.
 
 Differs from Apache Kafka
 - The first request waits for the topic instead of answering COORDINATOR_NOT_AVAILABLE until it is there.

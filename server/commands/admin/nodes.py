@@ -48,8 +48,14 @@ def _move_leader(options: argparse.Namespace) -> None:
 
 
 def _move_coordinator(options: argparse.Namespace) -> None:
+    topic, partition = options.partition or (None, None)
     answer = Admin(options).post(
-        path("coordinators"), node=options.to, group=options.group, transactional_id=options.transactional_id
+        path("coordinators"),
+        node=options.to,
+        group=options.group,
+        transactional_id=options.transactional_id,
+        topic=topic,
+        partition=partition,
     )
     _tell_leader(options, answer)
 
@@ -105,6 +111,9 @@ def _leader_options(parser: Parser) -> None:
 def _coordinator_options(parser: Parser) -> None:
     parser.add_argument("--group", metavar="ID", help="the group that is to be coordinated elsewhere")
     parser.add_argument("--transactional-id", metavar="ID", help="or the transactional id")
+    parser.add_argument(
+        "--partition", metavar="TOPIC:PARTITION", type=partition_of, help="with a share group: this share partition"
+    )
     _to_option(parser)
     _common(parser)
 

@@ -51,6 +51,9 @@ class CoordinatorRequest:
     """That is to coordinate."""
     group: Name | None = None
     transactional_id: Name | None = None
+    topic: TopicName | None = None
+    """Of a share partition of the group."""
+    partition: PartitionId | None = None
 
 
 async def declared(lives: Lives, request: Declaration) -> FaultState:
@@ -83,7 +86,12 @@ async def led(lives: Lives, request: LeaderRequest) -> LeaderMoved:
 
 async def coordinated(lives: Lives, request: CoordinatorRequest) -> LeaderMoved:
     return await move_coordinator(
-        lives.broker, request.node, group=request.group, transactional_id=request.transactional_id
+        lives.broker,
+        request.node,
+        group=request.group,
+        transactional_id=request.transactional_id,
+        topic=request.topic,
+        partition=request.partition,
     )
 
 
@@ -140,7 +148,7 @@ CALLS: tuple[Call[Any, Any], ...] = (
     Call(
         "POST",
         "/v1/coordinators",
-        "Have another node coordinate a group or a transactional id.",
+        "Have another node coordinate a group, a transactional id, or a share partition: a group, a topic and a partition.",
         CoordinatorRequest,
         LeaderMoved,
         coordinated,

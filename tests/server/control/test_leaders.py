@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 import ottla
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages import read_share_group_state_summary as read_summary
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.server.control.errors import ControlError, Kind
+from ottla.server.sharing.share_records import SharePartitionKey
 from support.broker.conversation import address, create_topic, fetch, produce, records_of
 from support.broker.raw_client import RawClient
+from support.sharing.members import initialize_share
 
 
 @pytest.fixture
@@ -63,12 +67,51 @@ def test_a_leader_stays_moved_over_a_restart(broker: ottla.Broker) -> None:
 
 @pytest.mark.parametrize("kind", [0, 1], ids=["group", "transactional id"])
 def test_clients_find_the_coordinator_where_it_was_moved(kind: int, broker: ottla.Broker) -> None:
-    key = ["group", "transactional_id"][kind]
     for node in (2, 0, 1):
-        broker.move_coordinator(node, **{key: "mine"})
+        named: dict[str, Any] = {["group", "transactional_id"][kind]: "mine"}
+        broker.move_coordinator(node, **named)
         with connected(broker, 0) as client:
             found = client.ask(FindCoordinatorRequest(key_type=kind, coordinator_keys=("mine",)), 4).coordinators[0]
             assert (found.error_code, found.node_id) == (0, node)
+
+
+def test_what_is_known_of_a_share_partition_moves_with_its_coordinator(broker: ottla.Broker) -> None:
+    found = broker.inner.services.topics.get("t")
+    assert found is not None
+    topic_id = found.id
+    broker.move_coordinator(0, group="g", topic="t", partition=0)
+    with connected(broker, 0) as client:
+        initialize_share(client, "g", topic_id, start_offset=7)
+    key = SharePartitionKey("g", topic_id, 0).text
+    summary = read_summary.ReadShareGroupStateSummaryRequest(
+        group_id="g",
+        topics=(
+            read_summary.ReadStateSummaryData(topic_id=topic_id, partitions=(read_summary.PartitionData(partition=0),)),
+        ),
+    )
+    for node in (2, 0, 1):
+        broker.move_coordinator(node, group="g", topic="t", partition=0)
+        for each in range(3):
+            with connected(broker, each) as client:
+                at = client.ask(FindCoordinatorRequest(key_type=2, coordinator_keys=(key,))).coordinators[0]
+                assert (at.error_code, at.node_id) == (0, node)
+                row = client.ask(summary).results[0].partitions[0]
+                told = (0, 7) if each == node else (ErrorCode.NOT_COORDINATOR, 0)
+                assert (row.error_code, row.start_offset) == told
+
+
+def test_a_share_partition_has_a_group_a_topic_and_a_partition(broker: ottla.Broker) -> None:
+    wrong: list[tuple[dict[str, Any], Kind]] = [
+        ({"group": "g", "topic": "t"}, Kind.INVALID),
+        ({"group": "g", "partition": 0}, Kind.INVALID),
+        ({"transactional_id": "x", "topic": "t", "partition": 0}, Kind.INVALID),
+        ({"topic": "t", "partition": 0}, Kind.INVALID),
+        ({"group": "g", "topic": "t", "partition": 9}, Kind.NOT_FOUND),
+    ]
+    for named, kind in wrong:
+        with pytest.raises(ControlError) as refused:
+            broker.move_coordinator(1, **named)
+        assert refused.value.kind == kind, named
 
 
 def test_what_cannot_lead_or_be_led_is_named(broker: ottla.Broker) -> None:

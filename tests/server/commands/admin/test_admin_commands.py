@@ -150,6 +150,9 @@ def test_leaders_move() -> None:
         assert told(f"nodes move-leader orders:0 --to {node}")["leader"] == node
     assert "led it before: nothing to do" in said("nodes move-leader orders:0 --to 1")
     assert told("nodes move-coordinator --group g --to 0")["leader"] == 0
+    for node in (1, 0):
+        moved = told(f"nodes move-coordinator --group g --partition orders:0 --to {node}")
+        assert (moved["topic"], moved["leader"]) == ("__share_group_state", node)
 
 
 @pytest.mark.usefixtures("running")
@@ -296,6 +299,7 @@ REFUSED = {
     "nodes move-leader orders:7 --to 1": (1, "there is no partition 7 of orders"),
     "nodes move-leader orders:0 --to 7": (1, "there is no node 7; there are: 0, 1"),
     "nodes move-coordinator --to 1": (1, "expected a group or a transactional_id"),
+    "nodes move-coordinator --transactional-id x --partition orders:0 --to 1": (1, "a share partition has a group"),
     "restore /nowhere/at/all": (1, "/nowhere/at/all"),
     "snapshot": (2, "the following arguments are required: DIR"),
 }

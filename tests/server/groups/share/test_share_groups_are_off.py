@@ -17,8 +17,10 @@ from ottla.protocol.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestGroup,
 )
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.share_fetch import ShareFetchRequest
 from ottla.protocol.messages.share_group_describe import ShareGroupDescribeRequest
+from ottla.server.sharing.share_records import SharePartitionKey
 from support.broker.conversation import address
 from support.broker.raw_client import RawClient
 
@@ -89,3 +91,9 @@ def test_who_asks_for_a_group_twice_is_told_once(client: RawClient) -> None:
 def test_a_fetch_without_a_group_is_refused_for_the_same_reason_as_any(client: RawClient) -> None:
     answer = client.ask(ShareFetchRequest(group_id=None, member_id=None))
     assert (answer.error_code, answer.error_message, answer.responses) == (ErrorCode.UNSUPPORTED_VERSION, None, ())
+
+
+def test_who_would_coordinate_a_share_partition_is_told_all_the_same(client: RawClient) -> None:
+    key = SharePartitionKey("g", ONE, 0).text
+    answer = client.ask(FindCoordinatorRequest(key_type=2, coordinator_keys=(key,))).coordinators[0]
+    assert (answer.error_code, answer.node_id) == (0, 0)
