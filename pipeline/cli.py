@@ -147,6 +147,10 @@ def _snapshot(commands: Commands) -> None:
     _log_options(parser, is_one=True)
     parser.add_argument("--out", required=True, metavar="DIR", help="a folder that is not there yet")
     parser.add_argument("--overwrite", action="store_true", help="take the place of a snapshot that is there")
+    parser.add_argument(
+        "--since", metavar="DIR",
+        help="an earlier snapshot, which may be that of --out: read only what has come since, and put it over that one's files",
+    )  # fmt: skip
 
 
 def _restore(commands: Commands) -> None:
@@ -154,6 +158,11 @@ def _restore(commands: Commands) -> None:
     parser.add_argument("snapshot", metavar="DIR", help="what `snapshot` has written")
     parser.add_argument("--topic", required=True)
     parser.add_argument("--bootstrap", required=True, metavar="HOST:PORT[,…]")
+    parser.add_argument(
+        "--create",
+        action="store_true",
+        help="make the topic, compacted, where it is not there, with the snapshot's partitions",
+    )
     parser.add_argument(
         "--producer-config", action="append", type=_name_and_value, default=[], metavar="NAME=VALUE",
         help="of the producer",

@@ -24,11 +24,12 @@ from .run.engine import IN_PROCESS, Engine
 from .run.job_plans import Job, Say
 from .run.job_plans import status as status_of
 from .run.job_results import RESULT_DDL, PartitionResult
-from .snapshot.snapshot import SnapshotResult
-from .verify.findings import VerifyReport
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from .snapshot.layers import SnapshotResult
+    from .verify.findings import VerifyReport
 
 
 def _quiet(_line: str) -> None:
@@ -126,10 +127,21 @@ def verify(
 
 
 def snapshot(
-    spark: SparkSession | None, data_dir: str, *, topic: str, out: str, overwrite: bool = False, **options: Any
+    spark: SparkSession | None,
+    data_dir: str,
+    *,
+    topic: str,
+    out: str,
+    overwrite: bool = False,
+    since: str | None = None,
+    **options: Any,
 ) -> SnapshotResult:
-    """`ottla-spark snapshot`. Options are those of `job`."""
-    return commands.snapshot(job(spark, data_dir, topic=topic, **options), out, overwrite=overwrite)
+    """`ottla-spark snapshot`. Options are those of `job`.
+
+    Args:
+        since: An earlier snapshot, which may be `out` itself: only what has come since is read.
+    """
+    return commands.snapshot(job(spark, data_dir, topic=topic, **options), out, overwrite=overwrite, since=since)
 
 
 def status(data_dir: str, **options: Any) -> list[dict[str, Any]]:

@@ -166,7 +166,7 @@ def big_log(suite: Suite, size_bytes: int, segment_bytes: int) -> None:
             suite.check(what, not missed, f"{missed}, of {report.findings[:20]}" if missed else "")
             started_s = time.monotonic()
             for name, of in (("before", before), ("after", store)):
-                made = snapshot(spark, of.data_dir, TP.topic, str(directory / f"latest-{name}"))
+                made = snapshot(spark, of.data_dir, TP.topic, str(directory / f"latest-{name}"), now_ms=1_000)
                 suite.equal(f"snapshot {name}: keys with a value", written.living(), made.keys)
                 rows, faults = written.snapshot_faults(directory / f"latest-{name}")
                 is_good = rows == made.keys and not faults

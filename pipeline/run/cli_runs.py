@@ -153,18 +153,25 @@ def _verify(job: Job, options: argparse.Namespace) -> int:
 
 
 def _snapshot(job: Job, options: argparse.Namespace) -> int:
-    made = commands.snapshot(job, options.out, overwrite=options.overwrite)
+    made = commands.snapshot(job, options.out, overwrite=options.overwrite, since=options.since)
     if options.json:
         _print_json(made._asdict())
     else:
-        print(f"{made.path}: {made.keys} keys of {made.partitions} partitions")
+        changed = "" if made.since is None else f" have changed since {made.since}"
+        print(f"{made.path}: {made.keys} keys of {made.partitions} partitions{changed}")
     return 0
 
 
 def _restore(options: argparse.Namespace) -> int:
     from ..snapshot.restore import restore
 
-    done = restore(options.snapshot, options.topic, options.bootstrap, producer_config=dict(options.producer_config))
+    done = restore(
+        options.snapshot,
+        options.topic,
+        options.bootstrap,
+        producer_config=dict(options.producer_config),
+        creates=options.create,
+    )
     if options.json:
         _print_json(done._asdict())
     else:

@@ -24,7 +24,7 @@ from .job_plans import Job, find_plan, forget, pending, plan_partition, save
 from .job_results import PartitionResult, group_line, result_of
 
 if TYPE_CHECKING:
-    from ..snapshot.snapshot import SnapshotResult
+    from ..snapshot.layers import SnapshotResult
     from ..verify.findings import VerifyReport
 
 
@@ -177,12 +177,22 @@ def verify(job: Job, *, against: str | None = None, plan_id: str | None = None) 
     return job.engine.verify(scopes, f"against {originals.data_dir}")
 
 
-def snapshot(job: Job, out: str, *, overwrite: bool = False) -> SnapshotResult:
-    """Write the latest value of each key to Parquet. Errors as of `pipeline.snapshot`."""
+def snapshot(job: Job, out: str, *, overwrite: bool = False, since: str | None = None) -> SnapshotResult:
+    """Write the latest value of each key to Parquet, or what has changed since an earlier snapshot. Errors as of
+    `pipeline.snapshot`."""
     check_the_extra()
     if job.topic is None:
         raise UsageError("snapshot: expected --topic")
-    return job.engine.snapshot(job.data_dir, job.topic, out, partition=job.partition, overwrite=overwrite)
+    return job.engine.snapshot(
+        job.data_dir,
+        job.topic,
+        out,
+        now_ms=job.now_ms(),
+        partition=job.partition,
+        overwrite=overwrite,
+        since=since,
+        configs=job.configs,
+    )
 
 
 def _install_one(

@@ -25,7 +25,7 @@ from ..stores.stores import opened_store
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from ..snapshot.snapshot import SnapshotResult
+    from ..snapshot.layers import SnapshotResult
     from ..verify.audit_scope import Scope
     from ..verify.findings import VerifyReport
 
@@ -156,16 +156,35 @@ class Engine:
             return verify_on(spark, scopes, ReadingFiles(), mode=mode)
 
     def snapshot(
-        self, data_dir: str, topic: str, out: str, *, partition: int | None, overwrite: bool
+        self,
+        data_dir: str,
+        topic: str,
+        out: str,
+        *,
+        now_ms: int,
+        partition: int | None,
+        overwrite: bool,
+        since: str | None,
+        configs: Mapping[str, str],
     ) -> SnapshotResult:
+        from ..snapshot.layers import since_of
+
+        store = opened_store(data_dir)
+        earlier = None
+        if since is not None:
+            earlier = since_of(store, since, topic, partition, now_ms=now_ms, configs=configs)
         if self.is_in_process:
             from ..snapshot.snapshot import snapshot_locally
 
-            return snapshot_locally(opened_store(data_dir), topic, out, partition=partition, overwrite=overwrite)
+            return snapshot_locally(
+                store, topic, out, now_ms=now_ms, partition=partition, overwrite=overwrite, since=earlier
+            )
         from ..snapshot.snapshot_job import snapshot
 
         with self._spark(f"snapshot {topic}") as spark:
-            return snapshot(spark, data_dir, topic, out, partition=partition, overwrite=overwrite)
+            return snapshot(
+                spark, data_dir, topic, out, now_ms=now_ms, partition=partition, overwrite=overwrite, since=earlier
+            )
 
 
 @contextmanager

@@ -10,15 +10,17 @@ import logging
 import os
 import socket
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple, Protocol
 
-import pyarrow.dataset as ds
-
 from ..errors import PipelineError, SparkFailedError, UsageError
+from .layers import StoredSnapshot
 from .snapshot_folder import REPLACED
 
-BATCH_ROWS = 10_000
 CONNECT_TIMEOUT_S = 10.0
+NEW_TOPIC_CONFIGS = {"cleanup.policy": "compact"}
+_OF_ANY_CLIENT = ("bootstrap", "security", "sasl", "ssl", "client", "socket", "api_version")
+"""How the names of a producer's configs begin that an admin client has, too."""
 TIMEOUT_S = 120.0
 """For what has been sent. A broker that restarts is back before."""
 
@@ -47,47 +49,55 @@ class Writer(Protocol):
 
 
 def restore(
-    snapshot: str, topic: str, bootstrap_servers: str, *, producer_config: Mapping[str, str] | None = None
+    snapshot: str,
+    topic: str,
+    bootstrap_servers: str,
+    *,
+    producer_config: Mapping[str, str] | None = None,
+    creates: bool = False,
 ) -> RestoreResult:
-    """Write all records of a snapshot into a topic that is there.
+    """Write all records of a snapshot into a topic.
 
     Args:
         producer_config: Of librdkafka where confluent-kafka is installed, else of kafka-python.
+        creates: Make the topic, if it is not there: a compacted one, with as many partitions as the snapshot is of.
 
     Raises:
         UsageError: There is no such snapshot, no topic with as many partitions, or no producer is installed.
         RestoreError: The broker did not take a record.
     """
-    dataset = _opened(snapshot)
-    needed = [number.as_py() for batch in dataset.to_batches(columns=["partition"]) for number in batch[0].unique()]
+    stored = _opened(snapshot)
+    needed = stored.partitions()
     _check_that_somebody_is_there(bootstrap_servers)
-    writer, partition_count = _writer(bootstrap_servers, topic, producer_config or {})
+    known = needed if stored.manifest is None else needed | stored.manifest.partitions.keys()
+    creates_with = max(known, default=0) + 1 if creates else None
+    writer, partition_count = _writer(bootstrap_servers, topic, producer_config or {}, creates_with)
     records = 0
     try:
         if needed and max(needed) >= partition_count:
             raise UsageError(
                 f"{topic}: expected partition {max(needed)}, which the snapshot has, found {partition_count} partitions"
             )
-        for batch in dataset.to_batches(batch_size=BATCH_ROWS):
+        for batch in stored.batches():
             for row in batch.to_pylist():
                 writer.send(row)
                 records += 1
     finally:
         writer.close()
-    return RestoreResult(topic, records, len(set(needed)))
+    return RestoreResult(topic, records, len(needed))
 
 
-def _opened(snapshot: str) -> ds.Dataset:
+def _opened(snapshot: str) -> StoredSnapshot:
     try:
-        dataset = ds.dataset(snapshot, format="parquet")
+        stored = StoredSnapshot(snapshot)
     except (OSError, ValueError) as error:
         old = os.path.realpath(snapshot) + REPLACED
         hint = f"; {old} is the old one, of a job that died as it replaced it" if os.path.isdir(old) else ""
         raise UsageError(f"{snapshot}: expected a snapshot, found none ({error}){hint}") from error
     wanted = ("key", "value", "partition", "offset", "timestamp")
-    if missing := [name for name in wanted if name not in dataset.schema.names]:
+    if missing := [name for name in wanted if name not in stored.names]:
         raise UsageError(f"{snapshot}: expected the columns {', '.join(wanted)}, found no {', '.join(missing)}")
-    return dataset
+    return stored
 
 
 def _check_that_somebody_is_there(bootstrap_servers: str) -> None:
@@ -114,19 +124,21 @@ def timestamp_ms(row: Mapping[str, Any]) -> int | None:
     return None if time is None else round(time.timestamp() * 1000)
 
 
-def _writer(bootstrap_servers: str, topic: str, config: Mapping[str, str]) -> tuple[Writer, int]:
-    """A producer, and how many partitions the topic has."""
+def _writer(
+    bootstrap_servers: str, topic: str, config: Mapping[str, str], creates_with: int | None
+) -> tuple[Writer, int]:
+    """A producer, and how many partitions the topic has; made with so many where it is not there."""
     try:
         import confluent_kafka
     except ImportError:
         pass
     else:
-        return _Confluent.opened(confluent_kafka, bootstrap_servers, topic, config)
+        return _Confluent.opened(confluent_kafka, bootstrap_servers, topic, config, creates_with)
     try:
         import kafka
     except ImportError:
         raise UsageError("no producer is installed: pip install confluent-kafka, or kafka-python") from None
-    return _KafkaPython.opened(kafka, bootstrap_servers, topic, config)
+    return _KafkaPython.opened(kafka, bootstrap_servers, topic, config, creates_with)
 
 
 class _Confluent:
@@ -136,7 +148,9 @@ class _Confluent:
         self._error: object = None
 
     @classmethod
-    def opened(cls, module: Any, servers: str, topic: str, config: Mapping[str, str]) -> tuple[_Confluent, int]:
+    def opened(
+        cls, module: Any, servers: str, topic: str, config: Mapping[str, str], creates_with: int | None
+    ) -> tuple[_Confluent, int]:
         known = {
             "bootstrap.servers": servers,
             "enable.idempotence": True,
@@ -155,9 +169,27 @@ class _Confluent:
             found = producer.list_topics(timeout=CONNECT_TIMEOUT_S).topics.get(topic)
         except module.KafkaException as error:
             raise RestoreError(f"no broker answers at {servers}: {error.args[0].str()}") from error
+        if found is None and creates_with is not None:
+            cls._create(known | dict(config), topic, creates_with, silent)
+            return cls(producer, topic), creates_with
         if found is None or found.error is not None:
-            raise UsageError(f"{topic}: expected a topic to restore into, found {found and found.error}")
+            raise UsageError(
+                f"{topic}: expected a topic to restore into, found {found and found.error} (--create makes it)"
+            )
         return cls(producer, topic), len(found.partitions)
+
+    @staticmethod
+    def _create(config: Mapping[str, Any], topic: str, partitions: int, silent: logging.Logger) -> None:
+        from confluent_kafka import KafkaException
+        from confluent_kafka.admin import AdminClient, NewTopic
+
+        known = {name: value for name, value in config.items() if name.startswith(_OF_ANY_CLIENT)}
+        made = NewTopic(topic, partitions, -1, config=NEW_TOPIC_CONFIGS)
+        admin = AdminClient(known, logger=silent)
+        try:
+            admin.create_topics([made], operation_timeout=TIMEOUT_S)[topic].result(TIMEOUT_S)
+        except KafkaException as error:
+            raise RestoreError(f"{topic} was not made: {error.args[0].str()}") from error
 
     def send(self, row: Mapping[str, Any]) -> None:
         optional = {} if (time := timestamp_ms(row)) is None else {"timestamp": time}
@@ -198,13 +230,33 @@ class _KafkaPython:
         self._error: object = None
 
     @classmethod
-    def opened(cls, module: Any, servers: str, topic: str, config: Mapping[str, str]) -> tuple[_KafkaPython, int]:
+    def opened(
+        cls, module: Any, servers: str, topic: str, config: Mapping[str, str], creates_with: int | None
+    ) -> tuple[_KafkaPython, int]:
+        known = {name: value for name, value in config.items() if name.startswith(_OF_ANY_CLIENT)}
         try:
+            cls._look_for(module, {"bootstrap_servers": servers.split(","), **known}, topic, creates_with)
             producer = module.KafkaProducer(bootstrap_servers=servers.split(","), acks="all", **config)
             partitions = producer.partitions_for(topic)
         except module.errors.KafkaError as error:
             raise RestoreError(f"{servers}: {error!r}") from error
         return cls(producer, topic, module.errors), len(partitions or ())
+
+    @staticmethod
+    def _look_for(module: Any, config: Mapping[str, Any], topic: str, creates_with: int | None) -> None:
+        """See that the topic is there, or make it. A producer that asks for one makes it, with the broker's defaults."""
+        from kafka.admin import KafkaAdminClient, NewTopic
+
+        admin = KafkaAdminClient(**config)
+        try:
+            if topic in admin.list_topics():
+                return
+            if creates_with is None:
+                raise UsageError(f"{topic}: expected a topic to restore into, found None (--create makes it)")
+            with suppress(module.errors.TopicAlreadyExistsError):
+                admin.create_topics([NewTopic(topic, creates_with, -1, topic_configs=dict(NEW_TOPIC_CONFIGS))])
+        finally:
+            admin.close()
 
     def send(self, row: Mapping[str, Any]) -> None:
         sent = self._producer.send(

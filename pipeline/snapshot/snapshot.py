@@ -17,9 +17,8 @@ a log file), and a row group.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -33,8 +32,9 @@ from ..source.reading import Task
 from ..source.split_reader import Wanted, read_split
 from ..stores.store import Store
 from ..stores.stores import Stores
-from .snapshot_folder import FINISHED, UNFINISHED, replacing, sync_file
-from .snapshot_rounds import Round, Written, rows_of_file, run_rounds
+from .layers import Since, SnapshotResult, write_snapshot
+from .snapshot_folder import UNFINISHED, sync_file
+from .snapshot_rounds import Round, RoundsDone, Written, rows_of_file, run_rounds
 
 SCHEMA = pa.schema(
     [
@@ -62,15 +62,6 @@ ROW_GROUP_ROWS, ROW_GROUP_BYTES = 1 << 17, 32 << 20
 """A row group ends with the batch that reaches either."""
 
 _KEYS = pa.schema([("key", pa.binary()), ("offset", pa.int64()), ("valueSize", pa.int32())])
-
-
-class SnapshotResult(NamedTuple):
-    """What was written."""
-
-    path: str
-    keys: int
-    partitions: int
-    parts: int
 
 
 def bucket_count(of: Round, at_least: int = 1) -> int:
@@ -167,10 +158,10 @@ def newest(rows: Iterable[NewestRows]) -> NewestRows:
     return last
 
 
-def chosen(rows: Iterable[NewestRows]) -> Iterator[tuple[int, NDArray[np.int64]]]:
+def chosen(rows: Iterable[NewestRows], *, keeps_deleted: bool = False) -> Iterator[tuple[int, NDArray[np.int64]]]:
     """(part, offsets of the records that are written, rising), of all rows of some keys."""
     living = newest(rows)
-    living = living[living["is_deleted"] == 0]
+    living = living[living["part"] >= 0 if keeps_deleted else living["is_deleted"] == 0]
     living = living[np.lexsort((living["offset"], living["part"]))]
     parts, starts = np.unique(living["part"], return_index=True)
     for part, offsets in zip(parts.tolist(), np.split(living["offset"], starts[1:]), strict=False):  # no part, one
@@ -223,9 +214,20 @@ def _row_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 def snapshot_locally(
-    store: Store | Stores, topic: str, out: str, *, partition: int | None = None, overwrite: bool = False
+    store: Store | Stores,
+    topic: str,
+    out: str,
+    *,
+    now_ms: int,
+    partition: int | None = None,
+    overwrite: bool = False,
+    since: Since | None = None,
 ) -> SnapshotResult:
     """Write a snapshot in this process: no Spark, no JVM. Memory: about 130 bytes for each key of each part.
+
+    Args:
+        now_ms: Unix milliseconds, now.
+        since: An earlier snapshot: only what has come behind it is read, and written as a layer over it.
 
     Raises:
         UsageError: There is no such log; or `out` is there, and `overwrite` is not wanted.
@@ -234,19 +236,14 @@ def snapshot_locally(
     """
 
     def run(of: Round, directory: str) -> Iterator[Written]:
-        offsets = dict(chosen(rows for number in range(work_count(of)) for rows in keys_of(of, number)))
+        every = (rows for number in range(work_count(of)) for rows in keys_of(of, number))
+        offsets = dict(chosen(every, keeps_deleted=of.keeps_deleted))
         for part, found in offsets.items():
             yield write_part(of.tasks[part - of.first_part], part, found, directory, attempt="local")
 
-    with replacing(out, overwrite=overwrite) as directory:
-        return finished(out, directory, *run_rounds(store, topic, directory, run, partition=partition))
+    def rounds(directory: str) -> RoundsDone:
+        return run_rounds(
+            store, topic, directory, run, partition=partition, since=None if since is None else since.ends
+        )
 
-
-def finished(out: str, directory: str, keys: int, tasks: Sequence[Task]) -> SnapshotResult:
-    """What is told of a folder that all rounds have written into; one without keys gets a file without rows."""
-    if not any(name.endswith(FINISHED) for name in os.listdir(directory)):
-        unfinished = os.path.join(directory, f"{UNFINISHED}00000")
-        pq.write_table(SCHEMA.empty_table(), unfinished)
-        sync_file(OsFiles(), unfinished)
-        os.rename(unfinished, os.path.join(directory, f"part-00000{FINISHED}"))
-    return SnapshotResult(out, keys, len({task.split.of for task in tasks}), len(tasks))
+    return write_snapshot(out, topic, rounds, SCHEMA, overwrite=overwrite, since=since, now_ms=now_ms)

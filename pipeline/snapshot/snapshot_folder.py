@@ -24,6 +24,7 @@ from ...storage.disk import paths
 from ...storage.disk.files import Files
 from ...storage.disk.os_files import OsFiles
 from ..errors import UsageError
+from .manifest import LAYERS, MANIFEST
 
 FINISHED = ".parquet"
 UNFINISHED = ".part-"
@@ -58,20 +59,18 @@ def replacing(out: str, *, overwrite: bool, files: Files | None = None) -> Itera
     _make(files, part)
     try:
         yield part
-        for name in files.list(part):
-            if name.startswith(UNFINISHED):
-                files.remove(paths.join(part, name))
-        _sync(files, part)
+        remove_unfinished(files, part)
+        sync_folder(files, part)
         try:
             if files.exists(out):
                 files.rename(out, old)
-                _sync(files, parent)
+                sync_folder(files, parent)
             files.rename(part, out)
         except BaseException:
             if files.exists(old) and not files.exists(out):
                 files.rename(old, out)
             raise
-        _sync(files, parent)
+        sync_folder(files, parent)
         if files.exists(old):
             _give_back(files, out, old)
     finally:
@@ -92,7 +91,7 @@ def _give_back(files: Files, out: str, old: str) -> None:
     """Put an old snapshot back where there is no new one; else it goes."""
     if not files.exists(out):
         files.rename(old, out)
-        _sync(files, paths.parent(out))
+        sync_folder(files, paths.parent(out))
         return
     junk = f"{out}.{os.getpid()}.part"
     with suppress(OSError):
@@ -108,10 +107,18 @@ def _make(files: Files, directory: str) -> None:
         missing.append(above)
     files.make_dir(directory)
     for each in reversed(missing):
-        _sync(files, paths.parent(each))
+        sync_folder(files, paths.parent(each))
 
 
-def _sync(files: Files, directory: str) -> None:
+def remove_unfinished(files: Files, folder: str) -> None:
+    """Take away what attempts that died, or that Spark has given up, have left in a folder."""
+    for name in files.list(folder):
+        if name.startswith(UNFINISHED):
+            files.remove(paths.join(folder, name))
+
+
+def sync_folder(files: Files, directory: str) -> None:
+    """Have the names of a folder on disk, where the file system knows how to do that."""
     try:
         files.sync_dir(directory)
     except OSError as error:
@@ -122,5 +129,6 @@ def _sync(files: Files, directory: str) -> None:
 def _is_snapshot(files: Files, path: str) -> bool:
     """Whether there is nothing but what snapshots are made of."""
     return files.is_dir(path) and all(
-        name.endswith(FINISHED) or name.startswith(UNFINISHED) for name in files.list(path)
+        name.endswith(FINISHED) or name.startswith(UNFINISHED) or name in (MANIFEST, LAYERS)
+        for name in files.list(path)
     )

@@ -13,18 +13,17 @@ from ..records.key_hashes import by_bucket
 from ..spark.blobs import BlobRows
 from ..spark.tasks import Batches, attempt_of, collected, mapped, numbers, row, work
 from ..stores.stores import opened_store
+from .layers import Since, SnapshotResult, write_snapshot
 from .snapshot import (
     NEWEST,
-    SnapshotResult,
+    SCHEMA,
     bucket_count,
     chosen,
-    finished,
     keys_of,
     work_count,
     write_part,
 )
-from .snapshot_folder import replacing
-from .snapshot_rounds import Round, Written, run_rounds
+from .snapshot_rounds import Round, RoundsDone, Written, run_rounds
 
 _BLOBS = BlobRows()
 _WRITTEN = pa.schema([("part", pa.int32()), ("chosen", pa.int64()), ("unfinished", pa.string())])
@@ -36,8 +35,10 @@ def snapshot(
     topic: str,
     out: str,
     *,
+    now_ms: int,
     partition: int | None = None,
     overwrite: bool = False,
+    since: Since | None = None,
     buckets: int | None = None,
 ) -> SnapshotResult:
     """Write the latest value of each key of a topic to Parquet; see `pipeline.snapshot`.
@@ -45,6 +46,7 @@ def snapshot(
     Args:
         data_dir: Or several, with commas between them.
         out: A folder that all workers share.
+        now_ms, since: As of `snapshot_locally`.
         buckets: How many parts the keys are chosen in; unless given, as many as the cluster runs tasks at once, and
             enough that none has more than `snapshot.ROWS_A_BUCKET` rows.
 
@@ -67,8 +69,14 @@ def snapshot(
 
         return [Written(*each) for each in collected(mapped(picked(spark, of, buckets), write, _WRITTEN))]
 
-    with replacing(out, overwrite=overwrite) as directory:
-        return finished(out, directory, *run_rounds(opened_store(data_dir), topic, directory, run, partition=partition))
+    store = opened_store(data_dir)
+
+    def rounds(directory: str) -> RoundsDone:
+        return run_rounds(
+            store, topic, directory, run, partition=partition, since=None if since is None else since.ends
+        )
+
+    return write_snapshot(out, topic, rounds, SCHEMA, overwrite=overwrite, since=since, now_ms=now_ms)
 
 
 def picked(spark: SparkSession, of: Round, buckets: int | None) -> DataFrame:
@@ -82,7 +90,9 @@ def picked(spark: SparkSession, of: Round, buckets: int | None) -> DataFrame:
                 yield _BLOBS.row(bucket, data=data)
 
     def choose(batches: Batches) -> Batches:
-        for part, offsets in chosen(np.frombuffer(data, NEWEST) for _, data in _BLOBS.read(batches)):
+        for part, offsets in chosen(
+            (np.frombuffer(data, NEWEST) for _, data in _BLOBS.read(batches)), keeps_deleted=of.keeps_deleted
+        ):
             yield _BLOBS.row(part - of.first_part, data=offsets.tobytes())
 
     keys = _BLOBS.exchanged(work(spark, work_count(of)), find, count)

@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 from ...storage.disk import paths
 from ...storage.disk.files import File
 from ...storage.disk.paths import TopicPartition
-from ..errors import CorruptSourceError, SourceChangedError
+from ..errors import CorruptSourceError, SourceChangedError, UsageError
 from ..source.read_options import MAX_PARTITION_BYTES_DEFAULT
 from ..source.reading import OpenLog, Task, opened
 from ..stores.reading_files import status_of
@@ -89,6 +89,9 @@ class Round:
     """Whether it ends behind whatever a cleaner may have used; see `_sees_all`."""
     written: tuple[str, ...]
     """The files of the rounds before."""
+    log_starts: Mapping[TopicPartition, int]
+    keeps_deleted: bool
+    """A key that was deleted has a row, too: what is read is what has changed since another snapshot."""
 
     def is_undisturbed(self) -> bool:
         """Whether nothing went since it began."""
@@ -108,19 +111,32 @@ class Written(NamedTuple):
         os.rename(self.unfinished, os.path.join(directory, f"part-{self.part:05}{FINISHED}"))
 
 
+class RoundsDone(NamedTuple):
+    """What all rounds have written."""
+
+    keys: int
+    tasks: list[Task]
+    first: Round
+
+
 RunRound = Callable[[Round, str], Iterable[Written]]
 """Finds, chooses and writes: a round, and the folder to write into -> each part that has chosen records, once."""
 
 
-def first_round(store: Store | Stores, topic: str, partition: int | None = None) -> Round:
-    """All committed data of a topic, in parts.
+def first_round(
+    store: Store | Stores, topic: str, partition: int | None = None, since: Mapping[TopicPartition, End] | None = None
+) -> Round:
+    """All committed data of a topic, in parts; or what lies behind these ends.
 
     Raises:
-        UsageError: There is no such log.
+        UsageError: There is no such log, or one lacks.
         CorruptSourceError: A log cannot be opened.
         SourceChangedError: A log went away.
     """
-    return _round(store, store.topic_partitions(topic, partition), None, ())
+    partitions = store.topic_partitions(topic, partition)
+    if gone := sorted(set(since or ()) - set(partitions)):
+        raise UsageError(f"{store.data_dir} has no log of {gone[0]}, which is in the earlier snapshot")
+    return _round(store, partitions, since or {}, 0, (), keeps_deleted=since is not None, is_first=True)
 
 
 def next_round(store: Store | Stores, before: Round, directory: str) -> Round:
@@ -130,32 +146,48 @@ def next_round(store: Store | Stores, before: Round, directory: str) -> Round:
         SourceChangedError: A log was cut, or its topic was deleted, perhaps made anew.
     """
     written = [os.path.join(directory, name) for name in sorted(os.listdir(directory)) if name.endswith(FINISHED)]
-    return _round(store, before.ends, before, written)
+    first_part = before.first_part + len(before.tasks)
+    return _round(store, before.ends, before.ends, first_part, written, keeps_deleted=before.keeps_deleted)
 
 
 def _round(
-    store: Store | Stores, partitions: Iterable[TopicPartition], before: Round | None, written: Sequence[str]
+    store: Store | Stores,
+    partitions: Iterable[TopicPartition],
+    begins: Mapping[TopicPartition, End],
+    first_part: int,
+    written: Sequence[str],
+    *,
+    keeps_deleted: bool = False,
+    is_first: bool = False,
 ) -> Round:
     tasks: list[Task] = []
     seals: list[Seal] = []
     ends: dict[TopicPartition, End] = {}
+    log_starts: dict[TopicPartition, int] = {}
     sees_all = True
     for tp in partitions:
         with opened(store, tp, committed=True) as log:
             end = ends[tp] = End(log.log.topic_id, log.end_offset)
-            start = End(end.topic_id, log.start_offset) if before is None else before.ends[tp]
-            if before is not None and (end.topic_id != start.topic_id or end.offset < start.offset):
-                raise SourceChangedError(f"{tp}: its end went away, or its topic was made anew, while it was read")
-            tasks += log.tasks(start.offset, end.offset, max_bytes=MAX_PART_BYTES, since_ms=None)
-            seals += _seals(log, start.offset)
+            log_starts[tp] = log.start_offset
+            start = begins.get(tp, End(end.topic_id, log.start_offset))
+            is_unknown = is_first and start.topic_id is None  # a server writes it at its next start
+            if (end.topic_id != start.topic_id and not is_unknown) or end.offset < start.offset:
+                raise SourceChangedError(
+                    f"{tp}: its end went away, or its topic was made anew, since it was read first"
+                )
+            from_offset = max(start.offset, log.start_offset)
+            tasks += log.tasks(from_offset, end.offset, max_bytes=MAX_PART_BYTES, since_ms=None)
+            seals += _seals(log, from_offset)
             sees_all = sees_all and _sees_all(log)
     return Round(
-        first_part=0 if before is None else before.first_part + len(before.tasks),
+        first_part=first_part,
         tasks=tuple(tasks),
         ends=ends,
         seals=tuple(seals),
         sees_all=sees_all,
         written=tuple(written),
+        log_starts=log_starts,
+        keeps_deleted=keeps_deleted,
     )
 
 
@@ -184,9 +216,10 @@ def run_rounds(
     run: RunRound,
     *,
     partition: int | None = None,
+    since: Mapping[TopicPartition, End] | None = None,
     pause: Callable[[], None] = pause_between_looks,
-) -> tuple[int, list[Task]]:
-    """Write a snapshot into a folder, round by round; returns the keys that it has, and the tasks of all rounds.
+) -> RoundsDone:
+    """Write a snapshot into a folder, round by round; or what has changed since one that ended there.
 
     Raises:
         CorruptSourceError: A log is damaged; or something that was chosen is not there, and no cleaner was at work.
@@ -194,7 +227,7 @@ def run_rounds(
     """
     tasks: list[Task] = []
     disturbed = waits = 0
-    now = first_round(store, topic, partition)
+    first = now = first_round(store, topic, partition, since)
     while disturbed < ROUNDS_MAX and waits < WAITS_MAX:
         found = list(run(now, directory)) if now.tasks else []
         for each in found:
@@ -213,7 +246,7 @@ def run_rounds(
                         actual=f"{rows.get(part, 0)} of them",
                     )
             if now.sees_all:
-                return sum(rows.values()), tasks
+                return RoundsDone(sum(rows.values()), tasks, first)
             waits += 1
         else:
             disturbed += 1

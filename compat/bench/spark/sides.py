@@ -193,7 +193,9 @@ class Sides:
     # Snapshot
 
     def snapshot(self) -> Cost:
-        return measured(lambda: snapshot(self.spark, self.data_dir, TP.topic, str(self.work / "ours"), overwrite=True))
+        return measured(
+            lambda: snapshot(self.spark, self.data_dir, TP.topic, str(self.work / "ours"), overwrite=True, now_ms=1)
+        )
 
     def snapshot_with_sql(self) -> Cost:
         return measured(lambda: latest_by_max_by(self._frame()).write.mode("overwrite").parquet(str(self.work / "sql")))

@@ -30,7 +30,7 @@ def outline(frame: DataFrame) -> list[tuple[int, int, bytes, bytes]]:
 
 def test_it_has_the_rows_of_a_snapshot(spark: SparkSession, tmp_path: Path) -> None:
     data_dir = str(stored_topic(tmp_path))
-    snapshot_locally(Store(data_dir), TOPIC, str(tmp_path / "out"))
+    snapshot_locally(Store(data_dir), TOPIC, str(tmp_path / "out"), now_ms=1_000)
     there = spark.read.parquet(str(tmp_path / "out"))
     found = latest(spark, data_dir, topic=TOPIC)
     assert found.columns == SCHEMA.names

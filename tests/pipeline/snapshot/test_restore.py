@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 pytest.importorskip("pyarrow", reason="needs the extra ottla[spark]")
 pytest.importorskip("confluent_kafka")
 
+import confluent_kafka
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -59,6 +61,50 @@ def test_a_snapshot_is_restored_into_another_topic(tmp_path: Path, capsys: pytes
         (1, "e", "1", 1_000),
     }
     assert [row["headers"] for row in rows if row["key"] == "c"] == [[{"key": "h", "value": "1"}]]
+
+
+@pytest.mark.parametrize("client", ["confluent_kafka", "kafka"])
+def test_a_topic_that_is_not_there_is_made_where_that_is_wanted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], client: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if client == "kafka":
+        monkeypatch.setitem(sys.modules, "confluent_kafka", None)
+    data_dir, snapshot = stored_topic(tmp_path), tmp_path / "latest"
+    assert main(["snapshot", str(data_dir), "--topic", TOPIC, "--out", str(snapshot), *HERE]) == 0
+    with ServeProcess("--data", tmp_path / "new", "--listener", "127.0.0.1:0") as broker:
+        servers = broker.first_line.split()[1]
+        line = ["restore", str(snapshot), "--topic", "copy", "--bootstrap", servers]
+        assert main(line) == 1
+        assert "copy: expected a topic to restore into, found None (--create makes it)" in capsys.readouterr().err
+        assert main([*line, "--create"]) == 0
+        assert main([*line, "--create"]) == 0, "again, into the one that is there"
+        described = run("topics", "--bootstrap", servers, "describe", "copy").stdout
+        assert "cleanup.policy=compact" in described.replace(" ", "")
+    capsys.readouterr()
+    assert main(["read", str(tmp_path / "new"), "--topic", "copy"]) == 0
+    assert {row["partition"] for row in lines(capsys.readouterr().out)} == {0, 1}
+
+
+def test_of_a_snapshot_of_layers_what_counts_is_restored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data_dir, first, second = stored_topic(tmp_path), tmp_path / "first", tmp_path / "second"
+    assert main(["snapshot", str(data_dir), "--topic", TOPIC, "--out", str(first), *HERE]) == 0
+    with ServeProcess("--data", data_dir, "--listener", "127.0.0.1:0") as broker:
+        servers = broker.first_line.split()[1]
+        producer = confluent_kafka.Producer({"bootstrap.servers": servers, "log_level": 0})
+        for key, value in (("a", "4"), ("c", None), ("new", "1")):
+            producer.produce(TOPIC, key=key, value=value, partition=0)
+        assert producer.flush(60) == 0
+        del producer
+    assert main(["snapshot", str(data_dir), "--topic", TOPIC, "--out", str(second), "--since", str(first), *HERE]) == 0
+    assert f"3 keys of 2 partitions have changed since {first}" in capsys.readouterr().out
+    with ServeProcess("--data", tmp_path / "new", "--listener", "127.0.0.1:0") as broker:
+        servers = broker.first_line.split()[1]
+        assert run("topics", "--bootstrap", servers, "create", "copy", "--partitions", "2").returncode == 0
+        assert restore(str(second), "copy", servers).records == 6
+    capsys.readouterr()
+    assert main(["read", str(tmp_path / "new"), "--topic", "copy"]) == 0
+    found = {(row["partition"], row["key"], row["value"]) for row in lines(capsys.readouterr().out)}
+    assert found == {(0, "z", "1"), (0, "d", "1"), (0, "a", "4"), (0, "new", "1"), (1, "a", "p1 again"), (1, "e", "1")}
 
 
 def test_it_is_a_function_too(tmp_path: Path) -> None:

@@ -143,8 +143,8 @@ def take(
             moments.pass_by()
             return real_write(*arguments, **named)
 
-        def planned(*arguments: Any) -> Any:
-            found = real_round(*arguments)
+        def planned(*arguments: Any, **options: Any) -> Any:
+            found = real_round(*arguments, **options)
             moments.pass_by()
             return found
 
@@ -153,7 +153,7 @@ def take(
         patched.setattr(snapshot_rounds, "_round", planned)
         patched.setattr(snapshot_rounds, "MAX_PART_BYTES", 100)
         out = tmp_path / "out"
-        made = snapshot.snapshot_locally(Store(str(tmp_path / "data")), TP.topic, str(out))
+        made = snapshot.snapshot_locally(Store(str(tmp_path / "data")), TP.topic, str(out), now_ms=1_000)
     rows: list[dict[str, Any]] = ds.dataset(out, format="parquet").to_table().to_pylist()
     assert made.keys == len(rows)
     server.log.release_files()
@@ -229,7 +229,7 @@ def test_what_was_chosen_and_is_not_there_is_damage_where_no_cleaner_was(
         CorruptSourceError, match=r"\.log, byte 0, offset 0: expected the 2 records .*, found 1 of them"
     ):
         monkeypatch.setattr(snapshot_rounds, "MAX_PART_BYTES", 100)
-        snapshot.snapshot_locally(Store(str(tmp_path / "data")), TP.topic, str(tmp_path / "out"))
+        snapshot.snapshot_locally(Store(str(tmp_path / "data")), TP.topic, str(tmp_path / "out"), now_ms=1_000)
     server.log.release_files()
     assert not (tmp_path / "out").exists()
 
@@ -299,7 +299,7 @@ def test_an_attempt_that_comes_too_late_changes_nothing(tmp_path: Path) -> None:
             work.pop()(server)
         return done
 
-    keys, _ = snapshot_rounds.run_rounds(Store(str(tmp_path / "data")), TP.topic, str(out), run)
+    keys, *_ = snapshot_rounds.run_rounds(Store(str(tmp_path / "data")), TP.topic, str(out), run)
     for attempt in late:
         attempt()
     rows = ds.dataset(out, format="parquet").to_table().to_pylist()
@@ -348,14 +348,14 @@ def test_spark_does_the_same_in_rounds(spark: SparkSession, tmp_path: Path, monk
     real_round = snapshot_rounds._round
     work = [supersede]
 
-    def planned(*arguments: Any) -> Any:
-        found = real_round(*arguments)
+    def planned(*arguments: Any, **options: Any) -> Any:
+        found = real_round(*arguments, **options)
         while work:
             work.pop()(server)
         return found
 
     monkeypatch.setattr(snapshot_rounds, "_round", planned)
-    made = snapshot_on(spark, str(tmp_path / "data"), TP.topic, str(tmp_path / "out"), buckets=2)
+    made = snapshot_on(spark, str(tmp_path / "data"), TP.topic, str(tmp_path / "out"), buckets=2, now_ms=1_000)
     rows = ds.dataset(tmp_path / "out", format="parquet").to_table().to_pylist()
     assert made.keys == len(rows)
     check(server, rows)

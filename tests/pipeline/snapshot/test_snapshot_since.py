@@ -1,0 +1,302 @@
+"""Snapshots since an earlier one: what they read, what they come to, and when they are refused."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("numpy", reason="needs the extra ottla[spark]")
+pytest.importorskip("pyarrow", reason="needs the extra ottla[spark]")
+
+import pyarrow.parquet as pq
+
+from ottla.pipeline.errors import SourceChangedError, UsageError
+from ottla.pipeline.snapshot.layers import Since, SnapshotResult, StoredSnapshot, since_of
+from ottla.pipeline.snapshot.manifest import MANIFEST, layer_directories
+from ottla.pipeline.snapshot.snapshot import snapshot_locally
+from ottla.pipeline.stores.store import Store
+from ottla.storage.disk.os_files import OsFiles
+from ottla.storage.disk.paths import TopicPartition
+from ottla.storage.logs.log import Log
+from support.logs.make_log import Producer, append, clean, make_log, remove_deleted
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DAY_MS = 86_400_000
+Row = tuple[int, bytes, int, bytes]
+
+
+class Topic:
+    """A topic's data directory, whose logs go on, and its snapshots."""
+
+    def __init__(self, directory: Path, partitions: int = 1) -> None:
+        self.directory = directory
+        self.data_dir = directory / "data"
+        self.logs = [self.log(number) for number in range(partitions)]
+        self.now_ms = DAY_MS
+        self._count = 0
+
+    def log(self, partition: int) -> Log:
+        place = TopicPartition("t", partition)
+        return make_log(OsFiles(), tp=place, data_dir=str(self.data_dir), segment_bytes=1 << 20, file_delete_delay_ms=0)
+
+    def take(self, since: Path | None = None, out: Path | None = None) -> Path:
+        self._count += 1
+        out = out or self.directory / f"snapshot-{self._count}"
+        self.result = self.into(out, since)
+        return out
+
+    def into(self, out: Path, since: Path | None) -> SnapshotResult:
+        store = Store(str(self.data_dir))
+        return snapshot_locally(
+            store,
+            "t",
+            str(out),
+            now_ms=self.now_ms,
+            overwrite=out.exists(),
+            since=None if since is None else self.since(since),
+        )
+
+    def since(self, snapshot: Path) -> Since:
+        return since_of(Store(str(self.data_dir)), str(snapshot), "t", None, now_ms=self.now_ms)
+
+    def close(self) -> None:
+        for log in self.logs:
+            log.close(0)
+
+
+@pytest.fixture
+def topic(tmp_path: Path) -> Iterator[Topic]:
+    made = Topic(tmp_path)
+    yield made
+    made.close()
+
+
+def rows(snapshot: Path) -> list[Row]:
+    found: list[dict[str, Any]] = [
+        row for batch in StoredSnapshot(str(snapshot)).batches() for row in batch.to_pylist()
+    ]
+    return sorted((row["partition"], row["key"], row["offset"], row["value"]) for row in found)
+
+
+def values(snapshot: Path) -> dict[bytes, bytes]:
+    return {key: value for _, key, _, value in rows(snapshot)}
+
+
+def test_only_what_has_changed_is_written_and_the_rest_is_as_it_was(topic: Topic) -> None:
+    (log,) = topic.logs
+    append(log, ("a", "1"), ("b", "1"), ("c", "1"))
+    first = topic.take()
+    append(log, ("b", "2"), ("c", None), ("d", "1"), ("e", "1"), ("e", None))
+    second = topic.take(since=first)
+    assert topic.result.keys == 4 and topic.result.since == str(first)
+    assert values(second) == {b"a": b"1", b"b": b"2", b"d": b"1"}
+    assert rows(second) == rows(topic.take())
+    old, changed = layer_directories(str(second), StoredSnapshot(str(second)).manifest)
+    assert (Path(old) / "part-00000.parquet").samefile(first / "part-00000.parquet"), "a hard link, not a copy"
+    assert {row["key"]: row["value"] for row in pq.read_table(changed).to_pylist()} == {
+        b"b": b"2",
+        b"c": None,
+        b"d": b"1",
+        b"e": None,
+    }
+
+
+def test_nothing_new_is_a_snapshot_too(topic: Topic) -> None:
+    append(topic.logs[0], ("a", "1"))
+    first = topic.take()
+    assert rows(topic.take(since=first)) == rows(first)
+    assert topic.result.keys == 0
+
+
+def test_it_may_take_the_place_of_the_one_that_it_goes_on_from(topic: Topic) -> None:
+    (log,) = topic.logs
+    append(log, ("a", "1"))
+    out = topic.take()
+    for number in range(2, 6):
+        append(log, ("a", f"{number}"), (f"k{number}", "1"))
+        topic.take(since=out, out=out)
+    assert values(out) == {b"a": b"5"} | {b"k%d" % number: b"1" for number in range(2, 6)}
+    assert sorted(path.name for path in topic.directory.iterdir()) == ["data", "snapshot-1"]
+
+
+def test_the_earlier_one_may_go(topic: Topic) -> None:
+    append(topic.logs[0], ("a", "1"))
+    first = topic.take()
+    append(topic.logs[0], ("b", "1"))
+    second = topic.take(since=first)
+    shutil.rmtree(first)
+    assert values(second) == {b"a": b"1", b"b": b"1"}
+
+
+def test_who_knows_nothing_of_layers_finds_no_rows_rather_than_wrong_ones(spark: SparkSession, topic: Topic) -> None:
+    append(topic.logs[0], ("a", "1"))
+    first = topic.take()
+    append(topic.logs[0], ("a", "2"))
+    second = topic.take(since=first)
+    assert spark.read.parquet(str(first)).count() == 1, "a full one has a manifest beside its rows"
+    with pytest.raises(Exception, match="UNABLE_TO_INFER_SCHEMA"):
+        spark.read.parquet(str(second))
+
+
+def test_a_key_that_retention_has_taken_is_gone(topic: Topic) -> None:
+    (log,) = topic.logs
+    append(log, ("old", "1"), roll=True)
+    append(log, ("a", "1"))
+    first = topic.take()
+    append(log, ("b", "1"))
+    log.advance_log_start(1)
+    log.close(0)
+    (topic.data_dir / "log-start-offset-checkpoint").write_text("0\n1\nt 0 1\n")
+    topic.logs = [topic.log(0)]
+    second = topic.take(since=first)
+    assert values(second) == {b"a": b"1", b"b": b"1"}
+    assert rows(second) == rows(topic.take())
+
+
+def test_a_partition_that_is_new_is_read_from_its_start(tmp_path: Path) -> None:
+    topic = Topic(tmp_path)
+    append(topic.logs[0], ("a", "1"))
+    first = topic.take()
+    topic.logs.append(topic.log(1))
+    append(topic.logs[1], ("a", "of 1"))
+    assert rows(topic.take(since=first)) == [(0, b"a", 0, b"1"), (1, b"a", 0, b"of 1")]
+    topic.close()
+
+
+@pytest.mark.parametrize(
+    ("later_ms", "text"),
+    [
+        (DAY_MS, "expected a snapshot less than 86400000 ms old .*found 86400000 ms: tombstones since may be gone"),
+        (-1, "found -1 ms"),
+    ],
+)
+def test_one_that_is_older_than_tombstones_are_kept_is_refused(topic: Topic, later_ms: int, text: str) -> None:
+    append(topic.logs[0], ("a", "1"))
+    first = topic.take()
+    topic.now_ms += later_ms
+    with pytest.raises(UsageError, match=text):
+        topic.take(since=first)
+    topic.now_ms = 2 * DAY_MS - 1
+    topic.take(since=first)
+
+
+def test_what_cannot_be_gone_on_from_is_refused(topic: Topic, tmp_path: Path) -> None:
+    append(topic.logs[0], ("a", "1"))
+    first = topic.take()
+    with pytest.raises(UsageError, match="expected a snapshot to go on from, found none"):
+        topic.since(tmp_path / "nowhere")
+    store = Store(str(topic.data_dir))
+    with pytest.raises(UsageError, match="expected a snapshot of u, found one of t"):
+        since_of(store, str(first), "u", None, now_ms=DAY_MS)
+    with pytest.raises(UsageError, match="expected a snapshot of partition 3, found one of 0"):
+        since_of(store, str(first), "t", 3, now_ms=DAY_MS)
+    (first / MANIFEST).write_text('{"version": 2}')
+    with pytest.raises(UsageError, match="expected version 1, found 2"):
+        topic.since(first)
+    for text in (
+        "",
+        "[]",
+        '{"version": 1}',
+        '{"version": 1, "topic": "t", "taken_at_ms": "x", "partitions": {}, "layers": 0}',
+    ):
+        (first / MANIFEST).write_text(text)
+        with pytest.raises(UsageError, match="expected the manifest of a snapshot"):
+            topic.since(first)
+    (first / MANIFEST).unlink()
+    with pytest.raises(UsageError, match="take a full one"):
+        topic.since(first)
+
+
+def test_a_log_that_ends_before_the_snapshot_is_refused(topic: Topic) -> None:
+    append(topic.logs[0], ("a", "1"), ("b", "1"))
+    first = topic.take()
+    topic.logs[0].truncate_to(0, 0, 0)
+    with pytest.raises(SourceChangedError, match="its end went away"):
+        topic.take(since=first)
+
+
+def history(seed: str, directory: Path) -> int:
+    """Snapshots since earlier ones, at any moment of a random life, are what full ones are; returns how many were compared."""
+    rng = random.Random(seed)
+    topic = Topic(directory, partitions=rng.choice([1, 1, 2]))
+    keys = [f"k{number}" for number in range(rng.choice([3, 10]))]
+    taken: list[Path] = []
+    compared = 0
+    producers = {log: Producer(log, 7 + number, transactional=True) for number, log in enumerate(topic.logs)}
+    for _ in range(rng.randrange(10, 30)):
+        log = rng.choice(topic.logs)
+        what = rng.random()
+        topic.now_ms += rng.randrange(1_000)
+        if what < 0.45:
+            pairs = [(rng.choice(keys), rng.choice([None, "1", "2"])) for _ in range(rng.randrange(1, 5))]
+            append(log, *pairs, timestamp=topic.now_ms, roll=rng.random() < 0.4)
+        elif what < 0.6:
+            producers[log].write(rng.choice(keys))
+            rng.choice([producers[log].abort, producers[log].commit])()
+        elif what < 0.75:
+            clean(log, now_ms=topic.now_ms)
+            remove_deleted(log, 10**15)
+        else:
+            since = rng.choice([None, *taken])
+            taken.append(topic.take(since=since))
+            if since is not None:
+                assert rows(taken[-1]) == rows(topic.take()), seed
+                compared += 1
+    topic.close()
+    return compared
+
+
+@pytest.mark.parametrize("number", range(10))
+def test_on_random_histories_they_are_what_full_ones_are(number: int, tmp_path: Path) -> None:
+    compared = 0
+    for life in range(20):
+        compared += history(f"since {number} {life}", tmp_path / str(life))
+        shutil.rmtree(tmp_path / str(life))
+    assert compared > 20
+
+
+def test_on_spark_it_is_the_same(spark: SparkSession, topic: Topic) -> None:
+    from ottla.pipeline.snapshot.snapshot_job import snapshot
+
+    (log,) = topic.logs
+    append(log, ("a", "1"), ("b", "1"), ("c", "1"), roll=True)
+    first = topic.take()
+    append(log, ("b", "2"), ("c", None), ("d", "1"), roll=True)
+    append(log, ("d", "2"))
+    out = topic.directory / "spark"
+    made = snapshot(spark, str(topic.data_dir), "t", str(out), now_ms=topic.now_ms, since=topic.since(first), buckets=2)
+    assert made.keys == 3 and rows(out) == rows(topic.take())
+
+
+def test_a_frame_has_the_rows_that_count(spark: SparkSession, topic: Topic) -> None:
+    from ottla.pipeline import read_snapshot
+
+    def framed(snapshot: Path) -> list[Row]:
+        found = read_snapshot(spark, str(snapshot)).collect()
+        return sorted((row.partition, bytes(row.key), row.offset, bytes(row.value)) for row in found)
+
+    topic.logs.append(topic.log(1))
+    log, other = topic.logs
+    append(log, ("a", "1"), ("b", "1"), ("c", "1"), roll=True)
+    append(other, ("a", "of 1"), ("b", "of 1"))
+    first = topic.take()
+    assert framed(first) == rows(first)
+    append(log, ("b", "2"), ("c", None), ("d", "1"))
+    second = topic.take(since=first)
+    append(log, ("d", None), ("a", "3"), ("c", "4"))
+    append(other, ("b", None))
+    third = topic.take(since=second)
+    assert framed(second) == rows(second)
+    assert framed(third) == rows(third) == rows(topic.take())
+    manifest = third / MANIFEST
+    manifest.write_text(manifest.read_text().replace('"log_start_offset": 0', '"log_start_offset": 4', 1))
+    assert framed(third) == rows(third) != []
+    with pytest.raises(UsageError, match="expected a snapshot, found none"):
+        read_snapshot(spark, str(third / "nowhere"))
