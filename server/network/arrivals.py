@@ -18,6 +18,7 @@ from typing import Protocol
 import trio
 
 from ..runtime.turns import Turn
+from .frames import INITIAL_BUFFER_BYTES
 from .transport import Part
 
 IS_KNOWN = hasattr(select, "epoll")
@@ -28,6 +29,11 @@ TOGETHER = 16
 """Answers that are sent one behind the other. Clients that are served by one thread are woken by the first of them, and still at
 work when the last one comes; sent one by one each would wake it anew, which is half of what a send takes. More would keep the
 first of them waiting for longer than the others gain."""
+
+
+AT_ONCE = 64
+"""Connections that one look tells of. To tell of each touches its socket, and of a thousand the first ones are in no near cache any
+more when they are come to."""
 
 
 class Watched(Protocol):
@@ -65,6 +71,8 @@ class Arrivals:
         self._watched: dict[int, Watched] = {}
         """By descriptor."""
         self._epoll: select.epoll | None = None
+        self.buffer = memoryview(bytearray(INITIAL_BUFFER_BYTES))
+        """For what any of them brings: see `FrameReader.frame_now`."""
         self._is_running = False
         self._first = trio.lowlevel.ParkingLot()
         self.last: Watched | None = None
@@ -113,7 +121,7 @@ class Arrivals:
                 # It is readable for as long as it has an event to tell of.
                 await trio.lowlevel.wait_readable(epoll.fileno())
                 turn.begin()
-                while events := epoll.poll(0):  # mostly some have brought more meanwhile
+                while events := epoll.poll(0, AT_ONCE):  # mostly some have brought more meanwhile
                     await self._go_through(events, turn)
         finally:
             self._is_running = False

@@ -123,10 +123,14 @@ class FrameReader:
             self._end += received
             self.is_drained = self._end < self._room
 
-    def frame_now(self) -> memoryview | None:
+    def frame_now(self, shared: memoryview | None = None) -> memoryview | None:
         """The next frame as `next_frame` gives it, if it needs no waiting and no other buffer than the first.
 
         None if it does: if `is_drained`, whenever the socket has something again, else `next_frame` is to be asked.
+
+        Args:
+            shared: A buffer as large as the first one, which many connections may use, one after the other, as it is nearer to
+                the processor than their own. What is not done with when the next one uses it has to be `put_back`.
 
         Raises:
             ProtocolError: As `next_frame`.
@@ -134,14 +138,14 @@ class FrameReader:
         """
         if self._start == self._end:
             self._start = self._end = 0
-            target = self._view
+            target = self._view if shared is None else shared
         else:
             frame = self._cut()
             if frame is not None:
                 return frame
             if self._start:
                 self._move_to(self._view)
-            target = self._view[self._end :]
+            target, shared = self._view[self._end :], None
             if not target:  # the frame is larger than that
                 self.is_drained = False
                 return None
@@ -149,8 +153,13 @@ class FrameReader:
         if not received:
             self.is_drained = received is None
             return None
-        self._end += received
         self.is_drained = received < len(target)
+        if shared is not None:
+            size_bytes = _SIZE.unpack_from(shared)[0] + 4
+            if size_bytes == received and 4 <= size_bytes <= self._max_frame_bytes:
+                return shared[4:received]
+            self._view[:received] = shared[:received]
+        self._end += received
         return self._cut()
 
     def _cut(self) -> memoryview | None:
@@ -170,9 +179,14 @@ class FrameReader:
         self._is_in_use = True
         return self._view[start + 4 : start + size + 4]
 
-    def put_back(self) -> None:
+    def put_back(self, frame: memoryview) -> None:
         """The frame given last is to be given again."""
-        self._start -= self._frame_bytes
+        if self._start == self._end == 0:  # it is in a shared buffer
+            _SIZE.pack_into(self._view, 0, len(frame))
+            self._end = 4 + len(frame)
+            self._view[4 : self._end] = frame
+        else:
+            self._start -= self._frame_bytes
         self._is_in_use = False
 
     def limit(self, max_frame_bytes: int | None = None, limited_by: str = "socket.request.max.bytes") -> None:

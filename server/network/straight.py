@@ -187,15 +187,15 @@ class Straight:
         """As `Watched`."""
         frames = self._frames
         try:
-            frame = frames.frame_now()
+            frame = frames.frame_now(self._arrivals.buffer)
             if frame is None:
                 if not frames.is_drained:
                     self.wake()
                 return None
             parts = self.answer(frame)
             if parts is None:
+                frames.put_back(frame)
                 del frame
-                frames.put_back()
                 self.pause()
                 self.wake()
             return parts

@@ -26,7 +26,7 @@ from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest, Fin
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.server.config.broker_config import BrokerConfig
 from ottla.server.network import arrivals
-from ottla.server.network.arrivals import TOGETHER, Arrivals
+from ottla.server.network.arrivals import AT_ONCE, TOGETHER, Arrivals
 from ottla.server.network.connection import Connection
 from ottla.server.network.desk import Again, AgainMaker, Handler, StraightHandler
 from ottla.server.network.frames import INITIAL_BUFFER_BYTES
@@ -562,6 +562,40 @@ async def test_a_frame_may_be_larger_than_the_first_buffer(beyond_bytes: int) ->
         assert await peer.answers() == [(1, "g"), (2, key), (3, "g")]
         peer.socket.sendall(request(4, key))
         assert await peer.answers() == [(4, key)]
+
+
+@pytest.mark.parametrize("rest_bytes", [0, 1, 4, 20])
+async def test_who_brings_more_than_a_request_keeps_it_while_others_bring_theirs(rest_bytes: int) -> None:
+    async with serving() as served:
+        peers = [await served.watched() for _ in range(TOGETHER + 2)]
+        for number, peer in enumerate(peers):
+            peer.socket.sendall(request(1, f"first {number}") + request(2, f"second {number}")[:rest_bytes])
+        for number, peer in enumerate(peers):
+            assert await peer.answers() == [(1, f"first {number}")]
+            peer.socket.sendall(request(2, f"second {number}")[rest_bytes:])
+        for number, peer in enumerate(peers):
+            assert await peer.answers() == [(2, f"second {number}")]
+        assert set(served.desk.ways) == {"straight"}
+
+
+async def test_a_request_that_is_not_for_the_straight_way_is_kept_while_others_bring_theirs() -> None:
+    async with serving() as served:
+        served.desk.may_answer.set()
+        peers = [await served.watched() for _ in range(TOGETHER)]
+        for number, peer in enumerate(peers):
+            peer.send(number, keys="later{}" if number % 2 else "g{}")
+        for number, peer in enumerate(peers):
+            assert await peer.answers() == [(number, f"later{number}" if number % 2 else f"g{number}")]
+
+
+async def test_more_connections_than_one_look_tells_of_are_all_answered() -> None:
+    async with serving() as served:
+        peers = [await served.watched() for _ in range(2 * AT_ONCE + 1)]
+        for number, peer in enumerate(peers):
+            peer.send(number)
+        for number, peer in enumerate(peers):
+            assert await peer.answers() == [(number, f"g{number}")]
+        assert set(served.desk.ways) == {"straight"}
 
 
 async def test_answers_that_are_not_taken_wait_whole_and_in_order() -> None:
