@@ -10,7 +10,18 @@ from support.sharing.chaos import Chaos
 from support.sharing.chaos_broker import NODES, OPTIONS
 
 LIVES, STEPS = 4, 150
-SEEN = {"accepted", "crash", "delivered", "expelled", "node restarted", "released", "renewed", "t moved", "woken"}
+SEEN = {
+    "accepted",
+    "crash",
+    "delivered",
+    "expelled",
+    "node restarted",
+    "refused",
+    "released",
+    "renewed",
+    "t moved",
+    "woken",
+}
 """What happens in every history."""
 
 
@@ -18,7 +29,7 @@ async def lives_of(chaos: Chaos) -> None:
     files = CrashFiles()
     for _ in range(LIVES):
         async with running(files, NODES, **OPTIONS) as (broker, _):
-            await chaos.live(broker, STEPS)
+            await chaos.live(broker, files, STEPS)
             end = chaos.rng.choice(["stopped", "killed", "power lost"])
             chaos.seen.add(end)
             left = files
@@ -29,7 +40,7 @@ async def lives_of(chaos: Chaos) -> None:
         files = left
         files.new_process()
     async with running(files, NODES, **OPTIONS) as (broker, _):
-        await chaos.live(broker, 0)
+        await chaos.live(broker, files, 0)
         await chaos.finish()
 
 

@@ -26,14 +26,13 @@ from ottla.server.partitions.internal_topics import OFFSETS_TOPIC
 from ottla.server.sharing.acknowledging import ACCEPT, REJECT, RELEASE, RENEW
 from support.broker.contexts import context_of
 from support.broker.in_process_broker import pass_time
+from support.disk.crash_files import CrashFiles
 from support.sharing.chaos_broker import GROUP, NODES, PARTITIONS, TOPIC, ChaosBroker
 from support.sharing.chaos_members import Connection, Member, Says, acknowledge_request, fetch_request
 from support.sharing.ledger import LOCK_MS
 
 E = ErrorCode
 KINDS = (ACCEPT, ACCEPT, ACCEPT, RELEASE, RELEASE, REJECT)
-UNHEARD = (E.COORDINATOR_NOT_AVAILABLE, E.COORDINATOR_LOAD_IN_PROGRESS)
-"""Errors with which an acknowledgement may have been written down all the same."""
 
 
 class Chaos(ChaosBroker):
@@ -48,9 +47,9 @@ class Chaos(ChaosBroker):
 
     # A life
 
-    async def live(self, broker: Broker, steps: int) -> None:
+    async def live(self, broker: Broker, files: CrashFiles, steps: int) -> None:
         """So many steps with a broker that has just started."""
-        self.broker, self.elapsed_ms = broker, broker.clock.elapsed_ms()
+        self.files, self.broker, self.elapsed_ms = files, broker, broker.clock.elapsed_ms()
         self.ledger.taken_back()
         for member in self.members:
             member.connections.clear()
@@ -79,11 +78,15 @@ class Chaos(ChaosBroker):
             (1, self.move_group),
             (1, self.restart_node),
             (1, self.switch_off),
+            (2, self.fill_disk),
             (1, self.delete_records),
         ]
         weights, acts = zip(*deeds, strict=True)
-        (act,) = self.rng.choices(acts, weights)
-        await act()
+        await self.settle(*self.rng.choices(acts, weights))
+
+    async def settle(self, deed: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Do it, and all that follows from it; then compare."""
+        await deed()
         await trio.testing.wait_all_tasks_blocked()
         self.time_passed()
         for take in self._answers:
@@ -260,9 +263,10 @@ class Chaos(ChaosBroker):
     def answered(self, member: Member, partition: int, says: Says, error: int) -> None:
         """Nobody can have taken from a member what the ledger says that it has."""
         if error:
-            assert error in UNHEARD, f"{member.name} says {says} of {partition}: {E(error)!r}"
-            self.ledger.unheard(partition, says)
-            return
+            told = f"{member.name} says {says} of {partition}: {E(error)!r}"
+            assert self.is_full and error == E.COORDINATOR_NOT_AVAILABLE, told
+            self.seen.add("refused")
+            return  # and nothing has become of it
         ledger = self.ledger
         for what, kinds, act in (
             ("accepted", (ACCEPT, REJECT), ledger.over),
@@ -297,6 +301,13 @@ class Chaos(ChaosBroker):
             self.ledger.taken_back(partition)
         await start_node(self.broker, node)
         self.seen.add("node restarted")
+
+    async def fill_disk(self) -> None:
+        """The log of states takes nothing for a while."""
+        deeds = [self.fetch, self.acknowledge, self.acknowledge, self.wait, self.end_session, self.crash]
+        with self.full_disk():
+            for deed in self.rng.choices(deeds, k=4):
+                await self.settle(deed)
 
     async def switch_off(self) -> None:
         """Share groups are not served for a moment: all sessions are over, and nobody has anything."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -25,6 +28,7 @@ from ottla.server.partitions.internal_topics import OFFSETS_TOPIC, SHARE_STATE_T
 from ottla.server.sharing.share_records import SharePartitionKey
 from support.broker.contexts import Staying
 from support.broker.in_process_broker import NOW_MS, InProcessClient, pass_time
+from support.disk.crash_files import CrashFiles
 from support.logs.batches import batch
 from support.sharing.ledger import LOCK_MS, Ledger
 
@@ -52,6 +56,8 @@ class ChaosBroker:
         self.seen: set[str] = set()
         """What has happened, by name."""
         self.broker: Broker
+        self.files: CrashFiles
+        self.is_full = False
         self.elapsed_ms = 0
 
     # Asking
@@ -108,6 +114,20 @@ class ChaosBroker:
         answer = await self.ask(request, 2, self.leader(TOPIC, partition))
         assert not answer.topics[0].partitions[0].error_code
         self.ledger.gone(partition, before)
+
+    @contextmanager
+    def full_disk(self) -> Iterator[None]:
+        """There is no room for states of share partitions."""
+
+        def refuse(operation: str, path: str, _: int) -> None:
+            if operation == "append" and SHARE_STATE_TOPIC in path and path.endswith(".log"):
+                raise OSError(errno.ENOSPC, f"{path}: no space left")
+
+        self.files.refuse, self.is_full = refuse, True
+        try:
+            yield
+        finally:
+            self.files.refuse, self.is_full = None, False
 
     async def wait(self) -> None:
         await pass_time(self.broker, self.rng.choice([1_000, 5_000, 10_000, LOCK_MS, 61_000]))
