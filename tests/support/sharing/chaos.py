@@ -78,7 +78,7 @@ class Chaos(ChaosBroker):
             (1, self.move_group),
             (1, self.restart_node),
             (1, self.switch_off),
-            (2, self.fill_disk),
+            (4, self.fill_disk),
             (1, self.delete_records),
         ]
         weights, acts = zip(*deeds, strict=True)
