@@ -235,8 +235,9 @@ class Connection:
                 answer = self._straight.answer(frame)
                 if answer is not None:
                     del frame
-                    await self._transport.send(answer)
-                    del answer
+                    if unsent := self._transport.send_now(answer):
+                        await self._transport.send(unsent)
+                    del answer, unsent
                     if frames.held_bytes:
                         frames.let_go()
                     self.busy = False

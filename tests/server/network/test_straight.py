@@ -598,9 +598,11 @@ async def test_more_connections_than_one_look_tells_of_are_all_answered() -> Non
         assert set(served.desk.ways) == {"straight"}
 
 
-async def test_answers_that_are_not_taken_wait_whole_and_in_order() -> None:
+@pytest.mark.parametrize("is_alone", [False, True])
+async def test_answers_that_are_not_taken_wait_whole_and_in_order(is_alone: bool) -> None:
     async with serving() as served:
-        peer = await served.watched()
+        peer = await (alone(served) if is_alone else served.watched())
+        served.desk.asked.clear()
         key = "k" * 5_000
         peer.socket.setblocking(True)
         for number in range(300):
