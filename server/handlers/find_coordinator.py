@@ -87,7 +87,7 @@ async def _coordinator(ctx: Context, key_type: int, key: str, asks: Check) -> tu
     if key_type == SHARE:
         from ..sharing.share_records import SharePartitionKey  # Only brokers ask for it.
 
-        asks(ctx, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
+        check(ctx, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
         name = SharePartitionKey.of_text(key).text
     else:
         asks(ctx, Operation.DESCRIBE, RESOURCES[key_type], key)

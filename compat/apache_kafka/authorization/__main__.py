@@ -2,7 +2,8 @@
 4.3.1 and at Ottla.
 
 `--record` writes what Apache Kafka answers to `tests/support/authorization/apache_kafka.json`. Without it Ottla is asked the
-same over the wire, with users that have logged in, and each difference is a failure unless it is named.
+same over the wire, with users that have logged in, and each difference is a failure unless it is named. All are asked while the feature
+`share.version` is 0; with `--share` those about share groups while it is 1.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from ottla.server.client.connection import Client
 from support.authorization import differences
 from support.authorization.answers import reduced
 from support.authorization.messages import message
-from support.authorization.questions import asked
-from support.authorization.recording import FILE, Asked, read, written
+from support.authorization.questions import QUESTIONS, SHARE_QUESTIONS, Question, asked
+from support.authorization.recording import FILE, SHARE_FILE, Asked, read, written
 from support.authorization.rights import NOBODY, OWNER, USERS
 from support.authorization.scene import Scene
 
@@ -47,13 +48,14 @@ def body(suite: Suite, options_: Options) -> None:
         raise NotRunError("to start its broker itself")
     kind = ApacheKafkaProcess if options_.rest.record or options_.against != "ottla" else OttlaProcess
     users = [NOBODY, OWNER, "half", "consumer"] if options_.quick else list(USERS)
-    with broker(kind) as (plain, sasl):
-        answers = trio.run(ask_all, plain, sasl, users)
+    level, questions, file = (1, SHARE_QUESTIONS, SHARE_FILE) if options_.rest.share else (0, QUESTIONS, FILE)
+    with broker(kind, level) as (plain, sasl):
+        answers = trio.run(ask_all, plain, sasl, users, questions)
     if options_.rest.record:
-        FILE.write_text(written(answers))
-        suite.check("recorded", True, f"{len(answers)} answers in {FILE.stat().st_size} bytes")
+        file.write_text(written(answers))
+        suite.check("recorded", True, f"{len(answers)} answers in {file.stat().st_size} bytes")
         return
-    expected = read(FILE.read_text())
+    expected = read(file.read_text())
     found = differences.between({one: expected.get(one) for one in answers}, answers)
     suite.check("answers compared", bool(answers), len(answers))
     suite.equal("differences that are not named", 0, len(found))
@@ -62,14 +64,14 @@ def body(suite: Suite, options_: Options) -> None:
 
 
 @contextmanager
-def broker(kind: type[BrokerProcess]) -> Iterator[tuple[str, str]]:
+def broker(kind: type[BrokerProcess], share_version: int = 0) -> Iterator[tuple[str, str]]:
     """Its plain address, at which everybody is a super user, and the one where users log in."""
     sasl = f"127.0.0.1:{free_port()}"
     process: BrokerProcess
     if kind is OttlaProcess:
         process = OttlaProcess(overrides=options(), arguments=("--listener", f"SASL_PLAINTEXT://{sasl}"))
     else:
-        kafka = process = ApacheKafkaProcess(overrides=options(), features={"share.version": 0})
+        kafka = process = ApacheKafkaProcess(overrides=options(), features={"share.version": share_version})
         listeners = f"PLAINTEXT://{kafka.bootstrap},SASL_PLAINTEXT://{sasl}"
         kafka.overrides |= {
             "listeners": f"{listeners},CONTROLLER://127.0.0.1:{kafka.controller_port}",
@@ -78,7 +80,7 @@ def broker(kind: type[BrokerProcess]) -> Iterator[tuple[str, str]]:
             "inter.broker.listener.name": "PLAINTEXT",
         }
     with process:
-        if kind is OttlaProcess:
+        if kind is OttlaProcess and not share_version:
             _lower(process.bootstrap)
         yield process.bootstrap, sasl
 
@@ -93,7 +95,7 @@ def _lower(bootstrap: str) -> None:
         raise RuntimeError(f"share.version cannot be lowered: {answer}")
 
 
-async def ask_all(plain: str, sasl: str, users: list[str]) -> dict[Asked, Any]:
+async def ask_all(plain: str, sasl: str, users: list[str], questions: list[Question]) -> dict[Asked, Any]:
     """Every answer, reduced to what is compared."""
     admin = Client(*_address(plain), timeout_s=60)
 
@@ -107,11 +109,13 @@ async def ask_all(plain: str, sasl: str, users: list[str]) -> dict[Asked, Any]:
 
     scene = Scene(ask, ask_as_owner, partial(trio.sleep, PAUSE_S))
     await scene.build()
+    if questions is SHARE_QUESTIONS:
+        await scene.share()
     grant(plain, USERS)
     await trio.sleep(GRANTED_S)
     answers: dict[Asked, Any] = {}
     began_s = time.monotonic()
-    for question, version in asked():
+    for question, version in asked(questions):
         for user in users:
             names = {one: name for name, one in scene.ids.items()}
             request = message(question.api.name, question.values(version, scene.ids))
@@ -143,6 +147,7 @@ def _address(text: str) -> tuple[str, int]:
 
 def _more(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--record", action="store_true", help="write down what Apache Kafka answers")
+    parser.add_argument("--share", action="store_true", help="only what is about share groups, while they are served")
 
 
 if __name__ == "__main__":

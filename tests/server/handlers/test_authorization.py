@@ -26,8 +26,8 @@ from support.authorization import differences, rights_page
 from support.authorization.answers import reduced
 from support.authorization.asking import User, asker, grant
 from support.authorization.messages import BY_NAME, message
-from support.authorization.questions import asked
-from support.authorization.recording import FILE, Answers, Asked, read
+from support.authorization.questions import QUESTIONS, SHARE_QUESTIONS, Question, asked
+from support.authorization.recording import FILE, SHARE_FILE, Answers, Asked, read
 from support.authorization.rights import NOBODY, OWNER, USERS
 from support.authorization.scene import OTHER, THERE, Scene
 from support.broker.contexts import context_of
@@ -61,16 +61,18 @@ def sender(broker: Broker, user: str) -> Send:
 
 
 @asynccontextmanager
-async def guarded(files: CrashFiles | None = None) -> AsyncIterator[tuple[Broker, InProcessClient, Scene]]:
+async def guarded(
+    files: CrashFiles | None = None, share_version: int = 0
+) -> AsyncIterator[tuple[Broker, InProcessClient, Scene]]:
     """A broker where nobody but its super user may do anything, with the scene of the questions."""
     async with running(files or CrashFiles(), **OPTIONS) as (broker, admin):
 
         async def pause() -> None:
             await pass_time(broker, 100)
 
-        # As Apache Kafka was, whose answers are recorded.
-        update = FeatureUpdateKey(feature="share.version", max_version_level=0, upgrade_type=2)
-        assert not (await admin.ask(UpdateFeaturesRequest(feature_updates=(update,)), 2)).error_code
+        if not share_version:  # As Apache Kafka was, whose answers are recorded.
+            update = FeatureUpdateKey(feature="share.version", max_version_level=0, upgrade_type=2)
+            assert not (await admin.ask(UpdateFeaturesRequest(feature_updates=(update,)), 2)).error_code
         scene = Scene(admin.ask, asker(broker, OWNER), pause)
         await scene.build()
         yield broker, admin, scene
@@ -82,14 +84,16 @@ def answers() -> Answers:
     return run_in_order(_ask_all)
 
 
-async def _ask_all() -> Answers:
+async def _ask_all(questions: list[Question] = QUESTIONS, share_version: int = 0) -> Answers:
     found: dict[Asked, Any] = {}
-    async with guarded() as (broker, _, scene):
+    async with guarded(share_version=share_version) as (broker, _, scene):
+        if share_version:
+            await scene.share()
         for user, grants in USERS.items():
             for one in grants:
                 grant(broker, user, *one)
         senders = {user: sender(broker, user) for user in USERS}
-        for question, version in asked():
+        for question, version in asked(questions):
             for user, send in senders.items():
                 names = {one: name for name, one in scene.ids.items()}
                 answer = await send(question.api.name, dict(question.values(version, scene.ids)), version)
@@ -100,6 +104,12 @@ async def _ask_all() -> Answers:
 
 def test_every_answer_is_that_of_apache_kafka(answers: Answers) -> None:
     assert differences.between({one: RECORDED.get(one) for one in answers}, answers) == []
+
+
+def test_every_answer_about_share_groups_is_that_of_apache_kafka_while_they_are_served() -> None:
+    expected, answers = read(SHARE_FILE.read_text()), run_in_order(lambda: _ask_all(SHARE_QUESTIONS, 1))
+    assert expected.keys() == answers.keys()
+    assert differences.between(expected, answers) == []
 
 
 def test_every_api_is_asked_about_in_every_version() -> None:

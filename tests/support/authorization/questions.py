@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 from ottla.protocol.apis import Api
+from ottla.storage.disk.checkpoints import uuid_text
 from support.authorization.messages import BY_NAME
 from support.authorization.rights import OWNER
 from support.authorization.scene import FRESH, MEMBERS, MISSING, OTHER, THERE, TIMEOUT_MS, VICTIM
@@ -737,7 +738,7 @@ def _(version: int, ids: Ids) -> Values:
     return {"group_ids": list(GROUPS), "include_authorized_operations": True}
 
 
-# Share groups, while the feature share.version is 0
+# Share groups: asked while the feature share.version is 0 with all others, and once more while it is 1
 
 
 @_question("ShareGroupHeartbeat")
@@ -782,3 +783,15 @@ def _(version: int, ids: Ids) -> Values:
 @_question("DeleteShareGroupOffsets")
 def _(version: int, ids: Ids) -> Values:
     return {"group_id": MISSING, "topics": [{"topic_name": THERE}]}
+
+
+def _of_share_partitions(version: int, ids: Ids) -> Values:
+    key = f"{THERE}:{uuid_text(ids[MISSING])}:0"  # The id of a topic that is there is another one at each broker.
+    return {"key_type": 2, "coordinator_keys": [key, "no key"]}
+
+
+SHARE_QUESTIONS = [
+    Question(BY_NAME["FindCoordinator"], "of share partitions", _of_share_partitions, range(6, 7), ""),
+    *(question for question in QUESTIONS if "Share" in question.api.name),
+]
+"""Those that are answered otherwise while share groups are served."""

@@ -1,6 +1,6 @@
-"""What Apache Kafka 4.3.1 answered, as a file: every answer once, with the versions and users that got it.
+"""What Apache Kafka 4.3.1 answered, as files: every answer once, with the versions and users that got it.
 
-`python -m compat.apache_kafka.authorization --record` writes it.
+`python -m compat.apache_kafka.authorization --record` writes that of all questions, and with `--share` that of those about share groups.
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ from support.authorization.answers import as_text
 from support.authorization.rights import USERS
 
 FILE = Path(__file__).parent / "apache_kafka.json"
+"""With `share.version` 0."""
+SHARE_FILE = Path(__file__).parent / "apache_kafka_share_groups.json"
+"""With `share.version` 1."""
 EVERYBODY_ELSE = "*"
 """In the place of those users who are not named for any other answer of the version."""
 

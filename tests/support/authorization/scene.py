@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
 from ottla.protocol.errors import ErrorCode
+from ottla.storage.disk.checkpoints import uuid_text
 from support.authorization.answers import as_text
 from support.authorization.messages import message
 
@@ -46,6 +47,24 @@ class Scene:
         await self._begin()
         token = message("CreateDelegationToken", {"max_lifetime_ms": -1})
         await self._until(lambda: self._ask_as_owner(token, 2), "error_code")
+
+    async def share(self) -> None:
+        """Have share partitions coordinated, before anybody asks about them."""
+        key = f"{THERE}:{uuid_text(self.ids[THERE])}:0"
+        wanted = message("FindCoordinator", {"key_type": 2, "coordinator_keys": [key]})
+        state = {"partition": 0, "state_epoch": 0, "start_offset": 0}
+        begun = message(
+            "InitializeShareGroupState",
+            {"group_id": THERE, "topics": [{"topic_id": self.ids[THERE], "partitions": [state]}]},
+        )
+        for _ in range(TRIES):
+            (found,) = (await self._ask(wanted, 6)).coordinators
+            if not found.error_code:
+                (row,) = (await self._ask(begun, 0)).results[0].partitions
+                if not row.error_code:
+                    return
+            await self._pause()
+        raise AssertionError("nobody coordinates share partitions")
 
     async def mend(self, topic: str, answer: Any) -> None:
         """Make VICTIM anew if the (reduced) answer says that it is gone, and delete FRESH unless it was refused."""
