@@ -84,6 +84,7 @@ SUITES = (
     "bench.cleaner",
     "bench.latency",
     "bench.spark",
+    "bench.spark.scale",
     "bench.race",
 )
 ALONE = {"loop_holds", "bench.race"}
@@ -99,6 +100,7 @@ BUSY = {
     "installs.online",
     "apache_kafka.spark",
     "bench.spark",
+    "bench.spark.scale",
 }
 """Compute all the time, in several processes: their slices have a lane of their own, so that two never run at once."""
 QUICK_LIMIT_S, NIGHTLY_LIMIT_S = 240, 3 * 3600

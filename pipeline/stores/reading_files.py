@@ -11,7 +11,7 @@ import os
 import resource
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from weakref import ReferenceType, ref
 
@@ -36,7 +36,7 @@ def descriptors_at_most() -> int:
 class Descriptors:
     """Who has one, in about the order in which they were read."""
 
-    def __init__(self, at_most: int) -> None:
+    def __init__(self, at_most: Callable[[], int]) -> None:
         """
         Args:
             at_most: More are open only where all of them are being read, or were just dropped.
@@ -47,8 +47,9 @@ class Descriptors:
     def note(self, file: LogFile) -> None:
         """A file has one now. Those that were not read for longest give theirs back."""
         self._holders.append(ref(file))
+        at_most = self._at_most()
         for _ in range(2 * len(self._holders)):  # twice round: first all may have been read since they were passed by
-            if len(self._holders) <= self._at_most:
+            if len(self._holders) <= at_most:
                 break
             try:
                 holder = self._holders.popleft()
@@ -59,7 +60,7 @@ class Descriptors:
                 self._holders.append(holder)
 
 
-_SHARED = Descriptors(descriptors_at_most())
+_SHARED = Descriptors(descriptors_at_most)
 
 
 class LogFile(OsFile):

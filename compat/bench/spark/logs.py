@@ -56,37 +56,65 @@ class Made:
     segment_count: int
 
 
-def make_log(shape: Shape, data_dir: Path) -> Made:
-    """Write it, sealed segments and an empty active one, into `data_dir`, which must not exist."""
-    files, config = OsFiles(), LogConfig(cleanup_policy=("compact",), segment_bytes=SEGMENT_BYTES)
-    directory = str(data_dir / str(TP))
-    files.make_dir(directory)
-    batches = max(1, shape.size_bytes // len(_sealed(_Block().fill([0] * RECORDS_A_BATCH, 0), 0)))
-    segment: LogSegment | None = None
-    size_bytes = segments = 0
-    for offset, batch in _batches(batches, shape.updates):
-        if segment is None or segment.size_bytes + len(batch) > SEGMENT_BYTES:
-            _seal(segment)
-            segment = LogSegment.create(files, directory, offset, config, 0)
-            segments += 1
-        last = offset + RECORDS_A_BATCH - 1
-        segment.append(batch, last_offset=last, max_timestamp_ms=FIRST_TIMESTAMP_MS + offset, max_timestamp_offset=last)
-        size_bytes += len(batch)
-    _seal(segment)
-    records = batches * RECORDS_A_BATCH
-    _seal(LogSegment.create(files, directory, records, config, 0))
-    producers = ProducerStates()
-    producers.reset(records)
-    producer_snapshots.take(files, directory, producers, sync=False)  # or every opening reads all headers
+def make_log(shape: Shape, data_dir: Path, *, partitions: int = 1, segment_bytes: int = SEGMENT_BYTES) -> Made:
+    """Write it, sealed segments and an empty active one, into `data_dir`, which must not exist; in so many partitions, all alike.
+
+    Args:
+        segment_bytes: What a segment holds; `segment.bytes` of the topic, which says what a group may become, stays.
+    """
+    files = OsFiles()
+    config = LogConfig(cleanup_policy=("compact",), segment_bytes=SEGMENT_BYTES)
+    size_bytes = records = segments = 0
+    for number in range(partitions):
+        directory = str(data_dir / f"{TP.topic}-{number}")
+        files.make_dir(directory)
+        batches = max(1, shape.size_bytes // partitions // len(_sealed(_Block().fill([0] * RECORDS_A_BATCH, 0), 0)))
+        written = _write(directory, config, segment_bytes, 0, _batches(batches, shape.updates))
+        size_bytes, records, segments = size_bytes + written[0], records + written[1], segments + written[2]
     configs = {"cleanup.policy": "compact", "segment.bytes": str(SEGMENT_BYTES)}
-    entry = TopicEntry(TP.topic, bytes(range(16)), (PartitionEntry((0,), 0),), configs)
+    entries = tuple(PartitionEntry((0,), 0) for _ in range(partitions))
+    entry = TopicEntry(TP.topic, bytes(range(16)), entries, configs)
     Catalog.create(files, str(data_dir), CatalogState("c", {TP.topic: entry}))
     clean_stop.write(files, str(data_dir), [])
     return Made(data_dir, size_bytes, records, segments)
 
 
-def _batches(count: int, updates: int) -> Iterator[tuple[int, bytearray]]:
-    rng = np.random.default_rng(7)
+def extend_log(made: Made, size_bytes: int, updates: int = 10) -> None:
+    """Let the log of one partition go on, by about so much."""
+    directory = str(made.data_dir / str(TP))
+    for path in Path(directory).glob(f"{made.record_count:020}.*"):
+        path.unlink()
+    config = LogConfig(cleanup_policy=("compact",), segment_bytes=SEGMENT_BYTES)
+    count = max(1, size_bytes // len(_sealed(_Block().fill([0] * RECORDS_A_BATCH, 0), 0)))
+    more = ((made.record_count + offset, batch) for offset, batch in _batches(count, updates, made.record_count))
+    _write(directory, config, SEGMENT_BYTES, made.record_count, more)
+
+
+def _write(
+    directory: str, config: LogConfig, segment_bytes: int, begins: int, batches: Iterator[tuple[int, bytearray]]
+) -> tuple[int, int, int]:
+    """Bytes, records and segments of what these batches become."""
+    files = OsFiles()
+    segment: LogSegment | None = None
+    size_bytes = records = segments = 0
+    for offset, batch in batches:
+        if segment is None or segment.size_bytes + len(batch) > segment_bytes:
+            _seal(segment)
+            segment = LogSegment.create(files, directory, offset, config, 0)
+            segments += 1
+        last = offset + RECORDS_A_BATCH - 1
+        segment.append(batch, last_offset=last, max_timestamp_ms=FIRST_TIMESTAMP_MS + offset, max_timestamp_offset=last)
+        size_bytes, records = size_bytes + len(batch), records + RECORDS_A_BATCH
+    _seal(segment)
+    _seal(LogSegment.create(files, directory, begins + records, config, 0))
+    producers = ProducerStates()
+    producers.reset(begins + records)
+    producer_snapshots.take(files, directory, producers, sync=False)  # or every opening reads all headers
+    return size_bytes, records, segments
+
+
+def _batches(count: int, updates: int, begins: int = 0) -> Iterator[tuple[int, bytearray]]:
+    rng = np.random.default_rng(7 + begins)
     records = count * RECORDS_A_BATCH
     block = _Block()
     for offset in range(0, records, RECORDS_A_BATCH):
@@ -94,7 +122,7 @@ def _batches(count: int, updates: int) -> Iterator[tuple[int, bytearray]]:
             numbers = np.arange(offset, offset + RECORDS_A_BATCH, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
         else:
             numbers = rng.integers(0, records // updates, RECORDS_A_BATCH, np.uint64)
-        yield offset, _sealed(block.fill(numbers, int(rng.integers(1 << 30))), offset)
+        yield offset, _sealed(block.fill(numbers, int(rng.integers(1 << 30))), begins + offset)
 
 
 class _Block:

@@ -34,7 +34,7 @@ def written(folder: Path, count: int) -> list[Path]:
 
 
 def test_a_thousand_open_files_share_a_few_descriptors(tmp_path: Path) -> None:
-    descriptors = Descriptors(8)
+    descriptors = Descriptors(lambda: 8)
     files = [opened(path, descriptors) for path in written(tmp_path, 1000)]
     assert of_these(tmp_path) <= 8
     for number in (*range(1000), *reversed(range(1000))):
@@ -46,7 +46,7 @@ def test_a_thousand_open_files_share_a_few_descriptors(tmp_path: Path) -> None:
 
 
 def test_what_is_read_all_the_time_keeps_its_descriptor(tmp_path: Path) -> None:
-    descriptors = Descriptors(8)
+    descriptors = Descriptors(lambda: 8)
     (busy_path, *paths) = written(tmp_path, 100)
     busy = opened(busy_path, descriptors)
     busy.read_at(0, 4)
@@ -58,7 +58,7 @@ def test_what_is_read_all_the_time_keeps_its_descriptor(tmp_path: Path) -> None:
 
 
 def test_dropped_files_leave_nothing_behind(tmp_path: Path) -> None:
-    descriptors = Descriptors(8)
+    descriptors = Descriptors(lambda: 8)
     for path in written(tmp_path, 100):
         opened(path, descriptors)
     assert of_these(tmp_path) == 0
@@ -73,7 +73,7 @@ def evicted(path: Path, descriptors: Descriptors) -> LogFile:
 
 def test_a_file_that_was_replaced_meanwhile_is_not_read(tmp_path: Path) -> None:
     first, second = written(tmp_path, 2)
-    file = evicted(first, Descriptors(8))
+    file = evicted(first, Descriptors(lambda: 8))
     os.replace(second, first)
     with pytest.raises(SourceChangedError, match="was replaced while it was looked at"):
         file.read_at(0, 4)
@@ -84,7 +84,7 @@ def test_a_file_that_was_replaced_meanwhile_is_not_read(tmp_path: Path) -> None:
 
 def test_a_file_that_went_away_meanwhile_is_not_read(tmp_path: Path) -> None:
     (path,) = written(tmp_path, 1)
-    file = evicted(path, Descriptors(8))
+    file = evicted(path, Descriptors(lambda: 8))
     path.unlink()
     with pytest.raises(SourceChangedError, match="went away while it was looked at"):
         file.read_into(0, memoryview(bytearray(4)))
@@ -92,7 +92,7 @@ def test_a_file_that_went_away_meanwhile_is_not_read(tmp_path: Path) -> None:
 
 def test_an_inode_that_was_given_to_another_file_is_not_believed(tmp_path: Path) -> None:
     (path,) = written(tmp_path, 1)
-    file = evicted(path, Descriptors(8))
+    file = evicted(path, Descriptors(lambda: 8))
     path.write_bytes(b"other" * 100)  # the same inode, as of a file that was made after this one was gone
     with pytest.raises(SourceChangedError):
         file.read_at(0, 4)
@@ -101,9 +101,9 @@ def test_an_inode_that_was_given_to_another_file_is_not_believed(tmp_path: Path)
 def test_a_file_that_has_grown_shows_the_size_that_it_had(tmp_path: Path) -> None:
     path = tmp_path / "active"
     path.write_bytes(b"")
-    empty = evicted(path, Descriptors(8))
+    empty = evicted(path, Descriptors(lambda: 8))
     path.write_bytes(b"x" * 100)
-    some = evicted(path, Descriptors(8))
+    some = evicted(path, Descriptors(lambda: 8))
     with path.open("ab") as grows:
         grows.write(b"y" * 100)
     assert (empty.size(), empty.read_at(0, 300)) == (0, b"")
@@ -113,7 +113,7 @@ def test_a_file_that_has_grown_shows_the_size_that_it_had(tmp_path: Path) -> Non
 
 def test_a_closed_file_stays_closed(tmp_path: Path) -> None:
     (path,) = written(tmp_path, 1)
-    file = opened(path, Descriptors(8))
+    file = opened(path, Descriptors(lambda: 8))
     file.close()
     file.close()
     with pytest.raises(OSError):
@@ -123,7 +123,7 @@ def test_a_closed_file_stays_closed(tmp_path: Path) -> None:
 
 
 def test_threads_that_read_more_files_than_may_be_open_read_what_is_in_them(tmp_path: Path) -> None:
-    descriptors = Descriptors(2)
+    descriptors = Descriptors(lambda: 2)
     files = [opened(path, descriptors) for path in written(tmp_path, 20)]
     wrong: list[int] = []
 

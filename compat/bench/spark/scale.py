@@ -1,0 +1,223 @@
+"""What grows with what: bytes that the driver reads, files that it has open, snapshots since an earlier one, and partitions.
+
+    python -m compat.bench.spark.scale [--megabytes N] [--segments N]
+    python -m compat.bench.spark.scale --quick
+
+Logs are those of `compat.bench.spark`. What is judged are bytes and files; times are told, and are those of local[2].
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import resource
+import shutil
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...support.suite import NotRunError, Options, Suite, run_suite
+from ..cleaner.work import load_note, work_directory
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MEGABYTES, QUICK_MEGABYTES = 500, 16
+SEGMENTS, QUICK_SEGMENTS = 10_000, 600
+DESCRIPTORS = 1_024
+PARTITIONS, QUICK_PARTITIONS = (1, 8, 64), (1, 4)
+CHANGED = (0.001, 0.01, 0.1)
+FOR_WORKERS_BYTES = 1_200_000_000
+"""Of larger logs than 1 GiB the workers read the headers, too."""
+LOOK_S = 0.005
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--megabytes", type=int, help=f"of each log; default {MEGABYTES}")
+    parser.add_argument("--segments", type=int, help=f"of the log of tiny segments; default {SEGMENTS}")
+
+
+def body(suite: Suite, options: Options) -> None:
+    if options.broker or options.against != "ottla":
+        raise NotRunError("no broker: it measures the pipeline")
+    if importlib.util.find_spec("pyspark") is None:
+        raise NotRunError("PySpark: pip install 'ottla[spark]'")
+    from ottla.pipeline.run.session import builder
+    from ottla.pipeline.source.source import register
+
+    wanted = options.rest
+    size_bytes = (wanted.megabytes or (QUICK_MEGABYTES if options.quick else MEGABYTES)) * 1_000_000
+    segments = wanted.segments or (QUICK_SEGMENTS if options.quick else SEGMENTS)
+    partitions = QUICK_PARTITIONS if options.quick else PARTITIONS
+    with work_directory(2 * size_bytes) as work:
+        suite.note(f"logs of {size_bytes / 1e6:.0f} MB; {load_note()}")
+        spark = builder("bench", master="local[2]").config("spark.local.dir", str(work / "spark")).getOrCreate()
+        try:
+            spark.sparkContext.setLogLevel("OFF")
+            register(spark)
+            _bytes_of_the_driver(
+                suite, spark, work, size_bytes if options.quick else max(size_bytes, FOR_WORKERS_BYTES)
+            )
+            _open_files(suite, spark, work, segments)
+            _snapshots(suite, spark, work, size_bytes)
+            _partitions(suite, spark, work, size_bytes, partitions)
+        finally:
+            spark.stop()
+
+
+def _bytes_of_the_driver(suite: Suite, spark: SparkSession, work: Path, size_bytes: int) -> None:
+    from ottla.pipeline import jobs
+
+    from .logs import TP, Shape, make_log
+
+    made = make_log(Shape("driver", size_bytes), work / "driver")
+    suite.note(f"driver: a log of {made.size_bytes / 1e6:.0f} MB")
+    with read_here() as plan:
+        jobs.plan(spark, str(made.data_dir), topic=TP.topic)
+    with read_here() as compact:
+        jobs.compact(spark, str(made.data_dir), topic=TP.topic)
+    with read_here() as resumed:
+        jobs.compact(spark, str(made.data_dir), topic=TP.topic)
+    with read_here() as status:
+        jobs.status(str(made.data_dir))
+    with read_here() as installed:
+        jobs.compact(spark, str(made.data_dir), topic=TP.topic, installs=True)
+    for name, found in (
+        ("plan", plan),
+        ("compact, verified", compact),
+        ("compact once more, all finished", resumed),
+        ("status", status),
+        ("compact once more, installed", installed),
+    ):
+        suite.note(f"{name}: the driver reads {found[0] / 1e6:.2f} MB, {found[0] / made.size_bytes:.4f} of the log")
+    _at_most(suite, "status: bytes that the driver reads, of the log", status[0] / made.size_bytes, 0.01)
+    shutil.rmtree(made.data_dir)
+
+
+def _open_files(suite: Suite, spark: SparkSession, work: Path, segments: int) -> None:
+    from ottla.pipeline import jobs
+
+    from .logs import RECORDS_A_BATCH, TP, Shape, make_log
+
+    batch_bytes = 102 * RECORDS_A_BATCH
+    made = make_log(Shape("tiny", segments * batch_bytes), work / "tiny", segment_bytes=batch_bytes)
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS, before[1]))
+    try:
+        with most_open_files() as open_files:
+            (result,) = jobs.compact(spark, str(made.data_dir), topic=TP.topic, installs=True)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    suite.equal("tiny segments: installed", "installed", result.outcome)
+    suite.note(
+        f"{made.segment_count} segments, `ulimit -n` {DESCRIPTORS}: at most {open_files[0]} files open on the driver"
+    )
+    _at_most(suite, "files open on the driver", open_files[0], DESCRIPTORS // 2)
+    shutil.rmtree(made.data_dir)
+
+
+def _snapshots(suite: Suite, spark: SparkSession, work: Path, size_bytes: int) -> None:
+    from ottla.pipeline import jobs
+
+    from .cost import measured
+    from .logs import TP, Shape, extend_log, make_log
+
+    suite.note(
+        "| changed | a full snapshot: wall, CPU, written | since the earlier one | part of the CPU, of the bytes |"
+    )
+    for changed in CHANGED:
+        made = make_log(Shape("since", size_bytes), work / "since")
+        first, full, since = (str(work / name) for name in ("first", "full", "layered"))
+        jobs.snapshot(spark, str(made.data_dir), topic=TP.topic, out=first)
+        extend_log(made, int(changed * size_bytes))
+        take = partial(jobs.snapshot, spark, str(made.data_dir), topic=TP.topic)
+        costs = [measured(partial(take, out=full)), measured(partial(take, out=since, since=first))]
+        own = sum(path.stat().st_size for path in Path(since).rglob("*.parquet") if path.stat().st_nlink == 1)
+        whole = sum(path.stat().st_size for path in Path(full).rglob("*.parquet"))
+        suite.note(
+            f"| {changed:.1%} | {costs[0].wall_s:.2f} s, {costs[0].cpu_s:.2f} s, {whole / 1e6:.1f} MB"
+            f" | {costs[1].wall_s:.2f} s, {costs[1].cpu_s:.2f} s, {own / 1e6:.2f} MB"
+            f" | {costs[1].cpu_s / costs[0].cpu_s:.2f}, {own / whole:.3f} |"
+        )
+        suite.equal(f"{changed:.1%} changed: rows that only one of them has", 0, _differences(spark, full, since))
+        _at_most(suite, f"{changed:.1%} changed: bytes written, of a full one", own / whole, 12 * changed + 0.01)
+        for path in (made.data_dir, first, full, since):
+            shutil.rmtree(path)
+
+
+def _at_most(suite: Suite, what: str, found: float, most: float) -> None:
+    suite.check(f"{what}: at most {most:g}", found <= most, f"{found:.4f}")
+
+
+def _differences(spark: SparkSession, one: str, other: str) -> int:
+    from ottla.pipeline import read_snapshot
+
+    names = ("partition", "key", "offset", "value")
+    frames = [read_snapshot(spark, path).select(*names) for path in (one, other)]
+    return frames[0].exceptAll(frames[1]).count() + frames[1].exceptAll(frames[0]).count()
+
+
+def _partitions(suite: Suite, spark: SparkSession, work: Path, size_bytes: int, counts: tuple[int, ...]) -> None:
+    from ottla.pipeline import jobs
+
+    from .cost import measured
+    from .logs import TP, Shape, make_log
+
+    suite.note("| partitions | at once | wall, s | CPU, s |")
+    for count in counts:
+        for at_once in (1, 4):
+            made = make_log(Shape("parts", size_bytes), work / "parts", partitions=count)
+            results: list[object] = []
+
+            def work_on(
+                at_once: int = at_once, data_dir: str = str(made.data_dir), into: list[object] = results
+            ) -> None:
+                found = jobs.compact(spark, data_dir, topic=TP.topic, verifies=False, at_once=at_once)
+                into += [each.outcome for each in found]
+
+            cost = measured(work_on)
+            suite.note(f"| {count} | {at_once} | {cost.wall_s:.2f} | {cost.cpu_s:.2f} |")
+            suite.equal(f"{count} partitions, {at_once} at once: staged", ["staged"] * count, results)
+            shutil.rmtree(made.data_dir)
+            shutil.rmtree(made.data_dir.with_name(made.data_dir.name + ".ottla-pipeline"))
+
+
+@contextmanager
+def read_here() -> Iterator[list[int]]:
+    """How many bytes this process reads meanwhile: the driver's Python, not Spark's workers."""
+    found: list[int] = []
+    before = _bytes_read()
+    yield found
+    found.append(_bytes_read() - before)
+
+
+def _bytes_read() -> int:
+    return int(Path("/proc/self/io").read_text().split()[1])
+
+
+@contextmanager
+def most_open_files() -> Iterator[list[int]]:
+    """The largest number of descriptors that this process was seen with meanwhile."""
+    found = [0]
+    ended = threading.Event()
+
+    def look() -> None:
+        while not ended.wait(LOOK_S):
+            found[0] = max(found[0], len(os.listdir("/proc/self/fd")))
+
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    try:
+        yield found
+    finally:
+        ended.set()
+        thread.join()
+
+
+if __name__ == "__main__":
+    sys.exit(run_suite("bench.spark.scale", body, doc=__doc__, more_arguments=arguments))
