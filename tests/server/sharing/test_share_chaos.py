@@ -27,6 +27,7 @@ async def lives_of(chaos: Chaos) -> None:
             elif end == "power lost":
                 left = next(files.after_crash(ordered=True))
         files = left
+        files.refuse = None
         files.new_process()
     async with running(files, NODES, **OPTIONS) as (broker, _):
         await chaos.live(broker, files, 0)

@@ -49,6 +49,7 @@ class Chaos(ChaosBroker):
 
     async def live(self, broker: Broker, files: CrashFiles, steps: int) -> None:
         """So many steps with a broker that has just started."""
+        self.is_lost = False
         self.files, self.broker, self.elapsed_ms = files, broker, broker.clock.elapsed_ms()
         self.ledger.taken_back()
         for member in self.members:
@@ -59,6 +60,12 @@ class Chaos(ChaosBroker):
             self.nursery = nursery
             for _ in range(steps):
                 await self.step()
+            if steps and self.rng.random() < 0.5:
+                self.lose_states()
+                for deed in self.rng.choices(
+                    [self.fetch, self.acknowledge, self.acknowledge, self.wait, self.crash], k=12
+                ):
+                    await self.settle(deed)
             nursery.cancel_scope.cancel()
         self._answers.clear()
 
@@ -263,6 +270,10 @@ class Chaos(ChaosBroker):
     def answered(self, member: Member, partition: int, says: Says, error: int) -> None:
         """Nobody can have taken from a member what the ledger says that it has."""
         if error:
+            if self.is_lost:
+                self.seen.add("lost")
+                self.ledger.unheard(partition, says)
+                return
             told = f"{member.name} says {says} of {partition}: {E(error)!r}"
             assert self.is_full and error == E.COORDINATOR_NOT_AVAILABLE, told
             self.seen.add("refused")

@@ -57,7 +57,7 @@ class ChaosBroker:
         """What has happened, by name."""
         self.broker: Broker
         self.files: CrashFiles
-        self.is_full = False
+        self.is_full = self.is_lost = False
         self.elapsed_ms = 0
 
     # Asking
@@ -129,6 +129,15 @@ class ChaosBroker:
         finally:
             self.files.refuse, self.is_full = None, False
 
+    def lose_states(self) -> None:
+        """Whatever is written of share partitions cannot be brought to the disk, until the next start."""
+
+        def refuse(operation: str, path: str, _: int) -> None:
+            if operation == "sync" and SHARE_STATE_TOPIC in path and path.endswith(".log"):
+                raise OSError(errno.EIO, f"{path}: cannot be synced")
+
+        self.files.refuse, self.is_lost = refuse, True
+
     async def wait(self) -> None:
         await pass_time(self.broker, self.rng.choice([1_000, 5_000, 10_000, LOCK_MS, 61_000]))
 
@@ -157,7 +166,7 @@ class ChaosBroker:
                 return
             key = SharePartitionKey(GROUP, self.topic_id, partition)
             shard = states.coordinator.shards[states.coordinator.partition_for(key.text)]
-            assert shard.state is ShardState.ACTIVE
+            assert shard.state is ShardState.ACTIVE or self.is_lost
             state = shard.states.get(key)
             log = self.broker.services.topics.partition(TOPIC, partition).log
             if state is not None:

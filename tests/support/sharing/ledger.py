@@ -90,6 +90,11 @@ class Ledger:
             assert held is not None
             held.until_ms = self.now_ms + LOCK_MS
 
+    def unheard(self, partition: int, offsets: Iterable[int]) -> None:
+        """They may be over: nobody was told."""
+        for offset in offsets:
+            self.fates[partition][offset].may_be_over = True
+
     # What ends without a word
 
     def taken_back(self, partition: int | None = None, member: str | None = None) -> None:
