@@ -35,6 +35,7 @@ SUITES = (
     "clients_groups",
     "exactly_once",
     "streams",
+    "share_consumers",
     "spark_histories",
     "server_crashes",
     "apache_kafka.authorization",
@@ -85,6 +86,7 @@ SUITES = (
     "bench.latency",
     "bench.spark",
     "bench.spark.scale",
+    "bench.share",
     "bench.race",
 )
 ALONE = {"loop_holds", "bench.race"}

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
-# pytester forgets what the blocks load, and these must not be loaded twice in one process.
-import cryptography.hazmat.primitives.asymmetric.ec
-import cryptography.x509  # noqa: F401
 import pytest
 
 from support.texts.blocks import Block, blocks, indented
@@ -38,9 +38,27 @@ def of(page: str) -> list[Block]:
     return list(blocks((ROOT / page).read_text()))
 
 
+@pytest.fixture
+def kept_modules() -> Iterator[dict[str, ModuleType]]:
+    """What is put into it stays loaded."""
+    kept: dict[str, ModuleType] = {}
+    yield kept
+    sys.modules.update({name: module for name, module in kept.items() if name not in sys.modules})
+
+
+@pytest.fixture
+def folder(kept_modules: dict[str, ModuleType], pytester: pytest.Pytester) -> Iterator[pytest.Pytester]:
+    """pytester forgets what the blocks load, and a module that were loaded again would have other classes of the same names."""
+    yield pytester
+    own = str(pytester.path)
+    kept_modules.update(
+        {name: each for name, each in sys.modules.items() if not (getattr(each, "__file__", "") or "").startswith(own)}
+    )
+
+
 @pytest.mark.parametrize("page", RUN_HERE)
-def test_the_blocks_of(page: str, pytester: pytest.Pytester) -> None:
-    run_blocks(page, [block for block in of(page) if block.words != "spark"], pytester)
+def test_the_blocks_of(page: str, folder: pytest.Pytester) -> None:
+    run_blocks(page, [block for block in of(page) if block.words != "spark"], folder)
 
 
 @pytest.mark.parametrize("page", [*PAGES, "pipeline/README.md"])

@@ -1,0 +1,1 @@
+"""Share fetch and acknowledge beside Apache Kafka."""

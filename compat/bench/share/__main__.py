@@ -1,0 +1,290 @@
+"""Share fetch and acknowledge beside Apache Kafka: records a second, broker CPU, and memory of a million records in flight.
+
+    python -m compat.bench.share [--rounds N] [--records N] [--in-flight N]
+    python -m compat.bench.share --quick
+
+One member over one raw connection, closed loop: each ShareFetch acknowledges what the one before it has brought. In turns on both
+brokers, each round with a group of its own that begins at the start of the log.
+"""
+
+import argparse
+import statistics
+import sys
+import time
+import uuid
+from collections.abc import Callable
+from contextlib import ExitStack
+
+from confluent_kafka import Producer
+
+from ottla.protocol.messages import incremental_alter_configs as altering
+from ottla.protocol.messages import share_acknowledge as acknowledging
+from ottla.protocol.messages import share_fetch as fetching
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
+from ottla.server.client.connection import Client
+
+from ...support.brokers.apache_kafka import ApacheKafkaProcess
+from ...support.brokers.ottla_process import OttlaProcess
+from ...support.brokers.process import BrokerProcess
+from ...support.clients.steps import create_topic
+from ...support.machine import Machine
+from ...support.suite import NotRunError, Options, Suite, run_suite
+
+RECORDS, QUICK_RECORDS = 200_000, 10_000
+IN_FLIGHT, QUICK_IN_FLIGHT = 1_000_000, 20_000
+ROUNDS = 5
+NOT_YET = (14, 15, 16)
+"""COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR."""
+FEW = 10
+"""With the acquire mode that counts records; otherwise batches are whole."""
+LOCKS = 10_000
+"""The most of a partition that may be in flight: `group.share.partition.max.record.locks` at its limit."""
+GROUP_RESOURCE = 32
+ACCEPT, RELEASE, REJECT = 1, 2, 3
+BROKER = {
+    "group.share.partition.max.record.locks": str(LOCKS),
+    "group.share.max.partition.max.record.locks": str(LOCKS),
+    "group.share.record.lock.duration.ms": "60000",
+    "share.coordinator.state.topic.num.partitions": "4",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+}
+MODES: dict[str, tuple[int, Callable[[int], list[int]]]] = {
+    "whole batches": (500, lambda _: [ACCEPT]),
+    "record by record": (500, lambda count: [REJECT if number % 10 == 9 else ACCEPT for number in range(count)]),
+    "ten records a fetch": (FEW, lambda _: [ACCEPT]),
+}
+"""Name -> records of a fetch, and the types that a batch of so many is acknowledged with."""
+Acquired = tuple[int, int, int]
+"""Partition, first and last offset."""
+Said = dict[int, list[tuple[int, int, list[int]]]]
+"""Partition -> first and last offset, and types."""
+
+
+class Member:
+    """A member of a share group, with all partitions of one topic."""
+
+    def __init__(self, broker: BrokerProcess, group: str, topic: str, partitions: int) -> None:
+        host, _, port = broker.bootstrap.rpartition(":")
+        self.client = Client(host, int(port), timeout_s=60)
+        self.group, self.name, self.epoch, self.session = group, str(uuid.uuid4()), 0, 0
+        self._begin_at_the_start()
+        deadline_s = time.monotonic() + 60
+        self.topic_id, found = b"", 0
+        while found < partitions:
+            answer = self.client.ask(
+                ShareGroupHeartbeatRequest(
+                    group_id=group,
+                    member_id=self.name,
+                    member_epoch=self.epoch,
+                    subscribed_topic_names=(topic,) if self.epoch == 0 else None,
+                ),
+                1,
+            )
+            assert answer.error_code in (0, *NOT_YET) and time.monotonic() < deadline_s, answer
+            if answer.error_code:
+                # Apache Kafka makes the topic of offsets when somebody asks for a coordinator first.
+                self.client.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=(group,)), 4)
+                time.sleep(0.1)
+                continue
+            self.epoch = answer.member_epoch
+            if answer.assignment is not None and answer.assignment.topic_partitions:
+                (own,) = answer.assignment.topic_partitions
+                self.topic_id, found = own.topic_id, len(own.partitions)
+            time.sleep(0.1)
+        self.partitions = partitions
+
+    def _begin_at_the_start(self) -> None:
+        config = altering.AlterableConfig(name="share.auto.offset.reset", config_operation=0, value="earliest")
+        resource = altering.AlterConfigsResource(
+            resource_type=GROUP_RESOURCE, resource_name=self.group, configs=(config,)
+        )
+        answer = self.client.ask(altering.IncrementalAlterConfigsRequest(resources=(resource,)), 1)
+        assert answer.responses[0].error_code == 0, answer
+
+    def acknowledge(self, said: Said) -> None:
+        """Without a fetch."""
+        rows = tuple(
+            acknowledging.AcknowledgePartition(
+                partition_index=number,
+                acknowledgement_batches=tuple(
+                    acknowledging.AcknowledgementBatch(
+                        first_offset=first, last_offset=last, acknowledge_types=tuple(types)
+                    )
+                    for first, last, types in batches
+                ),
+            )
+            for number, batches in said.items()
+        )
+        topic = acknowledging.AcknowledgeTopic(topic_id=self.topic_id, partitions=rows)
+        answer = self.client.ask(
+            acknowledging.ShareAcknowledgeRequest(
+                group_id=self.group, member_id=self.name, share_session_epoch=self.session, topics=(topic,)
+            ),
+            1,
+        )
+        refused = [row for each in answer.responses for row in each.partitions if row.error_code]
+        assert answer.error_code == 0 and not refused, answer
+        self.session += 1
+
+    def leave(self) -> None:
+        self.client.ask(ShareGroupHeartbeatRequest(group_id=self.group, member_id=self.name, member_epoch=-1), 1)
+        self.client.close()
+
+    def fetch(self, said: Said, max_records: int, *, is_limit: bool = False) -> list[Acquired]:
+        """Acknowledge what is said, and acquire more; of a new session from all partitions."""
+        wanted = range(self.partitions) if self.session == 0 else said
+        rows = tuple(
+            fetching.FetchPartition(
+                partition_index=number,
+                acknowledgement_batches=tuple(
+                    fetching.AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=tuple(types))
+                    for first, last, types in said.get(number, ())
+                ),
+            )
+            for number in wanted
+        )
+        answer = self.client.ask(
+            fetching.ShareFetchRequest(
+                group_id=self.group,
+                member_id=self.name,
+                share_session_epoch=self.session,
+                max_wait_ms=500,
+                min_bytes=1,
+                max_bytes=50 << 20,
+                max_records=max_records,
+                batch_size=max_records,
+                share_acquire_mode=1 if is_limit else 0,
+                topics=(fetching.FetchTopic(topic_id=self.topic_id, partitions=rows),) if rows else (),
+            ),
+            2,
+        )
+        assert answer.error_code == 0, answer
+        self.session += 1
+        found: list[Acquired] = []
+        for row in (row for topic in answer.responses for row in topic.partitions):
+            assert row.error_code == row.acknowledge_error_code == 0, row
+            found += [(row.partition_index, each.first_offset, each.last_offset) for each in row.acquired_records]
+        return found
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--rounds", type=int, help=f"default {ROUNDS}")
+    parser.add_argument("--records", type=int, help=f"default {RECORDS}")
+    parser.add_argument("--in-flight", type=int, help=f"default {IN_FLIGHT}")
+
+
+def body(suite: Suite, options: Options) -> None:
+    if options.broker:
+        raise NotRunError("to start its brokers itself")
+    wanted = options.rest
+    rounds = wanted.rounds or (1 if options.quick else ROUNDS)
+    records = wanted.records or (QUICK_RECORDS if options.quick else RECORDS)
+    in_flight = wanted.in_flight or (QUICK_IN_FLIGHT if options.quick else IN_FLIGHT)
+    machine = Machine()
+    with ExitStack() as stack:
+        kinds = (OttlaProcess, ApacheKafkaProcess)
+        brokers: list[BrokerProcess] = [
+            stack.enter_context(kind(overrides=BROKER, keep=options.keep)) for kind in kinds
+        ]
+        for broker in brokers:
+            create_topic(broker.bootstrap, "queue", partitions=1)
+            fill(broker, "queue", 1, records, 100)
+        for mode in MODES:
+            speeds: dict[str, list[float]] = {broker.kind: [] for broker in brokers}
+            costs: dict[str, list[float]] = {broker.kind: [] for broker in brokers}
+            count = records // 10 if MODES[mode][0] == FEW else records
+            for number in range(rounds + 1):
+                for broker in brokers if number % 2 else brokers[::-1]:
+                    speed, cost = measured(broker, f"{mode} {number}".replace(" ", "-"), mode, count)
+                    if number:  # the first one warms both up
+                        speeds[broker.kind].append(speed)
+                        costs[broker.kind].append(cost)
+            told(suite, f"{mode}: records/s", speeds)
+            told(suite, f"{mode}: broker CPU, s for a million records", costs)
+        for broker in brokers:
+            memory(suite, broker, in_flight)
+    suite.note(f"others had {machine.others_part() or 0:.0%} of the machine")
+    suite.check("every record was acquired once, and acknowledged without an error", True)
+
+
+def fill(broker: BrokerProcess, topic: str, partitions: int, count: int, value_bytes: int) -> None:
+    producer = Producer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "linger.ms": 50,
+            "batch.num.messages": 500,
+            "queue.buffering.max.messages": 2_000_000,
+        }
+    )
+    for number in range(count):
+        producer.produce(topic, value=b"x" * value_bytes, partition=number % partitions)
+        if number % 10_000 == 0:
+            producer.poll(0)
+    assert producer.flush(120) == 0
+
+
+def measured(broker: BrokerProcess, group: str, mode: str, count: int) -> tuple[float, float]:
+    """Records a second, and CPU seconds of the broker for a million of them."""
+    max_records, types = MODES[mode]
+    member = Member(broker, group, "queue", 1)
+    said: Said = {}
+    done = 0
+    began_s, cpu_s = time.perf_counter(), broker.cpu_seconds()
+    while done < count:
+        found = member.fetch(said, max_records, is_limit=max_records == FEW)
+        said = {0: [(first, last, types(last - first + 1)) for _, first, last in found]} if found else {}
+        done += sum(last - first + 1 for _, first, last in found)
+    member.acknowledge(said)
+    took_s, used_s = time.perf_counter() - began_s, broker.cpu_seconds() - cpu_s
+    member.leave()
+    return done / took_s, used_s / done * 1e6
+
+
+def memory(suite: Suite, broker: BrokerProcess, in_flight: int) -> None:
+    """What a broker takes for so many records in flight, each with a state of its own."""
+    partitions = max(1, in_flight // LOCKS)
+    create_topic(broker.bootstrap, "many", partitions=partitions)
+    fill(broker, "many", partitions, in_flight, 10)
+    member = Member(broker, "many", "many", partitions)
+    before = broker.resident_bytes()
+    held = acquire(member, in_flight)
+    whole = broker.resident_bytes()
+    # Every second one comes a second time: no two neighbours are alike.
+    released = 0
+    for partition in range(partitions):
+        own = [(first, last) for number, first, last in held if number == partition]
+        odd = [(at, at, [RELEASE]) for first, last in own for at in range(first, last + 1) if at % 2]
+        member.acknowledge({partition: odd})
+        released += len(odd)
+    acquire(member, released)
+    single = broker.resident_bytes()
+    suite.note(
+        f"{broker.kind}: {in_flight} records in flight over {partitions} partitions: {before / 1e6:.0f} MB before,"
+        f" {whole / 1e6:.0f} MB in batches, {single / 1e6:.0f} MB each by itself: {(single - before) / in_flight:.0f} B a record"
+    )
+    member.client.close()
+
+
+def acquire(member: Member, count: int) -> list[Acquired]:
+    """So many records, and more where a batch does not end there."""
+    held: list[Acquired] = []
+    found = 0
+    deadline_s = time.monotonic() + 300
+    while found < count:
+        now = member.fetch({}, LOCKS)
+        assert time.monotonic() < deadline_s, f"{found} of {count} records were acquired"
+        held += now
+        found += sum(last - first + 1 for _, first, last in now)
+    return held
+
+
+def told(suite: Suite, what: str, found: dict[str, list[float]]) -> None:
+    ours, theirs = (statistics.median(found[kind]) for kind in found)
+    spread = " | ".join(f"{statistics.median(each):.4g} ({min(each):.4g}-{max(each):.4g})" for each in found.values())
+    suite.note(f"{what}: {' | '.join(found)}: {spread}; {ours / theirs:.2f}")
+
+
+if __name__ == "__main__":
+    sys.exit(run_suite("bench.share", body, doc=__doc__, more_arguments=arguments))

@@ -1,0 +1,1 @@
+"""Ten share consumers, kill -9."""
