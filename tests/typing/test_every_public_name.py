@@ -120,7 +120,7 @@ def test_leaders(kafka_broker_factory: Callable[..., ottla.Broker]) -> None:
     assert broker.topics()[0].partitions[0].leader == 1 - leader
     broker.commit("readers", {("events", 0): 0})
     broker.move_coordinator(1, group="readers")
-    broker.move_coordinator(1, group="readers", topic="orders", partition=0)
+    broker.move_coordinator(1, group="readers", topic="events", partition=0)
 
 
 def test_state(kafka_broker_factory: Callable[..., ottla.Broker], tmp_path: Path) -> None:
