@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
 
 from ..protocol.errors import KafkaError
@@ -99,13 +100,12 @@ _OF_THE_EXTRA = ("pyspark", "py4j", "pyarrow", "pandas", "numpy")
 def check_the_extra() -> None:
     """Refuse what needs the extra `spark` where that is not installed. UsageError."""
     try:
-        import numpy as np
-        import pyarrow as pa
+        for name in ("numpy", "pyarrow"):
+            import_module(name)
     except ImportError as error:
         if (missing := without_the_extra(error)) is None:
             raise
         raise UsageError(missing) from error
-    del np, pa
 
 
 def without_the_extra(error: ImportError) -> str | None:

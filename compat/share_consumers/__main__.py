@@ -8,7 +8,6 @@ accepted, and none may come twice but where somebody lost its lock.
 import argparse
 import random
 import re
-import subprocess
 import sys
 import time
 from collections import Counter, defaultdict
@@ -17,12 +16,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from confluent_kafka import Producer
-
 from ..apache_kafka.suite.runner import compile_java, test_jars
 from ..support.brokers.any_broker import broker_process
 from ..support.brokers.process import BrokerProcess
-from ..support.clients.steps import create_topic
+from ..support.clients.jvms import Jvms
+from ..support.clients.steps import create_topic, produce_all
 from ..support.suite import NotRunError, Options, Suite, run_suite
 
 HERE = Path(__file__).parent
@@ -79,7 +77,7 @@ def body(suite: Suite, options: Options) -> None:
         broker = stack.enter_context(broker_process(options, BROKER))
         compile_java([HERE / "Members.java"], jars, broker.work / "classes")
         run = Run(suite, broker, f"{broker.work / 'classes'}:{jars}/*", options.rest.seed, quick=options.quick)
-        stack.callback(run.stop)
+        stack.callback(run.processes.kill_all)
         run.do()
 
 
@@ -87,13 +85,13 @@ class Run:
     """One queue, from its first record to its last."""
 
     def __init__(self, suite: Suite, broker: BrokerProcess, class_path: str, seed: int, *, quick: bool) -> None:
-        self.suite, self.broker, self.class_path = suite, broker, class_path
+        self.suite, self.broker = suite, broker
         self.records = QUICK_RECORDS if quick else RECORDS
         self.kills = QUICK_BROKER_KILLS if quick else BROKER_KILLS
         self.chance = random.Random(seed)
         self.folder = broker.work / "members"
         self.folder.mkdir()
-        self.processes: list[subprocess.Popen[bytes] | None] = [None] * PROCESSES
+        self.processes = Jvms(class_path, "Members", PROCESSES, broker.work)
         self.produced = self.lives = 0
         self.ended_ns: dict[str, int] = {}
         """When a life was killed."""
@@ -102,7 +100,7 @@ class Run:
     def do(self) -> None:
         started_s = time.monotonic()
         create_topic(self.broker.bootstrap, TOPIC, partitions=PARTITIONS)
-        self.java("configs")
+        self.processes.said(self.broker.bootstrap, GROUP, TOPIC, "configs")
         for number in range(PROCESSES):
             self.start(number)
         victims = ["broker"] * self.kills + ["members"] * self.kills
@@ -126,29 +124,14 @@ class Run:
 
     # -- what is done
 
-    def java(self, *words: str) -> str:
-        command = ["java", "-Xmx200m", "-XX:TieredStopAtLevel=1", "-cp", self.class_path]
-        whole = [*command, "Members", self.broker.bootstrap, GROUP, TOPIC, *words]
-        return subprocess.run(whole, capture_output=True, text=True, check=True, timeout=120).stdout
-
     def start(self, number: int) -> None:
         files = [str(self.folder / f"{self.lives}-{number}-{member}") for member in range(MEMBERS_EACH)]
         self.lives += 1
-        command = ["java", "-Xmx200m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", self.class_path]
-        with open(self.broker.work / f"process-{number}.log", "ab") as log:
-            self.processes[number] = subprocess.Popen(
-                [*command, "Members", self.broker.bootstrap, GROUP, TOPIC, *files],
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-            )
+        self.processes.start(number, self.broker.bootstrap, GROUP, TOPIC, *files)
 
     def restart(self, number: int) -> None:
-        process = self.processes[number]
-        assert process is not None
         life = self.life_of(number)
-        process.kill()
-        process.wait()
+        self.processes.kill(number)
         self.ended_ns[life] = time.monotonic_ns()
         self.start(number)
 
@@ -156,22 +139,10 @@ class Run:
         lives = {path.name.rpartition("-")[0] for path in self.folder.glob(f"*-{number}-*")}
         return max(lives, key=lambda name: int(name.partition("-")[0]), default=f"none-{number}")
 
-    def stop(self) -> None:
-        for process in self.processes:
-            if process is not None:
-                process.kill()
-                process.wait()
-
     def produce(self, count: int) -> None:
-        producer = Producer({"bootstrap.servers": self.broker.bootstrap, "enable.idempotence": True, "linger.ms": 5})
-        for number in range(self.produced, self.produced + count):
-            while True:
-                try:
-                    producer.produce(TOPIC, value=b"%d" % number, partition=number % PARTITIONS)
-                    break
-                except BufferError:
-                    producer.poll(0.1)
-        assert producer.flush(60) == 0
+        numbers = range(self.produced, self.produced + count)
+        records = ({"value": b"%d" % number, "partition": number % PARTITIONS} for number in numbers)
+        produce_all(self.broker.bootstrap, TOPIC, records)
         self.produced += count
 
     def until_all_is_quiet(self) -> None:
@@ -179,9 +150,7 @@ class Run:
         deadline_s = time.monotonic() + LIMIT_S
         size_bytes, quiet_since_s = -1, time.monotonic()
         while time.monotonic() < deadline_s:
-            for number, process in enumerate(self.processes):
-                if process is not None and process.poll() is not None:
-                    raise RuntimeError(f"process {number} ended with {process.returncode}")
+            self.processes.check()
             now_bytes = sum(path.stat().st_size for path in self.folder.iterdir())
             if now_bytes != size_bytes:
                 size_bytes, quiet_since_s = now_bytes, time.monotonic()
@@ -204,7 +173,10 @@ class Run:
         return {place: sorted(events) for place, events in found.items()}
 
     def judge(self) -> None:
-        found_at = (OFFSET_LINE.fullmatch(line) for line in self.java("lags").splitlines())
+        found_at = (
+            OFFSET_LINE.fullmatch(line)
+            for line in self.processes.said(self.broker.bootstrap, GROUP, TOPIC, "lags").splitlines()
+        )
         lags = {int(each[1]): int(each[2]) for each in found_at if each is not None}
         ends = {number: self.records // PARTITIONS for number in range(PARTITIONS)}
         self.suite.equal("lag of the share group", dict.fromkeys(ends, 0), lags)

@@ -6,7 +6,6 @@ compacted. Then every word must have its count and every order its customer, onc
 """
 
 import random
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -14,13 +13,14 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from ..apache_kafka.suite.runner import compile_java, test_jars
 from ..support.brokers.any_broker import broker_process
 from ..support.brokers.process import BrokerProcess
-from ..support.clients.steps import admin, create_topic, read_partitions
+from ..support.clients.jvms import Jvms
+from ..support.clients.steps import admin, create_topic, produce_all, read_partitions
 from ..support.suite import NotRunError, Options, Suite, run_suite
 
 HERE = Path(__file__).parent
@@ -55,7 +55,7 @@ def body(suite: Suite, options: Options) -> None:
         broker = stack.enter_context(broker_process(options, BROKER))
         compile_java([HERE / "Application.java"], jars, broker.work / "classes")
         run = Run(suite, broker, f"{broker.work / 'classes'}:{jars}/*", quick=options.quick)
-        stack.callback(run.stop)
+        stack.callback(run.instances.kill_all)
         run.do()
 
 
@@ -63,10 +63,10 @@ class Run:
     """One application, from its first record to its last."""
 
     def __init__(self, suite: Suite, broker: BrokerProcess, class_path: str, *, quick: bool) -> None:
-        self.suite, self.broker, self.class_path = suite, broker, class_path
+        self.suite, self.broker = suite, broker
         self.lines, self.kills = (QUICK_LINES, QUICK_KILLS) if quick else (LINES, KILLS)
         self.chance = random.Random(1)
-        self.instances: list[subprocess.Popen[bytes] | None] = [None] * INSTANCES
+        self.instances = Jvms(class_path, "Application", INSTANCES, broker.work)
         self.words: Counter[str] = Counter()
         self.orders: dict[str, str] = {}
 
@@ -97,27 +97,11 @@ class Run:
     def start(self, number: int) -> None:
         folder = self.broker.work / f"state-{number}"
         folder.mkdir(exist_ok=True)
-        command = ["java", "-Xmx200m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", self.class_path]
-        with open(self.broker.work / f"instance-{number}.log", "ab") as log:
-            self.instances[number] = subprocess.Popen(
-                [*command, "Application", self.broker.bootstrap, APPLICATION, str(folder)],
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-            )
+        self.instances.start(number, self.broker.bootstrap, APPLICATION, str(folder))
 
     def restart(self, number: int) -> None:
-        instance = self.instances[number]
-        assert instance is not None
-        instance.kill()
-        instance.wait()
+        self.instances.kill(number)
         self.start(number)
-
-    def stop(self) -> None:
-        for instance in self.instances:
-            if instance is not None:
-                instance.kill()
-                instance.wait()
 
     def feed(self, count: int) -> None:
         lines, orders = [], []
@@ -134,15 +118,7 @@ class Run:
         self.produce("orders", orders)
 
     def produce(self, topic: str, records: list[tuple[str, str]]) -> None:
-        producer = Producer({"bootstrap.servers": self.broker.bootstrap, "enable.idempotence": True, "linger.ms": 5})
-        for key, value in records:
-            while True:
-                try:
-                    producer.produce(topic, key=key, value=value)
-                    break
-                except BufferError:
-                    producer.poll(0.1)
-        assert producer.flush(60) == 0
+        produce_all(self.broker.bootstrap, topic, ({"key": key, "value": value} for key, value in records))
 
     def lag(self, topics: tuple[str, ...]) -> int:
         """How much of these topics the group has not committed yet."""
@@ -165,9 +141,7 @@ class Run:
                 pass  # The broker is away, or a topic is not there yet.
             if time.monotonic() > deadline_s:
                 raise TimeoutError(f"not within {LIMIT_S} s: {what}")
-            for number, instance in enumerate(self.instances):
-                if instance is not None and instance.poll() is not None:
-                    raise RuntimeError(f"instance {number} ended with {instance.returncode}")
+            self.instances.check()
             time.sleep(0.5)
 
     def judge(self) -> None:

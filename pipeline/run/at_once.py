@@ -7,7 +7,7 @@ from threads of the driver.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TypeVar
 
 from ...protocol.errors import KafkaError
@@ -16,6 +16,7 @@ from ..errors import CorruptSourceError, PipelineError, as_pipeline_error
 from .job_results import PartitionResult
 
 T = TypeVar("T")
+GIVE_UP_EVERY_S = 1.0
 
 
 def of_each(
@@ -32,7 +33,7 @@ def of_each(
     Args:
         at_once: In so many threads; 1 is the caller's own.
         skips_corrupt: A damaged log is `skipped`, which is no failure.
-        give_up: Ends what runs, once the caller is interrupted.
+        give_up: Ends what runs, once the caller is interrupted; called again and again until nothing does.
 
     Raises:
         PipelineError: The first failure, once all others have ended. Its `results` are those of all: with `failed` and the
@@ -63,6 +64,9 @@ def of_each(
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 give_up()
+                # A thread may have been about to begin its job.
+                while wait([each for each in futures if not each.cancelled()], GIVE_UP_EVERY_S).not_done:
+                    give_up()
                 raise
     if failures:
         first = failures[min(failures)]

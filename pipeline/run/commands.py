@@ -187,7 +187,7 @@ def snapshot(job: Job, out: str, *, overwrite: bool = False, since: str | None =
         job.data_dir,
         job.topic,
         out,
-        now_ms=job.now_ms(),
+        now_ms=job.now_ms,
         partition=job.partition,
         overwrite=overwrite,
         since=since,

@@ -161,7 +161,7 @@ class Engine:
         topic: str,
         out: str,
         *,
-        now_ms: int,
+        now_ms: Callable[[], int],
         partition: int | None,
         overwrite: bool,
         since: str | None,
@@ -169,7 +169,7 @@ class Engine:
     ) -> SnapshotResult:
         from ..snapshot.layers import since_of
 
-        store = opened_store(data_dir)
+        store, began_ms = opened_store(data_dir), now_ms()
         earlier = None
         if since is not None:
             earlier = since_of(store, since, topic, partition, now_ms=now_ms, configs=configs)
@@ -177,13 +177,13 @@ class Engine:
             from ..snapshot.snapshot import snapshot_locally
 
             return snapshot_locally(
-                store, topic, out, now_ms=now_ms, partition=partition, overwrite=overwrite, since=earlier
+                store, topic, out, now_ms=began_ms, partition=partition, overwrite=overwrite, since=earlier
             )
         from ..snapshot.snapshot_job import snapshot
 
         with self._spark(f"snapshot {topic}") as spark:
             return snapshot(
-                spark, data_dir, topic, out, now_ms=now_ms, partition=partition, overwrite=overwrite, since=earlier
+                spark, data_dir, topic, out, now_ms=began_ms, partition=partition, overwrite=overwrite, since=earlier
             )
 
 

@@ -22,6 +22,7 @@ from .manifest import (
     MANIFEST,
     Manifest,
     PartitionSpan,
+    check_age,
     check_goes_on,
     layer_directories,
     layer_directory,
@@ -50,6 +51,8 @@ class Since(NamedTuple):
 
     path: str
     manifest: Manifest
+    check_age: Callable[[], None]
+    """UsageError once tombstones that have come since may be gone."""
 
     @property
     def ends(self) -> dict[TopicPartition, End]:
@@ -65,13 +68,16 @@ def since_of(
     topic: str,
     partition: int | None,
     *,
-    now_ms: int,
+    now_ms: Callable[[], int],
     configs: Mapping[str, str] | None = None,
 ) -> Since:
     """The snapshot that a user names as the earlier one.
 
+    Args:
+        now_ms: Unix milliseconds, now: asked once more when what has changed is read.
+
     Raises:
-        UsageError: There is none, or it cannot be gone on from; see `check_goes_on`.
+        UsageError: There is none, or it cannot be gone on from; see `check_goes_on` and `check_age`.
     """
     if not os.path.isdir(path):
         raise UsageError(f"{path}: expected a snapshot to go on from, found none")
@@ -80,16 +86,14 @@ def since_of(
         raise UsageError(
             f"{path}: expected a snapshot with {MANIFEST} to go on from, found none in it: take a full one"
         )
-    of = store.stores[0].home
-    check_goes_on(
-        path,
-        manifest,
-        topic,
-        partition,
-        now_ms=now_ms,
-        delete_retention_ms=of.config_of(topic, configs).delete_retention_ms,
-    )
-    return Since(os.path.realpath(path), manifest)
+    check_goes_on(path, manifest, topic, partition)
+    delete_retention_ms = store.stores[0].home.config_of(topic, configs).delete_retention_ms
+
+    def check() -> None:
+        check_age(path, manifest, now_ms=now_ms(), delete_retention_ms=delete_retention_ms)
+
+    check()
+    return Since(os.path.realpath(path), manifest, check)
 
 
 def write_snapshot(
@@ -110,7 +114,8 @@ def write_snapshot(
         now_ms: When this began.
 
     Raises:
-        UsageError: As `replacing`; or the earlier snapshot's files cannot be linked to.
+        UsageError: As `replacing`; or the earlier snapshot's files cannot be linked to, or it has become too old meanwhile.
+            Nothing is left.
         Whatever `run` raises.
     """
     files = OsFiles()
@@ -123,6 +128,7 @@ def write_snapshot(
         done = run(target)
         _finish(files, target, schema)
         if since is not None:
+            since.check_age()
             sync_folder(files, os.path.dirname(target))
         write_atomically(files, os.path.join(directory, MANIFEST), _manifest_of(topic, done, layers, now_ms).to_json())
     partitions = len(done.first.ends)

@@ -26,6 +26,8 @@ from ..errors import UsageError
 
 MANIFEST = "_manifest.json"
 LAYERS = "_layers"
+LAYERS_MAX = 64
+"""Each is a join for who reads it."""
 VERSION = 1
 
 
@@ -92,24 +94,32 @@ def layer_directory(snapshot: str, number: int) -> str:
     return os.path.join(snapshot, LAYERS, f"{number:05}")
 
 
-def check_goes_on(
-    since: str, earlier: Manifest, topic: str, partition: int | None, *, now_ms: int, delete_retention_ms: int
-) -> None:
-    """Refuse a snapshot that what has changed since cannot be told of.
-
-    A tombstone that came after it may be gone once `delete.retention.ms` is over, and with it what it deleted would come back.
+def check_goes_on(since: str, earlier: Manifest, topic: str, partition: int | None) -> None:
+    """Refuse a snapshot that is not to be gone on from, however young it is.
 
     Raises:
-        UsageError: So it is; or it is of another topic, or of other partitions.
+        UsageError: It is of another topic, or of other partitions; or it has LAYERS_MAX layers.
     """
     if earlier.topic != topic:
         raise UsageError(f"{since}: expected a snapshot of {topic}, found one of {earlier.topic}")
     if partition is not None and set(earlier.partitions) != {partition}:
         found = ", ".join(map(str, sorted(earlier.partitions)))
         raise UsageError(f"{since}: expected a snapshot of partition {partition}, found one of {found}")
+    if earlier.layers >= LAYERS_MAX:
+        raise UsageError(f"{since}: expected fewer than {LAYERS_MAX} layers, found {earlier.layers}: take a full one")
+
+
+def check_age(since: str, earlier: Manifest, *, now_ms: int, delete_retention_ms: int) -> None:
+    """Refuse a snapshot of which tombstones that have come since may be gone: what they deleted would come back.
+
+    A pass takes none before `delete.retention.ms` is over. To be asked again when all is read.
+
+    Raises:
+        UsageError: It is too old, or younger than possible.
+    """
     age_ms = now_ms - earlier.taken_at_ms
     if age_ms >= delete_retention_ms or age_ms < 0:
         raise UsageError(
-            f"{since}: expected a snapshot less than {delete_retention_ms} ms old (delete.retention.ms of {topic}), found"
+            f"{since}: expected a snapshot less than {delete_retention_ms} ms old (delete.retention.ms of {earlier.topic}), found"
             f" {age_ms} ms: tombstones since may be gone; take a full one"
         )

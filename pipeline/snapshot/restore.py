@@ -18,6 +18,7 @@ from .layers import StoredSnapshot
 from .snapshot_folder import REPLACED
 
 CONNECT_TIMEOUT_S = 10.0
+NO_TOPIC = "{}: expected a topic to restore into, found none (--create makes it)"
 NEW_TOPIC_CONFIGS = {"cleanup.policy": "compact"}
 _OF_ANY_CLIENT = ("bootstrap", "security", "sasl", "ssl", "client", "socket", "api_version")
 """How the names of a producer's configs begin that an admin client has, too."""
@@ -172,10 +173,10 @@ class _Confluent:
         if found is None and creates_with is not None:
             cls._create(known | dict(config), topic, creates_with, silent)
             return cls(producer, topic), creates_with
-        if found is None or found.error is not None:
-            raise UsageError(
-                f"{topic}: expected a topic to restore into, found {found and found.error} (--create makes it)"
-            )
+        if found is None:
+            raise UsageError(NO_TOPIC.format(topic))
+        if found.error is not None:
+            raise UsageError(f"{topic}: expected a topic to restore into, found {found.error}")
         return cls(producer, topic), len(found.partitions)
 
     @staticmethod
@@ -252,7 +253,7 @@ class _KafkaPython:
             if topic in admin.list_topics():
                 return
             if creates_with is None:
-                raise UsageError(f"{topic}: expected a topic to restore into, found None (--create makes it)")
+                raise UsageError(NO_TOPIC.format(topic))
             with suppress(module.errors.TopicAlreadyExistsError):
                 admin.create_topics([NewTopic(topic, creates_with, -1, topic_configs=dict(NEW_TOPIC_CONFIGS))])
         finally:

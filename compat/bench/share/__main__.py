@@ -14,6 +14,7 @@ import time
 import uuid
 from collections.abc import Callable
 from contextlib import ExitStack
+from typing import NamedTuple
 
 from confluent_kafka import Producer
 
@@ -192,21 +193,25 @@ def body(suite: Suite, options: Options) -> None:
             create_topic(broker.bootstrap, "queue", partitions=1)
             fill(broker, "queue", 1, records, 100)
         for mode in MODES:
-            speeds: dict[str, list[float]] = {broker.kind: [] for broker in brokers}
-            costs: dict[str, list[float]] = {broker.kind: [] for broker in brokers}
+            rounds_of: dict[str, list[Measured]] = {broker.kind: [] for broker in brokers}
             count = records // 10 if MODES[mode][0] == FEW else records
             for number in range(rounds + 1):
                 for broker in brokers if number % 2 else brokers[::-1]:
-                    speed, cost = measured(broker, f"{mode} {number}".replace(" ", "-"), mode, count)
+                    found = measured(broker, f"{mode} {number}".replace(" ", "-"), mode, count)
                     if number:  # the first one warms both up
-                        speeds[broker.kind].append(speed)
-                        costs[broker.kind].append(cost)
-            told(suite, f"{mode}: records/s", speeds)
-            told(suite, f"{mode}: broker CPU, s for a million records", costs)
+                        rounds_of[broker.kind].append(found)
+            for what, field in (
+                ("records/s", "speed"),
+                ("broker CPU, s for a million records", "cost"),
+                ("records a fetch", "records_a_fetch"),
+            ):
+                values = {kind: [getattr(each, field) for each in found] for kind, found in rounds_of.items()}
+                told(suite, f"{mode}: {what}", values)
+            every = [each.is_in_order for found in rounds_of.values() for each in found]
+            suite.equal(f"{mode}: each record was acquired once, in order", [True] * len(every), every)
         for broker in brokers:
             memory(suite, broker, in_flight)
     suite.note(f"others had {machine.others_part() or 0:.0%} of the machine")
-    suite.check("every record was acquired once, and acknowledged without an error", True)
 
 
 def fill(broker: BrokerProcess, topic: str, partitions: int, count: int, value_bytes: int) -> None:
@@ -225,21 +230,37 @@ def fill(broker: BrokerProcess, topic: str, partitions: int, count: int, value_b
     assert producer.flush(120) == 0
 
 
-def measured(broker: BrokerProcess, group: str, mode: str, count: int) -> tuple[float, float]:
-    """Records a second, and CPU seconds of the broker for a million of them."""
+class Measured(NamedTuple):
+    """One round of one broker."""
+
+    speed: float
+    """Records a second."""
+    cost: float
+    """CPU seconds of the broker for a million of them."""
+    records_a_fetch: float
+    is_in_order: bool
+    """Each record was acquired once, one after the other from the first on."""
+
+
+def measured(broker: BrokerProcess, group: str, mode: str, count: int) -> Measured:
+    """Acquire and acknowledge at least so many."""
     max_records, types = MODES[mode]
     member = Member(broker, group, "queue", 1)
     said: Said = {}
-    done = 0
+    done = fetches = 0
+    is_in_order = True
     began_s, cpu_s = time.perf_counter(), broker.cpu_seconds()
     while done < count:
         found = member.fetch(said, max_records, is_limit=max_records == FEW)
         said = {0: [(first, last, types(last - first + 1)) for _, first, last in found]} if found else {}
-        done += sum(last - first + 1 for _, first, last in found)
+        fetches += 1
+        for _, first, last in found:
+            is_in_order = is_in_order and first == done
+            done += last - first + 1
     member.acknowledge(said)
     took_s, used_s = time.perf_counter() - began_s, broker.cpu_seconds() - cpu_s
     member.leave()
-    return done / took_s, used_s / done * 1e6
+    return Measured(done / took_s, used_s / done * 1e6, done / fetches, is_in_order)
 
 
 def memory(suite: Suite, broker: BrokerProcess, in_flight: int) -> None:

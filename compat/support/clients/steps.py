@@ -1,11 +1,12 @@
 """Small steps with confluent-kafka that several suites take: create a topic, change it, read a partition whole."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -51,6 +52,19 @@ def set_topic_configs(bootstrap: str, topic: str, **configs: str) -> None:
     client = admin(bootstrap)
     for done in client.incremental_alter_configs([resource]).values():
         done.result(30)
+
+
+def produce_all(bootstrap: str, topic: str, records: Iterable[Mapping[str, Any]]) -> None:
+    """Produce each of these, as arguments of `Producer.produce`, idempotently; all are acknowledged on return."""
+    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5})
+    for record in records:
+        while True:
+            try:
+                producer.produce(topic, **record)
+                break
+            except BufferError:
+                producer.poll(0.1)
+    assert producer.flush(60) == 0
 
 
 def read_partitions(

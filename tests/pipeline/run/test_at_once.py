@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from ottla.pipeline.errors import CorruptSourceError, PipelineError, SourceChangedError, SparkFailedError
+from ottla.pipeline.run import at_once as partitions_at_once
 from ottla.pipeline.run.at_once import of_each
 from ottla.pipeline.run.job_results import PartitionResult
 from ottla.storage.disk.paths import TopicPartition
@@ -86,6 +87,30 @@ def test_a_disks_refusal_is_a_failure_of_one_partition(number: int, kind: type[P
         worked(work, 2, 1)
     assert str(raised.value) == text
     assert [each.outcome for each in raised.value.results] == ["failed", "staged"]
+
+
+def test_a_job_that_begins_when_others_were_ended_already_is_ended_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(partitions_at_once, "GIVE_UP_EVERY_S", 0.01)
+    begun, ended, interrupted = threading.Event(), threading.Event(), threading.Event()
+    together = threading.Barrier(2)
+
+    def work(number: int) -> PartitionResult:
+        together.wait(PATIENCE_S)
+        if number == 0:
+            raise KeyboardInterrupt
+        assert interrupted.wait(PATIENCE_S)
+        begun.set()  # what `give_up` ended before did not end this
+        assert ended.wait(PATIENCE_S)
+        return done(number)
+
+    def give_up() -> None:
+        if begun.is_set():
+            ended.set()
+        interrupted.set()
+
+    with pytest.raises(KeyboardInterrupt):
+        of_each(work, range(2), lambda number: TopicPartition("t", number), at_once=2, give_up=give_up)
+    assert ended.is_set()
 
 
 def test_who_is_interrupted_ends_what_runs_and_begins_no_other() -> None:

@@ -75,7 +75,7 @@ def test_a_topic_that_is_not_there_is_made_where_that_is_wanted(
         servers = broker.first_line.split()[1]
         line = ["restore", str(snapshot), "--topic", "copy", "--bootstrap", servers]
         assert main(line) == 1
-        assert "copy: expected a topic to restore into, found None (--create makes it)" in capsys.readouterr().err
+        assert "copy: expected a topic to restore into, found none (--create makes it)" in capsys.readouterr().err
         assert main([*line, "--create"]) == 0
         assert main([*line, "--create"]) == 0, "again, into the one that is there"
         described = run("topics", "--bootstrap", servers, "describe", "copy").stdout

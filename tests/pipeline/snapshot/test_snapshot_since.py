@@ -16,6 +16,7 @@ pytest.importorskip("pyarrow", reason="needs the extra ottla[spark]")
 import pyarrow.parquet as pq
 
 from ottla.pipeline.errors import SourceChangedError, UsageError
+from ottla.pipeline.snapshot import manifest, snapshot
 from ottla.pipeline.snapshot.layers import Since, SnapshotResult, StoredSnapshot, since_of
 from ottla.pipeline.snapshot.manifest import MANIFEST, layer_directories
 from ottla.pipeline.snapshot.snapshot import snapshot_locally
@@ -64,7 +65,7 @@ class Topic:
         )
 
     def since(self, snapshot: Path) -> Since:
-        return since_of(Store(str(self.data_dir)), str(snapshot), "t", None, now_ms=self.now_ms)
+        return since_of(Store(str(self.data_dir)), str(snapshot), "t", None, now_ms=lambda: self.now_ms)
 
     def close(self) -> None:
         for log in self.logs:
@@ -187,6 +188,36 @@ def test_one_that_is_older_than_tombstones_are_kept_is_refused(topic: Topic, lat
     topic.take(since=first)
 
 
+def test_one_that_becomes_too_old_while_what_has_changed_is_read_is_refused(
+    topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cleaner may take tombstones as soon as their time is over: what they deleted must not come back."""
+    (log,) = topic.logs
+    append(log, ("a", "1"), ("b", "1"))
+    first = topic.take()
+    append(log, ("a", None), roll=True)
+    real = snapshot.keys_of
+
+    def slow(*arguments: Any, **options: Any) -> Any:
+        topic.now_ms += DAY_MS
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(snapshot, "keys_of", slow)
+    with pytest.raises(UsageError, match="tombstones since may be gone"):
+        topic.take(since=first)
+    assert sorted(path.name for path in topic.directory.iterdir()) == ["data", "snapshot-1"]
+
+
+def test_layers_are_not_put_on_one_another_without_end(topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(manifest, "LAYERS_MAX", 3)
+    append(topic.logs[0], ("a", "1"))
+    out = topic.take()
+    for _ in range(2):
+        topic.take(since=out, out=out)
+    with pytest.raises(UsageError, match="expected fewer than 3 layers, found 3: take a full one"):
+        topic.take(since=out, out=out)
+
+
 def test_what_cannot_be_gone_on_from_is_refused(topic: Topic, tmp_path: Path) -> None:
     append(topic.logs[0], ("a", "1"))
     first = topic.take()
@@ -194,9 +225,9 @@ def test_what_cannot_be_gone_on_from_is_refused(topic: Topic, tmp_path: Path) ->
         topic.since(tmp_path / "nowhere")
     store = Store(str(topic.data_dir))
     with pytest.raises(UsageError, match="expected a snapshot of u, found one of t"):
-        since_of(store, str(first), "u", None, now_ms=DAY_MS)
+        since_of(store, str(first), "u", None, now_ms=lambda: DAY_MS)
     with pytest.raises(UsageError, match="expected a snapshot of partition 3, found one of 0"):
-        since_of(store, str(first), "t", 3, now_ms=DAY_MS)
+        since_of(store, str(first), "t", 3, now_ms=lambda: DAY_MS)
     (first / MANIFEST).write_text('{"version": 2}')
     with pytest.raises(UsageError, match="expected version 1, found 2"):
         topic.since(first)
@@ -263,7 +294,7 @@ def test_on_random_histories_they_are_what_full_ones_are(number: int, tmp_path: 
 
 
 def test_on_spark_it_is_the_same(spark: SparkSession, topic: Topic) -> None:
-    from ottla.pipeline.snapshot.snapshot_job import snapshot
+    from ottla.pipeline.snapshot.snapshot_job import snapshot as snapshot_on
 
     (log,) = topic.logs
     append(log, ("a", "1"), ("b", "1"), ("c", "1"), roll=True)
@@ -271,7 +302,9 @@ def test_on_spark_it_is_the_same(spark: SparkSession, topic: Topic) -> None:
     append(log, ("b", "2"), ("c", None), ("d", "1"), roll=True)
     append(log, ("d", "2"))
     out = topic.directory / "spark"
-    made = snapshot(spark, str(topic.data_dir), "t", str(out), now_ms=topic.now_ms, since=topic.since(first), buckets=2)
+    made = snapshot_on(
+        spark, str(topic.data_dir), "t", str(out), now_ms=topic.now_ms, since=topic.since(first), buckets=2
+    )
     assert made.keys == 3 and rows(out) == rows(topic.take())
 
 
@@ -295,8 +328,8 @@ def test_a_frame_has_the_rows_that_count(spark: SparkSession, topic: Topic) -> N
     third = topic.take(since=second)
     assert framed(second) == rows(second)
     assert framed(third) == rows(third) == rows(topic.take())
-    manifest = third / MANIFEST
-    manifest.write_text(manifest.read_text().replace('"log_start_offset": 0', '"log_start_offset": 4', 1))
+    path = third / MANIFEST
+    path.write_text(path.read_text().replace('"log_start_offset": 0', '"log_start_offset": 4', 1))
     assert framed(third) == rows(third) != []
     with pytest.raises(UsageError, match="expected a snapshot, found none"):
         read_snapshot(spark, str(third / "nowhere"))
