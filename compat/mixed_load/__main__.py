@@ -1,8 +1,8 @@
 """Everything at once for an hour, paced: is there an error, and does the broker grow?
 
-Real clients produce to topics that are cleaned and deleted from, consume in groups of both protocols whose members come, leave and are
-killed, copy in transactions, make and delete topics, watch the page; others send rubbish; the broker is restarted again and again within
-its process. Then: no error that a restart does not explain, every record where it belongs, after SIGTERM and after kill -9 too, and of
+Real clients produce to topics that are cleaned and deleted from, consume in groups of all protocols whose members come, leave and are
+killed, share a queue, copy in transactions, make and delete topics, watch the page; others send rubbish; the broker is restarted again
+and again within its process. Then: no error that a restart does not explain, every record where it belongs, after SIGTERM and after kill -9 too, and of
 the process no more than a tenth more memory than after ten minutes, nor more descriptors or threads.
 """
 
@@ -11,6 +11,8 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
+
+from ottla.protocol.errors import KafkaError
 
 from ..support.brokers.ottla_process import OttlaProcess
 from ..support.brokers.process import BrokerProcess, free_port
@@ -31,8 +33,10 @@ from .readings import (
     row,
     then_and_now,
 )
+from .sharing import COUNT_LIMIT, LOCK_S, LibrarySharers, PassingShareGroups, Queue, Sharer
 from .strangers import Strangers
-from .topics import BOTH, COMPACTED, COPIED, KEPT, PARTITIONS, TOPICS, Ledger, create, missing, stale
+from .streaming import PassingApplications, Streamer
+from .topics import BOTH, COMPACTED, COPIED, KEPT, PARTITIONS, SHARED, TOPICS, Ledger, create, missing, stale
 
 MINUTES, QUICK_MINUTES = 60.0, 1.5
 JUDGED_MINUTES = 20.0
@@ -42,6 +46,7 @@ REST_S = 12.0
 COMPLAINTS_SHOWN = 20
 ROWS = 30
 CATCH_UP_S, JOIN_S = 60.0, 90.0
+SHARERS, STREAMERS = 3, 2
 BAD_SIGNS = (" ERROR ", " CRITICAL ", "Traceback")
 BROKER = {
     # A producer asks for metadata of all topics it has known: those that were deleted would come again.
@@ -51,6 +56,23 @@ BROKER = {
     "group.consumer.min.session.timeout.ms": "6000",
     "group.consumer.heartbeat.interval.ms": "1000",
     "group.consumer.min.heartbeat.interval.ms": "1000",
+    **{
+        f"group.{protocol}.{name}": value
+        for protocol in ("share", "streams")
+        for name, value in {
+            "session.timeout.ms": "6000",
+            "min.session.timeout.ms": "6000",
+            "heartbeat.interval.ms": "1000",
+            "min.heartbeat.interval.ms": "1000",
+        }.items()
+    },
+    "group.share.record.lock.duration.ms": str(LOCK_S * 1000),
+    "group.share.min.record.lock.duration.ms": "1000",
+    "group.share.delivery.count.limit": str(COUNT_LIMIT),
+    "share.coordinator.state.topic.num.partitions": "4",
+    "share.coordinator.state.topic.segment.bytes": str(1 << 20),
+    "share.coordinator.state.topic.prune.interval.ms": "20000",
+    "share.coordinator.cold.partition.snapshot.interval.ms": "20000",
     "offsets.topic.num.partitions": "4",
     "offsets.retention.minutes": "1",
     "offsets.retention.check.interval.ms": "20000",
@@ -94,17 +116,24 @@ class Hour:
     def run(self) -> None:
         scene = self.scene
         found, consuming = groups(scene)
+        self.queue = Queue(scene)
         reading = readers(scene)
         lives = Lives(scene)
         lives.every_s = min(lives.every_s, max(self.seconds / 3, QUICK_LIVES_S))
         loads: list[Load] = [
-            Numbers(scene, self.ledger),
+            Numbers(scene, self.ledger, KEPT, 20),
+            Numbers(scene, self.ledger, SHARED, 3),
             Keys(scene, self.ledger),
             OneByOne(scene),
             *reading,
             *consuming,
             Copying(scene),
             PassingIds(scene),
+            *(Sharer(scene, self.queue, number) for number in range(SHARERS)),
+            LibrarySharers(scene, self.queue),
+            PassingShareGroups(scene, self.ledger),
+            *(Streamer(scene, number) for number in range(STREAMERS)),
+            PassingApplications(scene),
             Topics(scene),
             Looking(scene),
             Watching(scene),
@@ -124,6 +153,7 @@ class Hour:
         )
         self.judge_loads(loads)
         self.judge_readers(reading, found)
+        self.judge_queue()
         self.judge_process(readings)
         self.judge_rest()
         self.judge_log("at the end")
@@ -134,7 +164,9 @@ class Hour:
 
     def stop(self, loads: list[Load], reading: list[Reader], found: list[Group]) -> None:
         """Writers first, so that who reads can come to the end."""
-        last: list[Load] = [load for load in loads if isinstance(load, Reader | Member | Copying)]
+        last: list[Load] = [
+            load for load in loads if isinstance(load, Reader | Member | Copying | Sharer | LibrarySharers)
+        ]
         end([load for load in loads if load not in last])
         until_s = time.monotonic() + CATCH_UP_S
         while time.monotonic() < until_s and not self.is_read(reading, found):
@@ -143,7 +175,17 @@ class Hour:
 
     def is_read(self, reading: list[Reader], found: list[Group]) -> bool:
         sent = [self.ledger.acknowledged[KEPT, each] for each in range(PARTITIONS)]
-        return all([one.next for one in reader.seen] == sent for reader in seeing(reading, found))
+        if any([one.next for one in reader.seen] != sent for reader in seeing(reading, found)):
+            return False
+        return self.lags() == dict.fromkeys(range(PARTITIONS), 0)
+
+    def lags(self) -> dict[int, int]:
+        """Of the share group."""
+        try:
+            return self.queue.lags()
+        except (OSError, KafkaError) as error:
+            self.scene.complain("lags", str(error))
+            return {}
 
     def judge_loads(self, loads: list[Load]) -> None:
         self.suite.note("turns: " + ", ".join(f"{load.name} {load.turns}" for load in loads))
@@ -168,6 +210,12 @@ class Hour:
             self.suite.equal(f"{reader.name}: numbers that do not follow", [], wrong[:5])
             self.suite.equal(f"{reader.name}: read from the first", {0}, {one.first for one in reader.seen})
             self.suite.equal(f"{reader.name}: read to the last", sent, [one.next for one in reader.seen])
+
+    def judge_queue(self) -> None:
+        self.suite.equal("lag of the share group", dict.fromkeys(range(PARTITIONS), 0), self.lags())
+        deliveries = self.queue.deliveries
+        deliveries.away_ns = self.scene.away_ns
+        deliveries.judge(self.suite, {each: self.ledger.acknowledged[SHARED, each] for each in range(PARTITIONS)})
 
     def judge_process(self, readings: list[Reading]) -> None:
         if self.seconds < JUDGED_MINUTES * 60:
@@ -198,11 +246,11 @@ class Hour:
         """What is in the topics, by a new reader."""
         places = [(topic, partition) for topic in TOPICS for partition in range(PARTITIONS)]
         records = read_partitions(self.broker.bootstrap, places, isolation="read_committed")
-        for topic in (KEPT, COPIED):
+        for topic, source in ((KEPT, KEPT), (COPIED, KEPT), (SHARED, SHARED)):
             wrong = {
                 partition: what
                 for partition in range(PARTITIONS)
-                if (what := missing(records[topic, partition], self.ledger.acknowledged[KEPT, partition]))
+                if (what := missing(records[topic, partition], self.ledger.acknowledged[source, partition]))
             }
             self.suite.equal(f"{topic} {when}: every record from its start to its end", {}, wrong)
         for topic in (COMPACTED, BOTH):

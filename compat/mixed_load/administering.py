@@ -1,6 +1,7 @@
 """What tools do: topics made and deleted, configs, offsets and groups deleted, log directories; and who looks at the listener for control."""
 
 import json
+import time
 import urllib.request
 from typing import Any
 
@@ -127,5 +128,9 @@ class Lives(Load):
         self.scene.restarting()
         how = ("restart", "crash")[self.turns % 2]
         request = urllib.request.Request(f"http://{self.scene.admin}/v1/{how}", method="POST")
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            json.load(answer)
+        began_ns = time.monotonic_ns()
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                json.load(answer)
+        finally:
+            self.scene.away_ns.append((began_ns, time.monotonic_ns()))

@@ -31,6 +31,8 @@ class Scene:
     complaints: list[Complaint] = field(default_factory=list)
     restarts: list[float] = field(default_factory=list)
     """When each began, in seconds since the load did."""
+    away_ns: list[tuple[int, int]] = field(default_factory=list)
+    """From when to when the broker was away for them, of the machine's monotonic clock."""
 
     def now_s(self) -> float:
         return time.monotonic() - self.began_s

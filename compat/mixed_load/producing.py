@@ -26,12 +26,13 @@ def idempotent(scene: Scene, codec: str = "none") -> Producer:
 
 
 class Numbers(Load):
-    """Numbered records without keys to each partition of KEPT, by one producer for its whole life."""
+    """Numbered records without keys to each partition of a topic, by one producer for its whole life; `each` a turn and partition."""
 
-    every_s, each = 0.25, 20
+    every_s = 0.25
 
-    def __init__(self, scene: Scene, ledger: Ledger) -> None:
-        super().__init__(scene)
+    def __init__(self, scene: Scene, ledger: Ledger, topic: str, each: int) -> None:
+        super().__init__(scene, f"Numbers of {topic}")
+        self.topic, self.each = topic, each
         self.ledger, self.next = ledger, [0] * PARTITIONS
         self.producer: Producer | None = idempotent(scene)
 
@@ -40,13 +41,13 @@ class Numbers(Load):
         for partition in range(PARTITIONS):
             for _ in range(self.each):
                 value = numbered(self.next[partition], self.chance.randrange(200))
-                self.producer.produce(KEPT, value, partition=partition, on_delivery=self.ledger.delivered)
+                self.producer.produce(self.topic, value, partition=partition, on_delivery=self.ledger.delivered)
                 self.next[partition] += 1
         self.producer.poll(0)
 
     def close(self) -> None:
         left = flushed(self)
-        if left or any(self.ledger.acknowledged[KEPT, each] != sent for each, sent in enumerate(self.next)):
+        if left or any(self.ledger.acknowledged[self.topic, each] != sent for each, sent in enumerate(self.next)):
             self.scene.complain(self.name, f"{left} left, of {self.next}: {dict(self.ledger.acknowledged)}")
 
 

@@ -9,13 +9,14 @@ from ..support.clients.steps import ReadRecord, create_topic
 
 PARTITIONS = 3
 KEYS = 400
-KEPT, COPIED, COMPACTED, BOTH = "kept", "copied", "compacted", "both"
+KEPT, COPIED, COMPACTED, BOTH, SHARED = "kept", "copied", "compacted", "both", "shared"
 SMALL = {"segment.bytes": str(1 << 20), "segment.ms": "30000", "file.delete.delay.ms": "5000"}
 """A segment has half a minute: Apache Kafka has none smaller than 1 MiB."""
 CLEANED = {"min.cleanable.dirty.ratio": "0.2", "delete.retention.ms": "10000"}
 TOPICS = {
     KEPT: {**SMALL, "cleanup.policy": "delete", "retention.bytes": str(2 << 20)},
     COPIED: {**SMALL, "cleanup.policy": "delete", "retention.bytes": str(2 << 20)},
+    SHARED: {**SMALL, "cleanup.policy": "delete", "retention.ms": "180000"},
     COMPACTED: {**SMALL, **CLEANED, "cleanup.policy": "compact"},
     BOTH: {**SMALL, **CLEANED, "cleanup.policy": "compact,delete", "retention.ms": "300000"},
 }

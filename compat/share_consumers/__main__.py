@@ -10,17 +10,15 @@ import random
 import re
 import sys
 import time
-from collections import Counter, defaultdict
 from contextlib import ExitStack
-from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
 
 from ..apache_kafka.suite.runner import compile_java, test_jars
 from ..support.brokers.any_broker import broker_process
 from ..support.brokers.process import BrokerProcess
 from ..support.clients.jvms import Jvms
 from ..support.clients.steps import create_topic, produce_all
+from ..support.deliveries import Deliveries, Event
 from ..support.suite import NotRunError, Options, Suite, run_suite
 
 HERE = Path(__file__).parent
@@ -47,22 +45,6 @@ BROKER = {
 }
 OFFSET_LINE = re.compile(r"(\d+) (\d+)")
 """The client's log is between what is printed."""
-Place = tuple[int, int]
-"""Partition and offset."""
-
-
-class Event(NamedTuple):
-    """A line of a member's file."""
-
-    nanoseconds: int
-    kind: str
-    member: str
-    more: str
-
-    @property
-    def life(self) -> str:
-        """Of the member's process."""
-        return self.member.rpartition("-")[0]
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -93,9 +75,7 @@ class Run:
         self.folder.mkdir()
         self.processes = Jvms(class_path, "Members", PROCESSES, broker.work)
         self.produced = self.lives = 0
-        self.ended_ns: dict[str, int] = {}
-        """When a life was killed."""
-        self.broker_kills_ns: list[int] = []
+        self.deliveries = Deliveries(LOCK_MS, COUNT_LIMIT)
 
     def do(self) -> None:
         started_s = time.monotonic()
@@ -110,9 +90,10 @@ class Run:
             self.produce(each if victim else self.records - each * len(victims))
             time.sleep(self.chance.uniform(0.5, 3))
             if victim == "broker":
-                self.broker_kills_ns.append(time.monotonic_ns())
+                began_ns = time.monotonic_ns()
                 self.broker.kill()
                 self.broker.start()
+                self.deliveries.away_ns.append((began_ns, time.monotonic_ns()))
             elif victim == "members":
                 self.restart(self.chance.randrange(PROCESSES))
         self.until_all_is_quiet()
@@ -132,7 +113,8 @@ class Run:
     def restart(self, number: int) -> None:
         life = self.life_of(number)
         self.processes.kill(number)
-        self.ended_ns[life] = time.monotonic_ns()
+        now_ns = time.monotonic_ns()
+        self.deliveries.ended_ns |= {f"{life}-{member}": now_ns for member in range(MEMBERS_EACH)}
         self.start(number)
 
     def life_of(self, number: int) -> str:
@@ -161,16 +143,15 @@ class Run:
 
     # -- what came of it
 
-    def events(self) -> dict[Place, list[Event]]:
-        found: dict[Place, list[Event]] = defaultdict(list)
+    def read_events(self) -> None:
         for path in self.folder.iterdir():
             for line in path.read_text().splitlines():
                 words = line.split()
                 if len(words) != 5:
                     continue  # it was killed while it wrote
                 kind, nanoseconds, partition, offset, more = words
-                found[int(partition), int(offset)].append(Event(int(nanoseconds), kind, path.name, more))
-        return {place: sorted(events) for place, events in found.items()}
+                event = Event(int(nanoseconds), kind, path.name, more)
+                self.deliveries.events[int(partition), int(offset)].append(event)
 
     def judge(self) -> None:
         found_at = (
@@ -180,63 +161,8 @@ class Run:
         lags = {int(each[1]): int(each[2]) for each in found_at if each is not None}
         ends = {number: self.records // PARTITIONS for number in range(PARTITIONS)}
         self.suite.equal("lag of the share group", dict.fromkeys(ends, 0), lags)
-        events = self.events()
-        places = [(partition, offset) for partition, end in ends.items() for offset in range(end)]
-        self.suite.equal("records that were never received", [], [each for each in places if each not in events][:5])
-        accepted = {place for place, found in events.items() if any(each.kind == "A" for each in found)}
-        unknown = [place for place in places if place not in accepted]
-        lost = [place for place in unknown if not self.may_be_accepted(events.get(place, []))]
-        self.suite.equal(
-            "records that nobody accepted, nor may have", [], [(place, events.get(place)) for place in lost][:3]
-        )
-        again: list[object] = []
-        unexplained: list[object] = []
-        causes: Counter[str] = Counter()
-        for place, found in events.items():
-            first_accepted_ns = min((each.nanoseconds for each in found if each.kind == "A"), default=None)
-            received = [each for each in found if each.kind == "R"]
-            if first_accepted_ns is not None and received[-1].nanoseconds > first_accepted_ns:
-                again.append((place, found))
-            for one, following in pairwise(received):
-                cause = self.cause(found, one, following)
-                causes[cause or "none"] += 1
-                if cause is None:
-                    unexplained.append((place, found))
-        self.suite.equal("records that came again after they were accepted", [], again[:3])
-        self.suite.equal("records that came twice although nobody had lost its lock", [], unexplained[:3])
-        refused = Counter(each.more for found in events.values() for each in found if each.kind == "F")
-        deliveries = sum(each.kind == "R" for found in events.values() for each in found)
-        self.suite.note(
-            f"{deliveries} deliveries of {self.records} records; came again because of: {dict(causes) or 'nothing'};"
-            f" acknowledgements refused: {dict(refused) or 'none'}; accepted by who was killed before it could say so: {len(unknown)}"
-        )
-
-    def may_be_accepted(self, found: list[Event]) -> bool:
-        """Whether who received it last may have been told, and been killed before it wrote that down."""
-        received = [each for each in found if each.kind == "R"]
-        if not received or int(received[-1].more) >= COUNT_LIMIT:
-            return False
-        told = [
-            each for each in found if each.member == received[-1].member and each.nanoseconds > received[-1].nanoseconds
-        ]
-        return (not told and received[-1].life in self.ended_ns) or any(each.kind == "F" for each in told)
-
-    def cause(self, found: list[Event], one: Event, following: Event) -> str | None:
-        """Why a record came a second time."""
-        # Who released it is told so when somebody else may have it already.
-        told = [each for each in found if each.member == one.member and each.nanoseconds > one.nanoseconds]
-        told = told[: next((at for at, each in enumerate(told) if each.kind == "R"), len(told))]
-        if any(each.kind == "X" for each in told):
-            return "released"
-        if any(one.nanoseconds <= at <= following.nanoseconds for at in self.broker_kills_ns):
-            return "broker killed"
-        if self.ended_ns.get(one.life, following.nanoseconds) < following.nanoseconds:
-            return "member killed"
-        if any(each.kind == "F" for each in told):
-            return "acknowledgement refused"
-        if following.nanoseconds - one.nanoseconds >= LOCK_MS * 1_000_000:
-            return "lock timed out"
-        return None
+        self.read_events()
+        self.deliveries.judge(self.suite, ends)
 
 
 if __name__ == "__main__":

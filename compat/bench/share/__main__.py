@@ -11,23 +11,16 @@ import argparse
 import statistics
 import sys
 import time
-import uuid
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import NamedTuple
 
 from confluent_kafka import Producer
 
-from ottla.protocol.messages import incremental_alter_configs as altering
-from ottla.protocol.messages import share_acknowledge as acknowledging
-from ottla.protocol.messages import share_fetch as fetching
-from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
-from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
-from ottla.server.client.connection import Client
-
 from ...support.brokers.apache_kafka import ApacheKafkaProcess
 from ...support.brokers.ottla_process import OttlaProcess
 from ...support.brokers.process import BrokerProcess
+from ...support.clients.share_member import ACCEPT, REJECT, RELEASE, Acquired, Said, ShareMember, configure
 from ...support.clients.steps import create_topic
 from ...support.machine import Machine
 from ...support.suite import NotRunError, Options, Suite, run_suite
@@ -35,14 +28,10 @@ from ...support.suite import NotRunError, Options, Suite, run_suite
 RECORDS, QUICK_RECORDS = 200_000, 10_000
 IN_FLIGHT, QUICK_IN_FLIGHT = 1_000_000, 20_000
 ROUNDS = 5
-NOT_YET = (14, 15, 16)
-"""COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR."""
 FEW = 10
 """With the acquire mode that counts records; otherwise batches are whole."""
 LOCKS = 10_000
 """The most of a partition that may be in flight: `group.share.partition.max.record.locks` at its limit."""
-GROUP_RESOURCE = 32
-ACCEPT, RELEASE, REJECT = 1, 2, 3
 BROKER = {
     "group.share.partition.max.record.locks": str(LOCKS),
     "group.share.max.partition.max.record.locks": str(LOCKS),
@@ -57,117 +46,25 @@ MODES: dict[str, tuple[int, Callable[[int], list[int]]]] = {
     "ten records a fetch": (FEW, lambda _: [ACCEPT]),
 }
 """Name -> records of a fetch, and the types that a batch of so many is acknowledged with."""
-Acquired = tuple[int, int, int]
-"""Partition, first and last offset."""
-Said = dict[int, list[tuple[int, int, list[int]]]]
-"""Partition -> first and last offset, and types."""
 
 
-class Member:
-    """A member of a share group, with all partitions of one topic."""
+def member_of(broker: BrokerProcess, group: str, topic: str, partitions: int) -> ShareMember:
+    """With all partitions of the topic, from their beginning on."""
+    member = ShareMember(broker.bootstrap, group, topic)
+    configure(member.client, group, "earliest")
+    member.join(partitions)
+    return member
 
-    def __init__(self, broker: BrokerProcess, group: str, topic: str, partitions: int) -> None:
-        host, _, port = broker.bootstrap.rpartition(":")
-        self.client = Client(host, int(port), timeout_s=60)
-        self.group, self.name, self.epoch, self.session = group, str(uuid.uuid4()), 0, 0
-        self._begin_at_the_start()
-        deadline_s = time.monotonic() + 60
-        self.topic_id, found = b"", 0
-        while found < partitions:
-            answer = self.client.ask(
-                ShareGroupHeartbeatRequest(
-                    group_id=group,
-                    member_id=self.name,
-                    member_epoch=self.epoch,
-                    subscribed_topic_names=(topic,) if self.epoch == 0 else None,
-                ),
-                1,
-            )
-            assert answer.error_code in (0, *NOT_YET) and time.monotonic() < deadline_s, answer
-            if answer.error_code:
-                # Apache Kafka makes the topic of offsets when somebody asks for a coordinator first.
-                self.client.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=(group,)), 4)
-                time.sleep(0.1)
-                continue
-            self.epoch = answer.member_epoch
-            if answer.assignment is not None and answer.assignment.topic_partitions:
-                (own,) = answer.assignment.topic_partitions
-                self.topic_id, found = own.topic_id, len(own.partitions)
-            time.sleep(0.1)
-        self.partitions = partitions
 
-    def _begin_at_the_start(self) -> None:
-        config = altering.AlterableConfig(name="share.auto.offset.reset", config_operation=0, value="earliest")
-        resource = altering.AlterConfigsResource(
-            resource_type=GROUP_RESOURCE, resource_name=self.group, configs=(config,)
-        )
-        answer = self.client.ask(altering.IncrementalAlterConfigsRequest(resources=(resource,)), 1)
-        assert answer.responses[0].error_code == 0, answer
+def fetched(member: ShareMember, said: Said, max_records: int, *, is_limit: bool = False) -> list[Acquired]:
+    found, refused = member.fetch(said, max_records, is_limit=is_limit)
+    assert not refused, refused
+    return found
 
-    def acknowledge(self, said: Said) -> None:
-        """Without a fetch."""
-        rows = tuple(
-            acknowledging.AcknowledgePartition(
-                partition_index=number,
-                acknowledgement_batches=tuple(
-                    acknowledging.AcknowledgementBatch(
-                        first_offset=first, last_offset=last, acknowledge_types=tuple(types)
-                    )
-                    for first, last, types in batches
-                ),
-            )
-            for number, batches in said.items()
-        )
-        topic = acknowledging.AcknowledgeTopic(topic_id=self.topic_id, partitions=rows)
-        answer = self.client.ask(
-            acknowledging.ShareAcknowledgeRequest(
-                group_id=self.group, member_id=self.name, share_session_epoch=self.session, topics=(topic,)
-            ),
-            1,
-        )
-        refused = [row for each in answer.responses for row in each.partitions if row.error_code]
-        assert answer.error_code == 0 and not refused, answer
-        self.session += 1
 
-    def leave(self) -> None:
-        self.client.ask(ShareGroupHeartbeatRequest(group_id=self.group, member_id=self.name, member_epoch=-1), 1)
-        self.client.close()
-
-    def fetch(self, said: Said, max_records: int, *, is_limit: bool = False) -> list[Acquired]:
-        """Acknowledge what is said, and acquire more; of a new session from all partitions."""
-        wanted = range(self.partitions) if self.session == 0 else said
-        rows = tuple(
-            fetching.FetchPartition(
-                partition_index=number,
-                acknowledgement_batches=tuple(
-                    fetching.AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=tuple(types))
-                    for first, last, types in said.get(number, ())
-                ),
-            )
-            for number in wanted
-        )
-        answer = self.client.ask(
-            fetching.ShareFetchRequest(
-                group_id=self.group,
-                member_id=self.name,
-                share_session_epoch=self.session,
-                max_wait_ms=500,
-                min_bytes=1,
-                max_bytes=50 << 20,
-                max_records=max_records,
-                batch_size=max_records,
-                share_acquire_mode=1 if is_limit else 0,
-                topics=(fetching.FetchTopic(topic_id=self.topic_id, partitions=rows),) if rows else (),
-            ),
-            2,
-        )
-        assert answer.error_code == 0, answer
-        self.session += 1
-        found: list[Acquired] = []
-        for row in (row for topic in answer.responses for row in topic.partitions):
-            assert row.error_code == row.acknowledge_error_code == 0, row
-            found += [(row.partition_index, each.first_offset, each.last_offset) for each in row.acquired_records]
-        return found
+def acknowledge(member: ShareMember, said: Said) -> None:
+    refused = member.acknowledge(said)
+    assert not refused, refused
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -245,19 +142,19 @@ class Measured(NamedTuple):
 def measured(broker: BrokerProcess, group: str, mode: str, count: int) -> Measured:
     """Acquire and acknowledge at least so many."""
     max_records, types = MODES[mode]
-    member = Member(broker, group, "queue", 1)
+    member = member_of(broker, group, "queue", 1)
     said: Said = {}
     done = fetches = 0
     is_in_order = True
     began_s, cpu_s = time.perf_counter(), broker.cpu_seconds()
     while done < count:
-        found = member.fetch(said, max_records, is_limit=max_records == FEW)
-        said = {0: [(first, last, types(last - first + 1)) for _, first, last in found]} if found else {}
+        found = fetched(member, said, max_records, is_limit=max_records == FEW)
+        said = {0: [(first, last, types(last - first + 1)) for _, first, last, _ in found]} if found else {}
         fetches += 1
-        for _, first, last in found:
+        for _, first, last, _ in found:
             is_in_order = is_in_order and first == done
             done += last - first + 1
-    member.acknowledge(said)
+    acknowledge(member, said)
     took_s, used_s = time.perf_counter() - began_s, broker.cpu_seconds() - cpu_s
     member.leave()
     return Measured(done / took_s, used_s / done * 1e6, done / fetches, is_in_order)
@@ -268,16 +165,16 @@ def memory(suite: Suite, broker: BrokerProcess, in_flight: int) -> None:
     partitions = max(1, in_flight // LOCKS)
     create_topic(broker.bootstrap, "many", partitions=partitions)
     fill(broker, "many", partitions, in_flight, 10)
-    member = Member(broker, "many", "many", partitions)
+    member = member_of(broker, "many", "many", partitions)
     before = broker.resident_bytes()
     held = acquire(member, in_flight)
     whole = broker.resident_bytes()
     # Every second one comes a second time: no two neighbours are alike.
     released = 0
     for partition in range(partitions):
-        own = [(first, last) for number, first, last in held if number == partition]
+        own = [(first, last) for number, first, last, _ in held if number == partition]
         odd = [(at, at, [RELEASE]) for first, last in own for at in range(first, last + 1) if at % 2]
-        member.acknowledge({partition: odd})
+        acknowledge(member, {partition: odd})
         released += len(odd)
     acquire(member, released)
     single = broker.resident_bytes()
@@ -285,19 +182,19 @@ def memory(suite: Suite, broker: BrokerProcess, in_flight: int) -> None:
         f"{broker.kind}: {in_flight} records in flight over {partitions} partitions: {before / 1e6:.0f} MB before,"
         f" {whole / 1e6:.0f} MB in batches, {single / 1e6:.0f} MB each by itself: {(single - before) / in_flight:.0f} B a record"
     )
-    member.client.close()
+    member.close()
 
 
-def acquire(member: Member, count: int) -> list[Acquired]:
+def acquire(member: ShareMember, count: int) -> list[Acquired]:
     """So many records, and more where a batch does not end there."""
     held: list[Acquired] = []
     found = 0
     deadline_s = time.monotonic() + 300
     while found < count:
-        now = member.fetch({}, LOCKS)
+        now = fetched(member, {}, LOCKS)
         assert time.monotonic() < deadline_s, f"{found} of {count} records were acquired"
         held += now
-        found += sum(last - first + 1 for _, first, last in now)
+        found += sum(each.last - each.first + 1 for each in now)
     return held
 
 

@@ -1,0 +1,117 @@
+"""What became of the records of a share group: who received them when, what was said of them, and whether that goes together."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import NamedTuple
+
+from .suite import Suite
+
+Place = tuple[int, int]
+"""Partition and offset."""
+RECEIVED, ACCEPTED, REJECTED, RELEASED = "R", "A", "J", "X"
+"""The latter three: and told so."""
+LOST, FAILED = "L", "F"
+"""What was said of it was refused; it failed, and may have been taken."""
+FINAL = (ACCEPTED, REJECTED)
+SHOWN = 3
+
+
+class Event(NamedTuple):
+    """Something that was done with a record, or told of it."""
+
+    nanoseconds: int
+    """Of the machine's monotonic clock."""
+    kind: str
+    member: str
+    """A name that no other member has, before or after it."""
+    more: str
+    """How often it was delivered, or why it was refused."""
+    asked_ns: int | None = None
+    """Of what was received, when that was asked for, if it is known."""
+
+    @property
+    def since_ns(self) -> int:
+        """Since when it may have been the member's."""
+        return self.nanoseconds if self.asked_ns is None else self.asked_ns
+
+
+@dataclass
+class Deliveries:
+    """All events of one group and topic.
+
+    Args:
+        lock_ms: How long a record stays with who received it.
+        count_limit: After so many deliveries the broker gives a record up.
+    """
+
+    lock_ms: int
+    count_limit: int
+    events: defaultdict[Place, list[Event]] = field(default_factory=lambda: defaultdict(list))
+    ended_ns: dict[str, int] = field(default_factory=dict)
+    """When a member was gone that has not said so."""
+    away_ns: list[tuple[int, int]] = field(default_factory=list)
+    """From when to when the broker may have been away."""
+
+    def judge(self, suite: Suite, ends: Mapping[int, int]) -> None:
+        """Every record up to these offsets (exclusive) by partition was accepted or rejected by somebody, none came again after
+        that, and none twice without a reason."""
+        events = {place: sorted(found) for place, found in self.events.items()}
+        places = [(partition, offset) for partition, end in ends.items() for offset in range(end)]
+        suite.equal("records that were never received", [], [each for each in places if each not in events][:5])
+        ended = {place for place, found in events.items() if any(each.kind in FINAL for each in found)}
+        unknown = [place for place in places if place not in ended]
+        lost = [place for place in unknown if not self.may_be_ended(events.get(place, []))]
+        suite.equal(
+            "records that nobody accepted, nor may have", [], [(place, events.get(place)) for place in lost][:SHOWN]
+        )
+        again = [(place, found) for place, found in events.items() if came_after_its_end(found)]
+        suite.equal("records that came again after they were accepted", [], again[:SHOWN])
+        causes: Counter[str] = Counter()
+        unexplained: list[object] = []
+        for place, found in events.items():
+            for one, following in pairwise(each for each in found if each.kind == RECEIVED):
+                cause = self.cause(found, one, following)
+                causes[cause or "none"] += 1
+                if cause is None:
+                    unexplained.append((place, found))
+        suite.equal("records that came twice although nobody had lost its lock", [], unexplained[:SHOWN])
+        kinds = Counter(each.kind for found in events.values() for each in found)
+        refused = Counter(each.more for found in events.values() for each in found if each.kind in (LOST, FAILED))
+        suite.note(
+            f"{kinds[RECEIVED]} deliveries of {len(places)} records; came again because of: {dict(causes) or 'nothing'};"
+            f" rejected: {kinds[REJECTED]}; acknowledgements refused: {dict(refused) or 'none'};"
+            f" accepted by who was gone before it could say so: {len(unknown)}"
+        )
+
+    def may_be_ended(self, found: Iterable[Event]) -> bool:
+        """Whether who received it last may have been told, and been gone before it could say so; or its answer was lost."""
+        received = [each for each in found if each.kind == RECEIVED]
+        if not received or int(received[-1].more) >= self.count_limit:
+            return False
+        last = received[-1]
+        told = [each for each in found if each.member == last.member and each.nanoseconds > last.nanoseconds]
+        return (not told and last.member in self.ended_ns) or any(each.kind == FAILED for each in told)
+
+    def cause(self, found: list[Event], one: Event, following: Event) -> str | None:
+        """Why a record came a second time."""
+        # Who released it is told so when somebody else may have it already.
+        told = [each for each in found if each.member == one.member and each.nanoseconds > one.nanoseconds]
+        told = told[: next((at for at, each in enumerate(told) if each.kind == RECEIVED), len(told))]
+        if any(each.kind == RELEASED for each in told):
+            return "released"
+        if any(begin <= following.nanoseconds and one.nanoseconds <= end for begin, end in self.away_ns):
+            return "broker killed"
+        if self.ended_ns.get(one.member, following.nanoseconds) < following.nanoseconds:
+            return "member killed"
+        if any(each.kind in (LOST, FAILED) for each in told):
+            return "acknowledgement refused"
+        if following.nanoseconds - one.since_ns >= self.lock_ms * 1_000_000:
+            return "lock timed out"
+        return None
+
+
+def came_after_its_end(found: Iterable[Event]) -> bool:
+    ended_ns = min((each.nanoseconds for each in found if each.kind in FINAL), default=None)
+    return ended_ns is not None and any(each.kind == RECEIVED and each.since_ns > ended_ns for each in found)

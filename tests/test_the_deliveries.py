@@ -1,0 +1,126 @@
+"""What `compat.share_consumers` and `compat.mixed_load` make of what the members of a share group wrote down."""
+
+import pytest
+from compat.support.deliveries import Deliveries, Event, came_after_its_end
+from compat.support.suite import Suite
+
+S = 1_000_000_000
+FAULTS = {
+    "never": "records that were never received",
+    "nobody": "records that nobody accepted, nor may have",
+    "again": "records that came again after they were accepted",
+    "twice": "records that came twice although nobody had lost its lock",
+}
+
+
+def event(seconds: float, kind: str, member: str = "a", more: str = "1", asked: float | None = None) -> Event:
+    return Event(int(seconds * S), kind, member, more, None if asked is None else int(asked * S))
+
+
+def faults(capsys: pytest.CaptureFixture[str], deliveries: Deliveries, end: int = 1) -> set[str]:
+    """Of which kinds, of one partition with records up to this offset."""
+    suite = Suite("queue")
+    deliveries.judge(suite, {0: end})
+    said = capsys.readouterr().out
+    found = {short for short, words in FAULTS.items() if f"FAIL {words}" in said}
+    assert suite.failed == len(found)
+    assert suite.passed == len(FAULTS) - len(found)
+    return found
+
+
+ONCE = [event(1, "R"), event(2, "A")]
+TWICE = [event(1, "R"), event(1.5, "R", "b", "2"), event(2, "A", "b")]
+
+
+@pytest.mark.parametrize(
+    ("events", "expected"),
+    [
+        (ONCE, set()),
+        ([event(1, "R"), event(2, "J")], set()),
+        ([], {"never", "nobody"}),
+        ([event(1, "R")], {"nobody"}),
+        ([event(1, "R"), event(2, "X")], {"nobody"}),
+        ([event(1, "R"), event(2, "L", more="INVALID_RECORD_STATE")], {"nobody"}),
+        ([event(1, "R"), event(2, "F")], set()),  # it may have been taken
+        ([event(1, "R", more="3"), event(2, "F")], {"nobody"}),  # the broker gives it up at this count
+        ([*ONCE, event(3, "R", "b", "2")], {"again", "twice"}),
+        ([event(1, "R"), event(2, "J"), event(3, "R", "b", "2")], {"again", "twice"}),
+        ([*ONCE, event(9, "R", "b", "2")], {"again"}),  # that the lock has timed out excuses nothing
+        (TWICE, {"twice"}),
+        ([event(1, "R"), event(1.2, "X"), event(1.3, "R", "b", "2"), event(2, "A", "b")], set()),
+        # Who has it already may come before who released it is told.
+        ([event(1, "R"), event(1.3, "R", "b", "2"), event(1.4, "X"), event(2, "A", "b")], set()),
+        ([event(1, "R"), event(1.2, "L"), event(1.3, "R", "b", "2"), event(2, "A", "b")], set()),
+        ([event(1, "R"), event(1.2, "F"), event(1.3, "R", "b", "2"), event(2, "A", "b")], set()),
+        ([event(1, "R"), event(5.9, "R", "b", "2"), event(6, "A", "b")], {"twice"}),
+        ([event(1, "R"), event(6, "R", "b", "2"), event(7, "A", "b")], set()),
+        ([event(1, "R", asked=0.8), event(5.9, "R", "b", "2"), event(6, "A", "b")], set()),
+        ([event(1, "R", asked=0.9), event(5.8, "R", "b", "2"), event(6, "A", "b")], {"twice"}),
+        # A release of the second time does not explain the second time.
+        ([event(1, "R"), event(2, "R", more="2"), event(3, "X"), event(4, "R", more="3"), event(5, "A")], {"twice"}),
+    ],
+)
+def test_what_each_life_of_a_record_is_judged(
+    capsys: pytest.CaptureFixture[str], events: list[Event], expected: set[str]
+) -> None:
+    deliveries = Deliveries(lock_ms=5000, count_limit=3)
+    if events:
+        deliveries.events[0, 0] = events
+    assert faults(capsys, deliveries) == expected
+    deliveries.events[0, 0] = events[::-1]  # of several files, in no order
+    if events:
+        assert faults(capsys, deliveries) == expected
+
+
+@pytest.mark.parametrize(
+    ("away", "expected"),
+    [((1.1, 1.2), set()), ((0.5, 1.1), set()), ((1.4, 1.6), set()), ((0.1, 0.9), {"twice"}), ((1.6, 1.9), {"twice"})],
+)
+def test_that_the_broker_was_away_between_two_deliveries_explains_the_second_and_at_another_time_does_not(
+    capsys: pytest.CaptureFixture[str], away: tuple[float, float], expected: set[str]
+) -> None:
+    deliveries = Deliveries(5000, 3, away_ns=[(int(away[0] * S), int(away[1] * S))])
+    deliveries.events[0, 0] = TWICE
+    assert faults(capsys, deliveries) == expected
+
+
+def test_that_the_broker_was_away_does_not_explain_what_comes_after_it_was_accepted(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    deliveries = Deliveries(5000, 3, away_ns=[(int(2.1 * S), int(2.9 * S))])
+    deliveries.events[0, 0] = [*ONCE, event(3, "R", "b", "2"), event(4, "A", "b")]
+    assert faults(capsys, deliveries) == {"again"}
+
+
+def test_a_member_that_is_gone_without_a_word_explains_what_it_held_and_nothing_of_others(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for member, expected in (("a", set()), ("c", {"twice"})):
+        deliveries = Deliveries(5000, 3, ended_ns={member: int(1.2 * S)})
+        deliveries.events[0, 0] = TWICE
+        assert faults(capsys, deliveries) == expected
+    late = Deliveries(5000, 3, ended_ns={"a": int(1.7 * S)})
+    late.events[0, 0] = TWICE
+    assert faults(capsys, late) == {"twice"}
+
+
+def test_who_is_gone_before_it_was_told_may_have_accepted_what_it_had(capsys: pytest.CaptureFixture[str]) -> None:
+    for member, expected in (("a", set()), ("b", {"nobody"})):
+        deliveries = Deliveries(5000, 3, ended_ns={member: 2 * S})
+        deliveries.events[0, 0] = [event(1, "R")]
+        assert faults(capsys, deliveries) == expected
+
+
+def test_what_was_asked_for_before_it_was_accepted_may_be_told_later() -> None:
+    early = [*ONCE, event(3, "R", "b", "1", asked=0.5)]
+    assert not came_after_its_end(early)
+    assert came_after_its_end([*early, event(4, "R", "b", "2", asked=2.5)])
+
+
+def test_records_of_each_partition_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    deliveries = Deliveries(5000, 3)
+    deliveries.events[0, 0] = deliveries.events[1, 0] = ONCE
+    deliveries.judge(Suite("queue"), {0: 1, 1: 2})
+    said = capsys.readouterr().out
+    assert "never received: expected [], got [(1, 1)]" in said
+    assert "2 deliveries of 3 records" in said
