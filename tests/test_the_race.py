@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from compat.bench.race import chart, report, sides
-from compat.bench.race.__main__ import ROWS, main
+from compat.bench.race.__main__ import KEPT, ROWS, TEXT, keep, main, publish
 from compat.bench.race.course import Course
 from compat.bench.race.figures import KFAKE, MOCK, SIDES, Figure, Section, read, write
 from compat.bench.readme import __main__ as readme
@@ -34,7 +34,9 @@ def rate() -> Figure:
 
 
 def section(*figures: Figure, others_part: float | None = 0.0, name: str = "large") -> Section:
-    return Section(name, "Large batches", "How.", list(figures), "2026-11-23", "abc1234", others_part)
+    return Section(
+        name, "Large batches", "How.", list(figures), "2026-11-23", "abc1234", others_part, False, "a CPU", VERSIONS
+    )
 
 
 def test_a_table_has_medians_spread_and_ratio_and_says_why_a_side_has_no_figure() -> None:
@@ -68,21 +70,75 @@ def test_a_number_has_the_digits_that_say_something(value: float, shown: str) ->
 
 
 def test_the_report_says_how_busy_the_machine_was_and_who_did_not_run() -> None:
-    text = report.rendered([section(cpu(), others_part=0.42)], "a CPU", VERSIONS, {KFAKE: "needs Go"})
+    text = report.rendered([section(cpu(), others_part=0.42)], {KFAKE: "needs Go", MOCK: "needs a library"})
     assert "Other work had up to 42% of the processors meanwhile" in text
-    assert "\nkfake did not run: needs Go.\n" in text
-    quiet = report.rendered([section(cpu(), others_part=0.02)], "a CPU", VERSIONS, {})
+    assert "\nMachine: a CPU.\n" in text
+    assert "\nlibrdkafka's mock did not run: needs a library.\n" in text
+    assert "kfake did not run" not in text  # it did, when this was measured
+    quiet = report.rendered([section(cpu(), others_part=0.02)], {})
     assert "Other work" not in quiet
     assert "did not run" not in quiet
     assert "short ones" not in quiet
-    assert "short ones" in report.rendered([replace(section(cpu()), is_quick=True)], "a CPU", VERSIONS, {})
+    assert "short ones" in report.rendered([replace(section(cpu()), is_quick=True)], {})
 
 
 def test_what_was_measured_is_kept_whole(tmp_path: Path) -> None:
     kept = [section(cpu(), rate()), section(others_part=None, name="small")]
+    assert len(kept[0].figures) == 2
     assert read(tmp_path / "rows.json") == {}
     write(tmp_path / "deeper" / "rows.json", kept)
     assert list(read(tmp_path / "deeper" / "rows.json").values()) == kept
+
+
+@pytest.mark.parametrize("damaged", ["", "[", '[{"name": "large"}]', '[{"figures": []}]', "[1]"])
+def test_what_is_not_what_the_race_keeps_is_refused_and_named(tmp_path: Path, damaged: str) -> None:
+    (tmp_path / KEPT).write_text(damaged)
+    with pytest.raises(ValueError, match=r"REPORT\.json does not hold what the race measured"):
+        read(tmp_path / KEPT)
+
+
+def test_a_row_that_is_measured_anew_leaves_all_others_as_they_were(tmp_path: Path) -> None:
+    before = [section(cpu(), name="small"), section(cpu(), name="large"), section(cpu(), name="start")]
+    write(tmp_path / KEPT, before)
+    anew = section(replace(cpu(), values={KAFKA: [8.0], OTTLA: [2.0]}), name="large")
+    assert keep(tmp_path, anew)
+    assert list(read(tmp_path / KEPT).values()) == [before[0], anew, before[2]]
+    assert publish(tmp_path, {})
+    text = (tmp_path / TEXT).read_text()
+    assert text.count("\n## Large batches\n") == 3
+    assert text.count("| produce 1 KB: broker CPU, s/GB | 4.00 (2.00–9.00) |") == 2
+    assert text.count("| produce 1 KB: broker CPU, s/GB | 8.00 |") == 1
+    assert (tmp_path / report.CHART).exists()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["REPORT.json", "REPORT.md", "REPORT.svg"]
+
+
+def test_what_was_measured_of_one_side_alone_takes_nothing_of_both_away(tmp_path: Path) -> None:
+    both, alone = section(cpu()), section(replace(cpu(), values={OTTLA: [2.0]}))
+    assert keep(tmp_path, alone)
+    assert keep(tmp_path, both)
+    assert not keep(tmp_path, alone)
+    assert list(read(tmp_path / KEPT).values()) == [both]
+
+
+def test_nothing_is_published_where_nothing_is_kept(tmp_path: Path) -> None:
+    assert not publish(tmp_path, {})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_row_of_another_machine_or_of_other_versions_says_so() -> None:
+    elsewhere = replace(section(cpu(), name="small"), machine="another CPU")
+    older = replace(section(cpu(), name="start"), versions=VERSIONS | {KFAKE: "0.9"})
+    rows = [elsewhere, section(cpu()), section(cpu(), name="acks"), older]
+    text = report.rendered(rows, {})
+    assert re.findall("^Machine: (.*)$", text, re.MULTILINE) == ["a CPU.", "another CPU.", "a CPU."]
+    assert re.findall(r"kfake (\S+);", text) == ["1.0", "1.0", "0.9"]
+
+
+def test_the_committed_report_is_made_of_what_is_kept_beside_it() -> None:
+    folder = ROOT / "compat" / "bench"
+    sections = list(read(folder / KEPT).values())
+    assert report.rendered(sections, {}) == (folder / TEXT).read_text()
+    assert chart.drawn(sections) == (folder / report.CHART).read_text()
 
 
 def test_a_row_of_another_bench_becomes_a_figure() -> None:
@@ -95,7 +151,7 @@ def test_a_row_of_another_bench_becomes_a_figure() -> None:
 
 def test_the_readme_takes_its_comparisons_from_the_report() -> None:
     told = {"CPU for a gigabyte of 1 KB records produced": "0.38 of its 4.00 s/GB: 1.50 s/GB"}
-    text = report.rendered([section(cpu())], "a CPU", VERSIONS, {})
+    text = report.rendered([section(cpu())], {})
     assert report.headlines_of(text) == report.headlines([section(cpu())]) == told
     assert readme.comparisons(text) == {
         f"[beside Apache Kafka](compat/bench/REPORT.md): {what}": figure for what, figure in told.items()
@@ -105,7 +161,7 @@ def test_the_readme_takes_its_comparisons_from_the_report() -> None:
 
 @pytest.mark.parametrize("rough", [{"is_quick": True}, {"others_part": 0.3}, {"others_part": None}])
 def test_what_was_measured_in_short_rounds_or_on_a_busy_machine_is_not_for_the_readme(rough: dict[str, Any]) -> None:
-    text = report.rendered([replace(section(cpu()), **rough)], "a CPU", VERSIONS, {})
+    text = report.rendered([replace(section(cpu()), **rough)], {})
     assert "In short" not in text
     assert readme.comparisons(text) == {}
     assert "rough" in chart.drawn([replace(section(cpu()), **rough)])

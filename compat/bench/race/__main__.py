@@ -2,8 +2,9 @@
 
     python -m compat.bench.race [--rows NAME]... [--sides NAME]... [--rounds N] [--quick] [--write | --render]
 
-What was measured is kept in `build/race/`, a row at a time, and the report there made of all that is kept; --write makes it
-`compat/bench/REPORT.md`, too. A side that cannot run here, or cannot do a row, is named with the reason.
+What was measured is kept a row at a time, in `build/race/REPORT.json`, and the report beside it made of all that is kept there. With
+--write it is `compat/bench/REPORT.json`, and `REPORT.md`: rows that are not measured now stay as they are. --render makes the latter
+anew of what is kept. A side that cannot run here, or cannot do a row, is named with the reason.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from .machine import commit, machine, versions
 from .sides import BUILD, missing
 from .small import small_requests
 
-KEPT = BUILD / "rows.json"
+KEPT, TEXT = "REPORT.json", "REPORT.md"
 COMMITTED = Path(__file__).parents[1]
 ROUNDS = 5
 
@@ -88,14 +89,17 @@ def body(suite: Suite, options: Options) -> None:
     wanted = options.rest
     if options.broker:
         raise NotRunError("to start the brokers itself")
-    absent = missing(tuple(side for side in SIDES if chosen(side, wanted)))
+    folder, absent = COMMITTED if wanted.write or wanted.render else BUILD, {}
     if not wanted.render:
-        measure(suite, options, absent)
-    publish(suite, absent, write_too=wanted.write)
+        absent = missing(tuple(side for side in SIDES if chosen(side, wanted)))
+        measure(suite, options, absent, folder)
+    if not publish(folder, absent):
+        raise NotRunError("a row that has been measured")
+    suite.check("written", True, folder / TEXT)
 
 
-def measure(suite: Suite, options: Options, absent: dict[str, str]) -> None:
-    """Each row is kept as soon as it has been measured."""
+def measure(suite: Suite, options: Options, absent: dict[str, str], folder: Path) -> None:
+    """Each row is kept, and the report written, as soon as it has been measured."""
     wanted = options.rest
     sides = tuple(side for side in SIDES if chosen(side, wanted) and side not in absent)
     course = Course(suite, options, sides, wanted.rounds or (1 if options.quick else ROUNDS))
@@ -116,12 +120,26 @@ def measure(suite: Suite, options: Options, absent: dict[str, str]) -> None:
             figure.absent |= {side: why for side, why in absent.items() if side not in figure.absent}
             suite.note(f"{figure.what}, {figure.unit}: {told(figure)}")
         both = [side for side in (KAFKA, OTTLA) if side in sides]
-        suite.check(f"{kind.title}: measured", all(figure.values.get(side) for figure in figures for side in both))
+        is_measured = suite.check(
+            f"{kind.title}: measured", all(figure.values.get(side) for figure in figures for side in both)
+        )
         how = f"{kind.how} {course.rounds} round{'s'[: course.rounds > 1]}."
         when = f"{datetime.now(UTC):%Y-%m-%d}"
         others = other_work.others_part()
-        kept = read(KEPT) | {name: Section(name, kind.title, how, figures, when, commit(), others, options.quick)}
-        write(KEPT, [kept[each] for each in ROWS if each in kept])
+        section = Section(name, kind.title, how, figures, when, commit(), others, options.quick, machine(), versions())
+        if not is_measured or not keep(folder, section):
+            suite.note(f"{kind.title}: the report has what it had, which is of both")
+        publish(folder, absent)
+
+
+def keep(folder: Path, section: Section) -> bool:
+    """In place of what was measured of this row before; all others stay. False: that was of both sides, and this is not."""
+    kept = read(folder / KEPT)
+    if section.name in kept and kept[section.name].is_of_both and not section.is_of_both:
+        return False
+    kept[section.name] = section
+    write(folder / KEPT, [kept[each] for each in ROWS if each in kept])
+    return True
 
 
 def chosen(side: str, wanted: argparse.Namespace) -> bool:
@@ -129,15 +147,13 @@ def chosen(side: str, wanted: argparse.Namespace) -> bool:
     return side == OTTLA or wanted.sides is None or side in wanted.sides
 
 
-def publish(suite: Suite, absent: dict[str, str], *, write_too: bool) -> None:
-    sections = list(read(KEPT).values())
-    if not sections:
-        raise NotRunError("a row that has been measured")
-    text, picture = report.rendered(sections, machine(), versions(), absent), chart.drawn(sections)
-    for folder in (BUILD, COMMITTED) if write_too else (BUILD,):
-        (folder / "REPORT.md").write_text(text)
-        (folder / report.CHART).write_text(picture)
-        suite.check("written", True, folder / "REPORT.md")
+def publish(folder: Path, absent: dict[str, str]) -> bool:
+    """The report of what is kept there, and its chart. False: there is nothing."""
+    sections = list(read(folder / KEPT).values())
+    if sections:
+        (folder / TEXT).write_text(report.rendered(sections, absent))
+        (folder / report.CHART).write_text(chart.drawn(sections))
+    return bool(sections)
 
 
 def told(figure: Figure) -> str:
@@ -149,8 +165,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rows", action="append", choices=list(ROWS), help="only these; may be given several times")
     parser.add_argument("--sides", action="append", choices=list(SIDES), help="only these; may be given several times")
     parser.add_argument("--rounds", type=int, help=f"{ROUNDS} unless given, 1 with --quick")
-    parser.add_argument("--write", action="store_true", help="compat/bench/REPORT.md, too")
-    parser.add_argument("--render", action="store_true", help="measure nothing: the report of what is kept")
+    parser.add_argument(
+        "--write", action="store_true", help="into compat/bench/: REPORT.json, of it REPORT.md and its chart"
+    )
+    parser.add_argument(
+        "--render", action="store_true", help="measure nothing: compat/bench/REPORT.md anew of REPORT.json"
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> int:

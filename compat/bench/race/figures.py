@@ -57,16 +57,39 @@ class Section:
     others_part: float | None
     """Of all processors' time, while this was measured."""
     is_quick: bool = False
+    machine: str = ""
+    """On which it was."""
+    versions: dict[str, str] = field(default_factory=dict)
+    """By side."""
+
+    @property
+    def is_of_both(self) -> bool:
+        """Whether Apache Kafka and Ottla have values in all of it."""
+        return all(figure.values.get(side) for figure in self.figures for side in (KAFKA, OTTLA))
 
 
 def read(path: Path) -> dict[str, Section]:
-    """By name; nothing if there is no such file."""
+    """By name; nothing if there is no such file. Raises ValueError if it is not what `write` writes."""
     if not path.exists():
         return {}
-    sections = json.loads(path.read_text())
-    return {each["name"]: Section(**{**each, "figures": [Figure(**of) for of in each["figures"]]}) for each in sections}
+    try:
+        sections = json.loads(path.read_text())
+        return {
+            each["name"]: Section(**{**each, "figures": [Figure(**of) for of in each["figures"]]}) for each in sections
+        }
+    except (ValueError, TypeError, KeyError) as error:
+        raise ValueError(f"{path} does not hold what the race measured: {error!r}") from error
 
 
 def write(path: Path, sections: Iterable[Section]) -> None:
+    """A figure a line. What was there before stays until all of it is written."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps([asdict(section) for section in sections], indent=1) + "\n")
+    new = path.with_suffix(".new")
+    new.write_text("[\n" + ",\n".join(map(_lines, sections)) + "\n]\n")
+    new.replace(path)
+
+
+def _lines(section: Section) -> str:
+    fields = asdict(section)
+    figures = ",\n  ".join(json.dumps(each, ensure_ascii=False) for each in fields.pop("figures"))
+    return json.dumps(fields, ensure_ascii=False)[:-1] + f', "figures": [\n  {figures}\n]}}'

@@ -22,19 +22,23 @@ HEADLINES = {
 BUSY_PART = 0.1
 
 
-def rendered(sections: Iterable[Section], machine: str, versions: Mapping[str, str], missing: Mapping[str, str]) -> str:
+Ground = tuple[str, dict[str, str]]
+"""A machine, and the versions of the sides on it."""
+
+
+def rendered(sections: Iterable[Section], missing: Mapping[str, str]) -> str:
     """The whole text. `missing`: sides that could not run on this machine, and what they need."""
     sections = list(sections)
+    ground = most_common(sections)
+    have_figures = {side for section in sections for figure in section.figures for side in figure.values}
     lines = [
         "# The race",
         "",
         "Made by `make bench`; what each row does stands in [README.md](README.md). Medians (least–most) of rounds in turns on one machine;",
         "**ratio** is Ottla's median to Apache Kafka's, of CPU also the least to the least, which says something on a busy machine, too.",
         "",
-        f"Machine: {machine}.",
-        "",
-        "Sides: " + "; ".join(f"{TITLES[side]} {versions[side]}" for side in SIDES) + ".",
-        *(f"\n{TITLES[side]} did not run: {why}." for side, why in missing.items()),
+        *told(ground),
+        *(f"\n{TITLES[side]} did not run: {why}." for side, why in missing.items() if side not in have_figures),
         "",
         *busy_words(sections),
     ]
@@ -50,8 +54,24 @@ def rendered(sections: Iterable[Section], machine: str, versions: Mapping[str, s
         ]
     lines += [f"![How many times better than Apache Kafka]({CHART})", ""]
     for section in sections:
-        lines += table(section)
+        lines += table(section, ground)
     return "\n".join(lines)
+
+
+def ground_of(section: Section) -> Ground:
+    return section.machine, section.versions
+
+
+def most_common(sections: list[Section]) -> Ground:
+    """Of what most of them were measured on; of several the first."""
+    grounds = [ground_of(section) for section in sections]
+    return max(grounds, key=grounds.count, default=("", {}))
+
+
+def told(ground: Ground) -> list[str]:
+    machine, versions = ground
+    sides = "; ".join(f"{TITLES[side]} {versions.get(side, 'unknown')}" for side in SIDES)
+    return [f"Machine: {machine}.", "", f"Sides: {sides}."]
 
 
 def busy_words(sections: list[Section]) -> list[str]:
@@ -76,7 +96,8 @@ def is_quotable(section: Section) -> bool:
     return not section.is_quick and section.others_part is not None and section.others_part <= BUSY_PART
 
 
-def table(section: Section) -> list[str]:
+def table(section: Section, common: Ground | None = None) -> list[str]:
+    """`common`: what need not be told of it, as the whole report does."""
     others = "not known" if section.others_part is None else f"{section.others_part:.0%}"
     quick = "; short rounds" if section.is_quick else ""
     lines = [
@@ -87,6 +108,8 @@ def table(section: Section) -> list[str]:
         f"{section.when}, commit {section.commit}, others' part of the machine: {others}{quick}.",
         "",
     ]
+    if common is not None and ground_of(section) != common:
+        lines += [*told(ground_of(section)), ""]
     if not section.figures:
         return lines
     lines += [f"| | {' | '.join(TITLES[side] for side in SIDES)} | ratio |", "|---|" + "---|" * (len(SIDES) + 1)]
