@@ -195,7 +195,11 @@ def _status(commands: Commands) -> None:
 
 def _command(commands: Commands, name: str, text: str) -> Parser:
     parser = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
-    parser.add_argument("data_dir", metavar="DATA_DIR", help="of Ottla or Apache Kafka; several as in log.dirs: A,B")
+    parser.add_argument(
+        "data_dir",
+        metavar="DATA_DIR",
+        help="of Ottla or Apache Kafka; several as in log.dirs: A,B; or the address of a copy",
+    )
     return parser
 
 
@@ -217,6 +221,7 @@ def _log_options(parser: Parser, *, needs_topic: bool = True, is_one: bool = Fal
     parser.add_argument(
         "--conf", action="append", type=_name_and_value, default=[], metavar="NAME=VALUE", help="of Spark"
     )
+    _fs_option(parser)
     parser.add_argument("--json", action="store_true", help="the result as JSON")
     parser.add_argument("--quiet", action="store_true", help="no progress")
 
@@ -224,6 +229,14 @@ def _log_options(parser: Parser, *, needs_topic: bool = True, is_one: bool = Fal
 def _default_master(environment: Mapping[str, str]) -> str | None:
     """None leaves it to spark-submit, which tells the Python that it starts where its gateway listens."""
     return environment.get("OTTLA_SPARK_MASTER", None if "PYSPARK_GATEWAY_PORT" in environment else "local[*]")
+
+
+def _fs_option(parser: Parser) -> None:
+    parser.add_argument(
+        "--fs-option", action="append", type=_name_and_value, default=[], metavar="NAME=VALUE",
+        help="of a store, where a directory is an address as s3://BUCKET/PREFIX: s3.region, s3.endpoint_override, …;"
+        " credentials come from the environment",
+    )  # fmt: skip
 
 
 def _html_option(parser: Parser) -> None:

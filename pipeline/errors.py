@@ -76,6 +76,12 @@ class ServerFailedError(PipelineError):
     exit_code = 6
 
 
+class StoreFailedError(PipelineError):
+    """An object store does not answer, or breaks off what it says, for longer than a job waits. Another call may do."""
+
+    exit_code = 6
+
+
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)
 """What is not the caller's mistake, as a path that may not be read is."""
 

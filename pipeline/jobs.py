@@ -19,6 +19,7 @@ from dataclasses import astuple
 from typing import TYPE_CHECKING, Any
 
 from ..storage.filter.offset_map import SECRET_BYTES
+from .objects.addresses import parse_fs_options
 from .run import commands
 from .run.engine import IN_PROCESS, Engine
 from .run.job_plans import Job, Say
@@ -46,6 +47,7 @@ def job(
     admin: str | None = None,
     say: Say = _quiet,
     at_once: int = 4,
+    fs_options: Mapping[str, str] | None = None,
 ) -> Job:
     """What all functions here take.
 
@@ -57,6 +59,7 @@ def job(
         say: Takes lines of progress, one for each group; may be called from another thread.
         at_once: On Spark, `plan` and `compact` work on so many partitions at a time, each a job of its own. What fails with one
             does not stop the others: the error that is raised then has all results in `results`.
+        fs_options: Of a store, where `data_dir` is an address, by name: `s3.region`.
     """
     return Job(
         data_dir=data_dir,
@@ -69,6 +72,7 @@ def job(
         secret=lambda: secrets.token_bytes(SECRET_BYTES),
         admin=admin,
         at_once=at_once,
+        fs=parse_fs_options(fs_options or {}),
     )
 
 

@@ -18,6 +18,7 @@ from ...storage.pictures.page import document
 from ...storage.pictures.text import pass_lines, style
 from ..errors import PipelineError, UsageError
 from ..install.install_steps import is_plan_installed
+from ..objects.addresses import parse_fs_options
 from . import commands
 from .engine import Engine
 from .job_plans import Job, find_plan, forget, status
@@ -40,6 +41,7 @@ def run(options: argparse.Namespace) -> int:
         say=_quiet if options.quiet else _say,
         now_ms=lambda: time.time_ns() // 1_000_000,
         secret=lambda: secrets.token_bytes(SECRET_BYTES),
+        fs=parse_fs_options(dict(options.fs_option)),
         admin=getattr(options, "admin", None),
         includes_active=getattr(options, "include_active", False),
         at_once=getattr(options, "at_once", 1),

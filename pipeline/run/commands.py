@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 def plan(job: Job) -> list[PartitionResult]:
     """Make and save a plan for each partition that has something to do."""
+    job.check_on_disk("plan")
 
     def one(tp: TopicPartition) -> PartitionResult:
         made = plan_partition(job, tp)
@@ -60,6 +61,7 @@ def compact(
     Raises:
         PipelineError: As planning, the stages, `verify` and `install` do; see `of_each`: the other partitions are done.
     """
+    job.check_on_disk("compact")
     check_the_extra()
     if installs and job.admin is None:  # before hours of work
         for store in job.store().stores:
@@ -132,6 +134,7 @@ def install_plans(job: Job, *, plan_id: str | None = None, max_groups: int | Non
         UsageError: There is no such plan, or nothing is staged.
         PipelineError: As `install`.
     """
+    job.check_on_disk("install")
     files = OsFiles()
     plans = [each for each in pending(job) if not is_plan_installed(each, files)]
     chosen = [each for each in plans if plan_id in (None, each.plan_id) and job.is_of(each.topic_partition)]
@@ -170,11 +173,11 @@ def verify(job: Job, *, against: str | None = None, plan_id: str | None = None) 
     store, now_ms = job.store(), job.now_ms()
     if against is None:
         scopes = [scope_alone(store.of(tp), tp, now_ms, job.configs) for tp in job.partitions()]
-        return job.engine.verify(scopes, "alone")
-    originals = opened_store(against)
+        return job.engine.verify(scopes, "alone", job.files())
+    originals = opened_store(against, job.files())
     found = originals.topic_partitions(job.topic, job.partition)
     scopes = [scope_against(store.of(tp), originals.of(tp), tp, now_ms, job.configs) for tp in found]
-    return job.engine.verify(scopes, f"against {originals.data_dir}")
+    return job.engine.verify(scopes, f"against {originals.data_dir}", job.files())
 
 
 def snapshot(job: Job, out: str, *, overwrite: bool = False, since: str | None = None) -> SnapshotResult:
@@ -192,6 +195,7 @@ def snapshot(job: Job, out: str, *, overwrite: bool = False, since: str | None =
         overwrite=overwrite,
         since=since,
         configs=job.configs,
+        files=job.files(),
     )
 
 

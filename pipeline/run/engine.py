@@ -145,15 +145,16 @@ class Engine:
         with self._spark(f"compact {plan.topic_partition}, dry run") as spark:
             return dry_run(spark, plan)
 
-    def verify(self, scopes: Sequence[Scope], mode: str) -> VerifyReport:
+    def verify(self, scopes: Sequence[Scope], mode: str, files: ReadingFiles | None = None) -> VerifyReport:
+        files = ReadingFiles() if files is None else files
         if self.is_in_process:
             from ..verify.verify import verify
 
-            return verify(scopes, ReadingFiles(), mode=mode)
+            return verify(scopes, files, mode=mode)
         from ..verify.verify_jobs import verify_on
 
         with self._spark(f"verify {', '.join(str(scope.tp) for scope in scopes[:3])}") as spark:
-            return verify_on(spark, scopes, ReadingFiles(), mode=mode)
+            return verify_on(spark, scopes, files, mode=mode)
 
     def snapshot(
         self,
@@ -166,10 +167,11 @@ class Engine:
         overwrite: bool,
         since: str | None,
         configs: Mapping[str, str],
+        files: ReadingFiles,
     ) -> SnapshotResult:
         from ..snapshot.layers import since_of
 
-        store, began_ms = opened_store(data_dir), now_ms()
+        store, began_ms = opened_store(data_dir, files), now_ms()
         earlier = None
         if since is not None:
             earlier = since_of(store, since, topic, partition, now_ms=now_ms, configs=configs)
@@ -183,7 +185,15 @@ class Engine:
 
         with self._spark(f"snapshot {topic}") as spark:
             return snapshot(
-                spark, data_dir, topic, out, now_ms=began_ms, partition=partition, overwrite=overwrite, since=earlier
+                spark,
+                data_dir,
+                topic,
+                out,
+                now_ms=began_ms,
+                partition=partition,
+                overwrite=overwrite,
+                since=earlier,
+                files=files,
             )
 
 

@@ -29,6 +29,8 @@ from ..install.install_steps import (
     pending_groups,
 )
 from ..install.roll import roll
+from ..objects.addresses import FsOptions, is_address
+from ..stores.reading_files import ReadingFiles
 from ..stores.store import Store
 from ..stores.stored_log import open_log
 from ..stores.stores import Stores, opened_store
@@ -52,6 +54,8 @@ class Job:
     """Takes a line of progress."""
     now_ms: Callable[[], int]
     secret: Callable[[], bytes]
+    fs: FsOptions = field(default_factory=FsOptions)
+    """Of stores, where what is read has an address."""
     admin: str | None = None
     """HOST:PORT of the admin listener of the server that runs over the directory; None if it is stopped."""
     includes_active: bool = False
@@ -62,8 +66,18 @@ class Job:
     installing: AbstractContextManager[object] = field(default_factory=threading.Lock)
     """An install holds the lock of the data directory, so there is one at a time."""
 
+    def files(self) -> ReadingFiles:
+        return ReadingFiles(self.fs)
+
     def store(self) -> Store | Stores:
-        return opened_store(self.data_dir)
+        return opened_store(self.data_dir, self.files())
+
+    def check_on_disk(self, what: str) -> None:
+        """UsageError if the data directory has an address: nothing can be linked or renamed there."""
+        if is_address(self.data_dir):
+            raise UsageError(
+                f"{self.data_dir}: {what} needs hard links and renames, which stores do not have: copy the directory to a disk"
+            )
 
     def partitions(self) -> list[TopicPartition]:
         """Those of the topics, in order. UsageError if one has none."""
@@ -147,7 +161,8 @@ def save(plan: CompactionPlan) -> bool:
 
 
 def pending(job: Job) -> list[CompactionPlan]:
-    """The plans beside each of the data directories."""
+    """The plans beside each of the data directories. UsageError where there can be none."""
+    job.check_on_disk("what compact stages and install takes")
     return [plan for store in job.store().stores for plan in pending_plans(OsFiles(), store.data_dir)]
 
 

@@ -9,7 +9,7 @@ there is a newer one, ends the query: it never gives a frame that lacks a key.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -18,8 +18,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from ...storage.disk.paths import TopicPartition
 from ..errors import SourceChangedError, UsageError
+from ..objects.addresses import parse_fs_options
 from ..spark.failures import failures_translated
 from ..spark.tasks import Batches, mapped
+from ..stores.reading_files import ReadingFiles
 from ..stores.segment_files import pause_between_looks
 from ..stores.store import Store
 from ..stores.stores import Stores, opened_store
@@ -36,6 +38,7 @@ def latest(
     partition: int | None = None,
     columns: Sequence[str] | None = None,
     buckets: int | None = None,
+    fs_options: Mapping[str, str] | None = None,
     pause: Callable[[], None] = pause_between_looks,
 ) -> DataFrame:
     """One row for each key that has a value at the end of what is committed, with the columns of a snapshot.
@@ -44,9 +47,10 @@ def latest(
     key, until the frame is forgotten; an executor that is lost with it ends the query: call again.
 
     Args:
-        source: A data directory, or several with commas between them; workers have it at the same path.
+        source: A data directory, or several with commas between them; workers have it at the same path. Or an address.
         columns: Which of a snapshot's; all unless given. What is not named is not read.
         buckets: As of `snapshot_job.snapshot`.
+        fs_options: Of the store, where `source` is an address, by name: `s3.region`.
         pause: Called between two looks at a directory that a server changes.
 
     Raises:
@@ -56,7 +60,7 @@ def latest(
         SparkFailedError: The job failed for another reason.
     """
     schema = _schema_of(columns)
-    store = opened_store(source)
+    store = opened_store(source, ReadingFiles(parse_fs_options(fs_options or {})))
     for _ in range(ROUNDS_MAX):
         of = _round_that_sees_all(store, topic, partition, pause)
         with failures_translated():

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from ..records.key_hashes import by_bucket
 from ..spark.blobs import BlobRows
 from ..spark.tasks import Batches, attempt_of, collected, mapped, numbers, row, work
+from ..stores.reading_files import ReadingFiles
 from ..stores.stores import opened_store
 from .layers import Since, SnapshotResult, write_snapshot
 from .snapshot import (
@@ -40,6 +41,7 @@ def snapshot(
     overwrite: bool = False,
     since: Since | None = None,
     buckets: int | None = None,
+    files: ReadingFiles | None = None,
 ) -> SnapshotResult:
     """Write the latest value of each key of a topic to Parquet; see `pipeline.snapshot`.
 
@@ -49,6 +51,7 @@ def snapshot(
         now_ms, since: As of `snapshot_locally`.
         buckets: How many parts the keys are chosen in; unless given, as many as the cluster runs tasks at once, and
             enough that none has more than `snapshot.ROWS_A_BUCKET` rows.
+        files: Who opens what is read.
 
     Raises:
         UsageError: There is no such log; or `out` is there, and `overwrite` is not wanted.
@@ -69,7 +72,7 @@ def snapshot(
 
         return [Written(*each) for each in collected(mapped(picked(spark, of, buckets), write, _WRITTEN))]
 
-    store = opened_store(data_dir)
+    store = opened_store(data_dir, files)
 
     def rounds(directory: str) -> RoundsDone:
         return run_rounds(

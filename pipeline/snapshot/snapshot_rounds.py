@@ -28,9 +28,11 @@ from ...storage.disk import paths
 from ...storage.disk.files import File
 from ...storage.disk.paths import TopicPartition
 from ..errors import CorruptSourceError, SourceChangedError, UsageError
+from ..objects.addresses import is_address
+from ..objects.object_files import ObjectFiles
 from ..source.read_options import MAX_PARTITION_BYTES_DEFAULT
 from ..source.reading import OpenLog, Task, opened
-from ..stores.reading_files import status_of
+from ..stores.reading_files import objects_of, status_of
 from ..stores.segment_files import pause_between_looks
 from ..stores.store import Store
 from ..stores.stores import Stores
@@ -92,10 +94,15 @@ class Round:
     log_starts: Mapping[TopicPartition, int]
     keeps_deleted: bool
     """A key that was deleted has a row, too: what is read is what has changed since another snapshot."""
+    objects: ObjectFiles
+    """Who has what is not on this machine's file systems."""
 
     def is_undisturbed(self) -> bool:
         """Whether nothing went since it began."""
-        return all(seal.holds() for seal in self.seals)
+        of_objects = [(seal.path, seal.inode) for seal in self.seals if is_address(seal.path)]
+        return all(seal.holds() for seal in self.seals if not is_address(seal.path)) and self.objects.are_still(
+            of_objects
+        )
 
 
 class Written(NamedTuple):
@@ -188,6 +195,7 @@ def _round(
         written=tuple(written),
         log_starts=log_starts,
         keeps_deleted=keeps_deleted,
+        objects=objects_of(store.stores[0].files),
     )
 
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ...storage.disk.paths import TopicPartition
 from ..errors import UsageError
+from ..objects.addresses import FsOptions, parse_fs_options
 
 EARLIEST, LATEST = -2, -1
 """Where a log begins and ends, as numbers in place of an offset: Kafka's own."""
@@ -87,6 +88,8 @@ _PARSERS: dict[str, _Parser] = {
 }
 
 OPTION_NAMES = tuple(_PARSERS)
+FS_PREFIX = "fs."
+"""Before the names of options of stores (`objects.addresses.SCHEMES`): fs.s3.region."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +97,8 @@ class ReadOptions:
     """What a reader was asked for."""
 
     path: str
+    fs: FsOptions = field(default_factory=FsOptions)
+    """Of the store, where the path is an address."""
     topics: frozenset[str] | None = None
     """None for all."""
     partitions: frozenset[int] | None = None
@@ -139,10 +144,15 @@ def parse_options(texts: Mapping[str, str]) -> ReadOptions:
     """
     known = {name.lower(): name for name in OPTION_NAMES}
     values: dict[str, Any] = {}
+    of_stores = {name[len(FS_PREFIX) :]: text for name, text in texts.items() if name.lower().startswith(FS_PREFIX)}
+    if of_stores:
+        values["fs"] = parse_fs_options(of_stores)
     for given, text in texts.items():
+        if given.lower().startswith(FS_PREFIX):
+            continue
         name = known.get(given.lower())
         if name is None:
-            raise UsageError(f"unknown option {given}; there are {', '.join(OPTION_NAMES)}")
+            raise UsageError(f"unknown option {given}; there are {', '.join(OPTION_NAMES)}, and {FS_PREFIX}… of stores")
         field, parse, form = _PARSERS[name]
         try:
             values[field] = parse(text)

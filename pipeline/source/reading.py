@@ -18,7 +18,9 @@ from ...storage.disk import paths
 from ...storage.disk.paths import TopicPartition
 from ...storage.segment.index import AbortedTxn
 from ..errors import UsageError
+from ..objects.addresses import is_address, normal
 from ..stores.log_files import PartitionLog, Split
+from ..stores.reading_files import ReadingFiles
 from ..stores.store import Store
 from ..stores.stores import Stores, opened_store
 from .read_options import EARLIEST, LATEST, Offsets, ReadOptions
@@ -56,13 +58,17 @@ def partitions_of(options: ReadOptions) -> tuple[Store | Stores, list[TopicParti
     Raises:
         UsageError: There is no such directory, it has no partitions, or not all that were named.
     """
-    path = os.path.abspath(options.path)
+    files = ReadingFiles(options.fs)
+    path = (
+        normal(options.path) if is_address(options.path) and "," not in options.path else os.path.abspath(options.path)
+    )
     store: Store | Stores
-    own = paths.parse_partition_dir(os.path.basename(path))
-    if isinstance(own, TopicPartition) and os.path.isdir(path):
-        store, found = Store(os.path.dirname(path)), [own]
+    parent, _, name = path.rpartition("/")
+    own = paths.parse_partition_dir(name)
+    if isinstance(own, TopicPartition) and not parent.endswith(":/") and files.is_dir(path):
+        store, found = Store(parent or "/", files), [own]
     else:
-        store = opened_store(options.path)
+        store = opened_store(options.path, files)
         found = store.topic_partitions()
     if not found:
         raise UsageError(f"{path} has no partition directories: it is no data directory")
@@ -100,6 +106,7 @@ def opened(store: Store | Stores, tp: TopicPartition, *, committed: bool) -> Ite
         log_start_offset=store.checkpoint(paths.LOG_START_CHECKPOINT).get(tp, 0),
         high_watermark=high_watermark,
         durable_end_offset=store.checkpoint(paths.RECOVERY_POINT_CHECKPOINT).get(tp),
+        files=store.files,
     )
     try:
         end_offset, aborted = log.transactions() if committed else (log.readable_end_offset, [])

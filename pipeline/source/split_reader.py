@@ -23,11 +23,12 @@ from ...protocol.records import CONTROL_BIT, TRANSACTIONAL_BIT, batch_size
 from ...storage.segment.index import AbortedTxn
 from ...storage.segment.segment import LogSegment
 from ..errors import SourceChangedError
+from ..objects.addresses import is_address
 from ..records.arrow import record_batches
 from ..records.batch_window import BatchWindow, Bools, Damage, header_damage, no_batch, window_of, without
 from ..records.columns import RecordColumns, decode, record_damage, rows_of
 from ..stores.log_files import PartitionLog, Split
-from ..stores.reading_files import ReadingFiles, status_of
+from ..stores.reading_files import check_unchanged, status_of
 from ..stores.segment_files import open_segment
 
 WINDOW_BYTES = 8 << 20
@@ -93,10 +94,15 @@ def _found(split: Split) -> Iterator[tuple[Split, LogSegment]]:
         segment = _opened(part)
         if segment is not None:
             yield part, segment
+            check_unchanged(segment.log_file)
             segment.log_file.close()
             continue
+        if is_address(split.directory):  # no server works there, whose steps could be followed
+            raise SourceChangedError(
+                f"{split.log_path} is another object now, or gone: the copy was changed while it was read"
+            )
         looks += 1
-        log = PartitionLog(split.directory, split.of)
+        log = PartitionLog(split.directory, split.of, files=split.files)
         try:
             if log.topic_id != split.topic_id:
                 raise SourceChangedError(f"{split.directory}: the topic was deleted and made anew while it was read")
@@ -114,7 +120,7 @@ def _found(split: Split) -> Iterator[tuple[Split, LogSegment]]:
 def _opened(split: Split) -> LogSegment | None:
     """The segment, if its log file is still the one that was planned."""
     try:
-        segment = open_segment(ReadingFiles(), split.directory, split.segment_base_offset)
+        segment = open_segment(split.files, split.directory, split.segment_base_offset)
     except FileNotFoundError:
         return None
     file = segment.log_file

@@ -13,21 +13,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 from ...protocol.errors import CorruptRecordError
 from ...protocol.records import HEADER_BYTES, RecordBatch
 from ...storage.disk import paths
-from ...storage.disk.files import File
+from ...storage.disk.files import File, Files
 from ...storage.disk.paths import OFFSET_MAX, TopicPartition
 from ...storage.produce import producer_snapshots
 from ...storage.produce.producer_state import ProducerState
 from ...storage.produce.producers import ProducerStates
 from ...storage.segment.index import AbortedTxn
 from ...storage.segment.segment import LogSegment
+from ..errors import SourceChangedError
+from ..objects.addresses import is_address
 from .log_end import may_be_torn, whole_batches
-from .reading_files import ReadingFiles, status_of
+from .reading_files import ReadingFiles, status_of, told_apart_by
 from .segment_files import open_segments, pause_between_looks, source_errors
 from .segment_names import topic_id_in
 from .txn_indexes import complete_txn_indexes
@@ -45,7 +47,7 @@ class Split:
     topic_id: bytes | None
     """Whose directory it was; see `topic_id_in`."""
     inode: int
-    """Of the log file when the split was made."""
+    """Of the log file when the split was made; of an object what stands for it (`objects.ranges.Status`)."""
     first_header: bytes
     """Of the batch at `start`. An inode may have been given to another file since."""
     start: int
@@ -54,6 +56,8 @@ class Split:
     from_offset: int
     up_to_offset: int
     """Only these offsets, from inclusive, to exclusive: this part's share of what is wanted."""
+    files: Files = field(default_factory=ReadingFiles, compare=False, repr=False)
+    """Who reads it, opens it with these."""
 
     @property
     def log_path(self) -> str:
@@ -71,7 +75,7 @@ class PartitionLog:
         log_start_offset: int = 0,
         high_watermark: int | None = None,
         durable_end_offset: int | None = None,
-        files: ReadingFiles | None = None,
+        files: Files | None = None,
         pause: Callable[[], None] = pause_between_looks,
     ) -> None:
         """Open the segments and find the end of what can be read.
@@ -85,7 +89,7 @@ class PartitionLog:
         """
         self.directory = directory
         self.of = of
-        self._files = files or ReadingFiles()
+        self._files: Files = ReadingFiles() if files is None else files
         self.topic_id = topic_id_in(self._files, directory)
         self.segments = open_segments(self._files, directory, pause=pause)
         self._durable_end_offset = durable_end_offset
@@ -171,10 +175,15 @@ class PartitionLog:
         self, segment: LogSegment, segment_end: int, first: int, stop: int, max_bytes: int
     ) -> Iterator[Split]:
         file = segment.log_file
+        is_whole = first <= segment.base_offset and stop >= min(segment_end, self.log_end_offset)
+        if is_whole and segment.size_bytes <= max_bytes:  # without a look at its index
+            yield self._split(segment, segment_end, 0, segment.size_bytes, first, stop)
+            return
         start = 0
         with suppress(CorruptRecordError):
             start = segment.floor_position(first)
-            if segment.size_bytes - segment.offset_index.last_entry[1] > max_bytes:
+            # Of an object the index would be made by reading all of it here, to read it again: one task does.
+            if segment.size_bytes - segment.offset_index.last_entry[1] > max_bytes and not is_address(self.directory):
                 segment.rebuild_indexes()  # of the last segment it may be in a broker's memory only
                 start = segment.floor_position(first)
         entries = [(offset, at) for offset, at in segment.offset_index.entries() if at > start]
@@ -190,19 +199,25 @@ class PartitionLog:
             if base_offset is not None and edges[-1][1] < base_offset < stop:
                 edges.append((at, base_offset))
         for (at, from_offset), (until, up_to_offset) in pairwise((*edges, (end, stop))):
-            yield Split(
-                self.of,
-                self.directory,
-                segment.base_offset,
-                segment_end,
-                self.topic_id,
-                status_of(file).st_ino,
-                file.read_at(at, HEADER_BYTES),
-                at,
-                until,
-                from_offset,
-                up_to_offset,
-            )
+            yield self._split(segment, segment_end, at, until, from_offset, up_to_offset)
+
+    def _split(
+        self, segment: LogSegment, segment_end: int, start: int, end: int, from_offset: int, up_to_offset: int
+    ) -> Split:
+        return Split(
+            self.of,
+            self.directory,
+            segment.base_offset,
+            segment_end,
+            self.topic_id,
+            status_of(segment.log_file).st_ino,
+            told_apart_by(segment.log_file, start),
+            start,
+            end,
+            from_offset,
+            up_to_offset,
+            self._files,
+        )
 
     def _find_end(self, durable_end_offset: int) -> int:
         segment = self.segments[-1]
@@ -211,6 +226,11 @@ class PartitionLog:
         if left_bytes and last_offset + 1 >= durable_end_offset and may_be_torn(segment, end):
             self.torn_bytes = left_bytes
             segment.log_file.truncate(end)
+        if last_offset + 1 < durable_end_offset and is_address(self.directory):
+            raise SourceChangedError(
+                f"{self.directory}: the log ends at {last_offset + 1}, and {paths.RECOVERY_POINT_CHECKPOINT} vouches for it up to"
+                f" {durable_end_offset}: it was copied while its server ran, or is damaged: copy it again, or leave that file out"
+            )
         return last_offset + 1
 
     def _newest_snapshot(self) -> tuple[int, list[ProducerState]]:

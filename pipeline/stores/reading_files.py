@@ -1,4 +1,5 @@
-"""The operating system's files for jobs that only read: what they must not change they cannot change.
+"""Files for jobs that only read, the operating system's and what has an address (`objects`): what they must not change they
+cannot change.
 
 A log of a terabyte has a thousand segments and more, all of which are open at a time, while a process has room for as many
 descriptors. So files share some: what was not read lately gives its own back, and opens another one when it is read again.
@@ -16,9 +17,12 @@ from contextlib import contextmanager
 from weakref import ReferenceType, ref
 
 from ...protocol.records import HEADER_BYTES
-from ...storage.disk.files import Buffer, File, Ownership
+from ...storage.disk.files import Buffer, File, Files, Ownership
 from ...storage.disk.os_files import OsFile, OsFiles
 from ..errors import SourceChangedError
+from ..objects.addresses import Opener, is_address, normal
+from ..objects.object_files import ObjectFiles
+from ..objects.ranges import ObjectFile, Status
 
 CLOSED = -1
 DESCRIPTORS_MAX = 1024
@@ -173,12 +177,50 @@ class LogFile(OsFile):
 
 
 class ReadingFiles(OsFiles):
-    """The operating system's files, none of which can be changed through it."""
+    """The operating system's files, and objects where a path is an address; none of which can be changed through it.
 
-    def open(self, path: str, *, create: bool = False, truncate: bool = False) -> LogFile:
+    Goes to executors with what they are to read: they open stores themselves.
+    """
+
+    def __init__(self, opener: Opener | None = None) -> None:
+        """
+        Args:
+            opener: Of stores; without options unless given.
+        """
+        self.objects = ObjectFiles(opener)
+
+    def __reduce__(self) -> tuple[type[ReadingFiles], tuple[Opener]]:
+        return type(self), (self.objects.opener,)
+
+    def open(  # type: ignore[override]
+        self, path: str, *, create: bool = False, truncate: bool = False
+    ) -> LogFile | ObjectFile:
         if create or truncate:
             self._refuse(path)
-        return LogFile(os.open(path, os.O_RDONLY), path)
+        return self.objects.open(path) if is_address(path) else LogFile(os.open(path, os.O_RDONLY), path)
+
+    def list(self, directory: str) -> list[str]:
+        return self.objects.list(directory) if is_address(directory) else super().list(directory)
+
+    def exists(self, path: str) -> bool:
+        return self.objects.exists(path) if is_address(path) else super().exists(path)
+
+    def is_dir(self, path: str) -> bool:
+        return self.objects.is_dir(path) if is_address(path) else super().is_dir(path)
+
+    def is_file(self, path: str) -> bool:
+        return self.objects.is_file(path) if is_address(path) else super().is_file(path)
+
+    def size(self, path: str) -> int:
+        return self.objects.status(path).st_size if is_address(path) else super().size(path)
+
+    def identity(self, path: str) -> int:
+        return self.objects.status(path).st_ino if is_address(path) else super().identity(path)
+
+    def mtime_ms(self, path: str) -> int:
+        if is_address(path):
+            return self.objects.status(path).st_ctime_ns // 1_000_000
+        return super().mtime_ms(path)
 
     def rename(self, old: str, new: str) -> None:
         self._refuse(old)
@@ -205,6 +247,30 @@ class ReadingFiles(OsFiles):
         raise OSError(errno.EROFS, "opened for reading only", path)
 
 
-def status_of(file: File) -> os.stat_result:
-    """What the system says of an open file, whatever its name is by now."""
-    return file.status() if isinstance(file, LogFile) else os.fstat(file.fileno())
+def status_of(file: File) -> os.stat_result | Status:
+    """What the system says of an open file, whatever its name is by now; of an object what it was when it was opened."""
+    return file.status() if isinstance(file, (LogFile, ObjectFile)) else os.fstat(file.fileno())
+
+
+def objects_of(files: Files) -> ObjectFiles:
+    """Who has what has an address."""
+    return files.objects if isinstance(files, ReadingFiles) else ObjectFiles()
+
+
+def told_apart_by(file: File, position: int) -> bytes:
+    """What stands at a place, where that may be needed to tell a file from a later one of its inode. An object's time tells."""
+    return b"" if isinstance(file, ObjectFile) else file.read_at(position, HEADER_BYTES)
+
+
+def check_unchanged(file: File) -> None:
+    """Once all of a file is read: SourceChangedError if it was an object, and another one has taken its name meanwhile.
+
+    An open file of the operating system stays what it is.
+    """
+    if isinstance(file, ObjectFile):
+        file.check()
+
+
+def resolved(data_dir: str) -> str:
+    """A path or an address as it stands for all others of the same: what lies beside a link may be on another disk."""
+    return normal(data_dir) if is_address(data_dir) else os.path.realpath(data_dir)

@@ -182,6 +182,7 @@ class SegmentsOwnFiles(ReadingFiles):
     """
 
     def __init__(self, files: Files, directory: str, names: SegmentNames) -> None:
+        super().__init__()
         self._files = files
         self._directory = directory
         self.names = names

@@ -27,7 +27,7 @@ from ...storage.topics.catalog_file import CLUSTER_DEFAULT, CatalogError, Catalo
 from ...storage.topics.cluster_metadata import read_cluster_metadata
 from ...storage.topics.config import TOPIC_OPTIONS, ConfigError, LogConfig
 from ..errors import CorruptSourceError, UsageError
-from .reading_files import ReadingFiles
+from .reading_files import ReadingFiles, resolved
 from .segment_files import gone
 
 PRODUCER_EXPIRATION = "producer.id.expiration.ms"
@@ -43,8 +43,8 @@ class Store:
         Raises:
             UsageError: There is no such directory.
         """
-        self.data_dir = os.path.realpath(data_dir)  # what lies beside a link may be on another disk
         self.files: Files = ReadingFiles() if files is None else files
+        self.data_dir = resolved(data_dir)
         self.home: Store = self
         """The data directory with the catalog, where it is known (`stores`)."""
         if not self.files.is_dir(self.data_dir):

@@ -22,6 +22,7 @@ from ...storage.disk.checkpoints import uuid_text
 from ...storage.disk.files import Files
 from ...storage.disk.paths import TopicPartition
 from ..errors import UsageError
+from ..objects.addresses import is_address
 from .segment_files import gone
 from .store import Store
 
@@ -32,7 +33,11 @@ def opened_store(text: str, files: Files | None = None) -> Store | Stores:
     Raises:
         UsageError: One is no directory, or they are not all data directories of one server.
     """
-    named = [text] if os.path.isdir(text) else [part.strip() for part in text.split(",") if part.strip()]
+    named = (
+        [text]
+        if not is_address(text) and os.path.isdir(text)
+        else [part.strip() for part in text.split(",") if part.strip()]
+    )
     found = {store.data_dir: store for store in (Store(each, files) for each in named or [text])}
     if len(found) == 1:
         return next(iter(found.values()))

@@ -20,8 +20,10 @@ from ...protocol.records import LOG_OVERHEAD_BYTES, MAGIC, MAGIC_POSITION, batch
 from ...storage.disk import paths
 from ...storage.disk.files import File, Files
 from ..errors import SourceChangedError
+from ..objects.addresses import is_address
 from ..records.batch_window import BatchWindow, Damage, header_damage, no_batch, window_of, without
 from ..records.columns import RecordColumns, decode, record_damage
+from ..stores.reading_files import check_unchanged, status_of
 from ..stores.segment_files import is_settled, open_segments
 from .findings import Finding
 
@@ -52,6 +54,8 @@ class SegmentRef(NamedTuple):
     """They are there under their final names."""
     size_bytes: int | None = None
     """Of the log file when it was found, where it must still be that file: an active segment only grows."""
+    object_identity: int | None = None
+    """Of an object, which must be the same to the end."""
 
     @property
     def log_path(self) -> str:
@@ -65,6 +69,12 @@ class SegmentRef(NamedTuple):
         if self.size_bytes is None:
             return
         with suppress(FileNotFoundError):
+            if self.object_identity is not None:
+                if files.identity(self.log_path) == self.object_identity:
+                    return
+                raise SourceChangedError(
+                    f"{self.log_path} is another object now: the copy was changed while it was looked at"
+                )
             size_bytes = files.size(self.log_path)
             if size_bytes == self.size_bytes or (self.is_active and size_bytes > self.size_bytes):
                 return
@@ -84,6 +94,7 @@ def segments_in(files: Files, directory: str) -> list[SegmentRef]:
             segment.suffix,
             is_settled(segment),
             segment.size_bytes,
+            status_of(segment.log_file).st_ino if is_address(directory) else None,
         )
         for segment, end in zip(segments, ends, strict=True)
     ]
@@ -150,6 +161,7 @@ class Cursor:
             try:
                 segment.check_is_there(self._files)
                 yield from self._windows_of(segment, file)
+                check_unchanged(file)
             finally:
                 file.close()
 

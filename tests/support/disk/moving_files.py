@@ -32,6 +32,7 @@ class MovingFiles(ReadingFiles):
         Args:
             moment_of_look: The number of a look, from 0 on -> which of the disks it finds; beyond them, the last.
         """
+        super().__init__()
         self._moments = found
         self._moment_of_look = moment_of_look
         self.looks = 0
