@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyarrow.fs import FileInfo, FileSelector, FileSystem, FileSystemHandler, FileType, PyFileSystem
 
 
-class CountingStore(FileSystemHandler):
+class CountingStore(FileSystemHandler):  # type: ignore[misc]  # PyArrow has no types
     """Objects by their paths; directories are what names have before a slash. Uploads are there once they are closed.
 
     Attributes:
