@@ -145,7 +145,7 @@ def _verify(commands: Commands) -> None:
 def _snapshot(commands: Commands) -> None:
     parser = _command(commands, "snapshot", "the latest value of each key, as Parquet")
     _log_options(parser, is_one=True)
-    parser.add_argument("--out", required=True, metavar="DIR", help="a folder that is not there yet")
+    parser.add_argument("--out", required=True, metavar="DIR", help="a folder that is not there yet, or an address")
     parser.add_argument("--overwrite", action="store_true", help="take the place of a snapshot that is there")
     parser.add_argument(
         "--since", metavar="DIR",
@@ -167,6 +167,7 @@ def _restore(commands: Commands) -> None:
         "--producer-config", action="append", type=_name_and_value, default=[], metavar="NAME=VALUE",
         help="of the producer",
     )  # fmt: skip
+    _fs_option(parser)
     parser.add_argument("--json", action="store_true", help="the result as JSON")
 
 

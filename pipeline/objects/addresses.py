@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 
+LAYOUTS = ("aiven", "localtiered")
+"""What may stand with a plus before a scheme: how a remote storage manager has laid segments out (`tiered`)."""
+
 S3_ATTEMPTS = 3
 """Of the SDK, at one request; who reads tries again for longer (`failures.patiently`)."""
 
@@ -43,7 +46,10 @@ def normal(address: str) -> str:
     found = _ADDRESS.match(address)
     if found is None:
         raise UsageError(f"{address}: expected SCHEME://…, found a path")
-    given, rest = found[1].lower(), found[2]
+    layout, plus, given = found[1].lower().rpartition("+")
+    rest = found[2]
+    if plus and layout not in LAYOUTS:
+        raise UsageError(f"{layout}+{given}://: expected one of {', '.join(f'{name}+' for name in LAYOUTS)}")
     scheme = _OTHER_NAMES.get(given, given)
     if scheme not in SCHEMES:
         raise UsageError(f"{given}://: expected one of {', '.join(f'{name}://' for name in SCHEMES)}")
@@ -56,7 +62,7 @@ def normal(address: str) -> str:
         )
     if not authority and scheme != "file":
         raise UsageError(f"{address}: expected {SCHEMES[scheme].form}")
-    return f"{scheme}://{rest.rstrip('/')}"
+    return f"{layout}{plus}{scheme}://{rest.rstrip('/')}"
 
 
 class Opener(Protocol):

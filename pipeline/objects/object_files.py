@@ -6,12 +6,13 @@ directory that was listed costs nothing, and is as old as the listing. `list` al
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from .addresses import FsOptions, Opener, normal
 from .failures import patiently
 from .ranges import ObjectFile, Status
+from .tiered import Found, Listing, layout_of, listing, without_layout
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileInfo, FileSystem
@@ -22,18 +23,27 @@ class ObjectFiles:
 
     def __init__(self, opener: Opener | None = None) -> None:
         self.opener: Opener = FsOptions() if opener is None else opener
-        self._listed: dict[str, Mapping[str, FileInfo]] = {}
+        self._listed: dict[str, Listing] = {}
 
     def __reduce__(self) -> tuple[type[ObjectFiles], tuple[Opener]]:
         return ObjectFiles, (self.opener,)
 
     def filesystem(self, address: str) -> tuple[FileSystem, str]:
         """PyArrow's, and the path in it."""
-        return self.opener.open(normal(address))
+        return self.opener.open(normal(without_layout(address)))
 
     def open(self, address: str) -> ObjectFile:
         """Raises FileNotFoundError if there is no such object."""
-        return ObjectFile(lambda: self.filesystem(address), address, self.status(address))
+        found = self._known(address)
+        if found is None or found.status is None:
+            raise FileNotFoundError(2, "No such file or directory", address)
+        return self._opened(found)
+
+    def _opened(self, found: Found) -> ObjectFile:
+        assert found.status is not None
+        return ObjectFile(
+            lambda: self.filesystem(found.address), found.address, found.status, found.start, found.size_bytes
+        )
 
     def list(self, directory: str) -> list[str]:
         """Raises FileNotFoundError if there is nothing below it."""
@@ -45,19 +55,19 @@ class ObjectFiles:
     def is_dir(self, address: str) -> bool:
         directory, name = _split(address)
         if (listed := self._listed.get(directory)) is not None:
-            return name in listed and not listed[name].is_file
+            return name in listed and listed[name].status is None
         return self._listed_dir(address)
 
     def is_file(self, address: str) -> bool:
         found = self._known(address)
-        return found is not None and found.is_file
+        return found is not None and found.status is not None
 
     def status(self, address: str) -> Status:
         """Raises FileNotFoundError."""
         found = self._known(address)
-        if found is None or not found.is_file:
+        if found is None or found.status is None:
             raise FileNotFoundError(2, "No such file or directory", address)
-        return Status.of(found)
+        return found.status if found.size_bytes is None else found.status._replace(st_size=found.size_bytes)
 
     def are_still(self, seen: Iterable[tuple[str, int]]) -> bool:
         """Whether these addresses are of the same objects as when they had these identities, by listings anew."""
@@ -70,25 +80,31 @@ class ObjectFiles:
                 listed = self._list(directory)
             except FileNotFoundError:
                 return False
-            if not all(name in listed and Status.of(listed[name]).st_ino == identity for name, identity in each):
+            statuses = {name: found.status for name, found in listed.items()}
+            if any((status := statuses.get(name)) is None or status.st_ino != identity for name, identity in each):
                 return False
         return True
 
-    def _known(self, address: str) -> FileInfo | None:
+    def _known(self, address: str) -> Found | None:
         directory, name = _split(address)
         if (listed := self._listed.get(directory)) is not None:
             return listed.get(name)
-        return self._asked(address)
+        if layout_of(address) is None:
+            return self._asked(address)
+        try:
+            return self._list(directory).get(name)
+        except FileNotFoundError:
+            return None
 
-    def _asked(self, address: str) -> FileInfo | None:
+    def _asked(self, address: str) -> Found | None:
         from pyarrow.fs import FileType
 
         def ask() -> FileInfo:
             filesystem, path = self.filesystem(address)
             return filesystem.get_file_info(path)
 
-        found = patiently(ask, address)
-        return None if found.type == FileType.NotFound else found
+        info = patiently(ask, address)
+        return None if info.type == FileType.NotFound else _found(info, address)
 
     def _listed_dir(self, address: str) -> bool:
         """By a listing: of a bucket that is not there, and of wrong credentials, that says more than a look at one name."""
@@ -97,17 +113,33 @@ class ObjectFiles:
         except (FileNotFoundError, NotADirectoryError):
             return False
 
-    def _list(self, directory: str) -> Mapping[str, FileInfo]:
+    def _list(self, directory: str) -> Listing:
+        layout = layout_of(directory)
+        if layout is None:
+            found: Listing = self._list_plain(directory)
+        else:
+            found = listing(directory, layout, self._list_plain, self._read)
+        self._listed[directory.rstrip("/")] = found
+        return found
+
+    def _list_plain(self, directory: str) -> Listing:
         from pyarrow.fs import FileSelector
 
         def ask() -> list[FileInfo]:
             filesystem, path = self.filesystem(directory)
-            found: list[FileInfo] = filesystem.get_file_info(FileSelector(path))
-            return found
+            infos: list[FileInfo] = filesystem.get_file_info(FileSelector(path))
+            return infos
 
-        found = {info.base_name: info for info in patiently(ask, directory)}
-        self._listed[directory.rstrip("/")] = found
-        return found
+        infos = patiently(ask, directory)
+        return {info.base_name: _found(info, f"{directory.rstrip('/')}/{info.base_name}") for info in infos}
+
+    def _read(self, found: Found) -> bytes:
+        file = self._opened(found)
+        return file.read_at(0, file.size())
+
+
+def _found(info: FileInfo, address: str) -> Found:
+    return Found(Status.of(info) if info.is_file else None, address)
 
 
 def _split(address: str) -> tuple[str, str]:

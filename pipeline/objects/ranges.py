@@ -44,17 +44,26 @@ class Status(NamedTuple):
 class ObjectFile:
     """`File`, for reading. Nothing is asked of the store before something is read."""
 
-    def __init__(self, filesystem: Callable[[], tuple[FileSystem, str]], address: str, status: Status) -> None:
+    def __init__(
+        self,
+        filesystem: Callable[[], tuple[FileSystem, str]],
+        address: str,
+        status: Status,
+        start: int = 0,
+        size_bytes: int | None = None,
+    ) -> None:
         """
         Args:
             filesystem: Gives the file system, and the path in it.
             status: What it was when it was listed. Another one is an error once it is read.
+            start, size_bytes: Show this piece of it.
         """
         self.address = address
         self.identity = status.st_ino
         self._filesystem = filesystem
         self._status = status
-        self._size = status.st_size
+        self._start = start
+        self._size = status.st_size if size_bytes is None else size_bytes
         self._file: NativeFile | None = None
         self._tag: object = None
         self._reading = threading.RLock()
@@ -140,7 +149,7 @@ class ObjectFile:
 
     def _range(self, start: int, size_bytes: int) -> bytes:
         try:
-            data: bytes = self._opened().read_at(size_bytes, start)
+            data: bytes = self._opened().read_at(size_bytes, self._start + start)
         except FileNotFoundError as error:
             raise self._changed() from error
         if len(data) != size_bytes:

@@ -173,6 +173,7 @@ def _restore(options: argparse.Namespace) -> int:
         options.bootstrap,
         producer_config=dict(options.producer_config),
         creates=options.create,
+        fs_options=dict(options.fs_option),
     )
     if options.json:
         _print_json(done._asdict())

@@ -169,8 +169,9 @@ class Engine:
         configs: Mapping[str, str],
         files: ReadingFiles,
     ) -> SnapshotResult:
-        from ..snapshot.layers import since_of
+        from ..snapshot.places import check_place, since_of
 
+        check_place(out, since)
         store, began_ms = opened_store(data_dir, files), now_ms()
         earlier = None
         if since is not None:

@@ -52,9 +52,14 @@ class Manifest:
     partitions: Mapping[int, PartitionSpan]
     layers: int = 0
     """0 of a full one."""
+    files: tuple[tuple[str, ...], ...] = ()
+    """Of each layer, in a store (`store_snapshot`), from the snapshot's address on; on a disk its folder says that."""
 
     def to_json(self) -> str:
-        return json.dumps({"version": VERSION, **asdict(self)}, indent=1) + "\n"
+        fields = {"version": VERSION, **asdict(self)}
+        if not self.files:
+            del fields["files"]
+        return json.dumps(fields, indent=1) + "\n"
 
     def spans(self) -> dict[TopicPartition, PartitionSpan]:
         return {TopicPartition(self.topic, number): span for number, span in self.partitions.items()}
@@ -70,7 +75,16 @@ def read_manifest(files: Files, snapshot: str) -> Manifest | None:
     if not files.exists(path):
         return None
     try:
-        fields: dict[str, Any] = json.loads(read_text(files, path))
+        text = read_text(files, path)
+    except CorruptCheckpointError as error:
+        raise UsageError(f"{path}: expected the manifest of a snapshot, found {error!r}") from error
+    return parse_manifest(path, text)
+
+
+def parse_manifest(path: str, text: str) -> Manifest:
+    """What a manifest says. UsageError as of `read_manifest`."""
+    try:
+        fields: dict[str, Any] = json.loads(text)
         if fields["version"] != VERSION:
             raise UsageError(f"{path}: expected version {VERSION}, found {fields['version']!r}")
         return Manifest(
@@ -78,8 +92,9 @@ def read_manifest(files: Files, snapshot: str) -> Manifest | None:
             taken_at_ms=int(fields["taken_at_ms"]),
             partitions={int(number): PartitionSpan(**span) for number, span in fields["partitions"].items()},
             layers=int(fields["layers"]),
+            files=tuple(tuple(str(each) for each in layer) for layer in fields.get("files", ())),
         )
-    except (ValueError, KeyError, TypeError, AttributeError, CorruptCheckpointError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UsageError(f"{path}: expected the manifest of a snapshot, found {error!r}") from error
 
 

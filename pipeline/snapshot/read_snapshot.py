@@ -3,34 +3,50 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from ...storage.disk.os_files import OsFiles
 from ..errors import UsageError
+from ..objects.addresses import is_address, parse_fs_options
+from ..objects.object_files import ObjectFiles
+from ..spark.tasks import Batches, mapped, numbers, work
 from .manifest import Manifest, layer_directories, read_manifest
+from .parquet_files import opened
 from .snapshot import SCHEMA
+from .store_snapshot import find
 
 
-def read_snapshot(spark: SparkSession, path: str) -> DataFrame:
+def read_snapshot(spark: SparkSession, path: str, *, fs_options: Mapping[str, str] | None = None) -> DataFrame:
     """The rows that count: one for each key.
 
     Of a full snapshot it is `spark.read.parquet(path)`. A layered one costs a join of each layer with the keys of those above it,
     which Spark broadcasts where they are few.
 
     Args:
-        path: A folder that `snapshot` has written; workers have it at the same path.
+        path: A folder that `snapshot` has written; workers have it at the same path. Or an address.
+        fs_options: Of the store, where it is an address, by name: `s3.region`.
 
     Raises:
         UsageError: There is none.
     """
-    if not os.path.isdir(path):
-        raise UsageError(f"{path}: expected a snapshot, found none")
-    manifest = read_manifest(OsFiles(), path)
-    schema = from_arrow_schema(SCHEMA)
-    layers = [spark.read.schema(schema).parquet(each) for each in layer_directories(path, manifest)]
+    if is_address(path):
+        objects = ObjectFiles(parse_fs_options(fs_options or {}))
+        found_there = find(objects, path)
+        if found_there is None:
+            raise UsageError(f"{path}: expected a snapshot, found none")
+        manifest = found_there.manifest
+        layers = [_layer(spark, files, objects) for files in found_there.layers]
+    else:
+        if not os.path.isdir(path):
+            raise UsageError(f"{path}: expected a snapshot, found none")
+        manifest = read_manifest(OsFiles(), path)
+        schema = from_arrow_schema(SCHEMA)
+        layers = [spark.read.schema(schema).parquet(each) for each in layer_directories(path, manifest)]
     *older, newest = layers
     if manifest is None or not older:
         return newest
@@ -39,6 +55,19 @@ def read_snapshot(spark: SparkSession, path: str) -> DataFrame:
         found = found.unionAll(layer.join(changed, ["partition", "key"], "left_anti").select(*SCHEMA.names))
         changed = changed.unionAll(layer.select("partition", "key"))
     return found.where(F.col("value").isNotNull() & _is_in_log(manifest))
+
+
+def _layer(spark: SparkSession, files: Sequence[str], objects: ObjectFiles) -> DataFrame:
+    """The rows of files in a store: executors read them as all else there, where Spark would need Hadoop's client of it."""
+
+    def read(batches: Batches) -> Batches:
+        for number in numbers(batches):
+            with opened(files[number], objects) as file:
+                for batch in file.iter_batches(columns=SCHEMA.names):
+                    columns = [batch.column(name).cast(SCHEMA.field(name).type) for name in SCHEMA.names]
+                    yield pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+
+    return mapped(work(spark, len(files)), read, SCHEMA)
 
 
 def _is_in_log(manifest: Manifest) -> Column:

@@ -14,7 +14,10 @@ from contextlib import suppress
 from typing import Any, NamedTuple, Protocol
 
 from ..errors import PipelineError, SparkFailedError, UsageError
-from .layers import StoredSnapshot
+from ..objects.addresses import parse_fs_options
+from ..objects.object_files import ObjectFiles
+from ..stores.reading_files import resolved
+from .places import StoredSnapshot
 from .snapshot_folder import REPLACED
 
 CONNECT_TIMEOUT_S = 10.0
@@ -56,18 +59,20 @@ def restore(
     *,
     producer_config: Mapping[str, str] | None = None,
     creates: bool = False,
+    fs_options: Mapping[str, str] | None = None,
 ) -> RestoreResult:
     """Write all records of a snapshot into a topic.
 
     Args:
         producer_config: Of librdkafka where confluent-kafka is installed, else of kafka-python.
+        fs_options: Of the store, where the snapshot has an address.
         creates: Make the topic, if it is not there: a compacted one, with as many partitions as the snapshot is of.
 
     Raises:
         UsageError: There is no such snapshot, no topic with as many partitions, or no producer is installed.
         RestoreError: The broker did not take a record.
     """
-    stored = _opened(snapshot)
+    stored = _opened(snapshot, fs_options or {})
     needed = stored.partitions()
     _check_that_somebody_is_there(bootstrap_servers)
     known = needed if stored.manifest is None else needed | stored.manifest.partitions.keys()
@@ -88,11 +93,11 @@ def restore(
     return RestoreResult(topic, records, len(needed))
 
 
-def _opened(snapshot: str) -> StoredSnapshot:
+def _opened(snapshot: str, fs_options: Mapping[str, str]) -> StoredSnapshot:
     try:
-        stored = StoredSnapshot(snapshot)
+        stored = StoredSnapshot(snapshot, ObjectFiles(parse_fs_options(fs_options)))
     except (OSError, ValueError) as error:
-        old = os.path.realpath(snapshot) + REPLACED
+        old = resolved(snapshot) + REPLACED
         hint = f"; {old} is the old one, of a job that died as it replaced it" if os.path.isdir(old) else ""
         raise UsageError(f"{snapshot}: expected a snapshot, found none ({error}){hint}") from error
     wanted = ("key", "value", "partition", "offset", "timestamp")

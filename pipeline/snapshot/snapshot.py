@@ -16,25 +16,25 @@ a log file), and a row group.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from ...storage.disk.os_files import OsFiles
 from ...storage.disk.paths import OFFSET_MAX
+from ..objects.object_files import ObjectFiles
 from ..records.key_hashes import HASH, by_key, hashed
 from ..source.reading import Task
 from ..source.split_reader import Wanted, read_split
+from ..stores.reading_files import objects_of
 from ..stores.store import Store
 from ..stores.stores import Stores
-from .layers import Since, SnapshotResult, write_snapshot
-from .snapshot_folder import UNFINISHED, sync_file
-from .snapshot_rounds import Round, RoundsDone, Written, rows_of_file, run_rounds
+from .layers import Since, SnapshotResult
+from .parquet_files import opened, rows_of_file
+from .places import write_snapshot_at
+from .snapshot_rounds import Round, RoundsDone, Written, run_rounds
+from .targets import Target
 
 SCHEMA = pa.schema(
     [
@@ -70,7 +70,7 @@ def bucket_count(of: Round, at_least: int = 1) -> int:
         min(split.up_to_offset - split.from_offset, (split.end - split.start) // MIN_RECORD_BYTES)
         for split in (task.split for task in of.tasks)
     )
-    rows += sum(rows_of_file(path) for path in of.written)
+    rows += sum(rows_of_file(path, of.objects) for path in of.written)
     return max(at_least, -(-rows // ROWS_A_BUCKET))
 
 
@@ -83,7 +83,7 @@ def keys_of(of: Round, number: int, *, rows_at_once: int = ROWS_AT_ONCE) -> Iter
     """The rows of a piece of work of a round: a part of a log, or a file of the rounds before. As `newest_of`."""
     if number < len(of.tasks):
         return newest_of(of.tasks[number], of.first_part + number, rows_at_once=rows_at_once)
-    return written_in(of.written[number - len(of.tasks)], rows_at_once=rows_at_once)
+    return written_in(of.written[number - len(of.tasks)], of.objects, rows_at_once=rows_at_once)
 
 
 def newest_of(task: Task, number: int, *, rows_at_once: int = ROWS_AT_ONCE) -> Iterator[NewestRows]:
@@ -110,13 +110,13 @@ def _rows_of(task: Task, number: int) -> Iterator[NewestRows]:
         yield rows
 
 
-def written_in(path: str, *, rows_at_once: int = ROWS_AT_ONCE) -> Iterator[NewestRows]:
+def written_in(path: str, objects: ObjectFiles, *, rows_at_once: int = ROWS_AT_ONCE) -> Iterator[NewestRows]:
     """The keys of a file of a snapshot, as newest of all and deleted: they get no row again."""
-    return _merged(_rows_in(path), rows_at_once)
+    return _merged(_rows_in(path, objects), rows_at_once)
 
 
-def _rows_in(path: str) -> Iterator[NewestRows]:
-    with pq.ParquetFile(path) as file:
+def _rows_in(path: str, objects: ObjectFiles) -> Iterator[NewestRows]:
+    with opened(path, objects) as file:
         for batch in file.iter_batches(columns=["key", "partition"]):
             partitions = batch.column("partition").to_numpy()
             for partition in np.unique(partitions).tolist():
@@ -168,8 +168,8 @@ def chosen(rows: Iterable[NewestRows], *, keeps_deleted: bool = False) -> Iterat
         yield part, offsets.astype(np.int64)
 
 
-def write_part(task: Task, number: int, offsets: NDArray[np.int64], directory: str, *, attempt: str) -> Written:
-    """Write these records of a part, in order, into a file of the directory: those of them that are still there.
+def write_part(task: Task, number: int, offsets: NDArray[np.int64], target: Target, *, attempt: str) -> Written:
+    """Write these records of a part, in order, into a file of the target: those of them that are still there.
 
     The file is on disk, and unfinished: it counts once the driver, who knows the one attempt that does, has given it its
     name. Attempts that Spark has given up go on, and may see less of a part than its cleaner had left for the others.
@@ -178,16 +178,7 @@ def write_part(task: Task, number: int, offsets: NDArray[np.int64], directory: s
         CorruptSourceError: A batch is damaged; no file is left.
         SourceChangedError: Offsets of it are not in the log any more.
     """
-    unfinished = os.path.join(directory, f"{UNFINISHED}{number:05}.{attempt}")
-    try:
-        with pq.ParquetWriter(unfinished, SCHEMA) as writer:
-            for group in _row_groups(chosen_of(task, offsets)):
-                writer.write_table(group)
-        sync_file(OsFiles(), unfinished)
-    except BaseException:
-        with suppress(FileNotFoundError):
-            os.remove(unfinished)
-        raise
+    unfinished = target.write(number, attempt, SCHEMA, _row_groups(chosen_of(task, offsets)))
     return Written(number, len(offsets), unfinished)
 
 
@@ -235,15 +226,22 @@ def snapshot_locally(
         SourceChangedError: Records went away meanwhile, otherwise than by a cleaner; nothing is left.
     """
 
-    def run(of: Round, directory: str) -> Iterator[Written]:
+    def run(of: Round, target: Target) -> Iterator[Written]:
         every = (rows for number in range(work_count(of)) for rows in keys_of(of, number))
         offsets = dict(chosen(every, keeps_deleted=of.keeps_deleted))
         for part, found in offsets.items():
-            yield write_part(of.tasks[part - of.first_part], part, found, directory, attempt="local")
+            yield write_part(of.tasks[part - of.first_part], part, found, target, attempt="local")
 
-    def rounds(directory: str) -> RoundsDone:
-        return run_rounds(
-            store, topic, directory, run, partition=partition, since=None if since is None else since.ends
-        )
+    def rounds(target: Target) -> RoundsDone:
+        return run_rounds(store, topic, target, run, partition=partition, since=None if since is None else since.ends)
 
-    return write_snapshot(out, topic, rounds, SCHEMA, overwrite=overwrite, since=since, now_ms=now_ms)
+    return write_snapshot_at(
+        out,
+        topic,
+        rounds,
+        SCHEMA,
+        overwrite=overwrite,
+        since=since,
+        now_ms=now_ms,
+        objects=objects_of(store.stores[0].files),
+    )

@@ -12,9 +12,10 @@ from pyspark.sql import DataFrame, SparkSession
 from ..records.key_hashes import by_bucket
 from ..spark.blobs import BlobRows
 from ..spark.tasks import Batches, attempt_of, collected, mapped, numbers, row, work
-from ..stores.reading_files import ReadingFiles
+from ..stores.reading_files import ReadingFiles, objects_of
 from ..stores.stores import opened_store
-from .layers import Since, SnapshotResult, write_snapshot
+from .layers import Since, SnapshotResult
+from .places import write_snapshot_at
 from .snapshot import (
     NEWEST,
     SCHEMA,
@@ -25,6 +26,7 @@ from .snapshot import (
     write_part,
 )
 from .snapshot_rounds import Round, RoundsDone, Written, run_rounds
+from .targets import Target
 
 _BLOBS = BlobRows()
 _WRITTEN = pa.schema([("part", pa.int32()), ("chosen", pa.int64()), ("unfinished", pa.string())])
@@ -47,7 +49,7 @@ def snapshot(
 
     Args:
         data_dir: Or several, with commas between them.
-        out: A folder that all workers share.
+        out: A folder that all workers share, or an address.
         now_ms, since: As of `snapshot_locally`.
         buckets: How many parts the keys are chosen in; unless given, as many as the cluster runs tasks at once, and
             enough that none has more than `snapshot.ROWS_A_BUCKET` rows.
@@ -62,24 +64,31 @@ def snapshot(
 
     application_id = spark.sparkContext.applicationId
 
-    def run(of: Round, directory: str) -> list[Written]:
+    def run(of: Round, target: Target) -> list[Written]:
         def write(batches: Batches) -> Batches:
             for number, offsets in offsets_of(batches):
                 attempt = attempt_of(application_id)
                 yield row(
-                    _WRITTEN, *write_part(of.tasks[number], of.first_part + number, offsets, directory, attempt=attempt)
+                    _WRITTEN, *write_part(of.tasks[number], of.first_part + number, offsets, target, attempt=attempt)
                 )
 
         return [Written(*each) for each in collected(mapped(picked(spark, of, buckets), write, _WRITTEN))]
 
     store = opened_store(data_dir, files)
 
-    def rounds(directory: str) -> RoundsDone:
-        return run_rounds(
-            store, topic, directory, run, partition=partition, since=None if since is None else since.ends
-        )
+    def rounds(target: Target) -> RoundsDone:
+        return run_rounds(store, topic, target, run, partition=partition, since=None if since is None else since.ends)
 
-    return write_snapshot(out, topic, rounds, SCHEMA, overwrite=overwrite, since=since, now_ms=now_ms)
+    return write_snapshot_at(
+        out,
+        topic,
+        rounds,
+        SCHEMA,
+        overwrite=overwrite,
+        since=since,
+        now_ms=now_ms,
+        objects=objects_of(store.stores[0].files),
+    )
 
 
 def picked(spark: SparkSession, of: Round, buckets: int | None) -> DataFrame:

@@ -22,8 +22,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import pyarrow.parquet as pq
-
 from ...storage.disk import paths
 from ...storage.disk.files import File
 from ...storage.disk.paths import TopicPartition
@@ -36,7 +34,8 @@ from ..stores.reading_files import objects_of, status_of
 from ..stores.segment_files import pause_between_looks
 from ..stores.store import Store
 from ..stores.stores import Stores
-from .snapshot_folder import FINISHED
+from .parquet_files import rows_of_file
+from .targets import Target
 
 MAX_PART_BYTES = MAX_PARTITION_BYTES_DEFAULT
 ROUNDS_MAX = 20
@@ -113,10 +112,6 @@ class Written(NamedTuple):
     unfinished: str
     """The file of the attempt that counts."""
 
-    def finish(self, directory: str) -> None:
-        """Give that file its name."""
-        os.rename(self.unfinished, os.path.join(directory, f"part-{self.part:05}{FINISHED}"))
-
 
 class RoundsDone(NamedTuple):
     """What all rounds have written."""
@@ -126,8 +121,8 @@ class RoundsDone(NamedTuple):
     first: Round
 
 
-RunRound = Callable[[Round, str], Iterable[Written]]
-"""Finds, chooses and writes: a round, and the folder to write into -> each part that has chosen records, once."""
+RunRound = Callable[[Round, Target], Iterable[Written]]
+"""Finds, chooses and writes: a round, and where to write to -> each part that has chosen records, once."""
 
 
 def first_round(
@@ -146,13 +141,13 @@ def first_round(
     return _round(store, partitions, since or {}, 0, (), keeps_deleted=since is not None, is_first=True)
 
 
-def next_round(store: Store | Stores, before: Round, directory: str) -> Round:
-    """What has come since a round began, beside the files that are in the folder now.
+def next_round(store: Store | Stores, before: Round, target: Target) -> Round:
+    """What has come since a round began, beside the files that are finished now.
 
     Raises:
         SourceChangedError: A log was cut, or its topic was deleted, perhaps made anew.
     """
-    written = [os.path.join(directory, name) for name in sorted(os.listdir(directory)) if name.endswith(FINISHED)]
+    written = [*target.finished().values()]
     first_part = before.first_part + len(before.tasks)
     return _round(store, before.ends, before.ends, first_part, written, keeps_deleted=before.keeps_deleted)
 
@@ -220,14 +215,14 @@ def _sees_all(log: OpenLog) -> bool:
 def run_rounds(
     store: Store | Stores,
     topic: str,
-    directory: str,
+    target: Target,
     run: RunRound,
     *,
     partition: int | None = None,
     since: Mapping[TopicPartition, End] | None = None,
     pause: Callable[[], None] = pause_between_looks,
 ) -> RoundsDone:
-    """Write a snapshot into a folder, round by round; or what has changed since one that ended there.
+    """Write a snapshot to a target, round by round; or what has changed since one that ended there.
 
     Raises:
         CorruptSourceError: A log is damaged; or something that was chosen is not there, and no cleaner was at work.
@@ -237,11 +232,11 @@ def run_rounds(
     disturbed = waits = 0
     first = now = first_round(store, topic, partition, since)
     while disturbed < ROUNDS_MAX and waits < WAITS_MAX:
-        found = list(run(now, directory)) if now.tasks else []
+        found = list(run(now, target)) if now.tasks else []
         for each in found:
-            each.finish(directory)
+            target.finish(each.part, each.unfinished)
         tasks += now.tasks
-        rows = rows_of_files(directory)
+        rows = {part: rows_of_file(path, now.objects) for part, path in target.finished().items()}
         if now.is_undisturbed():
             for part, chosen, _ in found:
                 if rows.get(part, 0) != chosen:
@@ -260,7 +255,7 @@ def run_rounds(
             disturbed += 1
         if not now.sees_all:
             pause()
-        now = next_round(store, now, directory)
+        now = next_round(store, now, target)
     if waits == WAITS_MAX:
         raise SourceChangedError(
             f"{store.data_dir}: the high watermarks of {topic} in {paths.REPLICATION_CHECKPOINT} lie below segments that its"
@@ -269,16 +264,3 @@ def run_rounds(
     raise SourceChangedError(
         f"{store.data_dir}: segments of {topic} were replaced in each of {ROUNDS_MAX} rounds: its cleaner is faster"
     )
-
-
-def rows_of_files(directory: str) -> dict[int, int]:
-    """Part -> rows that its file has."""
-    return {
-        int(name.removeprefix("part-").removesuffix(FINISHED)): rows_of_file(os.path.join(directory, name))
-        for name in os.listdir(directory)
-        if name.endswith(FINISHED)
-    }
-
-
-def rows_of_file(path: str) -> int:
-    return int(pq.read_metadata(path).num_rows)

@@ -19,6 +19,7 @@ from ...storage.disk.paths import TopicPartition
 from ...storage.segment.index import AbortedTxn
 from ..errors import UsageError
 from ..objects.addresses import is_address, normal
+from ..objects.tiered import layout_of
 from ..stores.log_files import PartitionLog, Split
 from ..stores.reading_files import ReadingFiles
 from ..stores.store import Store
@@ -65,7 +66,7 @@ def partitions_of(options: ReadOptions) -> tuple[Store | Stores, list[TopicParti
     store: Store | Stores
     parent, _, name = path.rpartition("/")
     own = paths.parse_partition_dir(name)
-    if isinstance(own, TopicPartition) and not parent.endswith(":/") and files.is_dir(path):
+    if isinstance(own, TopicPartition) and not parent.endswith(":/") and _is_log(files, path):
         store, found = Store(parent or "/", files), [own]
     else:
         store = opened_store(options.path, files)
@@ -91,6 +92,11 @@ def partitions_of(options: ReadOptions) -> tuple[Store | Stores, list[TopicParti
         for strange in sorted(set(given or ()) - set(chosen) if not isinstance(given, int) else ()):
             raise UsageError(f"an offset or time is given for {strange}, which is not to be read")
     return store, chosen
+
+
+def _is_log(files: ReadingFiles, path: str) -> bool:
+    """Whether there is a partition's directory; below a layout's root any name may be that of a prefix."""
+    return files.is_dir(path) and (layout_of(path) is None or any(map(paths.parse_segment_name, files.list(path))))
 
 
 @contextmanager

@@ -28,6 +28,7 @@ from ...storage.segment.index import AbortedTxn
 from ...storage.segment.segment import LogSegment
 from ..errors import SourceChangedError
 from ..objects.addresses import is_address
+from ..objects.tiered import layout_of
 from .log_end import may_be_torn, whole_batches
 from .reading_files import ReadingFiles, status_of, told_apart_by
 from .segment_files import open_segments, pause_between_looks, source_errors
@@ -140,6 +141,8 @@ class PartitionLog:
             return self._transactions()
 
     def _transactions(self) -> tuple[int, list[AbortedTxn]]:
+        if layout_of(self.directory) is not None:  # decided when they went up
+            return self.readable_end_offset, self._aborted()
         producers = ProducerStates()
         producers.reset(*self._newest_snapshot())
         # A marker above the high watermark decides nothing yet.
@@ -148,9 +151,12 @@ class PartitionLog:
         complete_txn_indexes(producers, self.segments)
         if producers.first_unstable_offset is not None:
             self.undecided_offset = producers.first_unstable_offset
-        aborted = {txn.last_offset: txn for segment in self.segments for txn in segment.txn_index.entries()}
         stable_end = self.readable_end_offset if unstable is None else min(unstable, self.readable_end_offset)
-        return max(stable_end, self.log_start_offset), [aborted[offset] for offset in sorted(aborted)]
+        return max(stable_end, self.log_start_offset), self._aborted()
+
+    def _aborted(self) -> list[AbortedTxn]:
+        aborted = {txn.last_offset: txn for segment in self.segments for txn in segment.txn_index.entries()}
+        return [aborted[offset] for offset in sorted(aborted)]
 
     def splits(
         self, from_offset: int, up_to_offset: int, *, max_bytes: int, since_ms: int | None = None
@@ -208,7 +214,7 @@ class PartitionLog:
             self.of,
             self.directory,
             segment.base_offset,
-            segment_end,
+            segment_end if layout_of(self.directory) is None else OFFSET_MAX,  # those of two leaders may overlap
             self.topic_id,
             status_of(segment.log_file).st_ino,
             told_apart_by(segment.log_file, start),

@@ -17,6 +17,7 @@ import pyarrow.dataset as ds
 
 from ottla.pipeline.errors import CorruptSourceError, SourceChangedError
 from ottla.pipeline.snapshot import snapshot, snapshot_rounds
+from ottla.pipeline.snapshot.targets import DiskTarget, Target
 from ottla.pipeline.stores.store import Store
 from ottla.storage.disk import paths
 from ottla.storage.disk.checkpoints import OffsetCheckpoint, write_partition_metadata
@@ -261,15 +262,15 @@ def test_a_high_watermark_that_lags_behind_the_cleaner_is_waited_for(tmp_path: P
     store = Store(str(tmp_path / "data"))
     work = [supersede]
 
-    def run(of: snapshot_rounds.Round, directory: str) -> Iterator[snapshot_rounds.Written]:
+    def run(of: snapshot_rounds.Round, target: Target) -> Iterator[snapshot_rounds.Written]:
         while work:
             work.pop()(server)
         numbers = range(snapshot.work_count(of))
         offsets = dict(snapshot.chosen(rows for number in numbers for rows in snapshot.keys_of(of, number)))
         for part, found in offsets.items():
-            yield snapshot.write_part(of.tasks[part - of.first_part], part, found, directory, attempt="x")
+            yield snapshot.write_part(of.tasks[part - of.first_part], part, found, target, attempt="x")
 
-    snapshot_rounds.run_rounds(store, TP.topic, str(out), run, pause=pause)
+    snapshot_rounds.run_rounds(store, TP.topic, DiskTarget(str(out)), run, pause=pause)
     rows = ds.dataset(out, format="parquet").to_table().to_pylist()
     check(server, rows)
     assert len(pauses) == 2
@@ -284,13 +285,13 @@ def test_an_attempt_that_comes_too_late_changes_nothing(tmp_path: Path) -> None:
     work = [supersede]
     late: list[Callable[[], object]] = []
 
-    def run(of: snapshot_rounds.Round, directory: str) -> list[snapshot_rounds.Written]:
+    def run(of: snapshot_rounds.Round, target: Target) -> list[snapshot_rounds.Written]:
         numbers = range(snapshot.work_count(of))
         offsets = dict(snapshot.chosen(rows for number in numbers for rows in snapshot.keys_of(of, number)))
         for attempt in late:
             attempt()
         calls = [
-            partial(snapshot.write_part, of.tasks[part - of.first_part], part, found, directory)
+            partial(snapshot.write_part, of.tasks[part - of.first_part], part, found, target)
             for part, found in offsets.items()
         ]
         done = [call(attempt="first") for call in calls]
@@ -299,7 +300,7 @@ def test_an_attempt_that_comes_too_late_changes_nothing(tmp_path: Path) -> None:
             work.pop()(server)
         return done
 
-    keys, *_ = snapshot_rounds.run_rounds(Store(str(tmp_path / "data")), TP.topic, str(out), run)
+    keys, *_ = snapshot_rounds.run_rounds(Store(str(tmp_path / "data")), TP.topic, DiskTarget(str(out)), run)
     for attempt in late:
         attempt()
     rows = ds.dataset(out, format="parquet").to_table().to_pylist()
@@ -329,13 +330,13 @@ def test_a_marker_above_the_high_watermark_that_the_cleaner_has_gone_by_is_waite
     out = tmp_path / "out"
     out.mkdir()
 
-    def run(of: snapshot_rounds.Round, directory: str) -> Iterator[snapshot_rounds.Written]:
+    def run(of: snapshot_rounds.Round, target: Target) -> Iterator[snapshot_rounds.Written]:
         numbers = range(snapshot.work_count(of))
         offsets = dict(snapshot.chosen(rows for number in numbers for rows in snapshot.keys_of(of, number)))
         for part, found in offsets.items():
-            yield snapshot.write_part(of.tasks[part - of.first_part], part, found, directory, attempt="x")
+            yield snapshot.write_part(of.tasks[part - of.first_part], part, found, target, attempt="x")
 
-    snapshot_rounds.run_rounds(Store(str(tmp_path / "data")), TP.topic, str(out), run, pause=pause)
+    snapshot_rounds.run_rounds(Store(str(tmp_path / "data")), TP.topic, DiskTarget(str(out)), run, pause=pause)
     check(server, ds.dataset(out, format="parquet").to_table().to_pylist())
     assert pauses
     server.log.release_files()

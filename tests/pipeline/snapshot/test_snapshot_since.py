@@ -17,8 +17,9 @@ import pyarrow.parquet as pq
 
 from ottla.pipeline.errors import SourceChangedError, UsageError
 from ottla.pipeline.snapshot import manifest, snapshot
-from ottla.pipeline.snapshot.layers import Since, SnapshotResult, StoredSnapshot, since_of
+from ottla.pipeline.snapshot.layers import Since, SnapshotResult
 from ottla.pipeline.snapshot.manifest import MANIFEST, layer_directories
+from ottla.pipeline.snapshot.places import StoredSnapshot, since_of
 from ottla.pipeline.snapshot.snapshot import snapshot_locally
 from ottla.pipeline.stores.store import Store
 from ottla.storage.disk.os_files import OsFiles

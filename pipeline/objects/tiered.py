@@ -1,0 +1,167 @@
+"""Segments as remote storage managers lay them out (KIP-405), under the names that they have in a data directory.
+
+    localtiered+file:///dir      LocalTieredStorage, of Apache Kafka's own tests
+        <topic>-<partition>-<topic id>/<base offset>-<segment id>.log .index .timeindex .txnindex
+    aiven+s3://bucket/prefix     Aiven's tiered-storage-for-apache-kafka
+        <topic>-<topic id>/<partition>/<base offset>-<segment id>.log .indexes .rsm-manifest
+
+Aiven's manifest is written last, so a segment without one does not count; it says where each index lies in `.indexes`, and whether the
+segment's chunks are compressed or encrypted. Those are refused: the keys are the broker's, and a compressed chunk is none of Kafka's
+bytes. Objects of managers that are not listed here, and of these with a custom `object.key`, cannot be read.
+
+Of two copies of a segment, which an upload that was made again leaves, the longer one counts; only `__remote_log_metadata` says which
+the broker takes, and both are of the same bytes as far as they go. Segments of two leaders may overlap. All in them was decided when it
+went up, so nothing has to be replayed to know which transactions are aborted: their indexes say it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+from ...storage.disk import paths
+from ...storage.disk.paths import TopicPartition
+from ..errors import UsageError
+from .ranges import Status
+
+AT_ONCE = 16
+"""Manifests are small, and many: so many are fetched at a time."""
+MANIFEST = ".rsm-manifest"
+INDEXES = ".indexes"
+_UUID = r"[A-Za-z0-9_-]{22}"
+_SEGMENT = re.compile(rf"(([0-9]{{1,20}})-{_UUID})(\.[a-z-]+)")
+_LOCAL_DIR = re.compile(rf"(.+)-([0-9]+)-({_UUID})")
+_AIVEN_DIR = re.compile(rf"(.+)-({_UUID})")
+_LAYOUT = re.compile(r"(localtiered|aiven)\+")
+_PIECES = {paths.INDEX: "offset", paths.TIME_INDEX: "timestamp", paths.TXN_INDEX: "transaction"}
+
+
+class Found(NamedTuple):
+    """What has a name: an object, a piece of one, or a directory."""
+
+    status: Status | None
+    """Of the whole object; None of a directory."""
+    address: str
+    """Of the object."""
+    start: int = 0
+    size_bytes: int | None = None
+    """Of the piece that begins at `start`; None is all of it."""
+
+
+Listing = Mapping[str, Found]
+List = Callable[[str], Listing]
+"""An address that is none of a layout -> what is there. FileNotFoundError."""
+Read = Callable[[Found], bytes]
+
+
+def layout_of(address: str) -> str | None:
+    found = _LAYOUT.match(address)
+    return None if found is None else found[1]
+
+
+def without_layout(address: str) -> str:
+    return _LAYOUT.sub("", address, count=1)
+
+
+def listing(address: str, layout: str, listed: List, read: Read) -> Listing:
+    """What a directory of this layout has, by the names of a data directory: partitions, or the files of one.
+
+    Raises:
+        FileNotFoundError: It is not there.
+        UsageError: Segments are compressed or encrypted; or two topics of the same name are there.
+    """
+    root, _, name = address.rpartition("/")
+    own = paths.parse_partition_dir(name)
+    if isinstance(own, TopicPartition) and not root.endswith(":/"):
+        try:
+            place = dict(_partitions(root, layout, listed, own.topic)).get(own)
+        except FileNotFoundError:
+            place = None
+        if place is not None:
+            return _files(place, layout, listed, read)
+    names = [paths.partition_dir_name(*tp) for tp, _ in _partitions(address, layout, listed, None)]
+    if len(set(names)) < len(names):
+        twice = next(each for each in names if names.count(each) > 1)
+        raise UsageError(
+            f"{address}: expected one topic of a name, found two with {twice}: one was made anew; move the other away"
+        )
+    return {each: Found(None, f"{address}/{each}") for each in names}
+
+
+def _partitions(root: str, layout: str, listed: List, topic: str | None) -> Iterator[tuple[TopicPartition, str]]:
+    """The partitions below an address, those of one topic or all, and where each is."""
+    plain = without_layout(root)
+    for name, found in listed(plain).items():
+        if found.status is not None:
+            continue
+        if layout == "localtiered":
+            if (parts := _LOCAL_DIR.fullmatch(name)) is not None and topic in (None, parts[1]):
+                yield TopicPartition(parts[1], int(parts[2])), f"{plain}/{name}"
+        elif (parts := _AIVEN_DIR.fullmatch(name)) is not None and topic in (None, parts[1]):
+            for number, below in listed(f"{plain}/{name}").items():
+                if below.status is None and number.isdecimal():
+                    yield TopicPartition(parts[1], int(number)), f"{plain}/{name}/{number}"
+
+
+def _files(place: str, layout: str, listed: List, read: Read) -> Listing:
+    stems: dict[str, dict[str, Found]] = {}
+    for name, found in listed(place).items():
+        if found.status is not None and (parts := _SEGMENT.fullmatch(name)) is not None:
+            stems.setdefault(parts[1], {})[parts[3]] = found
+    needed = (paths.LOG, MANIFEST) if layout == "aiven" else (paths.LOG,)
+    whole = {stem: kinds for stem, kinds in stems.items() if all(kind in kinds for kind in needed)}
+    by_base: dict[int, dict[str, Found]] = {}
+    for _, kinds in sorted(whole.items(), key=lambda each: _log_bytes(each[1])):  # of two the longer one stays
+        by_base[_base(kinds)] = kinds
+    if layout == "aiven":
+        with ThreadPoolExecutor(AT_ONCE, "manifests") as pool:
+            manifests = dict(zip(by_base, pool.map(lambda kinds: _pieces(kinds, read), by_base.values()), strict=True))
+    found_names: dict[str, Found] = {}
+    for base, kinds in sorted(by_base.items()):
+        own = {kind: found for kind, found in kinds.items() if kind in paths.SEGMENT_KINDS}
+        own |= manifests[base] if layout == "aiven" else {}
+        found_names |= {paths.segment_file_name(base, kind): found for kind, found in own.items()}
+    return found_names
+
+
+def _base(kinds: Mapping[str, Found]) -> int:
+    return int(kinds[paths.LOG].address.rpartition("/")[2].partition("-")[0])
+
+
+def _log_bytes(kinds: Mapping[str, Found]) -> int:
+    status = kinds[paths.LOG].status
+    return 0 if status is None else status.st_size
+
+
+def _pieces(kinds: Mapping[str, Found], read: Read) -> dict[str, Found]:
+    """The indexes of a segment, by its manifest. UsageError where its bytes are not Kafka's."""
+    manifest = kinds[MANIFEST]
+    try:
+        fields = json.loads(read(manifest))
+        how = [
+            word
+            for word, is_so in (("compressed", fields["compression"]), ("encrypted", fields.get("encryption")))
+            if is_so
+        ]
+        if how:
+            raise UsageError(
+                f"{kinds[paths.LOG].address}: expected plain chunks, found that they are {' and '.join(how)}"
+            )
+        places = fields.get("segmentIndexes") or {}
+        pieces = {
+            kind: (int(at["position"]), int(at["size"])) for kind, name in _PIECES.items() if (at := places.get(name))
+        }
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UsageError(f"{manifest.address}: expected the manifest of a segment, found {error!r}") from error
+    indexes = kinds.get(INDEXES)
+    if indexes is None or indexes.status is None:
+        return {}
+    of = indexes.status
+    return {
+        kind: Found(of, indexes.address, position, size_bytes)
+        for kind, (position, size_bytes) in pieces.items()
+        if size_bytes
+    }

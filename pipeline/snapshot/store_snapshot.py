@@ -1,0 +1,200 @@
+"""A snapshot in a store, which knows no folders and no renaming: files that count because the newest whole manifest names them.
+
+    <out>/_parts/<id>/part-00000.<attempt>.parquet     what one job has written; `id` begins with when it began, in milliseconds
+    <out>/_manifest.<number>.<id>.json                 the rows' files by layers, the oldest first; the last thing that is written
+
+A number is that of the manifest before and one more. Readers take the highest that is whole, so at every moment there is one
+snapshot, and it is the old one until the new one stands; then the old one's manifest goes, and what only that has named. A job that
+dies leaves parts that nobody names: a job that begins more than LEFT_MS later takes them away.
+
+Two jobs at once: a store that lists what was written (all of those here do) shows at least one of them the other's manifest beside
+its own. Who sees another one withdraws its own and ends with SourceChangedError; who does not goes on.
+
+Made `--since` the snapshot that is there, a new one names that one's files as its older layers: nothing is copied. So it must be the
+same place: files of another one could go with that.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from ..errors import PipelineError, SourceChangedError, UsageError
+from ..objects.addresses import is_address, normal
+from ..objects.object_files import ObjectFiles
+from ..objects.uploads import put, remove
+from .layers import Since, SnapshotResult, manifest_of
+from .manifest import MANIFEST, Manifest, layer_directories, parse_manifest
+from .snapshot_folder import FINISHED
+from .snapshot_rounds import RoundsDone
+from .targets import StoreTarget, Target
+
+PARTS = "_parts"
+LEFT_MS = 24 * 3_600_000
+_MANIFEST_NAME = re.compile(r"_manifest\.([0-9]{8})\.([0-9]{13,}-[0-9a-f]+)\.json")
+
+
+class Found(NamedTuple):
+    """A snapshot in a store."""
+
+    manifest: Manifest | None
+    """None of files without one."""
+    layers: Sequence[Sequence[str]]
+    """Addresses of files, the oldest layer first."""
+    number: int = 0
+    name: str | None = None
+    """The manifest's, where it is one of a number."""
+
+
+def find(objects: ObjectFiles, address: str) -> Found | None:
+    """The snapshot at an address: one that was written there, or a copy of a folder; None if there is nothing.
+
+    Raises:
+        UsageError: There is something else, or a manifest of a later release.
+    """
+    address = normal(address)
+    try:
+        names = objects.list(address)
+    except FileNotFoundError:
+        return None
+    for name in sorted((name for name in names if _MANIFEST_NAME.fullmatch(name)), reverse=True):
+        data = _read(objects, f"{address}/{name}")
+        with suppress(ValueError):
+            if data is None or not isinstance(json.loads(data), dict):
+                continue
+            manifest = parse_manifest(f"{address}/{name}", data)
+            layers = [[f"{address}/{each}" for each in layer] for layer in manifest.files]
+            return Found(manifest, layers, int(name.split(".")[1]), name)
+    if all(name == PARTS or _MANIFEST_NAME.fullmatch(name) for name in names):  # of a job that has died, or is at work
+        return None
+    copied = _read(objects, f"{address}/{MANIFEST}") if MANIFEST in names else None
+    manifest_of_copy = None if copied is None else parse_manifest(f"{address}/{MANIFEST}", copied)
+    layers = [
+        [f"{directory}/{name}" for name in objects.list(directory) if name.endswith(FINISHED)]
+        for directory in layer_directories(address, manifest_of_copy)
+    ]
+    if not any(layers):
+        raise UsageError(f"{address}: expected a snapshot, found something else")
+    return Found(manifest_of_copy, layers)
+
+
+def _read(objects: ObjectFiles, address: str) -> str | None:
+    """None if it went away: a newer one has taken its place."""
+    try:
+        file = objects.open(address)
+        return file.read_at(0, file.size()).decode(errors="replace")
+    except (FileNotFoundError, SourceChangedError):
+        return None
+
+
+def check_place(out: str, since: str | None) -> None:
+    """Refuse an earlier snapshot that cannot be named from the new one. UsageError."""
+    if since is None or not (is_address(out) or is_address(since)):
+        return
+    if not is_address(out) or not is_address(since) or normal(out) != normal(since):
+        raise UsageError(
+            f"--since {since}: expected {out} itself (with --overwrite), for a store has no links to files of another snapshot"
+        )
+
+
+def write_to_store(
+    out: str,
+    topic: str,
+    run: Callable[[Target], RoundsDone],
+    schema: pa.Schema,
+    *,
+    overwrite: bool,
+    since: Since | None,
+    now_ms: int,
+    objects: ObjectFiles,
+    token: Callable[[], str] = lambda: secrets.token_hex(4),
+) -> SnapshotResult:
+    """Write a snapshot to an address; see the module.
+
+    Raises:
+        UsageError: There is a snapshot, and `overwrite` is not wanted; or something else; or the earlier one has become too old.
+        SourceChangedError: Another snapshot was written there meanwhile.
+        StoreFailedError: The store does not answer. While the manifest was written, the new snapshot may stand.
+        Whatever `run` raises. What was there is there; of the new one nothing is left, as far as it can be removed.
+    """
+    address = normal(out)
+    before = find(objects, address)
+    if before is not None and not overwrite:
+        raise UsageError(f"{out}: expected no snapshot there, found one (--overwrite takes its place)")
+    if before is not None and before.name is None:
+        raise UsageError(f"{out}: expected a snapshot that was written there to take the place of, found a copy of one")
+    if since is not None and (before is None or before.manifest is None or before.manifest != since.manifest):
+        raise SourceChangedError(f"{out}: another snapshot was written there meanwhile")
+    own = f"{now_ms:013}-{token()}"
+    target = StoreTarget(f"{address}/{PARTS}/{own}", objects)
+    name = f"_manifest.{(0 if before is None else before.number) + 1:08}.{own}.json"
+    try:
+        done = run(target)
+        if not target.finished():
+            target.finish(0, target.write(0, "none", schema, [schema.empty_table()]))
+        if since is not None:
+            since.check_age()
+        older = [] if since is None or before is None else [*before.layers]
+        layers = [*older, [*target.finished().values()]]
+        relative = tuple(tuple(each.removeprefix(f"{address}/") for each in layer) for layer in layers)
+        manifest = manifest_of(topic, done, len(layers) if older else 0, now_ms, relative)
+        _check_alone(objects, address, None if before is None else before.name)
+    except BaseException:
+        _remove_parts(objects, target.address, keep=())
+        raise
+    # From here on it may stand, whatever is said of the manifest: its files stay.
+    put(objects, f"{address}/{name}", manifest.to_json().encode())
+    try:
+        _check_alone(objects, address, None if before is None else before.name, name)
+    except SourceChangedError:
+        remove(objects, [f"{address}/{name}"])
+        if name not in objects.list(address):
+            _remove_parts(objects, target.address, keep=())
+        raise
+    with suppress(PipelineError, OSError):  # it stands; what is left of others costs space only
+        _tidy(objects, address, name, {each for layer in layers for each in layer}, now_ms)
+    partitions = len(done.first.ends)
+    return SnapshotResult(out, done.keys, partitions, len(done.tasks), None if since is None else since.path)
+
+
+def _check_alone(objects: ObjectFiles, address: str, before: str | None, own: str | None = None) -> None:
+    try:
+        names = objects.list(address)
+    except FileNotFoundError:
+        names = []
+    others = [name for name in names if _MANIFEST_NAME.fullmatch(name) and name != own and name > (before or "")]
+    if others or (before is not None and before not in names):
+        raise SourceChangedError(f"{address}: another snapshot was written there meanwhile")
+
+
+def _tidy(objects: ObjectFiles, address: str, name: str, named: set[str], now_ms: int) -> None:
+    """Take away older manifests, what only they named, and what dead jobs have left."""
+    olds = [each for each in objects.list(address) if _MANIFEST_NAME.fullmatch(each) and each < name]
+    was_named = set()
+    for each in olds:
+        with suppress(ValueError, UsageError):
+            data = _read(objects, f"{address}/{each}") or ""
+            was_named |= {part.rpartition("/")[0] for layer in parse_manifest(each, data).files for part in layer}
+    remove(objects, (f"{address}/{each}" for each in olds))
+    own = name.split(".")[2]
+    for folder in objects.list(f"{address}/{PARTS}"):
+        began_ms = folder.partition("-")[0]
+        is_left = began_ms.isdecimal() and int(began_ms) < now_ms - LEFT_MS
+        if folder == own or is_left or f"{PARTS}/{folder}" in was_named:
+            _remove_parts(objects, f"{address}/{PARTS}/{folder}", keep=named)
+
+
+def _remove_parts(objects: ObjectFiles, folder: str, *, keep: Sequence[str] | set[str]) -> None:
+    def those() -> Iterator[str]:
+        for each in objects.list(folder):
+            if f"{folder}/{each}" not in keep:
+                yield f"{folder}/{each}"
+
+    with suppress(FileNotFoundError, PipelineError):
+        remove(objects, those())
