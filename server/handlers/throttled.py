@@ -6,6 +6,7 @@ in whatever version the client asked (KIP-219). Of several quotas the one with t
 - Produce: the bytes of the request count.
 - Fetch: the bytes of the answer. Above the quota the answer is empty, and they do not count. No answer is larger than what a client
   may be given that has had nothing lately.
+- ShareFetch: likewise, but above the quota the answer has what was acquired, which nobody else would get until its lock ends.
 - CreateTopics, CreatePartitions, DeleteTopics: partitions, which the handlers count (`Context.mutations`); and Metadata, for
   topics that it makes.
 - All, but those that only brokers send: the time for which a handler keeps Trio's thread, in percent of it. Other threads, and what
@@ -24,6 +25,7 @@ from typing import Any, TypeVar
 from ...protocol.apis import APIS
 from ...protocol.connection import Request
 from ...protocol.messages.fetch import FetchRequest, FetchResponse
+from ...protocol.messages.share_fetch import ShareFetchRequest, ShareFetchResponse
 from ..network.desk import Handler
 from ..network.large_requests import write_now
 from ..partitions.fetch_sessions import INITIAL_EPOCH, NO_SESSION
@@ -36,7 +38,7 @@ from ..quotas.validation import (
 )
 from ..services.context import Context
 
-PRODUCE_KEY, FETCH_KEY, METADATA_KEY, WRITE_TXN_MARKERS_KEY = 0, 1, 3, 27
+PRODUCE_KEY, FETCH_KEY, METADATA_KEY, WRITE_TXN_MARKERS_KEY, SHARE_FETCH_KEY = 0, 1, 3, 27, 78
 STRICT_SINCE = {19: 6, 37: 3, 20: 5}
 """CreateTopics, CreatePartitions, DeleteTopics: from which version on they know THROTTLING_QUOTA_EXCEEDED."""
 TOPIC_IDS = 13
@@ -60,7 +62,7 @@ def layers(
     if PRODUCER_BYTE_RATE in keys:
         concerned.add(PRODUCE_KEY)
     if CONSUMER_BYTE_RATE in keys:
-        concerned.add(FETCH_KEY)
+        concerned |= {FETCH_KEY, SHARE_FETCH_KEY}
     if CONTROLLER_MUTATION_RATE in keys:
         concerned |= {METADATA_KEY, *STRICT_SINCE}
     if REQUEST_PERCENTAGE in keys:
@@ -70,7 +72,8 @@ def layers(
 
 def around(quotas: ClientQuotas, timer: Timer, key: int, handler: Handler) -> Handler:
     """What is to be asked in a handler's stead."""
-    kind = {PRODUCE_KEY: _produce, FETCH_KEY: _fetch}.get(key, _mutate if key in STRICT_SINCE else _other)
+    kinds = {PRODUCE_KEY: _produce, FETCH_KEY: _fetch, SHARE_FETCH_KEY: _share_fetch}
+    kind = kinds.get(key, _mutate if key in STRICT_SINCE else _other)
     is_making_topics = key == METADATA_KEY
 
     async def handle(ctx: Context, request: Request) -> Any:
@@ -147,12 +150,30 @@ async def _mutate(met: _Met, handler: Handler) -> Outcome:
     return answer, waits | met.time_waits()
 
 
-async def _fetch(met: _Met, handler: Handler) -> Outcome:
-    quotas, client, request = met.quotas, met.client, met.request
+def _bounded(request: Request, most_bytes: int | None) -> Request:
+    """The request of a fetch, for so many bytes at most."""
+    body: FetchRequest | ShareFetchRequest = request.body
+    if most_bytes is None or most_bytes >= body.max_bytes:
+        return request
+    return replace(request, body=replace(body, max_bytes=most_bytes, min_bytes=min(body.min_bytes, most_bytes)))
+
+
+async def _share_fetch(met: _Met, handler: Handler) -> Outcome:
+    quotas, client = met.quotas, met.client
     most_bytes = quotas.bytes_without_throttling(client, CONSUMER_BYTE_RATE)
-    body: FetchRequest = request.body
-    if most_bytes is not None and most_bytes < body.max_bytes:
-        request = replace(request, body=replace(body, max_bytes=most_bytes, min_bytes=min(body.min_bytes, most_bytes)))
+    request = _bounded(met.request, most_bytes)
+    answer: ShareFetchResponse = await met.carried_out(handler, met.ctx, request)
+    waits = met.time_waits()
+    if most_bytes is not None:
+        size_bytes = await _size_bytes(met.ctx, request, answer)
+        waits[CONSUMER_BYTE_RATE] = quotas.use(CONSUMER_BYTE_RATE, client, size_bytes)
+    return answer, waits
+
+
+async def _fetch(met: _Met, handler: Handler) -> Outcome:
+    quotas, client = met.quotas, met.client
+    most_bytes = quotas.bytes_without_throttling(client, CONSUMER_BYTE_RATE)
+    request = _bounded(met.request, most_bytes)
     answer: FetchResponse = await met.carried_out(handler, met.ctx, request)
     waits = met.time_waits()
     if most_bytes is not None:
@@ -180,7 +201,7 @@ async def _emptied(ctx: Context, request: Request, answer: FetchResponse) -> Fet
     return FetchResponse(error_code=answer.error_code, session_id=session_id, responses=())
 
 
-async def _size_bytes(ctx: Context, request: Request, answer: FetchResponse) -> int:
+async def _size_bytes(ctx: Context, request: Request, answer: FetchResponse | ShareFetchResponse) -> int:
     """What Apache Kafka counts: the body, and four bytes."""
     parts = write_now(request, answer)
     if parts is not None:

@@ -30,6 +30,7 @@ from support.broker.conversation import address, create_topic, fetch_request, pr
 from support.broker.raw_client import RawClient
 from support.broker.served import Served, serving
 from support.logs.batches import batch
+from support.sharing.members import Member, acquired, initialize_share, offsets_of
 
 
 def alter(client: Client, quotas: dict[str, float | None], *, validate_only: bool = False, **entity: str | None) -> Any:
@@ -175,6 +176,31 @@ async def test_a_consumer_above_its_quota_gets_nothing_until_the_time_is_over(tm
         assert third.responses == () and third.throttle_time_ms > 0, "what it did not get does not count, nor help"
         served.broker.clock.advance(11_000)
         assert (await trio.to_thread.run_sync(fetch)).responses[0].partitions[0].records
+
+
+async def test_a_member_above_its_quota_has_what_it_acquired_and_is_heard_later(tmp_path: Path) -> None:
+    """Apache Kafka answers with nothing, and nobody gets what was acquired until its lock ends."""
+    async with frozen(tmp_path, {"consumer_byte_rate": 1500}) as served:
+        topic_id = served.broker.services.topics.get("t").id
+        await served.ask(initialize_share, "g", topic_id)
+        member = Member(served.client, topic_id)
+        opened = await trio.to_thread.run_sync(partial(member.ask, 0, max_wait_ms=0))
+        assert (opened.responses, opened.throttle_time_ms) == ((), 0)
+        await trio.to_thread.run_sync(served.client.ask, PRODUCE, 12)
+        await trio.to_thread.run_sync(served.client.ask, PRODUCE, 12)
+        first = await trio.to_thread.run_sync(member.ask)
+        ((row,),) = (topic.partitions for topic in first.responses)
+        assert acquired(row) == [(0, 0, 1)], "no more than a window has"
+        assert (offsets_of(row), first.throttle_time_ms) == ([0], 0)
+        second = await trio.to_thread.run_sync(member.ask)
+        ((row,),) = (topic.partitions for topic in second.responses)
+        assert (acquired(row), offsets_of(row)) == ([(1, 1, 1)], [1])
+        assert second.throttle_time_ms > 0
+        served.client.send(member.request(max_wait_ms=0), 2)
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        served.broker.clock.advance(second.throttle_time_ms)
+        third = await trio.to_thread.run_sync(served.client.receive)
+        assert (third.responses, third.throttle_time_ms > 0) == ((), True), "what it got counts"
 
 
 def session_fetch(session_id: int, epoch: int, offset: int | None = None) -> FetchRequest:
