@@ -5,7 +5,8 @@ Behaviour
   written down, as far as `flush.messages` asks for it, when it is answered.
 - Answers once there are `min_bytes` in partitions that have something to acquire, or a partition is read in an older segment than the
   one in which what may be read ends; else parks until that is so or `max_wait_ms` is over. Records that are released, and those whose
-  locks end, wake it as new ones do.
+  locks end, wake it as new ones do; so does a partition that has as many records in flight as there may be, when its log begins behind
+  some of them.
 - The partitions come in another order with each epoch of the session, and have equal parts of `max_bytes`, so that none starves.
 - Partitions that cannot be fetched from do not hurry the answer while others can, as in Apache Kafka.
 - Renewals of locks (`is_renew_ack`) come alone: nothing is fetched with them.
@@ -155,10 +156,12 @@ class _Look:
 
     Attributes:
         offers: Of partitions that have something to acquire, or would have if the log had more.
+        full: Those that have as many records in flight as there may be.
         is_due: Whether one of them is read in an older segment: to wait makes it no more.
     """
 
     offers: dict[Place, Offered] = field(default_factory=dict)
+    full: list[Led] = field(default_factory=list)
     size_bytes: int = 0
     is_due: bool = False
 
@@ -224,6 +227,10 @@ class _Fetching:
                     if turn.is_over():
                         await turn.next()
                     waiter.watch(found.wanted)
+                for led in look.full:
+                    if turn.is_over():
+                        await turn.next()
+                    waiter.watch_changes(led.partition.log)
                 if not waiter.is_complete and waits.changes == changes:
                     await wait_for(ctx, waiter, deadline_s)
                     turn.begin()
@@ -240,7 +247,10 @@ class _Fetching:
                 await self._ctx.turn.next()
             try:
                 share = self._share(led)
-                if share is None or not share.has_room():
+                if share is None:
+                    continue
+                if not share.has_room():
+                    look.full.append(led)
                     continue
                 found = await self._offered(led, self._max_bytes, first=not look.size_bytes)
             except KafkaError as error:

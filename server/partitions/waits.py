@@ -22,6 +22,7 @@ from .topics import Partition, Topic
 from .watcher import Watcher
 
 NEVER = 1 << 62
+_BEHIND_ALL = LogOffsetMetadata(NEVER, 0, NEVER)
 
 
 class Wanted(NamedTuple):
@@ -107,6 +108,12 @@ class Waiter:
         if not parked.watches:
             parked.end_offset, parked.segment_base_offset, _ = end
         parked.watches.add(watch)
+        self._watches.append((log.topic_partition, watch))
+
+    def watch_changes(self, log: LogReader) -> None:
+        """From now on it is woken when the log begins elsewhere, gets another leader or is deleted, whatever is appended to it."""
+        watch = Watch(self, Wanted(log, _BEHIND_ALL, _BEHIND_ALL, 0), 0)
+        self._table[log.topic_partition].watches.add(watch)
         self._watches.append((log.topic_partition, watch))
 
     async def leave(self, turn: Turn) -> None:
