@@ -50,6 +50,8 @@ async def handle(ctx: Context, request: Request) -> AlterShareGroupOffsetsRespon
         answers = []
         taken = (topic for name, topic in topics.items() if name not in refused)
         for topic in chain(map(topics.__getitem__, refused), taken):  # Apache Kafka tells of the refused ones first.
+            if ctx.turn.is_over():
+                await ctx.turn.next()
             answers.append(await _told(ctx, topic, offsets, refused, refusals))
         await ctx.turn.empty(topics)
         return AlterShareGroupOffsetsResponse(responses=tuple(answers))

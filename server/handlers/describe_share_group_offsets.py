@@ -10,7 +10,7 @@ Behaviour
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
@@ -76,6 +76,8 @@ async def _all(ctx: Context, group_id: str) -> tuple[DescribeShareGroupOffsetsRe
     summaries = await _summaries(ctx, group_id, partitions)
     found = []
     for topic_id, indexes in partitions.items():
+        if ctx.turn.is_over():
+            await ctx.turn.next()
         topic = ctx.services.topics.by_id(topic_id)
         if topic is not None:
             found.append(await _topic(ctx, topic.name, topic_id, sorted(indexes), summaries))
@@ -85,7 +87,7 @@ async def _all(ctx: Context, group_id: str) -> tuple[DescribeShareGroupOffsetsRe
 async def _named(
     ctx: Context, group_id: str, topics: tuple[DescribeShareGroupOffsetsRequestTopic, ...]
 ) -> tuple[DescribeShareGroupOffsetsResponseTopic, ...]:
-    partitions: dict[bytes, frozenset[int]] = {}
+    partitions: dict[bytes, set[int]] = {}
     ids: dict[str, bytes] = {}
     for topic in topics:
         if ctx.turn.is_over():
@@ -93,11 +95,17 @@ async def _named(
         known = ctx.services.topics.get(topic.topic_name)
         if known is not None and ctx.may(Operation.DESCRIBE, ResourceType.TOPIC, topic.topic_name):
             ids[topic.topic_name] = known.id
-            there = frozenset(range(len(known.partitions)))
-            partitions[known.id] = partitions.get(known.id, frozenset()) | there.intersection(topic.partitions)
+            mine = partitions.setdefault(known.id, set())
+            for index in topic.partitions:
+                if ctx.turn.is_over():
+                    await ctx.turn.next()
+                if 0 <= index < len(known.partitions):
+                    mine.add(index)
     summaries = await _summaries(ctx, group_id, partitions)
     found = []
     for topic in topics:
+        if ctx.turn.is_over():
+            await ctx.turn.next()
         name, topic_id = topic.topic_name, ids.get(topic.topic_name)
         if topic_id is not None:
             found.append(await _topic(ctx, name, topic_id, topic.partitions, summaries))
@@ -111,7 +119,7 @@ async def _named(
 
 
 async def _summaries(
-    ctx: Context, group_id: str, partitions: Mapping[bytes, frozenset[int]]
+    ctx: Context, group_id: str, partitions: Mapping[bytes, Collection[int]]
 ) -> Mapping[SharePlace, StateSummary]:
     if not any(partitions.values()):
         return {}

@@ -128,12 +128,15 @@ class Acknowledging:
 
     async def settle(self) -> None:
         """Wait until what was written is on disk."""
+        turn = self._ctx.turn
         for place, led in self._written.items():
+            if turn.is_over():
+                await turn.next()
             try:
                 await self._leaders.settled(led)
             except KafkaError as error:
-                self.answers[place] = error
-        self._ctx.turn.begin()
+                self.answers[place] = error.with_traceback(None)
+        turn.begin()
 
     def _refused_before(self) -> list[Place]:
         return [place for place, error in self.answers.items() if error is not None and place not in self._written]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from ...protocol.errors import KafkaError
 from ..groups.share.keeper import UNKNOWN_OFFSET, Offsets, Refusals, SharePlace, StateSummary
@@ -37,7 +37,9 @@ class ShareKeeper:
 
         return await self._each(group_id, partitions, forget)
 
-    async def summaries(self, group_id: str, partitions: Topics) -> Mapping[SharePlace, StateSummary]:
+    async def summaries(
+        self, group_id: str, partitions: Mapping[bytes, Collection[int]]
+    ) -> Mapping[SharePlace, StateSummary]:
         """See `StateKeeper.summaries`."""
         found: dict[SharePlace, StateSummary] = {}
 
@@ -70,8 +72,10 @@ class ShareKeeper:
                     act(key)
                     touched.setdefault(self._states.coordinator.partition_for(key.text), []).append(key)
                 except KafkaError as error:
-                    refusals[topic_id, index] = error
+                    refusals[topic_id, index] = error.with_traceback(None)
         for keys in touched.values():
+            if turn.is_over():
+                await turn.next()
             try:
                 await self._states.settle(keys[0].text)
             except KafkaError as error:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ....protocol.errors import KafkaError
 from .keeper import UNKNOWN_OFFSET, Offsets, Refusals, StateKeeper
 from .protocol import Wish
-from .states import Topics
+from .states import Topics, check_size
 
 if TYPE_CHECKING:
     from ..coordinator import GroupCoordinator
@@ -57,8 +57,10 @@ class ShareFlows:
         """Begin a group without members at these offsets; the group is made if there is none.
 
         Raises:
-            KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, or what writing it down failed with; for all of them.
+            KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, UNKNOWN_SERVER_ERROR (too many), or what writing it down failed with; for
+                all of them.
         """
+        check_size(len(offsets), sum(map(len, offsets.values())))  # Of too many not even the table is made.
         partitions = {topic_id: frozenset(one) for topic_id, one in offsets.items()}
         state_epoch = self._coordinator.share_states_to_move(group_id, partitions, self._now_ms())
         if not any(partitions.values()):

@@ -30,7 +30,7 @@ from . import records, targets
 from .group import ShareGroup
 from .member import LEAVE_EPOCH, ShareMember
 from .records import Change
-from .states import StateTable, Topics
+from .states import StateTable, Topics, check_size
 from .timers import Sessions
 from .transition import Surroundings, Transition
 
@@ -251,8 +251,7 @@ class ShareProtocol:
         _check_empty(group)
         before = StateTable() if group.states is None else group.states
         states = before.asked_for(partitions, self._topics.name_of)
-        if states.is_too_large:
-            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the group has states of too many partitions")
+        check_size(len(states.topic_ids()), states.partition_count)
         if partitions:
             self._write_states(shard, group, states, now_ms)
         return group.epoch

@@ -7,6 +7,8 @@ from collections.abc import Callable, Collection, Container, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
+from ....protocol.errors import ErrorCode, KafkaError
+
 # What one record says of all partitions of a group is made, written and read in one turn: some milliseconds.
 TOPICS_MAX = 500
 PARTITIONS_MAX = 20_000
@@ -25,6 +27,16 @@ class TopicStates(NamedTuple):
 
     name: str
     partitions: frozenset[int]
+
+
+def check_size(topics: int, partitions: int) -> None:
+    """Raise KafkaError UNKNOWN_SERVER_ERROR for more than can be written down, and read, in one turn."""
+    if topics > TOPICS_MAX or partitions > PARTITIONS_MAX:
+        raise KafkaError(
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+            f"the group would have states of {partitions} partitions in {topics} topics; at most {PARTITIONS_MAX} in"
+            f" {TOPICS_MAX} are allowed",
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +95,6 @@ class StateTable:
     @property
     def partition_count(self) -> int:
         return sum(len(one.partitions) for table in (self.initializing, self.initialized) for one in table.values())
-
-    @property
-    def is_too_large(self) -> bool:
-        """To be written down, and read, in one turn."""
-        return len(self.topic_ids()) > TOPICS_MAX or self.partition_count > PARTITIONS_MAX
 
     def topic_ids(self) -> frozenset[bytes]:
         return frozenset().union(self.initializing, self.initialized, self.deleting)

@@ -41,6 +41,11 @@ from ottla.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirTopic,
 )
+from ottla.protocol.messages.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestPartition,
+    AlterShareGroupOffsetsRequestTopic,
+)
 from ottla.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialUpsertion,
@@ -56,6 +61,10 @@ from ottla.protocol.messages.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
+from ottla.protocol.messages.delete_share_group_offsets import (
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsRequestTopic,
+)
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.protocol.messages.describe_acls import DescribeAclsRequest
 from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -66,6 +75,7 @@ from ottla.protocol.messages.describe_producers import TopicRequest as Producers
 from ottla.protocol.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsRequestTopic,
 )
 from ottla.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from ottla.protocol.messages.describe_transactions import DescribeTransactionsRequest
@@ -103,6 +113,8 @@ from ottla.protocol.messages.offset_for_leader_epoch import (
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.messages.read_share_group_state import PartitionData, ReadShareGroupStateRequest, ReadStateData
 from ottla.protocol.messages.share_group_describe import ShareGroupDescribeRequest
+from ottla.protocol.messages.streams_group_describe import StreamsGroupDescribeRequest
+from ottla.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, Subtopology, Topology
 from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
@@ -812,6 +824,96 @@ CASES = [
         lambda count: DescribeShareGroupOffsetsRequest(
             groups=tuple(DescribeShareGroupOffsetsRequestGroup(group_id=name) for name in names(count))
         ),
+        lambda answer: answer.groups,
+    ),
+    Case(
+        "DescribeShareGroupOffsets",
+        1,
+        lambda count: DescribeShareGroupOffsetsRequest(
+            groups=(
+                DescribeShareGroupOffsetsRequestGroup(
+                    group_id="share",
+                    topics=tuple(
+                        DescribeShareGroupOffsetsRequestTopic(topic_name=name, partitions=(0,)) for name in names(count)
+                    ),
+                ),
+            )
+        ),
+        lambda answer: answer.groups[0].topics,
+        "of many topics",
+    ),
+    Case(
+        "DescribeShareGroupOffsets",
+        1,
+        lambda count: DescribeShareGroupOffsetsRequest(
+            groups=(
+                DescribeShareGroupOffsetsRequestGroup(
+                    group_id="share",
+                    topics=(DescribeShareGroupOffsetsRequestTopic(topic_name="t", partitions=tuple(range(count)) * 2),),
+                ),
+            )
+        ),
+        lambda answer: answer.groups[0].topics[0].partitions[::2],
+        "of many partitions",
+    ),
+    Case(
+        "AlterShareGroupOffsets",
+        0,
+        lambda count: AlterShareGroupOffsetsRequest(
+            group_id="share",
+            topics=tuple(
+                AlterShareGroupOffsetsRequestTopic(
+                    topic_name=name, partitions=(AlterShareGroupOffsetsRequestPartition(start_offset=0),)
+                )
+                for name in names(count)
+            ),
+        ),
+        lambda answer: answer.responses,
+        "of many topics",
+    ),
+    Case(
+        "AlterShareGroupOffsets",
+        0,
+        lambda count: AlterShareGroupOffsetsRequest(
+            group_id="share",
+            topics=(
+                AlterShareGroupOffsetsRequestTopic(
+                    topic_name="t",
+                    partitions=tuple(
+                        AlterShareGroupOffsetsRequestPartition(partition_index=index + MANY, start_offset=0)
+                        for index in range(count)
+                    ),
+                ),
+            ),
+        ),
+        lambda answer: answer.responses[0].partitions,
+        "of partitions that are not there",
+    ),
+    Case(
+        "DeleteShareGroupOffsets",
+        0,
+        lambda count: DeleteShareGroupOffsetsRequest(
+            group_id="share",
+            topics=tuple(DeleteShareGroupOffsetsRequestTopic(topic_name=name) for name in names(count)),
+        ),
+        lambda answer: answer.responses,
+    ),
+    Case(
+        "StreamsGroupHeartbeat",
+        0,
+        lambda count: StreamsGroupHeartbeatRequest(
+            group_id="of-sources",
+            member_id="m",
+            topology=Topology(
+                subtopologies=(Subtopology(subtopology_id="0", source_topics=tuple(names(count))),),
+            ),
+        ),
+        lambda answer: [answer],
+    ),
+    Case(
+        "StreamsGroupDescribe",
+        0,
+        lambda count: StreamsGroupDescribeRequest(group_ids=tuple(names(count))),
         lambda answer: answer.groups,
     ),
     Case(
