@@ -7,7 +7,7 @@ assert groups.settled("a") == {"orders": {0, 1, 2, 3}}
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Collection, Coroutine, Iterable, Mapping
 from typing import Any, TypeVar
 
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -62,7 +62,9 @@ class FakeKeeper:
                     self.states.pop((group_id, topic_id, partition), None)
         return refusals
 
-    async def summaries(self, group_id: str, partitions: Topics) -> Mapping[SharePlace, StateSummary]:
+    async def summaries(
+        self, group_id: str, partitions: Mapping[bytes, Collection[int]]
+    ) -> Mapping[SharePlace, StateSummary]:
         self._check()
         found = {}
         for topic_id, indexes in partitions.items():
