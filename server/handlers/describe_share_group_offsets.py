@@ -81,6 +81,7 @@ async def _all(ctx: Context, group_id: str) -> tuple[DescribeShareGroupOffsetsRe
         topic = ctx.services.topics.by_id(topic_id)
         if topic is not None:
             found.append(await _topic(ctx, topic.name, topic_id, sorted(indexes), summaries))
+    await ctx.turn.empty(summaries)
     return tuple(found)
 
 
@@ -115,12 +116,13 @@ async def _named(
             error = refusal(ResourceType.TOPIC)
         rows = await ctx.turn.map(lambda index, error=error: _nothing(index, error), topic.partitions)  # type: ignore[misc]
         found.append(DescribeShareGroupOffsetsResponseTopic(topic_name=name, partitions=tuple(rows)))
+    await ctx.turn.empty(summaries)
     return tuple(found)
 
 
 async def _summaries(
     ctx: Context, group_id: str, partitions: Mapping[bytes, Collection[int]]
-) -> Mapping[SharePlace, StateSummary]:
+) -> dict[SharePlace, StateSummary]:
     if not any(partitions.values()):
         return {}
     if not group_id:

@@ -39,7 +39,7 @@ class ShareKeeper:
 
     async def summaries(
         self, group_id: str, partitions: Mapping[bytes, Collection[int]]
-    ) -> Mapping[SharePlace, StateSummary]:
+    ) -> dict[SharePlace, StateSummary]:
         """See `StateKeeper.summaries`."""
         found: dict[SharePlace, StateSummary] = {}
 
@@ -52,7 +52,8 @@ class ShareKeeper:
             )
 
         refusals = await self._each(group_id, partitions, look)
-        return found | {place: _NOTHING._replace(error=error) for place, error in refusals.items()}
+        found.update((place, _NOTHING._replace(error=error)) for place, error in refusals.items())
+        return found
 
     async def _each(
         self, group_id: str, partitions: Mapping[bytes, Iterable[int]], act: Callable[[SharePartitionKey], None]
@@ -80,4 +81,5 @@ class ShareKeeper:
                 await self._states.settle(keys[0].text)
             except KafkaError as error:
                 refusals |= {(key.topic_id, key.partition): error for key in keys}
+        await turn.empty(touched)
         return refusals

@@ -44,5 +44,5 @@ class StateKeeper(Protocol):
 
     async def summaries(
         self, group_id: str, partitions: Mapping[bytes, Collection[int]]
-    ) -> Mapping[SharePlace, StateSummary]:
-        """How far the group is in these partitions."""
+    ) -> dict[SharePlace, StateSummary]:
+        """How far the group is in these partitions; the table is the caller's."""

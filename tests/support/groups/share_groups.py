@@ -64,7 +64,7 @@ class FakeKeeper:
 
     async def summaries(
         self, group_id: str, partitions: Mapping[bytes, Collection[int]]
-    ) -> Mapping[SharePlace, StateSummary]:
+    ) -> dict[SharePlace, StateSummary]:
         self._check()
         found = {}
         for topic_id, indexes in partitions.items():
