@@ -11,8 +11,9 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ..partitions.topics import Partition
 from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
-from ..sharing.acknowledging import GAP, REJECT, RENEW, Acknowledgement, acknowledge
+from ..sharing.acknowledging import GAP, REJECT, RENEW, Acknowledgement, acknowledge_some
 from ..sharing.leaders import Led
+from ..sharing.share_partition import RUNS_AT_ONCE, Update
 from ..sharing.share_records import SharePartitionKey
 from ..sharing.share_sessions import Place, SessionKey
 from .permissions import check_without_words, refusal
@@ -168,21 +169,36 @@ class Acknowledging:
             pieces.append(piece)
         try:
             # All or nothing: where it takes several turns, they are looked at before anything is done.
-            for is_done in (False, True) if len(pieces) > 1 else (True,):
-                for at, piece in enumerate(pieces):
-                    if at:
-                        await turn.next()
-                    share = leaders.share_of(led)
-                    if share is None or led.error is not None:
-                        raise led.error or KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-                    elapsed_ms = self._ctx.services.clock.elapsed_ms()
-                    update = acknowledge(share, self._whose.member_id, piece, elapsed_ms)
-                    if is_done:
-                        leaders.carry_out(led, update)
-                        self._written[place] = led
+            if len(pieces) == 1:
+                update, rest = self._meant(led, pieces[0])
+                if not rest:
+                    self._carry_out(place, led, update)
+                    return None
+                await turn.next()
+            for is_done in False, True:
+                for piece in pieces:
+                    rest = piece
+                    while rest:
+                        if turn.is_over():
+                            await turn.next()
+                        update, rest = self._meant(led, rest)
+                        if is_done:
+                            self._carry_out(place, led, update)
         except KafkaError as error:
             return error.with_traceback(None)
         return None
+
+    def _meant(self, led: Led, piece: list[Acknowledgement]) -> tuple[Update, list[Acknowledgement]]:
+        """As `acknowledge_some`; KafkaError also: why the share partition is not to be had."""
+        share = self._leaders.share_of(led)
+        if share is None or led.error is not None:
+            raise led.error or KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        elapsed_ms = self._ctx.services.clock.elapsed_ms()
+        return acknowledge_some(share, self._whose.member_id, piece, elapsed_ms, RUNS_AT_ONCE)
+
+    def _carry_out(self, place: Place, led: Led, update: Update) -> None:
+        self._leaders.carry_out(led, update)
+        self._written[place] = led
 
 
 def _pieces(batches: tuple[Any, ...]) -> Iterator[list[Acknowledgement]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import groupby
+from itertools import groupby, islice
 from typing import NamedTuple
 
 from ...protocol.errors import ErrorCode, KafkaError
@@ -28,7 +28,18 @@ class Acknowledgement(NamedTuple):
 def acknowledge(
     partition: SharePartition, member_id: str, acknowledgements: Sequence[Acknowledgement], elapsed_ms: int
 ) -> Update:
-    """What a member's word means; nothing has changed yet.
+    """What a member's word means; nothing has changed yet. See `acknowledge_some`."""
+    return acknowledge_some(partition, member_id, acknowledgements, elapsed_ms)[0]
+
+
+def acknowledge_some(
+    partition: SharePartition,
+    member_id: str,
+    acknowledgements: Sequence[Acknowledgement],
+    elapsed_ms: int,
+    most: int | None = None,
+) -> tuple[Update, list[Acknowledgement]]:
+    """What a member's word means for `most` runs, if that is given, and what is left of it; nothing has changed yet.
 
     It costs what the acknowledgements have of types, and what is in flight, however many offsets they name. Records before the
     start offset are over, so nothing is said of them.
@@ -46,11 +57,24 @@ def acknowledge(
         if min(one.types) < GAP or max(one.types) > RENEW:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid acknowledge type.")
         before = one.last_offset
-    return partition.update(
+    fates = (
         fate
         for one in acknowledgements
         for fate in _fates(partition, member_id, one, elapsed_ms + partition.limits.lock_ms)
     )
+    update = partition.update(islice(fates, most))
+    if len(update.changes) != most:
+        return update, []
+    return update, _behind(acknowledgements, update.changes[-1].last)
+
+
+def _behind(acknowledgements: Sequence[Acknowledgement], offset: int) -> list[Acknowledgement]:
+    """What is said of records behind `offset`."""
+    left = [one for one in acknowledgements if one.last_offset > offset]
+    if left and left[0].first_offset <= offset:
+        first, last, types = left[0]
+        left[0] = Acknowledgement(offset + 1, last, types if len(types) == 1 else types[offset + 1 - first :])
+    return left
 
 
 def _fates(

@@ -26,9 +26,9 @@ from ..partitions.waits import Waiter
 from ..runtime.nursery import Tasks
 from ..runtime.turns import Turn
 from .share_group_config import ShareGroupConfig, share_group_config
-from .share_partition import Limits, SharePartition, Update
+from .share_partition import RUNS_AT_ONCE, Limits, SharePartition, Update
 from .share_records import SharePartitionKey
-from .share_sessions import SessionKey, ShareSession, ShareSessions
+from .share_sessions import Place, SessionKey, ShareSession, ShareSessions
 from .share_states import NOT_SAID, Written
 from .state_service import ShareStateService
 
@@ -250,21 +250,29 @@ class ShareLeaders:
         for place in session.places:
             if turn.is_over():
                 await turn.next()
-            led = self._led.get(SharePartitionKey(group_id, *place))
-            share = None if led is None else self.share_of(led)
-            # A partition that has moved is in the member's session with another node by now.
-            if led is None or share is None or led.partition.leader != node_id:
-                continue
-            try:
-                self.carry_out(led, share.release(session.key.member_id))
-            except KafkaError as error:  # Their locks end in time.
-                log.warning("records of %s are not released: %s", session.key.member_id, error)
+            while self._release_some(node_id, session, place):
+                await turn.next()
         for key in tuple(self._of_groups.get(group_id, ())):
             if turn.is_over():
                 await turn.next()
             if any(sessions.members(group_id) for sessions in self.sessions.values()):
                 break
             self.begun_anew(key)
+
+    def _release_some(self, node_id: int, session: ShareSession, place: Place) -> bool:
+        """Whether the member has more of a partition."""
+        led = self._led.get(SharePartitionKey(session.key.group_id, *place))
+        share = None if led is None else self.share_of(led)
+        # A partition that has moved is in the member's session with another node by now.
+        if led is None or share is None or led.partition.leader != node_id:
+            return False
+        update = share.release(session.key.member_id, RUNS_AT_ONCE)
+        try:
+            self.carry_out(led, update)
+        except KafkaError as error:  # Their locks end in time.
+            log.warning("records of %s are not released: %s", session.key.member_id, error)
+            return False
+        return len(update.changes) == RUNS_AT_ONCE
 
     # Beginning and ending
 
@@ -332,7 +340,7 @@ class ShareLeaders:
         share = self.share_of(led)
         if share is None:
             return
-        update = share.expire(self._ground.clock.elapsed_ms())
+        update = share.expire(self._ground.clock.elapsed_ms(), RUNS_AT_ONCE)
         try:
             self.carry_out(led, update)
         except KafkaError as error:

@@ -10,11 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
+from itertools import islice
 from typing import NamedTuple
 
 from .in_flight import TERMINAL, Batch, Change, InFlight, Run, State
 from .state_batches import StateBatch, add
 
+RUNS_AT_ONCE = 1_000
+"""Of which something becomes in one turn: to decide, write and carry that out takes some milliseconds, with as much in flight as there
+may be."""
 _LOCKS_KEPT = 64
 """So many times are remembered, and twice as many as there were, before those that count no more are looked for."""
 
@@ -164,28 +168,34 @@ class SharePartition:
         """Some records may be available."""
         self._may_have_available = True
 
-    def release(self, member_id: str) -> Update:
-        """All that a member has acquired is available again, or archived if it was delivered often enough."""
-        return self.update(
+    def release(self, member_id: str, most: int | None = None) -> Update:
+        """All that a member has acquired is available again, or archived if it was delivered often enough; `most` runs of it, if that
+        is given."""
+        fates = (
             (run, Change(run.first, run.last, self.released(run)))
             for batch in self.in_flight
             for run in batch.runs
             if run.state is State.ACQUIRED and run.member_id == member_id
         )
+        return self.update(islice(fates, most))
 
-    def expire(self, elapsed_ms: int) -> Update:
-        """The same for all whose time is over."""
+    def expire(self, elapsed_ms: int, most: int | None = None) -> Update:
+        """The same for all whose time is over; what is left of them is due at once."""
         locks = self._locks
         first, last = self.end_offset + 1, self.start_offset - 1
         while locks and locks[0][0] <= elapsed_ms:
             _, low, high = heappop(locks)
             first, last = min(first, low), max(last, high)
-        return self.update(
+        fates = (
             (run, Change(run.first, run.last, self.released(run)))
             for batch in self.in_flight.between(first, last)
             for run in batch.between(first, last)
             if run.state is State.ACQUIRED and run.locked_until_ms <= elapsed_ms
         )
+        update = self.update(islice(fates, most))
+        if len(update.changes) == most:
+            heappush(locks, (elapsed_ms, update.changes[-1].last + 1, last))
+        return update
 
     def next_expiry_ms(self) -> int | None:
         """Not before then need anybody ask for those whose time is over; None while there are none."""

@@ -22,9 +22,11 @@ from ...protocol.messages.share_state_log import (
 from .share_records import Change, SharePartitionKey, key_of, read_batches, write_batches
 from .state_batches import StateBatch, merged
 
-BATCHES_MAX = 10_000
-"""What one write tells, and half of what is known by then, at most: so many records may be in flight, by the highest value of
-`group.share.max.partition.max.record.locks`. To put so many together takes 10 ms."""
+WRITTEN_MAX = 2_000
+"""What one write tells at most; leaders tell half of it (`share_partition.RUNS_AT_ONCE`). To take so many takes some milliseconds."""
+BATCHES_MAX = 20_000
+"""What is known of a share partition at most: twice what may be in flight, by the highest value of
+`group.share.max.partition.max.record.locks`."""
 NOT_SAID = -1
 """An epoch, an offset or a number that a request leaves as it is."""
 _EPOCH_MAX = 2**31 - 1
@@ -123,10 +125,10 @@ class ShareStates:
         state = self._checked(key, written.leader_epoch, "Write")
         _check_state_epoch(state, written.state_epoch)
         count = len(written.batches)
-        if count > BATCHES_MAX or count + len(state.batches) > 2 * BATCHES_MAX:
+        if count > WRITTEN_MAX or count + len(state.batches) > BATCHES_MAX:
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST,
-                f"{count} state batches, after {len(state.batches)}, are more than {BATCHES_MAX} in one write",
+                f"{count} state batches, after {len(state.batches)}, are more than {WRITTEN_MAX} in one write, or {BATCHES_MAX}",
             )
         return self._record(key, state, written, state.leader_epoch, now_ms)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.server.handlers import share_sessions
+from ottla.server.sharing import leaders
 from support.broker.in_process_broker import run_in_order, running
 from support.disk.crash_files import CrashFiles
 from support.sharing.chaos import Chaos
@@ -39,3 +41,10 @@ def test_nothing_is_lost_and_nothing_that_is_over_comes_again(seed: int) -> None
     chaos = Chaos(seed)
     run_in_order(lambda: lives_of(chaos))
     assert chaos.seen >= SEEN, f"nothing was seen of {SEEN - chaos.seen}"
+
+
+@pytest.mark.parametrize("seed", [100, 101])
+def test_nor_where_what_becomes_of_records_takes_many_turns(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in leaders, share_sessions:
+        monkeypatch.setattr(module, "RUNS_AT_ONCE", 1)
+    test_nothing_is_lost_and_nothing_that_is_over_comes_again(seed)

@@ -15,6 +15,7 @@ from ottla.server.sharing.acknowledging import (
     RENEW,
     Acknowledgement,
     acknowledge,
+    acknowledge_some,
 )
 from ottla.server.sharing.acquiring import Acquired, Offsets, Wish, acquire
 from ottla.server.sharing.in_flight import State
@@ -133,6 +134,40 @@ def test_a_lock_that_is_over_offers_the_records_again_and_the_last_delivery_arch
     assert update.state_batches == [StateBatch(0, 9, ARCHIVED, 2)]
     assert partition.apply(update)
     assert partition.start_offset == 10 and partition.next_expiry_ms() is None
+
+
+def in_pieces(partition: SharePartition, what: str, most: int) -> set[tuple[int, int, int]]:
+    """Offset, state and count of all that was written."""
+    written: set[tuple[int, int, int]] = set()
+    rest = [Acknowledgement(2, 25, (ACCEPT,)), Acknowledgement(27, 29, (ACCEPT, RELEASE, REJECT))]
+    while True:
+        if what == "acknowledged":
+            update, rest = acknowledge_some(partition, "a", rest, 0, most)
+        else:
+            update = partition.release("a", most) if what == "released" else partition.expire(LOCK_MS, most)
+            rest = [] if len(update.changes) < most else rest
+        assert len(update.changes) <= most
+        partition.apply(update)
+        for first, last, state, count in update.state_batches:
+            written |= {(offset, state, count) for offset in range(first, last + 1)}
+        if not rest:
+            return written
+
+
+@pytest.mark.parametrize("most", [1, 3, 10])
+@pytest.mark.parametrize("what", ["acknowledged", "released", "over"])
+def test_what_becomes_of_many_runs_comes_to_the_same_in_pieces(what: str, most: int) -> None:
+    def found(most: int) -> object:
+        partition = SharePartition(0, Limits())
+        for offset in range(30):
+            take(partition, offset, offset)
+            if offset % 2 and what != "acknowledged":
+                say(partition, (offset, offset, (ACCEPT,)))
+        assert len(runs(partition)) == 30
+        written = in_pieces(partition, what, most)
+        return runs(partition), partition.start_offset, written, partition.delivery_complete_count
+
+    assert found(most) == found(1_000)
 
 
 def test_a_lock_that_was_renewed_is_over_later() -> None:

@@ -26,7 +26,7 @@ from ottla.protocol.messages import (
 )
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.server.sharing.share_records import SharePartitionKey
-from ottla.server.sharing.share_states import BATCHES_MAX
+from ottla.server.sharing.share_states import WRITTEN_MAX
 from support.broker.conversation import address, create_topic
 from support.broker.raw_client import RawClient
 
@@ -127,7 +127,7 @@ def test_who_is_late_is_told_so(coordinated: Coordinated) -> None:
 
 def test_more_batches_than_records_can_be_in_flight_are_refused(coordinated: Coordinated) -> None:
     coordinated.initialize(0)
-    many = [(2 * at, 2 * at, 2, 1) for at in range(BATCHES_MAX + 1)]
+    many = [(2 * at, 2 * at, 2, 1) for at in range(WRITTEN_MAX + 1)]
     assert coordinated.write(0, *many).error_code == ErrorCode.INVALID_REQUEST
     assert coordinated.write(0, *many[1:]).error_code == 0
     assert coordinated.write(0, *((first + 1, last + 1, 2, 1) for first, last, _, __ in many[1:])).error_code == 0
