@@ -181,7 +181,9 @@ async def test_a_consumer_above_its_quota_gets_nothing_until_the_time_is_over(tm
 async def test_a_member_above_its_quota_has_what_it_acquired_and_is_heard_later(tmp_path: Path) -> None:
     """Apache Kafka answers with nothing, and nobody gets what was acquired until its lock ends."""
     async with frozen(tmp_path, {"consumer_byte_rate": 1500}) as served:
-        topic_id = served.broker.services.topics.get("t").id
+        topic = served.broker.services.topics.get("t")
+        assert topic is not None
+        topic_id = topic.id
         await served.ask(initialize_share, "g", topic_id)
         member = Member(served.client, topic_id)
         opened = await trio.to_thread.run_sync(partial(member.ask, 0, max_wait_ms=0))
