@@ -20,7 +20,7 @@ from ...protocol.messages.share_state_log import (
     ShareUpdateValue,
 )
 from .share_records import Change, SharePartitionKey, key_of, read_batches, write_batches
-from .state_batches import StateBatch, merged
+from .state_batches import StateBatch, are_apart, merged, with_more
 
 WRITTEN_MAX = 2_000
 """What one write tells at most; leaders tell half of it (`share_partition.RUNS_AT_ONCE`). To take so many takes some milliseconds."""
@@ -191,7 +191,7 @@ class ShareStates:
                 leader_epoch=leader_epoch,
                 start_offset=start,
                 delivery_complete_count=written.delivery_complete_count,
-                batches=tuple(merged((*state.batches, *written.batches), start)),
+                batches=tuple(with_more(state.batches, written.batches, start)),
                 create_ms=now_ms,
                 write_ms=now_ms,
             ),
@@ -216,13 +216,16 @@ class ShareStates:
 
 
 def _of_snapshot(value: ShareSnapshotValue, before: ShareState | None, offset: int, updates: int) -> ShareState:
+    batches = read_batches(value.state_batches)
+    if not are_apart(batches):
+        batches = tuple(merged(batches, value.start_offset))
     return ShareState(
         snapshot_epoch=value.snapshot_epoch,
         state_epoch=value.state_epoch,
         leader_epoch=value.leader_epoch,
         start_offset=value.start_offset,
         delivery_complete_count=value.delivery_complete_count,
-        batches=read_batches(value.state_batches),
+        batches=batches,
         create_ms=value.create_timestamp,
         write_ms=value.write_timestamp,
         snapshot_offset=offset,
@@ -239,7 +242,7 @@ def _updated(state: ShareState, value: ShareUpdateValue) -> ShareState:
         leader_epoch=state.leader_epoch if value.leader_epoch == NOT_SAID else value.leader_epoch,
         start_offset=start,
         delivery_complete_count=value.delivery_complete_count,
-        batches=tuple(merged((*state.batches, *read_batches(value.state_batches)), start)),
+        batches=tuple(with_more(state.batches, read_batches(value.state_batches), start)),
         updates=state.updates + 1,
         leader_fence=max(value.leader_epoch, state.leader_fence),
     )

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
+from itertools import pairwise
+from operator import attrgetter
 from typing import NamedTuple
 
 
@@ -54,6 +57,32 @@ def merged(batches: Iterable[StateBatch], start_offset: int) -> list[StateBatch]
         add(found, StateBatch(offset, until, highest.delivery_state, highest.delivery_count))
         offset = until + 1
     return found
+
+
+def with_more(batches: Sequence[StateBatch], more: Sequence[StateBatch], start_offset: int) -> list[StateBatch]:
+    """`merged` of both, where `batches` are in order and apart: only those that `more` says something of are looked at, so what thousands
+    say costs little to whoever adds a few words."""
+    begin = bisect_left(batches, start_offset, key=_last)
+    left = list(batches[begin:])
+    if left and left[0].first_offset < start_offset:
+        left[0] = left[0]._replace(first_offset=start_offset)
+    if more:
+        low = bisect_left(left, min(more).first_offset, key=_last)
+        high = bisect_right(left, max(map(_last, more)), low, key=_first)
+        # Neighbours may become one with what is said.
+        low, high = max(low - 1, 0), high + 1
+        left[low:high] = merged((*left[low:high], *more), start_offset)
+    return left
+
+
+def are_apart(batches: Sequence[StateBatch]) -> bool:
+    """Whether they are in order, none of them empty or overlapping another one."""
+    return all(one.first_offset <= one.last_offset for one in batches) and all(
+        one.last_offset < following.first_offset for one, following in pairwise(batches)
+    )
+
+
+_first, _last = attrgetter("first_offset"), attrgetter("last_offset")
 
 
 def add(batches: list[StateBatch], batch: StateBatch) -> None:

@@ -11,9 +11,9 @@ import pytest
 
 from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ottla.protocol.messages.share_state_log import ShareSnapshotValue, ShareUpdateKey, ShareUpdateValue
-from ottla.server.sharing.share_records import Change, SharePartitionKey, read_record, write_record
+from ottla.server.sharing.share_records import Change, SharePartitionKey, read_record, write_batches, write_record
 from ottla.server.sharing.share_states import NOT_SAID, ShareState, ShareStates, Written
-from ottla.server.sharing.state_batches import StateBatch, merged
+from ottla.server.sharing.state_batches import StateBatch, are_apart, merged, with_more
 
 KEY = SharePartitionKey("g", bytes(range(16)), 3)
 OTHER = KEY._replace(partition=4)
@@ -210,6 +210,39 @@ def test_words_about_the_same_records_are_merged_the_newer_one_counts() -> None:
         for before, one in pairwise(found):
             assert before.last_offset < one.first_offset
             assert before.last_offset + 1 < one.first_offset or before.rank != one.rank, "as few as can be"
+
+
+def test_a_few_words_more_come_to_the_same_as_all_of_them_together() -> None:
+    rng = Random(2)
+
+    def some(most: int) -> list[StateBatch]:
+        return [
+            StateBatch(
+                first,
+                first + rng.choice((0, 0, 1, 9)) - rng.choice((0, 0, 0, 1)),
+                rng.choice((0, 2, 4)),
+                rng.randint(1, 3),
+            )
+            for first in (rng.randint(0, 40) for _ in range(rng.randint(0, most)))
+        ]
+
+    for _ in range(3_000):
+        before, more, start = merged(some(20), rng.choice((NOT_SAID, 0, 10))), some(4), rng.choice((NOT_SAID, 0, 15))
+        assert are_apart(before)
+        assert with_more(before, more, start) == merged((*before, *more), start)
+
+
+@pytest.mark.parametrize("wrong", [[(3, 4), (0, 1)], [(0, 3), (3, 5)], [(5, 4)]])
+def test_a_snapshot_that_says_things_twice_or_out_of_order_is_put_in_order(wrong: list[tuple[int, int]]) -> None:
+    batches = [StateBatch(first, last, 2, 1) for first, last in wrong]
+    assert not are_apart(batches)
+    log = Log()
+    log.begin(KEY, start=0)
+    change = log.states.cold(KEY, 10**12, 1)
+    assert change is not None
+    log.append((change[0], replace(change[1], state_batches=write_batches(batches))))
+    state = log.states.get(KEY)
+    assert state is not None and list(state.batches) == merged(batches, 0)
 
 
 def test_ten_million_offsets_are_merged_as_quickly_as_ten() -> None:
