@@ -121,8 +121,9 @@ class Arrivals:
                 # It is readable for as long as it has an event to tell of.
                 await trio.lowlevel.wait_readable(epoll.fileno())
                 turn.begin()
-                while events := epoll.poll(0, AT_ONCE):  # mostly some have brought more meanwhile
-                    await self._go_through(events, turn)
+                left: dict[int, int] = {}
+                while events := left | dict(epoll.poll(0, AT_ONCE)):  # mostly some have brought more meanwhile
+                    left = await self._go_through(events, turn)
         finally:
             self._is_running = False
             left, self._watched = list(self._watched.values()), {}
@@ -132,11 +133,16 @@ class Arrivals:
             for each in left:
                 each.wake()
 
-    async def _go_through(self, events: list[tuple[int, int]], turn: Turn) -> None:
-        """One request of each in turn, so that nobody waits for all that another has sent."""
+    async def _go_through(self, events: dict[int, int], turn: Turn) -> dict[int, int]:
+        """One request of each in turn, so that nobody waits for all that another has sent. `events` by descriptor.
+
+        Returns:
+            Those that are to be looked at again when the turn is over: who never stops must not keep this from looking who else
+            has brought something.
+        """
         of_fd = self._watched.get
         # A descriptor may be another connection's by the time it is looked at: that finds nothing there.
-        waiting = deque(events)
+        waiting = deque(events.items())
         answered: list[tuple[tuple[int, int], Watched, list[Part]]] = []
         while waiting:
             event = waiting.popleft()
@@ -156,3 +162,5 @@ class Arrivals:
                 answered.clear()
                 if is_over:
                     await turn.next()
+                    break
+        return dict(waiting)

@@ -91,7 +91,8 @@ class Straight:
         self._in_a_row = 0
         self._rest = 0
         """Requests that are not to be looked for yet."""
-        self._is_closed = False
+        self._is_closed = self._fd < 0
+        """It may be by the time that this is made."""
         self._error: Exception | None = None
         self._unsent: list[Part] = []
         self._again: Again | None = None

@@ -499,6 +499,39 @@ async def test_others_have_their_turn_while_one_client_never_stops(monkeypatch: 
         assert turns.passes() - before >= 50
 
 
+@pytest.mark.parametrize("greedy_count", [1, 3])
+async def test_who_comes_later_has_an_answer_though_others_always_have_another_request_there(
+    monkeypatch: pytest.MonkeyPatch, greedy_count: int
+) -> None:
+    async with serving() as served:
+        greedy = [await served.watched() for _ in range(greedy_count)]
+        other = await served.watched()
+        monkeypatch.setattr(turns, "TURN_S", 0)
+        left = 500
+
+        def meanwhile(key: str) -> None:
+            nonlocal left
+            if key == "other":
+                left = 0
+            elif left:
+                left -= 1
+                if left == 450:
+                    other.send(1, keys="other")
+                # The end of the request that has begun, and the begin of another.
+                whole = request(1, key)
+                greedy[int(key)].socket.sendall(whole[10:] + whole[:10])
+
+        served.desk.meanwhile = meanwhile
+        for number, peer in enumerate(greedy):
+            peer.socket.sendall(request(1, str(number)) + request(1, str(number))[:10])
+        assert await other.answers() == [(1, "other")]
+        keys = [key for _, key in served.desk.asked]
+        assert keys.index("other") < 50 + 3 * greedy_count
+        for peer in greedy:
+            assert await peer.answers()
+        assert set(served.desk.ways) == {"straight"}
+
+
 async def test_answers_are_sent_together_and_the_first_of_them_waits_for_a_few_others_only(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -722,6 +755,27 @@ async def test_who_is_at_work_is_forgotten_and_told_of_all_there_is_when_it_come
         assert looks.watch(one.socket.fileno(), one)
         await trio.testing.wait_all_tasks_blocked()
         assert one.read == b"ab"
+
+
+async def test_a_connection_that_is_closed_before_its_second_request_ends_without_an_error(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "ottla.connection")
+    async with serving() as served:
+        peer = served.connect()
+        other = await served.watched()
+        monkeypatch.setattr(turns, "TURN_S", 0)  # others have a turn behind its first request
+
+        async def close() -> None:
+            peer.connection.close()
+
+        async with trio.open_nursery() as nursery:
+            served.desk.meanwhile = lambda key: nursery.start_soon(close)
+            peer.send(0)
+            await peer.has_ended.wait()
+        served.desk.meanwhile = lambda key: None
+        assert caplog.records == []
+        assert await other.asked(1) == [1]
 
 
 async def test_out_of_descriptors_nobody_is_watched(pairs: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
