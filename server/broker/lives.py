@@ -326,6 +326,7 @@ class Lives:
                 self.clock.begin_anew(wish.anew_ms)
                 self.faults.clear()
         self.broker = self._born(self.broker.next_producer_id, self.broker.config.features_epoch + 1)
+        self.broker.collector.take_over()
         has_begun = False
 
         def begun() -> None:

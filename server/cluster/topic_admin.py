@@ -168,6 +168,7 @@ class TopicAdmin:
                     for watcher in cluster.watchers:
                         watcher.topic_deleted(topic)
                 finally:
+                    self._collector.partitions_gone(len(topic.partitions))
                     await self.logs.delete([partition.topic_partition for partition in topic.partitions], topic)
 
     async def _undo(self, topic: Topic, first: int, before: TopicEntry | None) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import gc
 import socket
+import weakref
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,6 +25,7 @@ from ottla.protocol.messages.offset_commit import (
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from ottla.server.broker.broker import Broker
 from ottla.server.broker.lives import LifeOverError, Lives
+from ottla.server.runtime.collector import Collector
 from ottla.storage.data_dirs.data_dir import DataDirectoryError
 from ottla.storage.data_dirs.snapshots import SnapshotError
 from ottla.storage.disk.os_files import OsFiles
@@ -579,6 +582,21 @@ async def test_a_life_whose_end_goes_wrong_keeps_nobody_waiting(
     assert lives.state == "stopped"
     assert [str(error) for error in told] == ([] if end is Lives.stop else ["the broker was stopped"])
     lives.broker.services.logs.release()
+
+
+async def test_a_life_is_gone_when_the_next_one_serves_though_it_was_kept_out_of_collections(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Collector, "a_life_has_ended", False)
+    async with lives_in(tmp_path) as lives:
+        lives.in_each_life(lambda broker: broker.collector.run())
+        for end in (Lives.restart, Lives.crash, Lives.reset):
+            await fill(lives)
+            before = weakref.ref(lives.broker)
+            lives.broker.collector.keep()
+            await end(lives)
+            assert before() is None
+    gc.unfreeze()
 
 
 async def test_many_lives_leave_nothing_behind(tmp_path: Path) -> None:

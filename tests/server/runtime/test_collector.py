@@ -15,6 +15,7 @@ from ottla.server.runtime.collector import (
     LITTLE_BLOCKS,
     LOOK_S,
     NOW_AND_THEN_S,
+    PARTITIONS_KEPT_AT_ONCE,
     QUIET_PASSES,
     QUIET_S,
     Collector,
@@ -30,6 +31,12 @@ def threads_take_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
         function()
 
     monkeypatch.setattr(trio.to_thread, "run_sync", run_at_once)
+
+
+@pytest.fixture(autouse=True)
+def first_life(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the life of a test leaves is not for those behind it."""
+    monkeypatch.setattr(Collector, "a_life_has_ended", False)
 
 
 @pytest.fixture
@@ -98,7 +105,6 @@ async def test_what_an_earlier_life_of_the_broker_has_left_goes_with_the_first_l
 ) -> None:
     given_back: list[float] = []
     monkeypatch.setattr(collector, "give_back", lambda: given_back.append(trio.current_time()))
-    monkeypatch.setattr(Collector, "a_life_has_ended", False)
     for earlier_lives in range(3):
         garbage = OldGarbage()
         with trio.move_on_after(FIRST_LOOK_S):
@@ -236,3 +242,45 @@ async def test_it_goes_on_where_no_thread_can_be_had(
             await trio.sleep(NOW_AND_THEN_S + 2 * LOOK_S)
             assert not garbage.is_there()
         nursery.cancel_scope.cancel()
+
+
+async def test_what_a_life_has_left_and_was_kept_goes_before_the_next_one(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    of_broker, garbage = Collector(), OldGarbage()
+    with trio.move_on_after(LOOK_S):
+        of_broker.keep()
+        gc.collect()
+        assert garbage.is_there()
+        await of_broker.run()
+    gc.collect()
+    assert garbage.is_there()
+    Collector().take_over()
+    assert not garbage.is_there()
+    assert gc.get_freeze_count() > 1_000
+
+
+def test_where_no_life_has_ended_nothing_is_taken_over() -> None:
+    garbage = OldGarbage()
+    Collector().take_over()
+    assert garbage.is_there()
+
+
+async def test_partitions_that_come_and_go_have_nothing_kept(autojump_clock: trio.testing.MockClock) -> None:
+    of_broker = Collector()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(of_broker.run)
+        await trio.sleep(1)
+        garbage, half = OldGarbage(), PARTITIONS_KEPT_AT_ONCE // 2
+        for _ in range(5):
+            of_broker.partitions_made(half)
+            of_broker.partitions_gone(half)
+        of_broker.partitions_made(half)
+        gc.collect()
+        assert not garbage.is_there()
+        garbage = OldGarbage()
+        of_broker.partitions_made(half)  # now they are so many more
+        gc.collect()
+        assert garbage.is_there()
+        nursery.cancel_scope.cancel()
+    gc.unfreeze()
