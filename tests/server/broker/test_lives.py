@@ -25,17 +25,18 @@ from ottla.protocol.messages.offset_commit import (
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from ottla.server.broker.broker import Broker
 from ottla.server.broker.lives import LifeOverError, Lives
-from ottla.server.runtime.collector import Collector
+from ottla.server.runtime.collector import PARTITIONS_KEPT_AT_ONCE, Collector
 from ottla.storage.data_dirs.data_dir import DataDirectoryError
 from ottla.storage.data_dirs.snapshots import SnapshotError
 from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.disk.paths import CLEAN_SHUTDOWN_FILE, NEXT_CONTENT
-from support.broker.admin import metadata, topic_names
+from support.broker.admin import delete, metadata, topic_names
 from support.broker.conversation import create_topic, fetch, produce, records_of
 from support.broker.raw_client import RawClient
 from support.disk.gated_files import GatedFiles
 from support.disk.troubled_files import TroubledFiles, nothing, trouble
 from support.lives.in_lives import ask, lives_in
+from support.old_garbage import OldGarbage
 
 HOUR_MS = 3_600_000
 
@@ -596,6 +597,25 @@ async def test_a_life_is_gone_when_the_next_one_serves_though_it_was_kept_out_of
             lives.broker.collector.keep()
             await end(lives)
             assert before() is None
+    gc.unfreeze()
+
+
+async def test_topics_that_are_made_and_deleted_keep_nothing_out_of_collections(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Collector, "a_life_has_ended", False)
+    many = PARTITIONS_KEPT_AT_ONCE * 2 // 3
+    async with lives_in(tmp_path) as lives:
+        lives.in_each_life(lambda broker: broker.collector.run())
+        garbage = OldGarbage()
+        for _ in range(3):
+            await ask(lives, lambda client: create_topic(client, "t", many), lambda client: delete(client, "t"))
+        gc.collect()
+        assert not garbage.is_there()
+        garbage = OldGarbage()
+        await ask(lives, lambda client: create_topic(client, "a", many), lambda client: create_topic(client, "b", many))
+        gc.collect()
+        assert garbage.is_there()
     gc.unfreeze()
 
 
