@@ -121,9 +121,9 @@ class Arrivals:
                 # It is readable for as long as it has an event to tell of.
                 await trio.lowlevel.wait_readable(epoll.fileno())
                 turn.begin()
-                left: dict[int, int] = {}
-                while events := left | dict(epoll.poll(0, AT_ONCE)):  # mostly some have brought more meanwhile
-                    left = await self._go_through(events, turn)
+                unseen: dict[int, int] = {}
+                while events := unseen | dict(epoll.poll(0, AT_ONCE)):  # mostly some have brought more meanwhile
+                    unseen = await self._go_through(events, turn)
         finally:
             self._is_running = False
             left, self._watched = list(self._watched.values()), {}
