@@ -16,7 +16,7 @@ from typing import NamedTuple
 from .in_flight import TERMINAL, Batch, Change, InFlight, Run, State
 from .state_batches import StateBatch, add
 
-RUNS_AT_ONCE = 1_000
+RUNS_AT_ONCE = 500
 """Of which something becomes in one turn: to decide, write and carry that out takes some milliseconds, with as much in flight as there
 may be."""
 _LOCKS_KEPT = 64

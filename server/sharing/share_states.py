@@ -23,7 +23,7 @@ from .share_records import Change, SharePartitionKey, key_of, read_batches, writ
 from .state_batches import StateBatch, are_apart, merged, with_more
 
 WRITTEN_MAX = 2_000
-"""What one write tells at most; leaders tell half of it (`share_partition.RUNS_AT_ONCE`). To take so many takes some milliseconds."""
+"""What one write tells at most; leaders tell a quarter of it (`share_partition.RUNS_AT_ONCE`). To take so many takes some milliseconds."""
 BATCHES_MAX = 20_000
 """What is known of a share partition at most: twice what may be in flight, by the highest value of
 `group.share.max.partition.max.record.locks`."""
