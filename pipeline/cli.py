@@ -29,6 +29,7 @@ examples:
   ottla-spark snapshot ./data --topic orders --out ./orders-latest
   ottla-spark restore ./orders-latest --topic orders --bootstrap localhost:9092
   ottla-spark read ./data --topic orders --limit 5
+  ottla-spark check /mnt/logs/data --master spark://host:7077
 
 exit codes: 0 done, 1 bad options, 2 a server holds the data directory, 3 damaged log, 4 segments changed since the plan, or meanwhile,
 5 verify found something, 6 Spark, a disk or the server failed (another call goes on)
@@ -83,6 +84,7 @@ def _parser() -> Parser:
     _restore(commands)
     _read(commands)
     _status(commands)
+    _check(commands)
     return parser
 
 
@@ -194,6 +196,13 @@ def _status(commands: Commands) -> None:
     )
 
 
+def _check(commands: Commands) -> None:
+    text = "what each executor of a cluster has, and what does not go together: exit code 6"
+    parser = commands.add_parser("check", help=text, description=text[0].upper() + text[1:] + ".")
+    parser.add_argument("data_dir", metavar="DATA_DIR", nargs="?", help="is it seen there; several: A,B")
+    _spark_options(parser)
+
+
 def _command(commands: Commands, name: str, text: str) -> Parser:
     parser = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
     parser.add_argument(
@@ -214,6 +223,10 @@ def _log_options(parser: Parser, *, needs_topic: bool = True, is_one: bool = Fal
         " what stands in server.properties is not (log.cleaner.delete.retention.ms there is delete.retention.ms here);"
         " and producer.id.expiration.ms, where that is set there",
     )  # fmt: skip
+    _spark_options(parser)
+
+
+def _spark_options(parser: Parser) -> None:
     parser.add_argument(
         "--master", default=_default_master(os.environ), metavar="URL",
         help="Spark's; `none` does it in this process, without a JVM (default: $OTTLA_SPARK_MASTER, else what"

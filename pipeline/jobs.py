@@ -29,6 +29,7 @@ from .run.job_results import RESULT_DDL, PartitionResult
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from .run.check import CheckReport
     from .snapshot.layers import SnapshotResult
     from .verify.findings import VerifyReport
 
@@ -151,6 +152,17 @@ def snapshot(
 def status(data_dir: str, **options: Any) -> list[dict[str, Any]]:
     """`ottla-spark status`. Options are those of `job`."""
     return status_of(job(None, data_dir, **options))
+
+
+def check(spark: SparkSession | None, data_dir: str | None = None) -> CheckReport:
+    """`ottla-spark check`: what the driver and each executor have. `print` of the report is the table, its `check` raises what does
+    not go together first.
+
+    Args:
+        data_dir: Whether they see it; several with commas between them.
+    """
+    data_dirs = [] if data_dir is None else data_dir.split(",")
+    return Engine(IN_PROCESS if spark is None else None, session=spark).check(data_dirs)
 
 
 def results_frame(spark: SparkSession, results: Sequence[PartitionResult]) -> DataFrame:

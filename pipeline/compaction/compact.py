@@ -1,9 +1,9 @@
 """A compaction on Spark: the stages of `exchange` and `rewrite` as the tasks of one job.
 
     segments  --scan-->  blobs by bucket  --merge-->  blobs by group  --rewrite-->  a line for each group
-              stage 1    repartitionById  stage 2     repartitionById  stage 3
+              stage 1    exchanged        stage 2     exchanged       stage 3
 
-Rows are blobs: as many as segments and buckets multiply to, however many records there are.
+Rows are blobs, as many as `records.fine_buckets` says: linear in the data, and few.
 
 Tasks read the plan from its staging directory and the segments from the data directory, so both must have the same path
 on every worker. What a worker needs of memory is what the stages say of one segment, one bucket or one group, times
@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import chain
 from socket import gethostname
 
 import pyarrow as pa
@@ -24,10 +25,11 @@ from pyspark.sql import DataFrame, SparkSession
 from ...storage.disk.files import Files
 from ...storage.disk.os_files import OsFiles
 from ..errors import SparkFailedError, UsageError
+from ..records.fine_buckets import Buckets
 from ..spark.blobs import BlobRows
-from ..spark.tasks import Batches, Task, attempt_of, collected, mapped, numbers, row, work
+from ..spark.tasks import Batches, Task, attempt_of, collected, mapped, numbers, row, tasks_at_once, work
 from ..stores.reading_files import ReadingFiles
-from .exchange import Blob, bucket_count, merge_buckets, scan_source
+from .exchange import Blob, buckets_of, merge_buckets, scan_source
 from .group_results import GroupResult, check_finished_group, finished_group
 from .plan import CompactionPlan
 from .preview import preview_groups
@@ -52,12 +54,11 @@ _SURVEYS = pa.schema(
 )
 
 
-def compact(spark: SparkSession, plan: CompactionPlan, *, buckets: int | None = None) -> list[GroupResult]:
+def compact(spark: SparkSession, plan: CompactionPlan, *, buckets: Buckets | None = None) -> list[GroupResult]:
     """Run a plan that lies in its staging directory; returns what became of each group, in order.
 
     Args:
-        buckets: How many parts the keys are merged in; unless given, as many as the cluster runs tasks at once, and
-            enough that none has more than `exchange.BUCKET_BYTES`.
+        buckets: How many parts the keys are merged in; unless given, as `exchange.buckets_of` says.
 
     Groups that are finished already are left as they are, so calling again after an error goes on where it stopped.
 
@@ -76,7 +77,7 @@ def compact(spark: SparkSession, plan: CompactionPlan, *, buckets: int | None = 
     return [result for _, result in sorted(results.items())]
 
 
-def dry_run(spark: SparkSession, plan: CompactionPlan, *, buckets: int | None = None) -> list[GroupResult]:
+def dry_run(spark: SparkSession, plan: CompactionPlan, *, buckets: Buckets | None = None) -> list[GroupResult]:
     """What `compact` would return for a plan that lies in its staging directory, without files: none is written.
 
     Arguments and errors as above.
@@ -100,14 +101,16 @@ def _results(dead: DataFrame, task: Task) -> list[GroupResult]:
     return [GroupResult.from_json(each.manifest) for each in collected(mapped(dead, task, _RESULTS))]
 
 
-def _superseded(spark: SparkSession, plan: CompactionPlan, groups: frozenset[int], buckets: int | None) -> DataFrame:
+def _superseded(
+    spark: SparkSession, plan: CompactionPlan, groups: frozenset[int], buckets: Buckets | None
+) -> DataFrame:
     """Stages 1 and 2: the blobs of these groups, each group in one partition."""
-    at_once = spark.sparkContext.defaultParallelism
+    at_once = tasks_at_once(spark)
     if buckets is None:
-        buckets = bucket_count(plan, at_least=at_once)
+        buckets = buckets_of(plan, at_once)
     tasks = max(2 * at_once, -(-plan.size_bytes // TASK_BYTES))
-    blobs = _BLOBS.exchanged(work(spark, len(plan.sources), tasks), _scan(plan.staging, buckets), buckets)
-    return _BLOBS.exchanged(blobs, _merge(plan.staging, groups), min(tasks, len(plan.groups)))
+    blobs = _BLOBS.exchanged(work(spark, len(plan.sources), tasks), _scan(plan.staging, buckets.coarse), buckets.coarse)
+    return _BLOBS.exchanged(blobs, _merge(plan.staging, groups, buckets), min(tasks, len(plan.groups)))
 
 
 def survey_on(spark: SparkSession) -> Surveying:
@@ -132,18 +135,16 @@ def survey_on(spark: SparkSession) -> Surveying:
 def _scan(staging: str, buckets: int) -> Task:
     def scan(batches: Batches) -> Batches:
         plan = _plan(staging)
-        for number in numbers(batches):
-            for blob in scan_source(plan, number, ReadingFiles(), buckets=buckets):
-                yield _blob_row(blob)
+        each = (scan_source(plan, number, ReadingFiles(), buckets=buckets) for number in numbers(batches))
+        yield from _blob_rows(chain.from_iterable(each))
 
     return scan
 
 
-def _merge(staging: str, groups: frozenset[int]) -> Task:
+def _merge(staging: str, groups: frozenset[int], buckets: Buckets) -> Task:
     def merge(batches: Batches) -> Batches:
-        for blob in merge_buckets(_plan(staging), _blobs(batches)):
-            if blob.task in groups:
-                yield _blob_row(blob)
+        merged = merge_buckets(_plan(staging), _blobs(batches), buckets)
+        yield from _blob_rows(blob for blob in merged if blob.task in groups)
 
     return merge
 
@@ -193,9 +194,8 @@ def _plan(staging: str) -> CompactionPlan:
         ) from error
 
 
-def _blob_row(blob: Blob) -> pa.RecordBatch:
-    *numbers, data = blob
-    return _BLOBS.row(*numbers, data=data)
+def _blob_rows(blobs: Iterable[Blob]) -> Batches:
+    return _BLOBS.rows((blob[:-1], blob.data) for blob in blobs)
 
 
 def _blobs(batches: Batches) -> Iterator[Blob]:

@@ -1,19 +1,20 @@
 """What goes between the stages of a compaction, and stage 2: which records are superseded by records of other segments.
 
     stage 1, a task a segment     dead bits inside the segment, and an entry of 16 bytes for the newest record of each key
-    exchange                      one blob for each segment and bucket of hashes: rows are few, however many the keys
+    exchange                      one blob for each segment and coarse bucket of hashes; how many, `records.fine_buckets` says
     stage 2, a task a bucket      of each key's entries all but the last die: blobs of record numbers or bits, one a segment
     exchange                      to the tasks that rewrite a group of segments each (`rewrite`)
 
 A segment's own bits ride along, with one of the buckets.
 
-Memory of stage 2: about 90 bytes for each entry of one bucket, 190 MB at `BUCKET_BYTES`.
+Memory of stage 2: about 90 bytes for each entry of one fine bucket, 190 MB at `BUCKET_BYTES`. On Spark's local disks it puts by 20
+bytes for each entry of its coarse bucket, and 8 for each that is superseded, where that has more than one fine bucket.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +22,7 @@ import numpy.typing as npt
 
 from ...storage.disk.files import Buffer, Files
 from ...storage.filter.offset_map import BYTES_PER_SLOT
+from ..records.fine_buckets import Buckets, Parted, buckets_for
 from .key_scan import Entries, scan_segment
 from .plan import CompactionPlan
 from .segment_bits import BitTable, Bools, Numbers, pack
@@ -30,74 +32,114 @@ CLEAN_KEYS, DIRTY_KEYS, BITS, SUPERSEDED, SUPERSEDED_BITS = range(5)
 What is superseded are numbers of records, or a bitmap over them where that is shorter."""
 
 BUCKET_BYTES = 32 << 20
-"""A bucket's entries, about, where every record has a key of its own."""
+"""A fine bucket's entries, about, where every record has a key of its own."""
+
+Tags = npt.NDArray[np.uint32]
+"""Of entries: twice the number of the segment, and the kind. In their order entries are in the order of the log."""
 
 
 class Blob(NamedTuple):
     """One row of an exchange."""
 
     task: int
-    """Before stage 2 the bucket, after it the group."""
+    """Before stage 2 the coarse bucket, after it the group."""
     source: int
     """The segment's number in the plan."""
     kind: int
     data: Buffer
 
 
-def bucket_count(plan: CompactionPlan, at_least: int = 1) -> int:
-    """How many buckets keep each to about `BUCKET_BYTES`. The result's bytes do not depend on it."""
-    return max(at_least, -(-plan.record_count * BYTES_PER_SLOT // BUCKET_BYTES))
+def buckets_of(plan: CompactionPlan, at_once: int = 1) -> Buckets:
+    """How many there are on a cluster that runs so many tasks at once. The result's bytes do not depend on it."""
+    return buckets_for(plan.record_count * BYTES_PER_SLOT, len(plan.sources), BUCKET_BYTES, at_once)
 
 
 def scan_source(plan: CompactionPlan, number: int, files: Files, *, buckets: int) -> Iterator[Blob]:
-    """Stage 1 for the source of this number. Errors as of `scan_segment`."""
+    """Stage 1 for the source of this number, in so many coarse buckets. Errors as of `scan_segment`."""
     scan = scan_segment(plan, number, files)
     yield Blob(number % buckets, number, BITS, scan.bits.to_bytes())
     for kind, entries in ((CLEAN_KEYS, scan.clean), (DIRTY_KEYS, scan.dirty)):
         # Entries are in order of the hash, and so are buckets.
         bucket_of = (entries[:, 0] >> np.uint64(32)) * np.uint64(buckets) >> np.uint64(32)
         cuts = np.searchsorted(bucket_of, np.arange(buckets + 1, dtype=np.uint64))
-        for bucket in range(buckets):
-            if cuts[bucket] < cuts[bucket + 1]:
-                yield Blob(bucket, number, kind, _data_of(entries[cuts[bucket] : cuts[bucket + 1]]))
+        for bucket in np.flatnonzero(cuts[1:] > cuts[:-1]).tolist():
+            yield Blob(bucket, number, kind, _data_of(entries[cuts[bucket] : cuts[bucket + 1]]))
 
 
-def merge_buckets(plan: CompactionPlan, blobs: Iterable[Blob]) -> Iterator[Blob]:
-    """Stage 2 for the buckets of these blobs, of each of which all are here, in any order."""
+def merge_buckets(plan: CompactionPlan, blobs: Iterable[Blob], buckets: Buckets | None = None) -> Iterator[Blob]:
+    """Stage 2 for the coarse buckets of these blobs, of each of which all are here, in any order.
+
+    Args:
+        buckets: As blobs were made for; None if none is finer than those.
+    """
     group_of = plan.group_of_source
-    buckets: dict[int, list[Blob]] = defaultdict(list)
+    whole: dict[int, list[Blob]] = defaultdict(list)
+    parted: dict[int, Parted] = {}
     for blob in blobs:
         if blob.kind == BITS:
             yield blob._replace(task=group_of[blob.source])
+        elif buckets is None or buckets.fine == 1:
+            whole[blob.task].append(blob)
         else:
-            buckets[blob.task].append(blob)
-    while buckets:
-        _, found = buckets.popitem()
-        for source, numbers in superseded(found):
+            entries = _entries_of(blob)
+            put_by = parted.setdefault(blob.task, Parted(buckets.fine, BUCKET_BYTES))
+            put_by.add(buckets.of(entries[:, 0]) % np.uint64(buckets.fine), (entries, _tags([blob])))
+    while whole:
+        for source, numbers in superseded(whole.popitem()[1]):
+            yield Blob(group_of[source], source, *_packed(numbers))
+    while parted:
+        for source, numbers in _superseded_parts(parted.popitem()[1], buckets.fine if buckets else 1):
             yield Blob(group_of[source], source, *_packed(numbers))
 
 
 def superseded(blobs: list[Blob]) -> Iterator[tuple[int, Numbers]]:
-    """(source, numbers of its records that are superseded by those of other blobs) of one bucket's entries.
-
-    Of the entries of a key all but the last are superseded, if the last is dirty.
-    """
+    """(source, numbers of its records that are superseded by those of other blobs) of one bucket's entries."""
     blobs = sorted(blobs, key=lambda blob: (blob.source, blob.kind))
-    parts: list[Entries] = [np.frombuffer(blob.data, np.uint64).reshape(-1, 2) for blob in blobs]
-    starts = np.cumsum([0, *map(len, parts)])
-    first_dirty = next((number for number, blob in enumerate(blobs) if blob.kind == DIRTY_KEYS), len(blobs))
-    entries: Entries = np.concatenate(parts)
+    yield from _by_source(*_fallen(np.concatenate([_entries_of(blob) for blob in blobs]), _tags(blobs)))
+
+
+def _superseded_parts(parted: Parted, fine: int) -> Iterator[tuple[int, Numbers]]:
+    """The same of the fine buckets of a coarse one, each source once."""
+    found = Parted(fine, BUCKET_BYTES)
+    for entries, tags in parted.each():
+        order = np.argsort(tags, kind="stable")
+        sources, numbers = _fallen(entries[order], tags[order])
+        found.add(sources % np.uint32(fine), (sources, numbers))
+    for sources, numbers in found.each():
+        order = np.argsort(sources, kind="stable")
+        yield from _by_source(sources[order], numbers[order])
+
+
+def _entries_of(blob: Blob) -> Entries:
+    return np.frombuffer(blob.data, np.uint64).reshape(-1, 2)
+
+
+def _tags(blobs: Sequence[Blob]) -> Tags:
+    tags = np.array([2 * blob.source + blob.kind for blob in blobs], np.uint32)
+    return np.repeat(tags, [len(blob.data) // BYTES_PER_SLOT for blob in blobs])
+
+
+def _fallen(entries: Entries, tags: Tags) -> tuple[Numbers, Numbers]:
+    """Sources and numbers of the entries that are superseded: of a key all but the last, if the last is dirty.
+
+    Args:
+        entries, tags: In order of the log.
+    """
+    is_dirty = tags & np.uint32(1) == DIRTY_KEYS
+    first_dirty = int(np.argmax(is_dirty)) if is_dirty.any() else len(tags)
     order, is_last = _in_order_of_keys(entries)
     ends = np.flatnonzero(is_last)
-    falls = np.repeat(order[ends] >= starts[first_dirty], np.diff(ends, prepend=-1)) & ~is_last
+    falls = np.repeat(order[ends] >= first_dirty, np.diff(ends, prepend=-1)) & ~is_last
     has_fallen = np.zeros(len(entries), np.bool_)
     has_fallen[order[falls]] = True
-    fallen_numbers: dict[int, list[Numbers]] = defaultdict(list)
-    for blob, part, start in zip(blobs, parts, starts, strict=False):  # one start more: the end
-        if len(fallen := part[has_fallen[start : start + len(part)], 1]):
-            fallen_numbers[blob.source].append(fallen.astype(np.uint32) - np.uint32(1))
-    for source, numbers in fallen_numbers.items():
-        yield source, np.concatenate(numbers)
+    return tags[has_fallen] >> np.uint32(1), entries[has_fallen, 1].astype(np.uint32) - np.uint32(1)
+
+
+def _by_source(sources: Numbers, numbers: Numbers) -> Iterator[tuple[int, Numbers]]:
+    """The numbers of each source, which is together."""
+    if len(sources):
+        starts = np.flatnonzero(np.append(True, sources[1:] != sources[:-1]))
+        yield from zip(sources[starts].tolist(), np.split(numbers, starts[1:]), strict=True)
 
 
 def set_superseded(blob: Blob, dead: BitTable, start: int) -> None:

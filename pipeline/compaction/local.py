@@ -6,7 +6,7 @@ For logs that fit one machine, and for tests: what `compact` distributes is exac
 from __future__ import annotations
 
 from ...storage.disk.files import Files
-from .exchange import Blob, bucket_count, merge_buckets, scan_source
+from .exchange import Blob, buckets_of, merge_buckets, scan_source
 from .group_results import GroupResult, check_finished_group
 from .plan import CompactionPlan
 from .preview import preview_groups
@@ -20,7 +20,8 @@ def compact_locally(
 
     Args:
         source_files, files: For the data directory and for the staging directory.
-        buckets: How many parts the keys are merged in; enough for `BUCKET_BYTES` unless given.
+        buckets: How many parts the keys are merged in; enough for `BUCKET_BYTES` unless given. None is put by on disk, for
+            all entries are in memory anyway.
 
     Groups that are finished already are left as they are. Errors as of the stages.
     """
@@ -41,7 +42,9 @@ def dry_run_locally(plan: CompactionPlan, *, source_files: Files, buckets: int |
 
 def _superseded(plan: CompactionPlan, groups: set[int], source_files: Files, buckets: int | None) -> list[Blob]:
     """Stages 1 and 2: the blobs of these groups."""
-    buckets = bucket_count(plan) if buckets is None else buckets
+    if buckets is None:
+        coarse, fine = buckets_of(plan)
+        buckets = coarse * fine
     blobs: list[Blob] = []
     for number in range(len(plan.sources)) if groups else ():
         blobs += scan_source(plan, number, source_files, buckets=buckets)

@@ -45,6 +45,5 @@ def by_bucket(rows: Rows, buckets: int) -> Iterator[tuple[int, bytes]]:
     """(bucket, its rows as bytes), of rows that are in order of the hash."""
     bucket_of = (rows["high"] >> np.uint64(32)) * np.uint64(buckets) >> np.uint64(32)
     cuts = np.searchsorted(bucket_of, np.arange(buckets + 1, dtype=np.uint64))
-    for bucket in range(buckets):
-        if cuts[bucket] < cuts[bucket + 1]:
-            yield bucket, rows[cuts[bucket] : cuts[bucket + 1]].tobytes()
+    for bucket in np.flatnonzero(cuts[1:] > cuts[:-1]).tolist():
+        yield bucket, rows[cuts[bucket] : cuts[bucket + 1]].tobytes()

@@ -11,12 +11,13 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 
 from ...storage.disk.os_files import OsFiles
 from ...storage.filter.offset_map import SECRET_BYTES
 from ...storage.pictures.page import document
 from ...storage.pictures.text import pass_lines, style
-from ..errors import PipelineError, UsageError
+from ..errors import PipelineError, SparkFailedError, UsageError
 from ..install.install_steps import is_plan_installed
 from ..objects.addresses import parse_fs_options
 from . import commands
@@ -29,9 +30,10 @@ def run(options: argparse.Namespace) -> int:
     """Run a parsed command line; returns the exit code. Refusals are raised."""
     if options.command == "restore":
         return _restore(options)
+    if options.command == "check":
+        return _check(options)
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # a JVM that is gone is told of once, by us
-    shows_progress = sys.stderr.isatty() and not options.quiet
-    engine = Engine(options.master, {"spark.ui.showConsoleProgress": str(shows_progress).lower(), **dict(options.conf)})
+    engine = _engine(options)
     job = Job(
         data_dir=options.data_dir,
         topic=options.topic,
@@ -59,6 +61,11 @@ def run(options: argparse.Namespace) -> int:
         return 0
     finally:
         engine.stop()
+
+
+def _engine(options: argparse.Namespace) -> Engine:
+    shows_progress = sys.stderr.isatty() and not options.quiet
+    return Engine(options.master, {"spark.ui.showConsoleProgress": str(shows_progress).lower(), **dict(options.conf)})
 
 
 def _say(line: str) -> None:
@@ -162,6 +169,20 @@ def _snapshot(job: Job, options: argparse.Namespace) -> int:
         changed = "" if made.since is None else f" have changed since {made.since}"
         print(f"{made.path}: {made.keys} keys of {made.partitions} partitions{changed}")
     return 0
+
+
+def _check(options: argparse.Namespace) -> int:
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    engine = _engine(options)
+    try:
+        report = engine.check([] if options.data_dir is None else options.data_dir.split(","))
+    finally:
+        engine.stop()
+    if options.json:
+        _print_json(asdict(report))
+    else:
+        print(report)
+    return SparkFailedError.exit_code if report.mismatches else 0
 
 
 def _restore(options: argparse.Namespace) -> int:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ..snapshot.layers import SnapshotResult
     from ..verify.audit_scope import Scope
     from ..verify.findings import VerifyReport
+    from .check import CheckReport
 
 IN_PROCESS = "none"
 SURVEYED_HERE_BYTES = 1 << 30
@@ -68,17 +69,21 @@ class Engine:
             if self._running is None:
                 self._running = self._found_or_started()
             running = self._running
-        running.sparkContext.setJobGroup(self._job_group, f"ottla: {what}")
+        from ..spark.tasks import context_of
+
+        context = context_of(running, what)
+        context.setJobGroup(self._job_group, f"ottla: {what}")
         try:
             yield running
         finally:
             with suppress(Exception):  # its JVM may be gone
                 for name in _OF_JOBS:
-                    running.sparkContext.setLocalProperty(name, None)  # type: ignore[arg-type]
+                    context.setLocalProperty(name, None)  # type: ignore[arg-type]
 
     def _found_or_started(self) -> SparkSession:
         from pyspark.sql import SparkSession
 
+        from ..source.data_source_api import HAS_SOURCES
         from ..source.source import register
         from ..spark.failures import failures_translated
         from .session import builder
@@ -95,7 +100,8 @@ class Engine:
             raise SparkFailedError(f"Spark did not start on {self._master or 'its master'}: {error}") from error
         self._is_ours = True
         started.sparkContext.setLogLevel("OFF")  # what a task raised is said once, by us
-        register(started)
+        if HAS_SOURCES:
+            register(started)
         return started
 
     def stop(self) -> None:
@@ -144,6 +150,15 @@ class Engine:
 
         with self._spark(f"compact {plan.topic_partition}, dry run") as spark:
             return dry_run(spark, plan)
+
+    def check(self, data_dirs: Sequence[str]) -> CheckReport:
+        """What the driver and the executors have, and what of these directories they see."""
+        from .check import check_here, check_on
+
+        if self.is_in_process:
+            return check_here(data_dirs)
+        with self._spark("what executors have") as spark:
+            return check_on(spark, data_dirs)
 
     def verify(self, scopes: Sequence[Scope], mode: str, files: ReadingFiles | None = None) -> VerifyReport:
         files = ReadingFiles() if files is None else files

@@ -13,6 +13,7 @@ import sys
 
 from pyspark.sql import SparkSession
 
+from ..source.data_source_api import HAS_SOURCES
 from ..source.source import PUSHDOWN_CONF, register
 from .java import java_home
 
@@ -56,7 +57,9 @@ def builder(app_name: str = "ottla", *, master: str | None = None) -> SparkSessi
 
 
 def session(app_name: str = "ottla", *, master: str | None = None) -> SparkSession:
-    """A Spark session that knows the format `ottla`, with Java found and Spark's noise off; see `builder`."""
+    """A Spark session that knows the format `ottla`, where PySpark has formats in Python (4.0 or newer), with Java found and
+    Spark's noise off; see `builder`."""
     spark = builder(app_name, master=master).getOrCreate()
-    register(spark)
+    if HAS_SOURCES:
+        register(spark)
     return spark

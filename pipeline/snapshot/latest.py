@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from ...storage.disk.paths import TopicPartition
 from ..errors import SourceChangedError, UsageError
 from ..objects.addresses import parse_fs_options
+from ..records.fine_buckets import Buckets
 from ..spark.failures import failures_translated
 from ..spark.tasks import Batches, mapped
 from ..stores.reading_files import ReadingFiles
@@ -37,7 +38,7 @@ def latest(
     topic: str,
     partition: int | None = None,
     columns: Sequence[str] | None = None,
-    buckets: int | None = None,
+    buckets: Buckets | None = None,
     fs_options: Mapping[str, str] | None = None,
     pause: Callable[[], None] = pause_between_looks,
 ) -> DataFrame:

@@ -1,7 +1,7 @@
 """The latest value of each key, as Parquet: what a reader of the whole log would end up with.
 
     find     of each part of a segment, its keys' newest offsets            a task a part
-    choose   of each key the newest of all parts; deleted keys go           a task a bucket of hashes
+    choose   of each key the newest of all parts; deleted keys go           a task a coarse bucket of hashes
     write    each part again, and of its records the chosen ones            a task a part, a file each
 
 A key of two partitions has two rows. Only committed data counts, up to the last stable offset; records without a key
@@ -10,7 +10,8 @@ have no row. Every part is read twice, and nothing but 29 bytes for each key of 
 Under a live cleaner there are further rounds; see `snapshot_rounds`, also for what the snapshot is then.
 
 Memory of a task, however large the log: to find, a window with its records, and ROWS_AT_ONCE rows; to choose, about 130
-bytes for each of the ROWS_A_BUCKET rows of a bucket, 280 MB; to write, 24 bytes for each key of a part (MAX_PART_BYTES of
+bytes for each of the ROWS_A_BUCKET rows of a fine bucket, 280 MB, and on Spark's local disks 41 for each row of the coarse one, if that
+has several (`records.fine_buckets`); to write, 24 bytes for each key of a part (MAX_PART_BYTES of
 a log file), and a row group.
 """
 
@@ -24,6 +25,7 @@ from numpy.typing import NDArray
 
 from ...storage.disk.paths import OFFSET_MAX
 from ..objects.object_files import ObjectFiles
+from ..records.fine_buckets import Buckets, Parted, buckets_for
 from ..records.key_hashes import HASH, by_key, hashed
 from ..source.reading import Task
 from ..source.split_reader import Wanted, read_split
@@ -64,14 +66,14 @@ ROW_GROUP_ROWS, ROW_GROUP_BYTES = 1 << 17, 32 << 20
 _KEYS = pa.schema([("key", pa.binary()), ("offset", pa.int64()), ("valueSize", pa.int32())])
 
 
-def bucket_count(of: Round, at_least: int = 1) -> int:
-    """How many buckets keep each to ROWS_A_BUCKET. The result does not depend on it."""
+def buckets_of(of: Round, at_once: int = 1) -> Buckets:
+    """How many there are on a cluster that runs so many tasks at once. The result does not depend on it."""
     rows = sum(
         min(split.up_to_offset - split.from_offset, (split.end - split.start) // MIN_RECORD_BYTES)
         for split in (task.split for task in of.tasks)
     )
     rows += sum(rows_of_file(path, of.objects) for path in of.written)
-    return max(at_least, -(-rows // ROWS_A_BUCKET))
+    return buckets_for(rows * NEWEST.itemsize, work_count(of), ROWS_A_BUCKET * NEWEST.itemsize, at_once)
 
 
 def work_count(of: Round) -> int:
@@ -158,14 +160,39 @@ def newest(rows: Iterable[NewestRows]) -> NewestRows:
     return last
 
 
-def chosen(rows: Iterable[NewestRows], *, keeps_deleted: bool = False) -> Iterator[tuple[int, NDArray[np.int64]]]:
-    """(part, offsets of the records that are written, rising), of all rows of some keys."""
-    living = newest(rows)
-    living = living[living["part"] >= 0 if keeps_deleted else living["is_deleted"] == 0]
-    living = living[np.lexsort((living["offset"], living["part"]))]
-    parts, starts = np.unique(living["part"], return_index=True)
-    for part, offsets in zip(parts.tolist(), np.split(living["offset"], starts[1:]), strict=False):  # no part, one
-        yield part, offsets.astype(np.int64)
+def chosen(
+    rows: Iterable[NewestRows], *, keeps_deleted: bool = False, buckets: Buckets | None = None
+) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """(part, offsets of the records that are written, rising), of all rows of some keys.
+
+    Args:
+        buckets: The rows are those of a coarse one, which may be more than a task holds; None if they are not.
+    """
+    if buckets is None or buckets.fine == 1:
+        yield from _by_part(*_living(rows, keeps_deleted))
+        return
+    held_bytes, fine = ROWS_A_BUCKET * NEWEST.itemsize, np.uint64(buckets.fine)
+    keys, found = Parted(buckets.fine, held_bytes), Parted(buckets.fine, held_bytes)
+    for each in rows:
+        keys.add(buckets.of(each["high"]) % fine, (each,))
+    for (own,) in keys.each():
+        parts, offsets = _living([own], keeps_deleted)
+        found.add(parts % buckets.fine, (parts, offsets))
+    for parts, offsets in found.each():
+        yield from _by_part(parts, offsets)
+
+
+def _living(rows: Iterable[NewestRows], keeps_deleted: bool) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """Part and offset of each key's newest record, of those that get a row."""
+    found = newest(rows)
+    found = found[found["part"] >= 0 if keeps_deleted else found["is_deleted"] == 0]
+    return found["part"].astype(np.int32), found["offset"].astype(np.int64)
+
+
+def _by_part(parts: NDArray[np.int32], offsets: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    order = np.lexsort((offsets, parts))
+    numbers, starts = np.unique(parts[order], return_index=True)
+    yield from zip(numbers.tolist(), np.split(offsets[order], starts[1:]), strict=False)  # no part, one
 
 
 def write_part(task: Task, number: int, offsets: NDArray[np.int64], target: Target, *, attempt: str) -> Written:

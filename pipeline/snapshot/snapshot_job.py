@@ -9,9 +9,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyspark.sql import DataFrame, SparkSession
 
+from ..records.fine_buckets import Buckets
 from ..records.key_hashes import by_bucket
 from ..spark.blobs import BlobRows
-from ..spark.tasks import Batches, attempt_of, collected, mapped, numbers, row, work
+from ..spark.tasks import Batches, attempt_of, collected, mapped, numbers, row, tasks_at_once, work
 from ..stores.reading_files import ReadingFiles, objects_of
 from ..stores.stores import opened_store
 from .layers import Since, SnapshotResult
@@ -19,7 +20,7 @@ from .places import write_snapshot_at
 from .snapshot import (
     NEWEST,
     SCHEMA,
-    bucket_count,
+    buckets_of,
     chosen,
     keys_of,
     work_count,
@@ -42,7 +43,7 @@ def snapshot(
     partition: int | None = None,
     overwrite: bool = False,
     since: Since | None = None,
-    buckets: int | None = None,
+    buckets: Buckets | None = None,
     files: ReadingFiles | None = None,
 ) -> SnapshotResult:
     """Write the latest value of each key of a topic to Parquet; see `pipeline.snapshot`.
@@ -51,8 +52,7 @@ def snapshot(
         data_dir: Or several, with commas between them.
         out: A folder that all workers share, or an address.
         now_ms, since: As of `snapshot_locally`.
-        buckets: How many parts the keys are chosen in; unless given, as many as the cluster runs tasks at once, and
-            enough that none has more than `snapshot.ROWS_A_BUCKET` rows.
+        buckets: How many parts the keys are chosen in; unless given, as `snapshot.buckets_of` says.
         files: Who opens what is read.
 
     Raises:
@@ -91,23 +91,23 @@ def snapshot(
     )
 
 
-def picked(spark: SparkSession, of: Round, buckets: int | None) -> DataFrame:
+def picked(spark: SparkSession, of: Round, buckets: Buckets | None) -> DataFrame:
     """Which records of a round's parts are the newest of their keys: blobs of offsets for tasks that go by the parts' numbers
     within the round; see `offsets_of`."""
-    count = bucket_count(of, at_least=spark.sparkContext.defaultParallelism) if buckets is None else buckets
+    shared_out = buckets_of(of, tasks_at_once(spark)) if buckets is None else buckets
 
     def find(batches: Batches) -> Batches:
-        for rows in (rows for number in numbers(batches) for rows in keys_of(of, number)):
-            for bucket, data in by_bucket(rows, count):
-                yield _BLOBS.row(bucket, data=data)
+        found = (rows for number in numbers(batches) for rows in keys_of(of, number))
+        yield from _BLOBS.rows(
+            ((bucket,), data) for rows in found for bucket, data in by_bucket(rows, shared_out.coarse)
+        )
 
     def choose(batches: Batches) -> Batches:
-        for part, offsets in chosen(
-            (np.frombuffer(data, NEWEST) for _, data in _BLOBS.read(batches)), keeps_deleted=of.keeps_deleted
-        ):
-            yield _BLOBS.row(part - of.first_part, data=offsets.tobytes())
+        rows = (np.frombuffer(data, NEWEST) for _, data in _BLOBS.read(batches))
+        found = chosen(rows, keeps_deleted=of.keeps_deleted, buckets=shared_out)
+        yield from _BLOBS.rows(((part - of.first_part,), offsets.tobytes()) for part, offsets in found)
 
-    keys = _BLOBS.exchanged(work(spark, work_count(of)), find, count)
+    keys = _BLOBS.exchanged(work(spark, work_count(of)), find, shared_out.coarse)
     return _BLOBS.exchanged(keys, choose, max(1, len(of.tasks)))
 
 

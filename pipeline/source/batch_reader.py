@@ -6,9 +6,9 @@ import logging
 from collections.abc import Iterator
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from ..records.batch_window import Damage
+from .data_source_api import DataSourceReader, Filter, InputPartition
 from .push_down import Narrowing
 from .read_options import ReadOptions
 from .reading import Task, offset_range, opened, partitions_of

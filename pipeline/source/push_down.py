@@ -11,7 +11,8 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from pyspark.sql.datasource import (
+from ...storage.disk.paths import OFFSET_MAX, TopicPartition
+from .data_source_api import (
     EqualNullSafe,
     EqualTo,
     Filter,
@@ -22,8 +23,6 @@ from pyspark.sql.datasource import (
     LessThan,
     LessThanOrEqual,
 )
-
-from ...storage.disk.paths import OFFSET_MAX, TopicPartition
 
 _COMPARISONS: dict[type[Filter], Callable[[Any, Any], bool]] = {
     EqualTo: operator.eq,

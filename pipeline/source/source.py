@@ -16,18 +16,27 @@ are passed over, and `malformed` shows them, one row each.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from inspect import signature
 from typing import Any
 
 import pyarrow as pa
+import pyspark
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from ..errors import UsageError
 from ..records.arrow import BATCH_COLUMNS, COLUMNS, KAFKA_COLUMNS
 from .batch_reader import BatchReader, PushDownReader, SplitPartition, tasks
+from .data_source_api import (
+    HAS_FILTERS,
+    HAS_SOURCES,
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
 from .push_down import Narrowing
 from .read_options import ReadOptions, parse_options
 from .split_reader import damage_in
@@ -40,12 +49,21 @@ PUSHDOWN_CONF = "spark.sql.python.filterPushdown.enabled"
 
 
 def register(spark: SparkSession) -> None:
-    """Make the formats known to a session. Nothing else of it is touched; doing it again does no harm."""
+    """Make the formats known to a session. Nothing else of it is touched; doing it again does no harm.
+
+    Raises:
+        UsageError: This PySpark has no Python data sources (before 4.0).
+    """
+    if not HAS_SOURCES:
+        raise UsageError(
+            f"the format {FORMAT} needs PySpark 4.0 or newer, which has Python data sources; found {pyspark.__version__}. The"
+            " commands, `pipeline.jobs` and `pipeline.latest` do without"
+        )
     for source in (OttlaSource, MalformedSource):
         try:
             spark.dataSource.register(source)
         except AnalysisException as error:
-            if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            if "DATA_SOURCE_ALREADY_EXISTS" not in str(error):
                 raise
             # Spark asked the thread's active session, not this one. Making a frame makes this one active.
             spark.createDataFrame([], "nothing int")
@@ -72,6 +90,10 @@ def malformed(spark: SparkSession, path: str, **options: Any) -> DataFrame:
     return spark.read.format(MALFORMED_FORMAT).options(**options).load(path)
 
 
+_IN_UTC: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
+"""Where Spark does not ask (before PySpark 4.1), it is UTC."""
+
+
 class OttlaSource(DataSource):
     """See the module."""
 
@@ -93,7 +115,8 @@ class OttlaSource(DataSource):
         options = parse_options(self.options)
         if options.max_offsets_per_trigger is not None:
             raise UsageError("option maxOffsetsPerTrigger is of streams only")
-        kind = PushDownReader if options.pushdown else BatchReader
+        # Only a session that was told to offer filters takes a reader that wants some.
+        kind = PushDownReader if options.pushdown and HAS_FILTERS else BatchReader
         return kind(options, arrow_schema(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
@@ -112,7 +135,7 @@ def arrow_schema(schema: StructType) -> pa.Schema:
             raise UsageError(f"there is no column {field.name}; there are {', '.join(COLUMNS)}")
         if field.dataType.simpleString() != column.spark_type:
             raise UsageError(f"column {field.name} is {column.spark_type}, not {field.dataType.simpleString()}")
-    return to_arrow_schema(schema, timezone="UTC")
+    return to_arrow_schema(schema, **_IN_UTC)
 
 
 _MALFORMED_SCHEMA = (

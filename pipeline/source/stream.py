@@ -5,6 +5,9 @@
 A limit (`maxOffsetsPerTrigger`) is shared out by how far each partition is behind, so that all arrive together. Under
 Trigger.AvailableNow a run ends where the logs ended when it began. A partition that is new since the last batch is read
 from its beginning.
+
+Before PySpark 4.2 a stream is told neither where it is nor a limit: it takes all that there is, and remembers for itself how far
+it was.
 """
 
 from __future__ import annotations
@@ -12,12 +15,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from ...storage.disk.paths import TopicPartition
 from ..errors import UsageError
 from .batch_reader import SplitPartition, read_task
+from .data_source_api import (
+    HAS_READ_LIMITS,
+    DataSourceStreamReader,
+    InputPartition,
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
 from .read_options import LATEST, ReadOptions
 from .reading import opened, partitions_of, starting_offset, within
 
@@ -35,9 +45,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         if (options.ending_offsets, options.ending_timestamp_ms, options.ending_timestamps_ms) != (None, None, None):
             raise UsageError("a stream has no end: options ending… are of batch reads only")
+        if options.max_offsets_per_trigger is not None and not HAS_READ_LIMITS:
+            raise UsageError(
+                "option maxOffsetsPerTrigger needs PySpark 4.2 or newer, which asks sources for so much at a time"
+            )
         self.options = options
         self.schema = schema
         self._target: Offsets | None = None
+        self._reached: Offsets = {}
+        """What was said last, for a Spark that does not say where the stream is."""
 
     def initialOffset(self) -> Json:
         store, chosen = partitions_of(self.options)
@@ -57,8 +73,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def reportLatestOffset(self) -> Json:
         return as_json({tp: end for tp, (_, end) in self._bounds().items()})
 
-    def latestOffset(self, start: Json, limit: ReadLimit) -> Json:
-        starts, bounds = from_json(start), self._bounds()
+    def latestOffset(self, start: Json | None = None, limit: ReadLimit | None = None) -> Json:
+        starts = self._reached if start is None else from_json(start)
+        bounds = self._bounds()
         begins = {tp: starts.get(tp, first) for tp, (first, _) in bounds.items()}
         ends = {tp: end for tp, (_, end) in bounds.items()}
         if self._target is not None:
@@ -67,7 +84,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ends = {tp: max(end, begins[tp]) for tp, end in ends.items()}
         if isinstance(limit, ReadMaxRows):
             ends = share(begins, ends, limit.max_rows)
-        return as_json(starts | ends)
+        self._reached = starts | ends
+        return as_json(self._reached)
 
     def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
         starts, ends = from_json(start), from_json(end)

@@ -1,20 +1,28 @@
 """Rows that are blobs: some numbers, and bytes that a task has for another one.
 
-There are as many as tasks and buckets multiply to, however many records there are. The first number, `task`, says where a
+There are few, however many records there are (`records.fine_buckets` says how many). The first number, `task`, says where a
 row goes: `exchanged` names partitions by number, for anything else would be coalesced to a task or two (the blobs are
 small where the work they stand for is not), or would put two buckets into one.
+
+Many rows go into one batch of Arrow: a batch costs Python and the JVM as much as the bytes of a hundred thousand records.
 """
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from ...storage.disk.files import Buffer
+from .places import place_of
 from .tasks import Batches, Task, mapped
+
+BATCH_BYTES, BATCH_ROWS = 1 << 20, 4_096
+"""A batch ends with the row that reaches either. What is larger by itself goes without a copy."""
+
+PLACE = "place"
 
 
 class BlobRows:
@@ -28,11 +36,31 @@ class BlobRows:
         self._numbers = ("task", *more)
         self.schema = pa.schema([*((name, pa.int32()) for name in self._numbers), ("data", pa.binary())])
 
+    def rows(self, given: Iterable[tuple[Sequence[int], Buffer]]) -> Batches:
+        """Batches of (numbers, data)."""
+        numbers: list[Sequence[int]] = []
+        datas: list[Buffer] = []
+        size_bytes = 0
+        for each, data in given:
+            numbers.append(each)
+            datas.append(data)
+            size_bytes += len(data)
+            if size_bytes >= BATCH_BYTES or len(numbers) >= BATCH_ROWS:
+                yield self._batch(numbers, datas)
+                numbers, datas, size_bytes = [], [], 0
+        if numbers:
+            yield self._batch(numbers, datas)
+
     def row(self, *numbers: int, data: Buffer) -> pa.RecordBatch:
         """A batch of one row, without a copy of the data."""
-        edges = pa.py_buffer(struct.pack("=ii", 0, len(data)))
-        columns = [pa.array([number], pa.int32()) for number in numbers]
-        columns.append(pa.Array.from_buffers(pa.binary(), 1, [None, edges, pa.py_buffer(data)]))
+        return self._batch([numbers], [data])
+
+    def _batch(self, numbers: list[Sequence[int]], datas: list[Buffer]) -> pa.RecordBatch:
+        edges = np.zeros(len(datas) + 1, np.int32)
+        np.cumsum([len(data) for data in datas], out=edges[1:])
+        whole = datas[0] if len(datas) == 1 else b"".join(datas)
+        columns = [pa.array(column, pa.int32()) for column in zip(*numbers, strict=True)]
+        columns.append(pa.Array.from_buffers(pa.binary(), len(datas), [None, pa.py_buffer(edges), pa.py_buffer(whole)]))
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
     def read(self, batches: Batches) -> Iterator[tuple[tuple[int, ...], memoryview]]:
@@ -42,6 +70,20 @@ class BlobRows:
             for *numbers, data in zip(*columns, batch.columns[-1], strict=True):
                 yield tuple(numbers), memoryview(data.as_buffer())
 
-    def exchanged(self, frame: DataFrame, task: Task, partitions: int) -> DataFrame:
-        """What the task makes of the frame, rows of this kind: each in the partition of its `task`, of so many."""
-        return mapped(frame, task, self.schema).repartitionById(partitions, "task")
+    def exchanged(self, frame: DataFrame, task: Task | None, partitions: int) -> DataFrame:
+        """What the task makes of the frame, rows of this kind: each in the partition of its `task`, of so many.
+
+        Args:
+            task: None if the frame has the rows already.
+        """
+        if hasattr(frame, "repartitionById"):  # from PySpark 4.1 on
+            made = frame if task is None else mapped(frame, task, self.schema)
+            return made.repartitionById(partitions, "task")
+
+        def with_places(batches: Batches) -> Batches:
+            for batch in batches if task is None else task(batches):
+                places = place_of(batch.column(0).to_numpy())
+                yield pa.RecordBatch.from_arrays([*batch.columns, pa.array(places)], schema=schema)
+
+        schema = self.schema.append(pa.field(PLACE, pa.int32()))
+        return mapped(frame, with_places, schema).repartition(partitions, PLACE).drop(PLACE)

@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pyarrow as pa
-from pyspark import TaskContext
+from pyspark import SparkContext, TaskContext
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from ..errors import SparkFailedError
+from ..errors import SparkFailedError, UsageError
 from .failures import failures_translated
 
 Batches = Iterator[pa.RecordBatch]
@@ -24,6 +26,30 @@ Task = Callable[[Batches], Batches]
 def work(spark: SparkSession, count: int, tasks: int | None = None) -> DataFrame:
     """The numbers below `count`, in so many tasks at most; one each unless given."""
     return spark.range(0, count, 1, max(1, count if tasks is None else min(tasks, count)))
+
+
+def tasks_at_once(spark: SparkSession) -> int:
+    """How many tasks the cluster runs at a time, as far as Spark knows: executors may come later."""
+    try:
+        return context_of(spark, "").defaultParallelism
+    except UsageError:  # so many tasks Spark makes of a range that it may part as it likes
+        with failures_translated():
+            last = spark.range(1 << 16).agg(F.max(F.spark_partition_id()).alias("last")).collect()[0].last
+        return int(last) + 1
+
+
+def context_of(spark: SparkSession, what: str) -> SparkContext:
+    """
+    Raises:
+        UsageError: There is none: the session is one of Spark Connect.
+    """
+    try:
+        return spark.sparkContext
+    except PySparkException as error:
+        raise UsageError(
+            f"{what}: needs a SparkContext, which a session of Spark Connect has not; call it from a driver of its own:"
+            " `ottla-spark --master`, spark-submit"
+        ) from error
 
 
 def numbers(batches: Batches) -> Iterator[int]:

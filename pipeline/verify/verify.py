@@ -3,13 +3,14 @@
     scope     which segments are judged, and what is promised of them                    driver
     marks     the transactional batches of every segment, and how many records it has    a task a segment
     ranges    batches, indexes, records; and a row for each key                          a task a segment
-    keys      the rows of one bucket of hashes, merged and judged                        a task a bucket
+    keys      the rows of one bucket of hashes, merged and judged                        a task a coarse bucket
 
 `verify` does this in this process, `verify_jobs.verify_on` as jobs of a Spark session. What they find is the same; neither uses any
 of the code that compacts.
 
-Memory of a task, however large the log: of a range what `range_audit` says, of a bucket that of merging ROWS_A_BUCKET
-rows (`key_audit`): 260 MB. On the driver 25 bytes for each transactional batch.
+Memory of a task, however large the log: of a range what `range_audit` says, of a fine bucket that of merging ROWS_A_BUCKET
+rows (`key_audit`): 260 MB; and on Spark's local disks 49 bytes for each row of a coarse one that has several
+(`records.fine_buckets`). On the driver 25 bytes for each transactional batch.
 """
 
 from __future__ import annotations
@@ -18,11 +19,14 @@ import pickle
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from ...storage.disk.files import Buffer, Files
+from ..records.fine_buckets import Buckets, Parted, buckets_for
 from ..records.key_hashes import by_bucket
 from .audit_scope import Scope
 from .findings import FINDINGS_MAX, Finding, PartitionReport, VerifyReport, in_order
-from .key_audit import LEFT, Verdict, from_bytes, judge, merge
+from .key_audit import KEY_ROW, LEFT, KeyRows, Verdict, from_bytes, judge, merge
 from .log_view import record_key
 from .promises import Promises, Range
 from .range_audit import RangeResult, audit_range
@@ -52,7 +56,7 @@ def verify(scopes: Iterable[Scope], files: Files, *, mode: str = "alone") -> Ver
     for scope in scopes:
         marks = [marks_of(files, source.segment) for source in scope.txn_sources]
         promises = scope.with_transactions([each.rows for each in marks])
-        judged = _judge_here(scope.ranges, promises, files, bucket_count(marks))
+        judged = _judge_here(scope.ranges, promises, files, buckets_of(marks, len(scope.ranges)))
         partitions.append(report_of(scope, promises, judged, files))
     return VerifyReport(mode=mode, partitions=partitions)
 
@@ -70,28 +74,39 @@ def range_blobs(of: Range, promises: Promises, files: Files, buckets: int, numbe
             yield bucket, b"\1" + data
 
 
-def judge_blobs(blobs: Iterable[tuple[int, Buffer]], promises: Promises) -> Iterator[Buffer]:
-    """Of the blobs of some buckets, of each of which all are here: pickled results of ranges, and verdicts."""
-    rows: dict[int, list[memoryview]] = {}
+def judge_blobs(blobs: Iterable[tuple[int, Buffer]], promises: Promises, buckets: Buckets) -> Iterator[Buffer]:
+    """Of the blobs of some coarse buckets, of each of which all are here: pickled results of ranges, and verdicts."""
+    rows: dict[int, Parted] = {}
+    held_bytes, fine = ROWS_A_BUCKET * KEY_ROW.itemsize, np.uint64(buckets.fine)
     for bucket, data in blobs:
         if data[0]:
-            rows.setdefault(bucket, []).append(memoryview(data)[1:])
+            own = from_bytes(memoryview(data)[1:])
+            put_by = rows.setdefault(bucket, Parted(buckets.fine, held_bytes))
+            put_by.add(buckets.of(own["high"]) % fine, (own,))
         else:
             yield data[1:]
     while rows:
-        _, parts = rows.popitem()
-        keys = merge([from_bytes(part) for part in parts])
-        yield pickle.dumps((-1, judge(keys, dirty_from=promises.dirty_from, at_most=FINDINGS_MAX)))
+        for (keys,) in rows.popitem()[1].each():
+            yield pickle.dumps((-1, _judged(keys, promises)))
 
 
-def bucket_count(marks: Iterable[Marks], at_least: int = 1) -> int:
-    """How many buckets keep each to ROWS_A_BUCKET. What is found does not depend on it."""
-    return max(at_least, -(-sum(each.record_count for each in marks) // ROWS_A_BUCKET))
+def _judged(rows: KeyRows, promises: Promises) -> tuple[int, list[Verdict]]:
+    return judge(merge([rows]), dirty_from=promises.dirty_from, at_most=FINDINGS_MAX)
 
 
-def _judge_here(ranges: Sequence[Range], promises: Promises, files: Files, buckets: int) -> Judged:
-    blobs = (blob for number, of in enumerate(ranges) for blob in range_blobs(of, promises, files, buckets, number))
-    return judged_of(judge_blobs(blobs, promises), len(ranges))
+def buckets_of(marks: Iterable[Marks], ranges: int, at_once: int = 1) -> Buckets:
+    """How many there are on a cluster that runs so many tasks at once. What is found does not depend on it."""
+    rows = sum(each.record_count for each in marks)
+    return buckets_for(rows * KEY_ROW.itemsize, ranges, ROWS_A_BUCKET * KEY_ROW.itemsize, at_once)
+
+
+def _judge_here(ranges: Sequence[Range], promises: Promises, files: Files, buckets: Buckets) -> Judged:
+    # All is in memory: as many buckets, none of them finer.
+    whole = Buckets(buckets.coarse * buckets.fine, 1)
+    blobs = (
+        blob for number, of in enumerate(ranges) for blob in range_blobs(of, promises, files, whole.coarse, number)
+    )
+    return judged_of(judge_blobs(blobs, promises, whole), len(ranges))
 
 
 def judged_of(found: Iterable[Buffer], ranges: int) -> Judged:

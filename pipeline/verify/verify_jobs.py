@@ -3,32 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import chain
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from ...storage.disk.files import Files
+from ..records.fine_buckets import Buckets
 from ..spark.blobs import BlobRows
-from ..spark.tasks import Batches, collected, mapped, numbers, row, work
+from ..spark.tasks import Batches, collected, mapped, numbers, row, tasks_at_once, work
 from .audit_scope import Scope, TxnSource
 from .findings import VerifyReport
 from .promises import Promises, Range
 from .txn_audit import Marks, marks_of
-from .verify import Judged, bucket_count, judge_blobs, judged_of, range_blobs, report_of
+from .verify import Judged, buckets_of, judge_blobs, judged_of, range_blobs, report_of
 
 _BLOBS = BlobRows()
 _FOUND = pa.schema([("found", pa.binary())])
 
 
 def verify_on(
-    spark: SparkSession, scopes: Iterable[Scope], files: Files, *, mode: str = "alone", buckets: int | None = None
+    spark: SparkSession, scopes: Iterable[Scope], files: Files, *, mode: str = "alone", buckets: Buckets | None = None
 ) -> VerifyReport:
     """Judge on the workers.
 
     Args:
         files: The operating system's; workers read the same paths.
-        buckets: How many parts the keys are judged in; unless given, as many as the cluster runs tasks at once, and
-            enough that none has more than `verify.ROWS_A_BUCKET` rows.
+        buckets: How many parts the keys are judged in; unless given, as `verify.buckets_of` says.
 
     Raises:
         CorruptSourceError: The originals are damaged.
@@ -38,7 +39,7 @@ def verify_on(
     for scope in scopes:
         marks = read_marks(spark, scope.txn_sources, files)
         promises = scope.with_transactions([each.rows for each in marks])
-        parts = bucket_count(marks, at_least=spark.sparkContext.defaultParallelism) if buckets is None else buckets
+        parts = buckets_of(marks, len(scope.ranges), tasks_at_once(spark)) if buckets is None else buckets
         judged = judge_ranges(spark, scope.ranges, promises, files, parts)
         partitions.append(report_of(scope, promises, judged, files))
     return VerifyReport(mode=mode, partitions=partitions)
@@ -56,18 +57,18 @@ def read_marks(spark: SparkSession, sources: Sequence[TxnSource], files: Files) 
 
 
 def judge_ranges(
-    spark: SparkSession, ranges: Sequence[Range], promises: Promises, files: Files, buckets: int
+    spark: SparkSession, ranges: Sequence[Range], promises: Promises, files: Files, buckets: Buckets
 ) -> Judged:
     """Judge all ranges, and the keys of all of them in so many buckets."""
 
     def scan(batches: Batches) -> Batches:
-        for number in numbers(batches):
-            for bucket, data in range_blobs(ranges[number], promises, files, buckets, number):
-                yield _BLOBS.row(bucket, data=data)
+        each = (range_blobs(ranges[number], promises, files, buckets.coarse, number) for number in numbers(batches))
+        yield from _BLOBS.rows(((bucket,), data) for bucket, data in chain.from_iterable(each))
 
     def judge(batches: Batches) -> Batches:
-        for found in judge_blobs(((bucket, data) for (bucket,), data in _BLOBS.read(batches)), promises):
+        blobs = ((bucket, data) for (bucket,), data in _BLOBS.read(batches))
+        for found in judge_blobs(blobs, promises, buckets):
             yield row(_FOUND, bytes(found))
 
-    blobs = _BLOBS.exchanged(work(spark, len(ranges)), scan, buckets)
+    blobs = _BLOBS.exchanged(work(spark, len(ranges)), scan, buckets.coarse)
     return judged_of((bytes(each.found) for each in collected(mapped(blobs, judge, _FOUND))), len(ranges))

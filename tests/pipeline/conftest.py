@@ -11,12 +11,31 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if (mark := item.get_closest_marker("needs_sources")) is None:
+        return
+    pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'ottla[spark]'")
+    from ottla.pipeline.source import data_source_api
+
+    for name in mark.args or ("HAS_SOURCES",):
+        if not getattr(data_source_api, name):
+            pytest.skip(f"this PySpark has no {REASONS[name]}")
+
+
+REASONS = {
+    "HAS_SOURCES": "data sources in Python, of which `ottla` is one (from 4.0 on)",
+    "HAS_FILTERS": "filters for them (from 4.1 on)",
+    "HAS_READ_LIMITS": "read limits for their streams (from 4.2 on)",
+}
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session with two worker threads that knows our formats."""
     pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'ottla[spark]'")
     from ottla.pipeline.errors import UsageError
     from ottla.pipeline.run.session import builder
+    from ottla.pipeline.source.data_source_api import HAS_SOURCES
     from ottla.pipeline.source.source import register
 
     try:
@@ -31,7 +50,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("OFF")
-    register(spark)
+    if HAS_SOURCES:
+        register(spark)
     gateway = spark.sparkContext._gateway
     assert gateway is not None
     yield spark

@@ -11,7 +11,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import NamedTuple
 
-from ottla.pipeline.compaction.exchange import BITS, Blob, bucket_count, merge_buckets, scan_source
+from ottla.pipeline.compaction.exchange import BITS, Blob, buckets_of, merge_buckets, scan_source
 from ottla.pipeline.compaction.plan import staging_root
 from ottla.pipeline.compaction.rewrite import rewrite_groups
 from ottla.pipeline.compaction.staging import save_plan
@@ -48,10 +48,10 @@ def run_alone(made: Made) -> Alone:
     plan = planned(str(made.data_dir))
     times.append(time.process_time())
     save_plan(OsFiles(), plan)
-    numbers, buckets = range(len(plan.sources)), bucket_count(plan)
-    blobs = [blob for number in numbers for blob in scan_source(plan, number, ReadingFiles(), buckets=buckets)]
+    numbers, buckets = range(len(plan.sources)), buckets_of(plan)
+    blobs = [blob for number in numbers for blob in scan_source(plan, number, ReadingFiles(), buckets=buckets.coarse)]
     times.append(time.process_time())
-    merged: list[Blob] = list(merge_buckets(plan, blobs))
+    merged: list[Blob] = list(merge_buckets(plan, blobs, buckets))
     times.append(time.process_time())
     results = list(rewrite_groups(plan, merged, source_files=ReadingFiles(), files=OsFiles(), attempt="bench"))
     times.append(time.process_time())

@@ -9,14 +9,16 @@ import pytest
 
 np = pytest.importorskip("numpy", reason="needs the extra ottla[spark]")
 
+from ottla.pipeline.compaction import exchange
 from ottla.pipeline.compaction.exchange import (
     BITS,
+    BUCKET_BYTES,
     CLEAN_KEYS,
     DIRTY_KEYS,
     SUPERSEDED,
     SUPERSEDED_BITS,
     Blob,
-    bucket_count,
+    buckets_of,
     merge_buckets,
     scan_source,
     set_superseded,
@@ -25,6 +27,7 @@ from ottla.pipeline.compaction.exchange import (
 from ottla.pipeline.compaction.plan import CompactionPlan, make_plan
 from ottla.pipeline.compaction.segment_bits import BitTable, SegmentBits, pack, unpack
 from ottla.pipeline.errors import CorruptSourceError, SourceChangedError, UsageError
+from ottla.pipeline.records.fine_buckets import Buckets
 from ottla.storage.disk import paths
 from support.disk.crash_files import CrashFiles
 from support.logs.make_log import SECRET, append, make_log
@@ -118,14 +121,17 @@ def planned() -> tuple[CrashFiles, CompactionPlan]:
     return log.files, make_plan(stored(log), data_dir="/data", checkpoint=0, now_ms=2_000, secret=SECRET)
 
 
-def test_what_is_superseded_does_not_depend_on_buckets() -> None:
+@pytest.mark.parametrize("held_bytes", [BUCKET_BYTES, 32])
+def test_what_is_superseded_does_not_depend_on_buckets(held_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor on what of the finer ones goes to disk."""
+    monkeypatch.setattr(exchange, "BUCKET_BYTES", held_bytes)
     files, plan = planned()
     kinds: set[int] = set()
-    for buckets in (1, 2, 7):
-        blobs = [each for number in range(2) for each in scan_source(plan, number, files, buckets=buckets)]
-        assert all(0 <= each.task < buckets for each in blobs)
-        assert (len({each.task for each in blobs if each.kind == DIRTY_KEYS}) > 1) == (buckets > 1)
-        merged = [each for each in merge_buckets(plan, blobs) if each.kind != BITS]
+    for buckets in (Buckets(1, 1), Buckets(2, 1), Buckets(7, 1), Buckets(1, 4), Buckets(3, 2)):
+        blobs = [each for number in range(2) for each in scan_source(plan, number, files, buckets=buckets.coarse)]
+        assert all(0 <= each.task < buckets.coarse for each in blobs)
+        assert (len({each.task for each in blobs if each.kind == DIRTY_KEYS}) > 1) == (buckets.coarse > 1)
+        merged = [each for each in merge_buckets(plan, blobs, buckets) if each.kind != BITS]
         assert {each.source for each in merged} == {0}
         dead = BitTable(13)
         for each in merged:
@@ -138,9 +144,9 @@ def test_what_is_superseded_does_not_depend_on_buckets() -> None:
 
 def test_there_are_more_buckets_for_more_records() -> None:
     _, plan = planned()
-    assert (bucket_count(plan), bucket_count(plan, at_least=4)) == (1, 4)
+    assert buckets_of(plan, at_once=4) == (1, 1), "little is not worth four tasks"
     source = replace(plan.sources[0], record_count=10**9)
-    assert bucket_count(replace(plan, sources=(source,))) == 477
+    assert buckets_of(replace(plan, sources=(source,))) == (477, 1)
 
 
 def test_damage_is_refused_with_its_place() -> None:

@@ -11,6 +11,7 @@ pytest.importorskip("pyspark")
 
 from ottla.pipeline import latest
 from ottla.pipeline.errors import PipelineError, SourceChangedError, UsageError
+from ottla.pipeline.records.fine_buckets import Buckets
 from ottla.pipeline.snapshot.snapshot import SCHEMA, snapshot_locally
 from ottla.pipeline.spark.failures import failures_translated
 from ottla.pipeline.stores.store import Store
@@ -37,7 +38,7 @@ def test_it_has_the_rows_of_a_snapshot(spark: SparkSession, tmp_path: Path) -> N
     assert outline(found) == outline(there) and found.count() == 6
     assert {row.timestamp for row in found.collect()} == {row.timestamp for row in there.collect()}
     assert outline(latest(spark, data_dir, topic=TOPIC, partition=1)) == [row for row in outline(there) if row[0] == 1]
-    assert outline(latest(spark, data_dir, topic=TOPIC, buckets=3)) == outline(there)
+    assert outline(latest(spark, data_dir, topic=TOPIC, buckets=Buckets(3, 2))) == outline(there)
 
 
 def test_only_the_columns_that_are_named_are_read(spark: SparkSession, tmp_path: Path) -> None:

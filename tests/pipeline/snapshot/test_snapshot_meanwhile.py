@@ -16,6 +16,7 @@ pytest.importorskip("pyarrow", reason="needs the extra ottla[spark]")
 import pyarrow.dataset as ds
 
 from ottla.pipeline.errors import CorruptSourceError, SourceChangedError
+from ottla.pipeline.records.fine_buckets import Buckets
 from ottla.pipeline.snapshot import snapshot, snapshot_rounds
 from ottla.pipeline.snapshot.targets import DiskTarget, Target
 from ottla.pipeline.stores.store import Store
@@ -356,7 +357,9 @@ def test_spark_does_the_same_in_rounds(spark: SparkSession, tmp_path: Path, monk
         return found
 
     monkeypatch.setattr(snapshot_rounds, "_round", planned)
-    made = snapshot_on(spark, str(tmp_path / "data"), TP.topic, str(tmp_path / "out"), buckets=2, now_ms=1_000)
+    made = snapshot_on(
+        spark, str(tmp_path / "data"), TP.topic, str(tmp_path / "out"), buckets=Buckets(2, 3), now_ms=1_000
+    )
     rows = ds.dataset(tmp_path / "out", format="parquet").to_table().to_pylist()
     assert made.keys == len(rows)
     check(server, rows)

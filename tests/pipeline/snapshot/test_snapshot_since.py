@@ -16,6 +16,7 @@ pytest.importorskip("pyarrow", reason="needs the extra ottla[spark]")
 import pyarrow.parquet as pq
 
 from ottla.pipeline.errors import SourceChangedError, UsageError
+from ottla.pipeline.records.fine_buckets import Buckets
 from ottla.pipeline.snapshot import manifest, snapshot
 from ottla.pipeline.snapshot.layers import Since, SnapshotResult
 from ottla.pipeline.snapshot.manifest import MANIFEST, layer_directories
@@ -304,7 +305,7 @@ def test_on_spark_it_is_the_same(spark: SparkSession, topic: Topic) -> None:
     append(log, ("d", "2"))
     out = topic.directory / "spark"
     made = snapshot_on(
-        spark, str(topic.data_dir), "t", str(out), now_ms=topic.now_ms, since=topic.since(first), buckets=2
+        spark, str(topic.data_dir), "t", str(out), now_ms=topic.now_ms, since=topic.since(first), buckets=Buckets(2, 3)
     )
     assert made.keys == 3 and rows(out) == rows(topic.take())
 

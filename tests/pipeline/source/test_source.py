@@ -30,6 +30,8 @@ from support.transactions.transactional_client import TransactionalClient
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+pytestmark = pytest.mark.needs_sources
+
 Row = tuple[Any, ...]
 HEADERS = [("trace", b"1"), ("trace", b"2"), ("empty", b""), ("ü", b"\xff")]
 
@@ -287,6 +289,7 @@ def test_filters_are_pushed_down(spark: SparkSession, log: Log, condition: str, 
     assert offsets(frame) == list(expected)
 
 
+@pytest.mark.needs_sources("HAS_FILTERS")
 def test_offsets_and_partitions_pushed_down_are_not_filtered_again(spark: SparkSession, log: Log) -> None:
     frame = ottla.pipeline.read(spark, str(data_dir_of(log)), schema="partition int, offset bigint")
     plan = frame.where("offset > 58 and partition = 0")._jdf.queryExecution().executedPlan().toString()

@@ -14,6 +14,7 @@ pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'ot
 from pyspark.errors import StreamingQueryException
 
 from ottla.pipeline.errors import UsageError
+from ottla.pipeline.source import data_source_api
 from ottla.pipeline.source.read_options import ReadOptions
 from ottla.pipeline.source.stream import StreamReader, as_json, from_json, share
 from ottla.storage.disk.os_files import OsFiles
@@ -67,6 +68,26 @@ def test_a_stream_has_no_end() -> None:
         StreamReader(ReadOptions(path="/data", ending_timestamp_ms=1), None)
 
 
+@pytest.mark.skipif(data_source_api.HAS_READ_LIMITS, reason="this PySpark asks for so much at a time")
+def test_a_spark_that_knows_no_limits_is_not_given_one() -> None:
+    with pytest.raises(UsageError, match=r"maxOffsetsPerTrigger needs PySpark 4\.2"):
+        StreamReader(ReadOptions(path="/data", max_offsets_per_trigger=5), None)
+
+
+def test_a_spark_that_does_not_say_where_a_stream_is_gets_all_there_is(tmp_path: Path) -> None:
+    """As PySpark 4.0 asks; a log that was cut does not turn the stream back."""
+    log = make_log(OsFiles(), tp=A0, data_dir=str(tmp_path))
+    append(log, ("k", "1"), ("l", "1"))
+    stream = StreamReader(ReadOptions(path=str(tmp_path)), None)
+    assert stream.latestOffset() == {"a": {"0": 2}}
+    append(log, ("m", "1"))
+    assert stream.latestOffset() == {"a": {"0": 3}}
+    log.release_files()
+    (segment,) = (tmp_path / "a-0").glob("*.log")
+    segment.write_bytes(b"")
+    assert stream.latestOffset() == {"a": {"0": 3}}
+
+
 class Job:
     """A query that notes the offsets of each micro-batch, run until it has caught up, again and again."""
 
@@ -110,6 +131,7 @@ def log(tmp_path: Path) -> Iterator[Log]:
     log.release_files()
 
 
+@pytest.mark.needs_sources("HAS_READ_LIMITS")
 def test_micro_batches_keep_to_their_limit_and_a_restart_goes_on(spark: SparkSession, tmp_path: Path, log: Log) -> None:
     job = Job(spark, tmp_path, maxOffsetsPerTrigger="15")
     batches = job.run()
@@ -123,6 +145,7 @@ def test_micro_batches_keep_to_their_limit_and_a_restart_goes_on(spark: SparkSes
     other.release_files()
 
 
+@pytest.mark.needs_sources
 def test_an_open_transaction_is_waited_for(spark: SparkSession, tmp_path: Path, log: Log) -> None:
     producer = Producer(log, 7, transactional=True)
     producer.write("p", "q")
@@ -136,6 +159,7 @@ def test_an_open_transaction_is_waited_for(spark: SparkSession, tmp_path: Path, 
     assert numbers(job.run()) == [44]
 
 
+@pytest.mark.needs_sources("HAS_READ_LIMITS")
 def test_a_log_whose_start_has_moved_past_the_checkpoint_is_data_loss(
     spark: SparkSession, tmp_path: Path, log: Log
 ) -> None:

@@ -1,0 +1,132 @@
+"""`ottla-spark check`: what the driver and each executor have, in a table, and what does not go together, a line each.
+
+Spark says nothing of executors before they have failed, and then in forty lines. Tasks of this job need no more than PySpark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..errors import SparkFailedError
+from ..spark.on_executors import NONE, Found, found_here
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PAUSE_S = 0.3
+"""So long a task lasts, that all executors get one."""
+TASKS_A_CORE = 2
+QUIET_ROUNDS, ROUNDS_MAX = 2, 20
+"""Executors come one after the other: all are there when so many rounds have shown no new one."""
+
+COLUMNS = ("host", "executor", "python", "ottla", "kernel", "pyspark", "java", "pyarrow", "pandas", "numpy", "data")
+LEAST = {"pyarrow": (18,), "pandas": (2, 2), "numpy": (1, 26), "java": (17,)}
+"""As `pyproject.toml` has them."""
+EQUAL = {
+    "ottla": "install the same ottla[spark] for what PYSPARK_PYTHON names, or ship an environment with --archives",
+    "kernel": "keys are hashed in another way: install a wheel, or a compiler before ottla is built",
+    "pyspark": "the cluster's Spark and the driver's PySpark must be one release",
+    "data": "the data directory must be on all workers, at the same path",
+}
+"""What must be as the driver has it, and what to do."""
+
+
+@dataclass(frozen=True)
+class CheckReport:
+    """See the module."""
+
+    driver: Found
+    executors: list[Found]
+    mismatches: list[str]
+
+    def check(self) -> None:
+        """
+        Raises:
+            SparkFailedError: Something does not go together: the first of it.
+        """
+        if self.mismatches:
+            raise SparkFailedError(self.mismatches[0])
+
+    def __str__(self) -> str:
+        rows = [COLUMNS, *(tuple(each[name] for name in COLUMNS) for each in (self.driver, *self.executors))]  # type: ignore[literal-required]
+        rows[1] = (rows[1][0], "(driver)", *rows[1][2:])
+        shown = [column for column in range(len(COLUMNS)) if any(row[column] for row in rows[1:])]
+        widths = {column: max(len(row[column]) for row in rows) for column in shown}
+        lines = ["  ".join(row[column].ljust(widths[column]) for column in shown).rstrip() for row in rows]
+        return "\n".join([*lines, *self.mismatches])
+
+
+def check_here(data_dirs: Sequence[str]) -> CheckReport:
+    """Without Spark: this process is all there is."""
+    driver = found_here(data_dirs, is_executor=False)
+    return CheckReport(driver, [], mismatches_of(driver, []))
+
+
+def check_on(spark: SparkSession, data_dirs: Sequence[str]) -> CheckReport:
+    """Ask the executors that a session has.
+
+    Raises:
+        SparkFailedError: No task came to its end: their Python does not start, or is of another version than the driver's.
+    """
+    from pyspark import cloudpickle
+
+    from ..spark import on_executors
+    from ..spark.failures import failures_translated
+    from ..spark.tasks import tasks_at_once
+
+    dirs, pause_s, look = list(data_dirs), PAUSE_S, on_executors.look
+    seen: dict[tuple[str, str], Found] = {}
+    quiet = 0
+    cloudpickle.register_pickle_by_value(on_executors)
+    try:
+        for _ in range(ROUNDS_MAX):
+            before, tasks = len(seen), TASKS_A_CORE * tasks_at_once(spark)
+            work = spark.sparkContext.parallelize(range(tasks), tasks)
+            with failures_translated():
+                found = work.mapPartitions(lambda _: look(dirs, pause_s)).collect()
+            seen |= {(each["host"], each["executor"]): each for each in found}
+            quiet = 0 if len(seen) > before else quiet + 1
+            if quiet == QUIET_ROUNDS:
+                break
+    finally:
+        cloudpickle.unregister_pickle_by_value(on_executors)
+    driver = found_here(dirs, is_executor=False)
+    executors = [each for _, each in sorted(seen.items())]
+    return CheckReport(driver, executors, mismatches_of(driver, executors))
+
+
+def mismatches_of(driver: Found, executors: Sequence[Found]) -> list[str]:
+    """A line for each thing and its cause, with who has it."""
+    found: dict[str, list[str]] = {}
+    for each in (driver, *executors):
+        where = f"{each['host']} ({each['executor'] or 'driver'})"
+        for name, least in LEAST.items():
+            has = each[name]  # type: ignore[literal-required]
+            if has and has != "not known" and _numbers(has) < least:
+                wanted = ".".join(map(str, least))
+                found.setdefault(f"{name}: {has}, expected {wanted} or newer", []).append(where)
+        # Where there is no ottla, there is no kernel either.
+        names = tuple(EQUAL) if each["ottla"] != NONE or each is driver else ("ottla", "pyspark", "data")
+        for name in names:
+            has, wanted = each[name], driver[name]  # type: ignore[literal-required]
+            if has != wanted or (name == "data" and NONE in has and each is driver):
+                text = f"{name}: {has}, the driver has {wanted}" if each is not driver else f"{name}: {has}"
+                found.setdefault(f"{text}; {EQUAL[name]}", []).append(where)
+    return [f"{text.partition(';')[0]}: {_who(who)}{''.join(text.partition(';')[1:])}" for text, who in found.items()]
+
+
+def _who(who: list[str]) -> str:
+    return ", ".join(who[:3]) + (f" and {len(who) - 3} more" if len(who) > 3 else "")
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    """Of a version; none of what is no version."""
+    numbers = []
+    for part in text.split(".")[:3]:
+        digits = part if part.isdigit() else ""
+        if not digits:
+            break
+        numbers.append(int(digits))
+    return tuple(numbers)
