@@ -79,7 +79,7 @@ def check_on(spark: SparkSession, data_dirs: Sequence[str]) -> CheckReport:
     dirs, pause_s, look = list(data_dirs), PAUSE_S, on_executors.look
     seen: dict[tuple[str, str], Found] = {}
     quiet = 0
-    cloudpickle.register_pickle_by_value(on_executors)
+    cloudpickle.register_pickle_by_value(on_executors)  # type: ignore[no-untyped-call]
     try:
         for _ in range(ROUNDS_MAX):
             before, tasks = len(seen), TASKS_A_CORE * tasks_at_once(spark)
@@ -91,7 +91,7 @@ def check_on(spark: SparkSession, data_dirs: Sequence[str]) -> CheckReport:
             if quiet == QUIET_ROUNDS:
                 break
     finally:
-        cloudpickle.unregister_pickle_by_value(on_executors)
+        cloudpickle.unregister_pickle_by_value(on_executors)  # type: ignore[no-untyped-call]
     driver = found_here(dirs, is_executor=False)
     executors = [each for _, each in sorted(seen.items())]
     return CheckReport(driver, executors, mismatches_of(driver, executors))
