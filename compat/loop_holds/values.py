@@ -60,6 +60,14 @@ _OF_API: dict[tuple[str, str], Any] = {
     ("ConsumerGroupHeartbeat", "member_id"): "holds",
     ("ConsumerGroupHeartbeat", "subscribed_topic_regex"): None,
     ("Fetch", "session_epoch"): -1,
+    ("ShareFetch", "member_id"): "holds",
+    ("ShareFetch", "max_bytes"): 1 << 20,
+    ("ShareFetch", "max_records"): 500,
+    ("ShareFetch", "batch_size"): 500,
+    ("ShareAcknowledge", "member_id"): "holds",
+    ("ShareAcknowledge", "share_session_epoch"): -1,
+    ("ShareGroupHeartbeat", "member_id"): "holds",
+    ("StreamsGroupHeartbeat", "member_id"): "holds",
     ("ListConfigResources", "resource_types"): 2,
 }
 _NULL_EVEN_IN_CELLS = {("DescribeConfigs", "configuration_keys")}
