@@ -105,6 +105,7 @@ class Runner:
         shutil.rmtree(out, ignore_errors=True)
         out.mkdir(parents=True)
         compile_java(sorted((HERE / "adapter").rglob("*.java")), self.jars, out / "adapter")
+        shutil.copytree(HERE / "adapter" / "META-INF", out / "adapter" / "META-INF")
         self.results = out / "results.tsv"
         self.runs = 0
 
@@ -152,6 +153,7 @@ class Runner:
             *("-cp", f"{self.out / 'adapter'}:{self.jars}/*", MAIN_CLASS, "execute"),
             *(f"--select-class={name}" for name in classes),
             f"--config=junit.jupiter.execution.timeout.default={self.test_timeout_s} s",
+            "--config=junit.jupiter.extensions.autodetection.enabled=true",
             *("--details=none", "--disable-banner"),
         ]
 

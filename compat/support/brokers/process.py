@@ -16,7 +16,7 @@ from typing import IO, Protocol, Self
 
 import psutil
 
-START_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 30.0
 
 

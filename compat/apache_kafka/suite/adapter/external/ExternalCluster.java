@@ -535,7 +535,7 @@ public final class ExternalCluster implements ClusterInstance {
     }
 
     private static MetadataResponse allMetadata(Wire wire) throws IOException {
-        MetadataResponse seen = wire.call(MetadataRequest.Builder.allTopics(), 9, MetadataResponse.class);
+        MetadataResponse seen = wire.call(MetadataRequest.Builder.allTopics(), 12, MetadataResponse.class);
         if (seen.topLevelError() != Errors.NONE) throw new IOException("metadata: " + seen.topLevelError());
         return seen;
     }

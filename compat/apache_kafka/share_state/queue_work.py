@@ -1,0 +1,158 @@
+"""What members of share groups do at one broker, and what they may expect of the next one that opens its directory."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from confluent_kafka import KafkaError, Message, Producer
+
+from ottla.protocol.messages.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestPartition,
+    AlterShareGroupOffsetsRequestTopic,
+)
+from ottla.protocol.messages.delete_groups import DeleteGroupsRequest
+from ottla.server.client.connection import Client
+
+from ...support.brokers.process import BrokerProcess
+from ...support.clients.share_member import ACCEPT, GAP, REJECT, RELEASE, Acquired, ShareMember
+from ...support.clients.steps import read_partitions
+
+TOPIC, PARTITIONS = "jobs", 2
+MAIN, MOVED, STILL, GONE = "main", "moved", "still", "gone"
+"""Goes on from broker to broker; begins at another offset at each; keeps what the first broker left; is deleted at once."""
+KEEP = -1
+CHOICES = {ACCEPT: 35, RELEASE: 20, REJECT: 8, KEEP: 37}
+"""What becomes of an acquired record -> its weight; who keeps it has it still when the broker ends."""
+PIECE = 15
+"""Offsets that one acknowledgement covers at most."""
+Held = dict[int, dict[int, int]]
+"""Partition -> offset -> how often it was delivered, this time included."""
+
+
+@dataclass
+class Ledger:
+    """What members were told that is done.
+
+    Attributes:
+        done: (group, partition) -> offsets that were accepted or rejected.
+        visible: Partition -> offsets that have a record for who reads what is committed.
+    """
+
+    done: dict[tuple[str, int], set[int]] = field(default_factory=lambda: defaultdict(set))
+    visible: dict[int, set[int]] = field(default_factory=dict)
+
+
+def write(bootstrap: str, life: int) -> None:
+    """Records to both partitions, among them a transaction that is committed and one that is aborted: gaps, and what nobody gets."""
+    refused: list[str] = []
+
+    def judge(error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            refused.append(f"{message.topic()}-{message.partition()}: {error}")
+
+    def send(count: int, **options: str) -> Producer:
+        producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, "batch.num.messages": 20, **options})
+        if options:
+            producer.init_transactions(60)
+            producer.begin_transaction()
+        for number in range(count):
+            value = f"{life}-{number}".encode()
+            producer.produce(TOPIC, value, partition=number % PARTITIONS, on_delivery=judge)
+        assert producer.flush(60) == 0 and not refused, refused[:3]
+        return producer
+
+    send(120)
+    send(20, **{"transactional.id": "t-committed"}).commit_transaction(60)
+    send(20, **{"transactional.id": "t-aborted"}).abort_transaction(60)
+
+
+def see(bootstrap: str, ledger: Ledger) -> None:
+    """Which offsets have a record, as a consumer finds them."""
+    found = read_partitions(bootstrap, [(TOPIC, one) for one in range(PARTITIONS)], isolation="read_committed")
+    ledger.visible = {partition: {record.offset for record in read} for (_, partition), read in found.items()}
+
+
+def member(broker: BrokerProcess, group: str, *, before: ShareMember | None = None) -> ShareMember:
+    """One with both partitions; the one of another broker goes on with its id and epoch."""
+    name, epoch = (before.name, before.epoch) if before else (None, 0)
+    joined = ShareMember(broker.bootstrap, group, TOPIC, name=name, epoch=epoch)
+    joined.configure(share_auto_offset_reset="earliest", share_isolation_level="read_committed")
+    joined.join(PARTITIONS)
+    return joined
+
+
+def take_all(one: ShareMember, held: Held) -> list[Acquired]:
+    """Acquire until nothing more comes; what came is added to what is held."""
+    found: list[Acquired] = []
+    quiet = 0
+    one.beat()
+    while quiet < 3:
+        more = one.fetch({}, 1000, wait_ms=300)
+        quiet = 0 if more else quiet + 1
+        found += more
+    for partition, first, last, count in found:
+        held.setdefault(partition, {}).update(dict.fromkeys(range(first, last + 1), count))
+    return found
+
+
+def work(one: ShareMember, held: Held, ledger: Ledger, rng: random.Random, rounds: int) -> None:
+    """Acknowledge some of it, in many small pieces, and acquire again what was released."""
+    for _ in range(rounds):
+        for partition, counts in held.items():
+            for piece in _pieces(sorted(counts)):
+                _acknowledge(one, partition, piece, counts, ledger, rng)
+        take_all(one, held)
+
+
+def _pieces(offsets: list[int]) -> list[list[int]]:
+    """Neighbours, so many at most."""
+    found: list[list[int]] = []
+    for offset in offsets:
+        if found and found[-1][-1] == offset - 1 and len(found[-1]) < PIECE:
+            found[-1].append(offset)
+        else:
+            found.append([offset])
+    return found
+
+
+def _acknowledge(
+    one: ShareMember, partition: int, piece: list[int], counts: dict[int, int], ledger: Ledger, rng: random.Random
+) -> None:
+    chosen = {
+        offset: rng.choices([*CHOICES], [*CHOICES.values()])[0] if offset in ledger.visible[partition] else GAP
+        for offset in piece
+    }
+    said = [offset for offset in piece if chosen[offset] != KEEP]
+    if not said:
+        return
+    one.acknowledge({partition: [(each[0], each[-1], [chosen[o] for o in each]) for each in _pieces(said)]})
+    for offset in said:
+        del counts[offset]
+        if chosen[offset] in (ACCEPT, REJECT):
+            ledger.done[one.group, partition].add(offset)
+
+
+def move(bootstrap: str, group: str, start: int) -> None:
+    """Let an empty group begin at another offset of both partitions."""
+    rows = tuple(
+        AlterShareGroupOffsetsRequestPartition(partition_index=one, start_offset=start) for one in range(PARTITIONS)
+    )
+    topic = AlterShareGroupOffsetsRequestTopic(topic_name=TOPIC, partitions=rows)
+    with connected(bootstrap) as client:
+        answer = client.ask(AlterShareGroupOffsetsRequest(group_id=group, topics=(topic,)))
+    refused = [row for each in answer.responses for row in each.partitions if row.error_code]
+    assert answer.error_code == 0 and not refused, answer
+
+
+def delete(bootstrap: str, group: str) -> None:
+    with connected(bootstrap) as client:
+        (answer,) = client.ask(DeleteGroupsRequest(groups_names=(group,))).results
+    assert answer.error_code == 0, answer
+
+
+def connected(bootstrap: str) -> Client:
+    host, _, port = bootstrap.rpartition(":")
+    return Client(host, int(port), timeout_s=60)
