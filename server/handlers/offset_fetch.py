@@ -9,6 +9,7 @@ Behaviour
 - A member of a consumer group must know its epoch (STALE_MEMBER_EPOCH) from version 9 on (KIP-848).
 - Topics are meant by id from version 10 on: an offset committed to an earlier topic of the same name is not given,
   and offsets of topics that are gone are left out of "everything".
+- Topics that are unknown, or that may not be described, stand behind all others, as in Apache Kafka.
 - `require_stable` gives UNSTABLE_OFFSET_COMMIT where a transaction is about to commit (KIP-447).
 """
 
@@ -114,7 +115,8 @@ async def _group(
 ) -> tuple[ErrorCode, list[TopicOffsets]]:
     by_id = version >= _FIRST_VERSION_WITH_IDS
     known = ctx.services.topics
-    found = []
+    found: list[TopicOffsets] = []
+    refused: list[TopicOffsets] = []
     try:
         check(ctx, Operation.DESCRIBE, ResourceType.GROUP, asked.group_id)
         groups = ctx.services.coordinators.groups
@@ -138,14 +140,14 @@ async def _group(
                 topic = known.by_id(topic_id)
                 if topic is None:
                     unknown = await turn.map(lambda index: Fetched(index, None, ErrorCode.UNKNOWN_TOPIC_ID), indexes)
-                    found.append(TopicOffsets("", topic_id, unknown))
+                    refused.append(TopicOffsets("", topic_id, unknown))
                     continue
                 name = topic.name
             if not ctx.may(Operation.DESCRIBE, ResourceType.TOPIC, name):
                 hidden = await turn.map(
                     lambda index: Fetched(index, None, ErrorCode.TOPIC_AUTHORIZATION_FAILED), indexes
                 )
-                found.append(TopicOffsets(name, topic_id, hidden))
+                refused.append(TopicOffsets(name, topic_id, hidden))
                 continue
             fetched = await in_turns(coordinator.fetch(positions, name, topic_id, indexes), turn)
             found.append(TopicOffsets(name, topic_id, fetched))
@@ -153,6 +155,11 @@ async def _group(
         await groups.settle(asked.group_id)
     except KafkaError as error:
         return error.code, []
+    for topic in refused:
+        if turn.is_over():
+            await turn.next()
+        found.append(topic)
+    await turn.empty(refused)
     return ErrorCode.NONE, found
 
 

@@ -219,6 +219,16 @@ def test_a_fetch_by_id_knows_topics_apart(client: RawClient) -> None:
     assert topic.topic_id == old_id
 
 
+def test_a_fetch_tells_of_topics_that_do_not_exist_behind_all_others(client: RawClient) -> None:
+    topic_id = create_topic(client, "t").topic_id
+    commit(client, ("t", 0, 42))
+    unknown = ErrorCode.UNKNOWN_TOPIC_ID
+    asked = [(b"\1" * 16, 5), (topic_id, 0), (b"\2" * 16, 6)]
+    assert fetch(client, 10, *asked) == (0, [(42, 0), (-1, unknown), (-1, unknown)])
+    topics = client.ask(fetch_request(10, *asked), 10).groups[0].topics
+    assert [topic.topic_id for topic in topics] == [topic_id, b"\1" * 16, b"\2" * 16]
+
+
 def test_several_groups_are_fetched_at_once(client: RawClient) -> None:
     create_topic(client, "t")
     commit(client, ("t", 0, 1), group="a")
