@@ -122,7 +122,10 @@ def entries(file: str) -> dict[str, str]:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("tests", nargs="*", metavar="TEST", help="CLASS or CLASS#METHOD")
     parser.add_argument(
-        "--list", choices=("clients", "tools", "server"), default="clients", help="which of Apache Kafka's tests"
+        "--list",
+        choices=("clients", "tools", "server", "streams"),
+        default="clients",
+        help="which of Apache Kafka's tests",
     )
     parser.add_argument("--out", type=Path, default=BUILD, help="folder for results; emptied first")
     parser.add_argument("--ports", default="19100-19899", help="two runs at a time need two ranges")

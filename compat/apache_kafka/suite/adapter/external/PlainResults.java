@@ -10,11 +10,12 @@ import org.junit.jupiter.api.extension.ExtensionContext;
 import org.junit.jupiter.api.extension.TestWatcher;
 
 /**
- * Chooses tests and writes down how they ended, as Results does, for those that make their cluster themselves: Kafka Streams'.
- * JUnit finds it by its service file. A cluster serves a whole class, so its output is not kept for each test.
+ * Chooses tests and writes down how they ended, as Results does, for those that make their cluster themselves: Kafka Streams', and
+ * of the tools those for its applications. JUnit finds it by its service file. A cluster serves a whole class, so its output is not kept for each test.
  */
 public final class PlainResults implements ExecutionCondition, BeforeEachCallback, TestWatcher {
-    private static final String PACKAGE = "org.apache.kafka.streams.integration.";
+    private static final Pattern CLASSES = Pattern.compile(
+        "org\\.apache\\.kafka\\.(streams\\.integration\\.|tools\\.streams\\.|tools\\.ResetIntegration).*");
     private static final Pattern INVOCATION = Pattern.compile("test-template-invocation:#(\\d+)");
     private static final ThreadLocal<Long> BEGUN_NS = ThreadLocal.withInitial(System::nanoTime);
 
@@ -29,7 +30,7 @@ public final class PlainResults implements ExecutionCondition, BeforeEachCallbac
     }
 
     private static boolean isOurs(ExtensionContext context) {
-        return context.getTestMethod().isPresent() && context.getRequiredTestClass().getName().startsWith(PACKAGE);
+        return context.getTestMethod().isPresent() && CLASSES.matcher(context.getRequiredTestClass().getName()).matches();
     }
 
     @Override
