@@ -23,7 +23,7 @@ from ottla.protocol.messages.share_group_describe import DescribedGroup
 from ...support.brokers.apache_kafka import ApacheKafkaProcess, jars
 from ...support.brokers.ottla_process import OttlaProcess
 from ...support.brokers.process import BrokerProcess
-from ...support.clients.share_member import ShareMember
+from ...support.clients.share_member import ShareMember, client_of
 from ...support.clients.steps import create_topic, watermarks
 from ...support.suite import NotRunError, Options, Suite, run_suite
 from . import queue_work as work
@@ -126,7 +126,7 @@ class Chain:
         """Have Apache Kafka make all topics, and nothing else: its metadata must know of them."""
         with self.broker(KAFKA) as kafka:
             create_topic(kafka.bootstrap, TOPIC, partitions=PARTITIONS)
-            with work.connected(kafka.bootstrap) as client:
+            with client_of(kafka.bootstrap) as client:
                 for kind, key in ((0, "g"), (1, "t"), (2, f"g:{'A' * 22}:0")):
                     request = FindCoordinatorRequest(key_type=kind, coordinator_keys=(key,))
                     while client.ask(request).coordinators[0].error_code:

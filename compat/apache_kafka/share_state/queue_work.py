@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections import defaultdict
 from dataclasses import dataclass, field
 
@@ -14,16 +15,26 @@ from ottla.protocol.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequestTopic,
 )
 from ottla.protocol.messages.delete_groups import DeleteGroupsRequest
-from ottla.server.client.connection import Client
+from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 
 from ...support.brokers.process import BrokerProcess
-from ...support.clients.share_member import ACCEPT, GAP, REJECT, RELEASE, Acquired, ShareMember
+from ...support.clients.share_member import (
+    ACCEPT,
+    NOT_YET,
+    PAUSE_S,
+    REJECT,
+    RELEASE,
+    ShareMember,
+    checked,
+    client_of,
+    configure,
+)
 from ...support.clients.steps import read_partitions
 
 TOPIC, PARTITIONS = "jobs", 2
 MAIN, MOVED, STILL, GONE = "main", "moved", "still", "gone"
 """Goes on from broker to broker; begins at another offset at each; keeps what the first broker left; is deleted at once."""
-KEEP = -1
+GAP, KEEP = 0, -1
 CHOICES = {ACCEPT: 35, RELEASE: 20, REJECT: 8, KEEP: 37}
 """What becomes of an acquired record -> its weight; who keeps it has it still when the broker ends."""
 PIECE = 15
@@ -77,25 +88,37 @@ def see(bootstrap: str, ledger: Ledger) -> None:
 
 def member(broker: BrokerProcess, group: str, *, before: ShareMember | None = None) -> ShareMember:
     """One with both partitions; the one of another broker goes on with its id and epoch."""
-    name, epoch = (before.name, before.epoch) if before else (None, 0)
-    joined = ShareMember(broker.bootstrap, group, TOPIC, name=name, epoch=epoch)
-    joined.configure(share_auto_offset_reset="earliest", share_isolation_level="read_committed")
-    joined.join(PARTITIONS)
-    return joined
+    one = ShareMember(broker.bootstrap, group, TOPIC)
+    configure(one.client, group, "earliest")
+    configure(one.client, group, "read_committed", "share.isolation.level")
+    if before is not None:
+        one.name, one.epoch = before.name, before.epoch
+        _come_back(one)
+    one.join(PARTITIONS)
+    return one
 
 
-def take_all(one: ShareMember, held: Held) -> list[Acquired]:
+def _come_back(one: ShareMember) -> None:
+    """A whole heartbeat is told the whole assignment, in any epoch."""
+    request = ShareGroupHeartbeatRequest(
+        group_id=one.group, member_id=one.name, member_epoch=one.epoch, subscribed_topic_names=(TOPIC,)
+    )
+    while (answer := one.client.ask(request, 1)).error_code in NOT_YET:
+        time.sleep(PAUSE_S)
+    one.epoch = checked(answer).member_epoch
+    (own,) = answer.assignment.topic_partitions
+    one.topic_id, one.partitions = own.topic_id, frozenset(own.partitions)
+
+
+def take_all(one: ShareMember, held: Held) -> None:
     """Acquire until nothing more comes; what came is added to what is held."""
-    found: list[Acquired] = []
     quiet = 0
     one.beat()
     while quiet < 3:
-        more = one.fetch({}, 1000, wait_ms=300)
-        quiet = 0 if more else quiet + 1
-        found += more
-    for partition, first, last, count in found:
-        held.setdefault(partition, {}).update(dict.fromkeys(range(first, last + 1), count))
-    return found
+        found, _ = one.fetch({}, 1000, max_wait_ms=300)
+        quiet = 0 if found else quiet + 1
+        for each in found:
+            held.setdefault(each.partition, {}).update(dict.fromkeys(range(each.first, each.last + 1), each.deliveries))
 
 
 def work(one: ShareMember, held: Held, ledger: Ledger, rng: random.Random, rounds: int) -> None:
@@ -128,7 +151,8 @@ def _acknowledge(
     said = [offset for offset in piece if chosen[offset] != KEEP]
     if not said:
         return
-    one.acknowledge({partition: [(each[0], each[-1], [chosen[o] for o in each]) for each in _pieces(said)]})
+    refused = one.acknowledge({partition: [(each[0], each[-1], [chosen[o] for o in each]) for each in _pieces(said)]})
+    assert not refused, refused
     for offset in said:
         del counts[offset]
         if chosen[offset] in (ACCEPT, REJECT):
@@ -141,18 +165,13 @@ def move(bootstrap: str, group: str, start: int) -> None:
         AlterShareGroupOffsetsRequestPartition(partition_index=one, start_offset=start) for one in range(PARTITIONS)
     )
     topic = AlterShareGroupOffsetsRequestTopic(topic_name=TOPIC, partitions=rows)
-    with connected(bootstrap) as client:
+    with client_of(bootstrap) as client:
         answer = client.ask(AlterShareGroupOffsetsRequest(group_id=group, topics=(topic,)))
     refused = [row for each in answer.responses for row in each.partitions if row.error_code]
     assert answer.error_code == 0 and not refused, answer
 
 
 def delete(bootstrap: str, group: str) -> None:
-    with connected(bootstrap) as client:
+    with client_of(bootstrap) as client:
         (answer,) = client.ask(DeleteGroupsRequest(groups_names=(group,))).results
     assert answer.error_code == 0, answer
-
-
-def connected(bootstrap: str) -> Client:
-    host, _, port = bootstrap.rpartition(":")
-    return Client(host, int(port), timeout_s=60)

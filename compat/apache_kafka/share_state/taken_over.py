@@ -19,10 +19,10 @@ from ottla.protocol.messages.read_share_group_state import (
 from ottla.protocol.messages.share_group_describe import DescribedGroup, ShareGroupDescribeRequest
 from ottla.server.client.connection import Client
 
-from ...support.clients.share_member import NOT_YET
+from ...support.clients.share_member import NOT_YET, client_of
 from ...support.clients.steps import watermarks
 from ...support.suite import Suite
-from .queue_work import PARTITIONS, TOPIC, Held, connected
+from .queue_work import PARTITIONS, TOPIC, Held
 from .state_log import NOT_SAID, Place, State
 
 LOADED_WITHIN_S = 60
@@ -33,7 +33,7 @@ Told = dict[Place, tuple[int, int, dict[int, tuple[int, int]]]]
 def described(bootstrap: str, group: str) -> DescribedGroup:
     """A share group, once its coordinator has loaded it."""
     deadline_s = time.monotonic() + LOADED_WITHIN_S
-    with connected(bootstrap) as client:
+    with client_of(bootstrap) as client:
         while True:
             found: DescribedGroup
             (found,) = client.ask(ShareGroupDescribeRequest(group_ids=(group,))).groups
@@ -56,14 +56,14 @@ def judge_states(suite: Suite, what: str, bootstrap: str, expected: Mapping[Plac
         for place, state in expected.items()
         if state.start != NOT_SAID
     }
-    with connected(bootstrap) as client:
+    with client_of(bootstrap) as client:
         suite.equal(f"{what}: start offsets and lags", offsets, _offsets(client, {place.group for place in expected}))
 
 
 def _read(bootstrap: str, places: Mapping[Place, State]) -> Told:
     deadline_s = time.monotonic() + LOADED_WITHIN_S
     found: Told = {}
-    with connected(bootstrap) as client:
+    with client_of(bootstrap) as client:
         for place in places:
             row = PartitionData(partition=place.partition, leader_epoch=NOT_SAID)
             topic = ReadStateData(topic_id=urlsafe_b64decode(f"{place.topic_id}=="), partitions=(row,))
