@@ -155,10 +155,10 @@ async def _group(
         await groups.settle(asked.group_id)
     except KafkaError as error:
         return error.code, []
-    for topic in refused:
+    for row in refused:
         if turn.is_over():
             await turn.next()
-        found.append(topic)
+        found.append(row)
     await turn.empty(refused)
     return ErrorCode.NONE, found
 
