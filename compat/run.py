@@ -47,6 +47,7 @@ SUITES = (
     "apache_kafka.acl_decisions",
     "kafka_python_cli",
     "spark_large",
+    "spark_objects",
     "installs",
     "fuzz",
     "tls_fuzz",
@@ -97,6 +98,7 @@ ALONE = {"loop_holds", "bench.race"}
 BUSY = {
     "spark_histories",
     "spark_large",
+    "spark_objects",
     "spark_cluster",
     "spark_versions",
     "spark_connector",

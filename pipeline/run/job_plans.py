@@ -74,7 +74,7 @@ class Job:
 
     def check_on_disk(self, what: str) -> None:
         """UsageError if the data directory has an address: nothing can be linked or renamed there."""
-        if is_address(self.data_dir):
+        if any(is_address(each.strip()) for each in self.data_dir.split(",")):
             raise UsageError(
                 f"{self.data_dir}: {what} needs hard links and renames, which stores do not have: copy the directory to a disk"
             )

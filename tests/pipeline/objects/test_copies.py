@@ -176,6 +176,12 @@ def test_what_needs_links_says_so_at_once(command: list[str], capsys: pytest.Cap
     assert f"s3://nobody-asks/x: {name} needs hard links and renames" in line
 
 
+def test_one_address_among_several_directories_is_enough(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    named = f"{stored_topic(tmp_path)},s3://nobody-asks/x"
+    assert main(["compact", named, "--topic", TOPIC, "--master", "none"]) == 1
+    assert "compact needs hard links and renames" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("command", ["install", "status"])
 def test_there_is_nothing_staged_beside_an_address(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([command, "s3://nobody-asks/x", "--master", "none"]) == 1
