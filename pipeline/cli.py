@@ -19,6 +19,7 @@ from contextlib import suppress
 from typing import NoReturn, TypeAlias
 
 from ..protocol.errors import KafkaError
+from .apply.options import add_options
 from .errors import PipelineError, UsageError, as_pipeline_error, without_the_extra
 
 EXAMPLES = """\
@@ -60,7 +61,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         failure = as_pipeline_error(error)
         return _refused(str(failure), failure.exit_code)
     except KeyboardInterrupt:
-        return _refused("stopped; what is staged stays, and --resume goes on", 130)
+        on = "another call goes on" if options.command == "apply" else "--resume goes on"
+        return _refused(
+            f"stopped; what is {'applied' if options.command == 'apply' else 'staged'} stays, and {on}", 130
+        )
 
 
 def _refused(text: str, exit_code: int) -> int:
@@ -82,6 +86,7 @@ def _parser() -> Parser:
     _verify(commands)
     _snapshot(commands)
     _restore(commands)
+    _apply(commands)
     _read(commands)
     _status(commands)
     _check(commands)
@@ -173,6 +178,13 @@ def _restore(commands: Commands) -> None:
     parser.add_argument("--json", action="store_true", help="the result as JSON")
 
 
+def _apply(commands: Commands) -> None:
+    text = "bring a change feed into a table with one row a key: Delta Lake, Apache Iceberg or Parquet"
+    parser = commands.add_parser("apply", help=text, description=text[0].upper() + text[1:] + ".")
+    add_options(parser, _name_and_value, _number)
+    _spark_options(parser)
+
+
 def _read(commands: Commands) -> None:
     parser = _command(commands, "read", "print records, a JSON object each")
     _log_options(parser)
@@ -223,19 +235,18 @@ def _log_options(parser: Parser, *, needs_topic: bool = True, is_one: bool = Fal
         " what stands in server.properties is not (log.cleaner.delete.retention.ms there is delete.retention.ms here);"
         " and producer.id.expiration.ms, where that is set there",
     )  # fmt: skip
-    _spark_options(parser)
+    _fs_option(parser)
+    _spark_options(parser, "; `none` does it in this process, without a JVM")
 
 
-def _spark_options(parser: Parser) -> None:
+def _spark_options(parser: Parser, more: str = "") -> None:
     parser.add_argument(
         "--master", default=_default_master(os.environ), metavar="URL",
-        help="Spark's; `none` does it in this process, without a JVM (default: $OTTLA_SPARK_MASTER, else what"
-        " spark-submit was told, else local[*])",
+        help=f"Spark's{more} (default: $OTTLA_SPARK_MASTER, else what spark-submit was told, else local[*])",
     )  # fmt: skip
     parser.add_argument(
         "--conf", action="append", type=_name_and_value, default=[], metavar="NAME=VALUE", help="of Spark"
     )
-    _fs_option(parser)
     parser.add_argument("--json", action="store_true", help="the result as JSON")
     parser.add_argument("--quiet", action="store_true", help="no progress")
 

@@ -29,6 +29,7 @@ from .run.job_results import RESULT_DDL, PartitionResult
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from .apply.applier import Applied, Applier
     from .run.check import CheckReport
     from .snapshot.layers import SnapshotResult
     from .verify.findings import VerifyReport
@@ -147,6 +148,28 @@ def snapshot(
         since: An earlier snapshot, which may be `out` itself: only what has come since is read.
     """
     return commands.snapshot(job(spark, data_dir, topic=topic, **options), out, overwrite=overwrite, since=since)
+
+
+def apply(spark: SparkSession, *, topic: str, table: str, table_format: str, **options: Any) -> Applied:
+    """`ottla-spark apply`: what is in the topic and not in the table yet.
+
+    Args:
+        options: The other fields of `apply.query.ApplyJob`.
+    """
+    from .apply import query
+
+    return query.apply(spark, query.ApplyJob(topic, table, table_format, **options))
+
+
+def applier(spark: SparkSession, *, topic: str, table: str, table_format: str, **options: Any) -> Applier:
+    """The function that `apply` gives to `foreachBatch`, for a stream and a checkpoint of your own.
+
+    Args:
+        options: The other fields of `apply.query.ApplyJob`, but those of the stream.
+    """
+    from .apply import query
+
+    return query.applier(spark, query.ApplyJob(topic, table, table_format, **options))
 
 
 def status(data_dir: str, **options: Any) -> list[dict[str, Any]]:

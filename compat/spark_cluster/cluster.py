@@ -47,9 +47,14 @@ def java_for_spark(environment: dict[str, str] | None = None) -> str:
 class Cluster:
     """A context manager: entering starts master and workers, leaving ends all of them and their executors."""
 
-    def __init__(self, work: Path, *, java: str, workers: int = 2) -> None:
+    def __init__(self, work: Path, *, java: str, workers: int = 2, spark_home: Path | None = None) -> None:
+        """
+        Args:
+            spark_home: None is this Python's own PySpark.
+        """
         self.work = work
         self.java = java
+        self._spark_home = spark_home
         self.port, self.web_port = free_port(), free_port()
         self._hosts = {f"worker-{number}": f"127.0.0.{number}" for number in range(1, workers + 1)}
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -131,9 +136,11 @@ class Cluster:
         self._processes.clear()
 
     def _start(self, name: str, main_class: str, *arguments: str, host: str = "127.0.0.1") -> None:
-        spec = find_spec("pyspark")
-        assert spec is not None and spec.origin is not None
-        home = Path(spec.origin).parent
+        home = self._spark_home
+        if home is None:
+            spec = find_spec("pyspark")
+            assert spec is not None and spec.origin is not None
+            home = Path(spec.origin).parent
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
         environment |= {
             "JAVA_HOME": self.java,

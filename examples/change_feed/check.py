@@ -9,7 +9,8 @@ from pathlib import Path
 
 import feed
 import pyarrow.dataset as ds
-from table import KeyedTable
+
+from ottla.pipeline.apply.parquet_table import ParquetTable
 
 Rows = list[tuple[str, dict[str, object]]]
 
@@ -25,8 +26,9 @@ def main() -> None:
 
 
 def rows_of_table(path: Path) -> Rows:
-    newest = KeyedTable(path, "customer", "").newest()
-    return [(row.pop("customer"), row) for row in ds.dataset(newest).to_table().to_pylist()]
+    newest = ParquetTable(str(path)).newest()
+    columns = ["customer", "city", "orders", "changed_ms"]
+    return [(row.pop("customer"), row) for row in ds.dataset(newest).to_table(columns=columns).to_pylist()]
 
 
 def rows_of_snapshot(path: Path) -> Rows:

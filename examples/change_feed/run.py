@@ -31,6 +31,8 @@ JARS = (
 DAYS = {"2026-06-01": (0, 60_000), "2026-06-02": (60_000, 120_000)}
 """Date -> the first of its changes, and the one after its last."""
 
+COLUMNS = "city STRING, orders BIGINT, changed_ms BIGINT"
+
 SHORT_JOBS = {"PYSPARK_SUBMIT_ARGS": "--driver-java-options -XX:TieredStopAtLevel=1 pyspark-shell"}
 """Spark starts four times for a few seconds' work: what the JVM's second compiler would win, it never gets back."""
 
@@ -91,16 +93,14 @@ class Example:
     def __init__(self, python: str, work: Path, source: str) -> None:
         self.python, self.work, self.source = python, work, source
         self.data = work / "broker"
-        self.environment = os.environ | {"CONNECTOR_JARS": str(CONNECTOR), "MASTER": "local[2]", **SHORT_JOBS}
+        self.environment = os.environ | {"OTTLA_SPARK_MASTER": "local[2]", "MASTER": "local[2]", **SHORT_JOBS}
         self.listener, self.admin = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
         self.broker: subprocess.Popen[str] | None = None
         self.started_s = time.monotonic()
 
     def day(self, date: str, start: int, end: int) -> None:
         self.run("feed.py", "--bootstrap", self.listener, "--from", start, "--changes", end - start)
-        self.run(
-            "job.py", "--source", self.source, "--bootstrap", self.listener, "--data", self.data, "--out", self.work
-        )
+        self.apply()
         before = self.log_bytes()
         self.run("nightly.py", self.data, "--admin", self.admin, "--out", self.work / "latest", "--date", date)
         print(f"{before} bytes of log before the night, {self.log_bytes()} after it")
@@ -108,8 +108,19 @@ class Example:
             sys.exit("nothing was compacted")
         self.run("check.py", end, self.work / "table", self.work / "latest" / date)
 
+    def apply(self) -> None:
+        """Bring the table up to date: `ottla-spark apply`, through Spark's own Kafka connector or from the broker's files."""
+        source = ["--bootstrap", self.listener] if self.source == "kafka" else ["--data-dir", self.data]
+        jars = ",".join(str(CONNECTOR / jar) for jar in sorted(os.listdir(CONNECTOR))) if self.source == "kafka" else ""
+        table = ["--table", self.work / "table", "--table-format", "parquet", "--create"]
+        schemas = ["--key-schema", "customer STRING", "--value-schema", COLUMNS, "--conf", f"spark.jars={jars}"]
+        self.run("-m", "ottla.pipeline.cli", "apply", "--topic", "customers", *source, *table, *schemas)
+
     def run(self, program: str, *arguments: object) -> None:
-        print(f"[{time.monotonic() - self.started_s:5.1f} s] {program}", flush=True)
+        print(
+            f"[{time.monotonic() - self.started_s:5.1f} s] {Path(program).name} {' '.join(map(str, arguments[:2]))}",
+            flush=True,
+        )
         command = [self.python, program, *map(str, arguments)]
         if code := subprocess.run(command, check=False, cwd=HERE, env=self.environment).returncode:
             sys.exit(f"{program}: exit code {code}")

@@ -32,6 +32,11 @@ def run(options: argparse.Namespace) -> int:
         return _restore(options)
     if options.command == "check":
         return _check(options)
+    if options.command == "apply":
+        from . import apply_run
+
+        logging.getLogger("py4j").setLevel(logging.CRITICAL)
+        return apply_run.run(options, _quiet if options.quiet else _say)
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # a JVM that is gone is told of once, by us
     engine = _engine(options)
     job = Job(

@@ -9,7 +9,7 @@ import secrets
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from ...storage.disk import paths
@@ -79,6 +79,10 @@ class Engine:
             with suppress(Exception):  # its JVM may be gone
                 for name in _OF_JOBS:
                     context.setLocalProperty(name, None)  # type: ignore[arg-type]
+
+    def session(self, what: str) -> AbstractContextManager[SparkSession]:
+        """The session, started if need be, for a job that is none of those here."""
+        return self._spark(what)
 
     def _found_or_started(self) -> SparkSession:
         from pyspark.sql import SparkSession

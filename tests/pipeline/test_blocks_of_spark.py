@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.needs_sources
-@pytest.mark.parametrize("page", ["README.md", "docs/spark.md", "pipeline/README.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/spark.md", "docs/change-feed.md", "pipeline/README.md"])
 def test_the_blocks_of(page: str, pytester: pytest.Pytester, spark: SparkSession) -> None:
     """Where a page shows no data being made, `./data` holds the topic that it speaks of, compacted once, and closed segments."""
     if page != "docs/spark.md":

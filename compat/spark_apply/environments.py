@@ -1,0 +1,117 @@
+"""What each table format needs: the newest Spark that its newest release supports, in an environment of its own, and the jars.
+
+Both are fetched once and kept beside the other suites' downloads. An environment is a PySpark alone; everything else, Ottla
+too, it takes from the Python that the suite runs in.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+from typing import NamedTuple
+
+from ..spark_cluster.cluster import java_for_spark
+from ..spark_connector.jars import fetched
+from ..support.brokers.apache_kafka import cache_dir, fetches
+from ..support.suite import NotRunError
+
+POM = Path(__file__).with_name("pom.xml")
+
+
+class Kind(NamedTuple):
+    """
+    package: group:artifact:version.
+    connector, tokens: Versions of Spark's Kafka connector, and of its token provider.
+    """
+
+    name: str
+    spark: str
+    package: str
+    connector: str
+    tokens: str
+
+
+KINDS = {
+    "delta": Kind("delta", "4.2.0", "io.delta:delta-spark_4.2_2.13:4.4.0", "4.2.0", "4.0.0"),
+    "iceberg": Kind("iceberg", "4.1.3", "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0", "4.1.3", "4.0.0"),
+}
+"""Newest releases on 2026-11-25, of Maven Central and the Python package index."""
+
+
+class Environment(NamedTuple):
+    kind: Kind
+    python: Path
+    spark_home: Path
+    java: str
+    jars: tuple[Path, ...]
+
+
+def environment(name: str) -> Environment:
+    """NotRunError: Java, Maven, the jars or the package index are missing."""
+    kind = KINDS[name]
+    java = java_for_spark()
+    jars = [*fetched(kind.connector, kind.tokens), *_jars(kind)]
+    if len(jars) < 5:
+        raise NotRunError(
+            f"the jars of {name} and of Spark's Kafka connector {kind.connector}, from Maven Central by Maven"
+        )
+    python = _python(kind.spark)
+    (site,) = python.parents[1].glob("lib/python3*/site-packages")
+    return Environment(kind, python, site / "pyspark", java, tuple(jars))
+
+
+@fetches("maven")
+def _jars(kind: Kind) -> list[Path]:
+    folder = cache_dir() / f"spark-apply-{kind.package.rpartition(':')[2]}-{kind.name}-{kind.spark}"
+    if not (folder / "complete").exists():
+        if not shutil.which("mvn"):
+            return []
+        group, artifact, release = kind.package.split(":")
+        named = [f"-Dgroup={group}", f"-Dartifact={artifact}", f"-Drelease={release}", f"-DoutputDirectory={folder}"]
+        fetch = ["mvn", "-B", "-q", "-f", str(POM), "dependency:copy-dependencies", "-DincludeScope=runtime", *named]
+        if subprocess.run(fetch, capture_output=True, check=False).returncode:
+            shutil.rmtree(folder, ignore_errors=True)
+            return []
+        for each in folder.glob("scala-library-*.jar"):  # Spark has its own
+            each.unlink()
+        (folder / "complete").touch()
+    return sorted(folder.glob("*.jar"))
+
+
+@fetches("pyspark")
+def _python(version: str) -> Path:
+    folder = cache_dir() / f"pyspark-{version}"
+    python = folder / "bin" / "python"
+    if not (folder / "complete").exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+        (site,) = folder.glob("lib/python3*/site-packages")
+        install = [
+            sys.executable,
+            "-m",
+            "pip",
+            "install",
+            "-q",
+            "--no-deps",
+            "--target",
+            str(site),
+            f"pyspark=={version}",
+        ]
+        if subprocess.run(install, check=False, capture_output=True).returncode:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise NotRunError(f"pyspark {version}, from the package index")
+        (folder / "complete").touch()
+    (site,) = folder.glob("lib/python3*/site-packages")
+    # Its own PySpark comes first; the rest is of the Python that runs the suite, whichever checkout that is of.
+    (site / "zz_of_the_suite.pth").write_text(f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n")
+    return python
+
+
+def variables(of: Environment) -> dict[str, str]:
+    """Of a process of this environment."""
+    kept = {
+        name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_", "JAVA_HOME"))
+    }
+    return {**kept, "JAVA_HOME": of.java, "PYSPARK_PYTHON": str(of.python), "SPARK_LOCAL_IP": "127.0.0.1"}

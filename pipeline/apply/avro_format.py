@@ -1,0 +1,141 @@
+"""Avro records to columns, by Spark's `from_avro` (package spark-avro), each with the schema that it was written with.
+
+Confluent's framing is a zero byte, the schema's id in four bytes, and the record. The ids of a batch are looked up in the registry
+before anything is decoded; what was written with another schema than the reader's is resolved by Avro's own rules (a field
+more is left out, one less has its default).
+
+A batch may bring a schema with fields that the reader's does not have: they would be lost silently, so the job fails and says
+which; with `adds_columns` the newest schema of the subject becomes the reader's, and the table gets the columns.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as f
+from pyspark.sql.types import StructField, StructType
+
+from ..errors import CorruptSourceError, UsageError
+from .formats import FormatSpec, schema_text
+from .registry import Registry, registry
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+HEADER_BYTES = 5
+OK = "__ottla_ok"
+"""A field with a default, of the reader's schema alone: there whenever a record could be decoded."""
+
+
+class AvroFormat:
+    def __init__(self, spec: FormatSpec, topic: str, *, adds_columns: bool = False) -> None:
+        """
+        Raises:
+            UsageError: There is no schema, or it is no record.
+            SparkFailedError: The registry is not reached.
+        """
+        self._what, self._adds_columns = spec.what, adds_columns
+        self._subject = spec.subject or f"{topic}-{spec.what}"
+        self._registry: Registry | None = None if spec.registry is None else registry(spec.registry)
+        self._is_framed = self._registry is not None if spec.is_framed is None else spec.is_framed
+        self._is_pinned = spec.schema is not None
+        text = schema_text(spec)
+        if text is None:
+            if self._registry is None:
+                raise UsageError(f"--{spec.what}-format avro: expected --registry or --{spec.what}-schema @FILE")
+            text = self._registry.latest(self._subject)
+        self._reader = parsed(text, f"--{spec.what}-schema")
+        self._seen: set[int] = set()
+        self._spark_type: StructType | None = None
+
+    @property
+    def fields(self) -> StructType:
+        if self._spark_type is None:
+            self._spark_type = spark_type(self._reader, self._what)
+        return self._spark_type
+
+    def decoded(self, records: DataFrame, data: str) -> tuple[Column, Column]:
+        if not self._is_framed:
+            return self._by(f.col(data), self._reader)
+        framed = (f.length(data) >= HEADER_BYTES) & (f.hex(f.substring(data, 1, 1)) == "00")
+        schema_id = f.conv(f.hex(f.substring(data, 2, 4)), 16, 10).cast("bigint")
+        no_frame = f.when(~framed, f.lit("no magic byte and schema id before it"))
+        ids = sorted(
+            row[0] for row in records.where(f.col(data).isNotNull() & framed).select(schema_id).distinct().collect()
+        )
+        writers = self._writers(ids)
+        body = f.expr(f"substring({data}, {HEADER_BYTES + 1})")
+        if not ids:
+            empty, _ = self._by(f.lit(None).cast("binary"), self._reader)
+            return empty, no_frame
+        by_writer = [(schema_id == each, *self._by(body, writer)) for each, writer in writers.items()]
+        found, why = f.when(by_writer[0][0], by_writer[0][1]), f.when(by_writer[0][0], by_writer[0][2])
+        for is_of_it, made, reason in by_writer[1:]:
+            found, why = found.when(is_of_it, made), why.when(is_of_it, reason)
+        return f.when(framed, found), f.coalesce(no_frame, why)
+
+    def _writers(self, ids: list[int]) -> dict[int, Any]:
+        """The schema of each id; with `adds_columns` the reader's becomes the newest, if one of them is new."""
+        if self._registry is None:
+            if len(self._seen | set(ids)) > 1:
+                found = ", ".join(map(str, sorted(self._seen | set(ids))))
+                raise UsageError(f"the {self._what}s have the schema ids {found}: expected one, or --registry")
+            self._seen |= set(ids)
+            return dict.fromkeys(ids, self._reader)
+        writers = {each: parsed(self._registry.by_id(each), f"schema {each}") for each in ids}
+        new = [each for each in ids if each not in self._seen]
+        self._seen |= set(ids)
+        if new and not self._is_pinned:
+            if self._adds_columns:
+                self._reader = parsed(self._registry.latest(self._subject), f"subject {self._subject}")
+                self._spark_type = None
+            for each in new:
+                if more := names(writers[each]) - names(self._reader):
+                    raise CorruptSourceError(
+                        f"schema {each} of the {self._what}s has {', '.join(sorted(more))}, which the table does not take:"
+                        f" --add-columns with the newest schema of {self._subject}, or --{self._what}-schema @FILE without it"
+                    )
+        return writers
+
+    def _by(self, data: Column, writer: Any) -> tuple[Column, Column]:
+        from pyspark.sql.avro.functions import from_avro
+
+        reader = {**self._reader, "fields": [*self._reader["fields"], {"name": OK, "type": "int", "default": 1}]}
+        # Avro resolves records of one name; that of a writer in another namespace says nothing to a table.
+        named = {**writer, "name": reader["name"], "namespace": reader.get("namespace", "")}
+        options = {"mode": "PERMISSIVE", "avroSchema": json.dumps(reader)}
+        made = from_avro(data, json.dumps(named), options)
+        found = f.struct(*(made.getField(field.name).alias(field.name) for field in self.fields))
+        return found, f.when(made.isNull() | made.getField(OK).isNull(), f.lit("no Avro record of the schema"))
+
+
+def parsed(text: str, option: str) -> Any:
+    """A record's schema. UsageError: it is none."""
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise UsageError(f"{option}: expected an Avro schema, found no JSON ({error})") from error
+    if not isinstance(found, dict) or found.get("type") != "record" or not found.get("fields") or "name" not in found:
+        raise UsageError(f"{option}: expected an Avro schema of a record with fields, found {text[:200]!r}")
+    return found
+
+
+def names(schema: Any) -> set[str]:
+    return {field["name"] for field in schema["fields"]}
+
+
+def spark_type(schema: Any, what: str) -> StructType:
+    """The columns that Spark makes of it: all may be null."""
+    from pyspark.sql import SparkSession
+
+    session = SparkSession.getActiveSession()
+    assert session is not None and session._jvm is not None
+    try:
+        made = session._jvm.org.apache.spark.sql.avro.SchemaConverters.toSqlType(
+            session._jvm.org.apache.avro.Schema.Parser().parse(json.dumps(schema))
+        )
+    except Exception as error:
+        raise UsageError(f"the Avro schema of the {what}s: {' '.join(str(error).split())[:300]}") from error
+    found = StructType.fromJson(json.loads(made.dataType().json()))
+    return StructType([StructField(field.name, field.dataType) for field in found])

@@ -1,0 +1,97 @@
+"""The options of `ottla-spark apply`; knows neither Spark nor Arrow, so that a help text is quick."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+
+EXAMPLES = """\
+examples:
+  ottla-spark apply --bootstrap localhost:9092 --topic customers --create --table-format delta --table /srv/customers \\
+      --key-schema 'customer STRING' --value-schema 'city STRING, orders BIGINT' \\
+      --conf spark.jars.packages=io.delta:delta-spark_4.2_2.13:4.4.0,org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0
+  ottla-spark apply … --table-format iceberg --table lake.shop.customers --value-format avro --registry http://registry:8081
+  ottla-spark apply --data-dir ./data --topic customers --create --table-format parquet --table ./customers \\
+      --value-schema infer
+
+The table says how far it is, in each of its commits: called again, after whatever end, the command goes on from there, and
+nothing is applied twice. Jars that are missing are named, with the option that brings them.
+
+exit codes: 0 done, 1 bad options, no such topic or table, 2 another program applies to the table, 3 a record that cannot be decoded,
+4 the topic was made anew, or has lost records that are not in the table, 6 Spark, Kafka, the registry or a disk failed (another
+call goes on)
+"""
+
+
+def add_options(
+    parser: argparse.ArgumentParser,
+    name_and_value: Callable[[str], tuple[str, str]],
+    number: Callable[[int], Callable[[str], int]],
+) -> None:
+    """
+    Args:
+        name_and_value, number: Types of options, of the other commands.
+    """
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = EXAMPLES
+    source = parser.add_argument_group("from")
+    sides = source.add_mutually_exclusive_group(required=True)
+    sides.add_argument("--bootstrap", metavar="HOST:PORT[,…]", help="any Kafka, by Spark's own connector")
+    sides.add_argument("--data-dir", metavar="DATA_DIR", help="a broker's directory, by the format ottla")
+    source.add_argument("--topic", required=True, metavar="NAME")
+    source.add_argument(
+        "--kafka-config", action="append", type=name_and_value, default=[], metavar="NAME=VALUE",
+        help="of Kafka's clients, as security.protocol=SSL (default: isolation.level=read_committed, max.poll.records=10000)",
+    )  # fmt: skip
+    source.add_argument(
+        "--max-offsets", type=number(1), default=1_000_000, metavar="N", help="of a batch (default: %(default)s)"
+    )
+    source.add_argument(
+        "--every", type=number(1), metavar="SECONDS",
+        help="stay, and take what has come so often (default: end where the topic ends now)",
+    )  # fmt: skip
+
+    target = parser.add_argument_group("to")
+    target.add_argument(
+        "--table", required=True, metavar="NAME", help="catalog.schema.table; of delta and parquet a path, too"
+    )
+    target.add_argument("--table-format", required=True, choices=("delta", "iceberg", "parquet"))
+    target.add_argument("--create", action="store_true", help="make the table where it is not there")
+    target.add_argument("--add-columns", action="store_true", help="give the table the columns that it lacks")
+    target.add_argument(
+        "--keep-deleted", action="store_true",
+        help="a deleted key stays as a row whose kafka_deleted is true, and its values null",
+    )  # fmt: skip
+    target.add_argument(
+        "--undecodable-to", metavar="TABLE",
+        help="put records without a key, and those that cannot be decoded, there (default: fail at the first)",
+    )  # fmt: skip
+
+    bytes_ = parser.add_argument_group("how bytes are understood")
+    for what, default in (("key", "string"), ("value", "json")):
+        bytes_.add_argument(
+            f"--{what}-format", choices=("json", "avro", "protobuf", "string", "binary"), default=default,
+            help="(default: %(default)s)",
+        )  # fmt: skip
+        bytes_.add_argument(
+            f"--{what}-schema", metavar="TEXT|@FILE",
+            help="json: columns as `city STRING, orders BIGINT`, or infer; string, binary: the one column; avro: a"
+            " schema; protobuf: @FILE of protoc --descriptor_set_out"
+            + ("" if what == "key" else " (default of json: the columns of the table)"),
+        )  # fmt: skip
+        bytes_.add_argument(f"--{what}-message", metavar="NAME", help="protobuf: which message it is")
+        bytes_.add_argument(
+            f"--{what}-framing", choices=("none", "confluent"),
+            help="what stands before avro and protobuf (default: confluent with --registry)",
+        )  # fmt: skip
+    bytes_.add_argument(
+        "--registry",
+        metavar="URL|DIR",
+        help="a schema registry, or a folder with ID.avsc; avro's readers' schemas, too",
+    )
+
+    odd = parser.add_argument_group("when the topic is not what it was")
+    odd.add_argument(
+        "--take-losses", action="store_true", help="go on where records are gone that were not in the table yet"
+    )
+    odd.add_argument("--topic-made-anew", action="store_true", help="it was: take it from its beginning")

@@ -1,0 +1,58 @@
+"""Protobuf messages to columns, by Spark's `from_protobuf` (package spark-protobuf) and a descriptor file.
+
+Framed, as Confluent's serializers do it, are a zero byte, the schema's id in four bytes, and which message of the file it is: a zero
+byte for the first, the only one that is taken.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import and_
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as f
+from pyspark.sql.types import StructField, StructType
+
+from ..errors import UsageError
+from .formats import FormatSpec, schema_path
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+HEADER_BYTES = 6
+
+
+class ProtobufFormat:
+    def __init__(self, spec: FormatSpec, session: SparkSession) -> None:
+        """UsageError: no descriptor file, or no such message in it."""
+        if spec.message is None:
+            raise UsageError(f"--{spec.what}-format protobuf: expected --{spec.what}-message NAME")
+        with open(schema_path(spec), "rb") as file:
+            self._descriptors = file.read()
+        self._message, self._is_framed = spec.message, bool(spec.is_framed)
+        nothing = session.sql("SELECT CAST(NULL AS BINARY) AS data")
+        try:
+            found = nothing.select(self._made(f.col("data")).alias("made")).schema["made"].dataType
+        except Exception as error:
+            raise UsageError(f"{spec.schema}: message {spec.message}: {' '.join(str(error).split())[:300]}") from error
+        assert isinstance(found, StructType)
+        self.fields = StructType([StructField(field.name, field.dataType) for field in found])
+
+    def decoded(self, records: DataFrame, data: str) -> tuple[Column, Column]:
+        body, why = f.col(data), f.lit(None).cast("string")
+        if self._is_framed:
+            framed = (f.hex(f.substring(data, 1, 1)) == "00") & (f.hex(f.substring(data, HEADER_BYTES, 1)) == "00")
+            body = f.expr(f"substring({data}, {HEADER_BYTES + 1})")
+            why = f.when(~framed, f.lit("no magic byte, schema id and first message before it"))
+        made = self._made(body)
+        # Undecodable is null in each field, or as a whole; so is a message of fields that are all unset, which has no bytes.
+        all_null = reduce(and_, (made.getField(field.name).isNull() for field in self.fields))
+        found = f.struct(*(made.getField(field.name).alias(field.name) for field in self.fields))
+        bad = made.isNull() | all_null & (f.length(body) > 0)
+        return found, f.coalesce(why, f.when(bad, f.lit(f"no message {self._message}")))
+
+    def _made(self, data: Column) -> Column:
+        from pyspark.sql.protobuf.functions import from_protobuf
+
+        options = {"mode": "PERMISSIVE", "emit.default.values": "true"}
+        return from_protobuf(data, self._message, options=options, binaryDescriptorSet=self._descriptors)

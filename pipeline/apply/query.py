@@ -1,0 +1,198 @@
+"""The command's own stream: from where the table stands, to where the topic ends now, or on and on.
+
+Its checkpoint is thrown away: the table says how far it is, and there is nothing besides that could be lost, belong to another
+table, or be ahead of it.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import AnalysisException
+from pyspark.sql.types import StructType
+
+from ..errors import UsageError
+from ..spark.failures import failures_translated
+from .applier import Applied, Applier
+from .formats import BinaryFormat, Format, FormatSpec, JsonFormat, TextFormat, parsed_ddl, sampled_json, schema_text
+from .kinds import table
+from .merge_sql import DELETED, PLACE
+from .packages import check_packages
+from .table import Table
+from .topics import TopicNow, starting_offsets, topic_of_directory, topic_of_kafka
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+TEXT_KEYS, JSON_VALUES = FormatSpec("string", "key"), FormatSpec("json", "value")
+KAFKA_DEFAULTS = {"isolation.level": "read_committed", "max.poll.records": "10000"}
+
+
+@dataclass(frozen=True)
+class ApplyJob:
+    """What `ottla-spark apply` is asked for; see its help.
+
+    kafka: Options of Kafka's clients, `bootstrap.servers` among them; or
+    data_dir: of the format `ottla`.
+    every_s: Seconds between batches of a stream that stays; None: until the topic's end.
+    """
+
+    topic: str
+    table: str
+    table_format: str
+    kafka: Mapping[str, str] = field(default_factory=dict)
+    data_dir: str | None = None
+    key: FormatSpec = TEXT_KEYS
+    value: FormatSpec = JSON_VALUES
+    creates: bool = False
+    adds_columns: bool = False
+    keeps_deleted: bool = False
+    undecodable_to: str | None = None
+    takes_losses: bool = False
+    topic_made_anew: bool = False
+    max_offsets: int = 1_000_000
+    every_s: float | None = None
+    say: Callable[[str], None] = lambda line: None
+
+
+def applier(session: SparkSession, job: ApplyJob, now: TopicNow | None = None) -> Applier:
+    """The function for `foreachBatch`.
+
+    Raises:
+        UsageError: Jars are missing, or the table, or a schema makes no sense.
+        SparkFailedError: The registry does not answer.
+    """
+    with spoken():
+        target = table(job.table_format, job.table)
+        check_packages(session, [job.table_format, job.key.name, job.value.name])
+        key = format_of(session, job, job.key)
+        made = Applier(
+            target,
+            key,
+            format_of(session, job, job.value, values_of(session, target, key.fields.names)),
+            job.topic,
+            topic_id=None if now is None else now.topic_id,
+            aside=None if job.undecodable_to is None else table(job.table_format, job.undecodable_to),
+            keeps_deleted=job.keeps_deleted,
+            adds_columns=job.adds_columns,
+            say=job.say,
+        )
+        made.prepare(session, creates=job.creates)
+        return made
+
+
+def apply(session: SparkSession, job: ApplyJob) -> Applied:
+    """Apply what is in the topic and not in the table yet.
+
+    Raises:
+        PipelineError: As `applier`, `starting_offsets` and the batches do. What was applied stays, and another call goes on.
+    """
+    with spoken():
+        if job.data_dir is None:
+            check_packages(session, ["kafka"])
+            now = topic_of_kafka(session, job.topic, {**KAFKA_DEFAULTS, **job.kafka})
+        else:
+            now = topic_of_directory(job.data_dir, job.topic)
+        made = applier(session, job, now)
+        begun = begin(session, made, now, job)
+        with tempfile.TemporaryDirectory(prefix="ottla-apply-", ignore_cleanup_errors=True) as checkpoint:
+            reader = session.readStream.option("maxOffsetsPerTrigger", str(job.max_offsets))
+            reader = reader.option("failOnDataLoss", str(not job.takes_losses).lower())
+            starting = json.dumps({job.topic: {str(partition): offset for partition, offset in begun.items()}})
+            writer = records_of(reader, job, starting).writeStream.foreachBatch(made)
+            writer = writer.option("checkpointLocation", Path(checkpoint).as_uri()).queryName(
+                f"ottla apply {job.topic}"
+            )
+            often: dict[str, Any] = {"availableNow": True}
+            if job.every_s is not None:
+                often = {"processingTime": f"{job.every_s} seconds"}
+            query = writer.trigger(**often).start()
+            try:
+                query.awaitTermination()
+            finally:
+                query.stop()
+        return made.applied
+
+
+def begin(session: SparkSession, made: Applier, now: TopicNow, job: ApplyJob) -> dict[int, int]:
+    """Where to go on in each partition; where the topic is another, or is shorter, its records win over all rows from now on."""
+    state = made.state(session)
+    stands = state
+    if job.topic_made_anew and state.topic_id is not None and state.topic_id != now.topic_id:
+        stands = state.from_the_beginning(secrets.token_hex(8), now.topic_id)
+    offsets = starting_offsets(now, stands, takes_losses=job.takes_losses)
+    lowered = {each: offset for each, offset in offsets.items() if 0 <= offset < stands.offsets.get(each, 0)}
+    if lowered:
+        stands = replace(stands.after(secrets.token_hex(8), {}), offsets={**stands.offsets, **lowered})
+    if stands is not state:
+        made.table.forget_places(session, stands)
+        is_there = any(each.id == stands.id for each in made.table.states(session))
+        stands = stands if is_there else replace(state, offsets=stands.offsets, topic_id=stands.topic_id)
+    made.begun_at = stands
+    return offsets
+
+
+def records_of(reader: Any, job: ApplyJob, starting: str) -> DataFrame:
+    """The topic's records from somewhere on, by a reader of batches or of streams."""
+    if job.data_dir is None:
+        reader = reader.format("kafka").option("subscribe", job.topic)
+        for name, value in {**KAFKA_DEFAULTS, **job.kafka}.items():
+            reader = reader.option(f"kafka.{name}", value)
+    else:
+        reader = reader.format("ottla").option("topic", job.topic).option("isolationLevel", "read_committed")
+        reader = reader.option("path", job.data_dir)
+    found: DataFrame = reader.option("startingOffsets", starting).load()
+    return found
+
+
+def format_of(session: SparkSession, job: ApplyJob, spec: FormatSpec, known: StructType | None = None) -> Format:
+    """
+    Args:
+        known: What the table has already, where it is there: JSON needs no schema then.
+    """
+    if spec.name == "string":
+        return TextFormat(spec)
+    if spec.name == "binary":
+        return BinaryFormat(spec)
+    if spec.name == "avro":
+        from .avro_format import AvroFormat
+
+        return AvroFormat(spec, job.topic, adds_columns=job.adds_columns)
+    if spec.name == "protobuf":
+        from .protobuf_format import ProtobufFormat
+
+        return ProtobufFormat(spec, session)
+    option, text = f"--{spec.what}-schema", schema_text(spec)
+    if text is not None and text.strip().lower() == "infer":
+        return JsonFormat(sampled_json(records_of(session.read, job, "earliest"), spec.what, option))
+    if text is not None:
+        return JsonFormat(parsed_ddl(text, option))
+    if known is None:
+        raise UsageError(f"{option}: expected columns as in `city STRING, orders BIGINT`, or infer, found none")
+    return JsonFormat(known)
+
+
+def values_of(session: SparkSession, target: Table, keys: Sequence[str]) -> StructType | None:
+    """The columns of a table that are there for values; None where there is no table."""
+    if not target.exists(session):
+        return None
+    ours = {name.lower() for name in (*keys, *PLACE, DELETED)}
+    return StructType([each for each in target.read(session).schema if each.name.lower() not in ours])
+
+
+@contextmanager
+def spoken() -> Iterator[None]:
+    """What Spark refuses before it runs anything is the caller's mistake: a name, a path, a column."""
+    with failures_translated():
+        try:
+            yield
+        except AnalysisException as error:
+            line = next(iter(str(error).splitlines()), "refused")
+            raise UsageError(line) from error

@@ -1,0 +1,112 @@
+"""Schemas by their ids: of a Confluent schema registry, or of a folder with a file `ID.avsc` for each.
+
+    GET /schemas/ids/7                              {"schema": "…"}
+    GET /subjects/orders-value/versions/latest      {"id": 7, "schema": "…", …}
+
+A user and password stand in the URL, as in `https://user:password@registry:8081`.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import urllib.error
+import urllib.parse
+import urllib.request
+from typing import Any, Protocol
+
+from ..errors import SparkFailedError, UsageError
+
+TIMEOUT_S = 10.0
+ANSWER_MAX_BYTES = 16 << 20
+
+
+class Registry(Protocol):
+    def by_id(self, schema_id: int) -> str:
+        """An Avro schema, as JSON. UsageError: there is none of that id. SparkFailedError: the registry is not reached."""
+        ...
+
+    def latest(self, subject: str) -> str:
+        """The newest of a subject."""
+        ...
+
+
+def registry(place: str) -> Registry:
+    """Of a URL, or of a folder."""
+    if place.startswith(("http://", "https://")):
+        return HttpRegistry(place)
+    if os.path.isdir(place):
+        return FolderRegistry(place)
+    raise UsageError(f"--registry: expected http://HOST:PORT, or a folder with ID.avsc, found {place}")
+
+
+class HttpRegistry:
+    def __init__(self, url: str) -> None:
+        parts = urllib.parse.urlsplit(url.rstrip("/"))
+        self._headers = {"Accept": "application/vnd.schemaregistry.v1+json"}
+        if parts.username is not None:
+            user = f"{urllib.parse.unquote(parts.username)}:{urllib.parse.unquote(parts.password or '')}"
+            self._headers["Authorization"] = f"Basic {base64.b64encode(user.encode()).decode()}"
+        self._url = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+        self._known: dict[int, str] = {}
+
+    def by_id(self, schema_id: int) -> str:
+        if schema_id not in self._known:
+            self._known[schema_id] = self._schema(f"/schemas/ids/{schema_id}", f"schema {schema_id}")
+        return self._known[schema_id]
+
+    def latest(self, subject: str) -> str:
+        path = f"/subjects/{urllib.parse.quote(subject, safe='')}/versions/latest"
+        return self._schema(path, f"subject {subject}")
+
+    def _schema(self, path: str, what: str) -> str:
+        try:
+            asked = urllib.request.Request(self._url + path, headers=self._headers)
+            with urllib.request.urlopen(asked, timeout=TIMEOUT_S) as answer:
+                found: Any = json.loads(answer.read(ANSWER_MAX_BYTES))
+        except urllib.error.HTTPError as error:
+            error.close()
+            if error.code == 404:
+                raise UsageError(f"registry {self._url}: expected {what}, found none") from error
+            if error.code in (401, 403):
+                raise UsageError(
+                    f"registry {self._url}: {error.code} {error.reason}: expected user:password@ in its URL"
+                ) from error
+            raise SparkFailedError(f"registry {self._url}: {error.code} {error.reason}") from error
+        except (OSError, ValueError) as error:
+            raise SparkFailedError(
+                f"registry {self._url} does not answer: {getattr(error, 'reason', error)}"
+            ) from error
+        if not isinstance(found, dict) or not isinstance(found.get("schema"), str):
+            raise SparkFailedError(
+                f"registry {self._url}{path}: expected an object with `schema`, found another answer"
+            )
+        if found.get("schemaType", "AVRO") != "AVRO":
+            raise UsageError(f"registry {self._url}: expected an Avro schema as {what}, found {found['schemaType']}")
+        if found.get("references"):
+            raise UsageError(f"registry {self._url}: {what} refers to other schemas, which is not supported")
+        return str(found["schema"])
+
+
+class FolderRegistry:
+    """Files `ID.avsc`, of which the highest id is the newest; `SUBJECT.avsc` comes before it."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+
+    def by_id(self, schema_id: int) -> str:
+        return self._read(str(schema_id))
+
+    def latest(self, subject: str) -> str:
+        names = {name.removesuffix(".avsc") for name in os.listdir(self._folder) if name.endswith(".avsc")}
+        newest = max((name for name in names if name.isdecimal()), key=int, default=subject)
+        return self._read(subject if subject in names else newest)
+
+    def _read(self, name: str) -> str:
+        path = os.path.join(self._folder, f"{name}.avsc")
+        try:
+            with open(path, encoding="utf-8") as file:
+                return file.read()
+        except FileNotFoundError:
+            raise UsageError(f"{path}: expected the schema of that id, found no file") from None

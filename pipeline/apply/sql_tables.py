@@ -1,0 +1,235 @@
+"""Delta Lake and Apache Iceberg, by SQL: what they share, and how each keeps a state with a commit.
+
+Delta      the user metadata of the commit, found again by DESCRIBE HISTORY; and a transaction of the state's generation and
+           sequence (`txnAppId`, `txnVersion`): the second commit of a number is none.
+Iceberg    a property of the snapshot, found again in its ancestors.
+
+After a MERGE the history is looked at: it must end with the state that was written, or with the one before, where nothing
+has changed and so nothing was committed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pyspark.errors import AnalysisException, PySparkException
+
+from ..errors import UsageError
+from . import merge_sql
+from .merge_sql import Columns, quoted
+from .state import PROPERTY, AppliedState, standing
+from .table import another_is_at_work, no_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+RECENT = 32
+"""Commits that are looked at first: between two of ours there are few others."""
+
+_PART = re.compile(r"[^\s`.;]+|`(?:[^`]|``)+`")
+_CONFLICT = re.compile(r"Concurrent\w+Exception|DELTA_CONCURRENT|CommitFailedException|Found conflicting files")
+
+
+class SqlTable:
+    """A table that Spark's SQL can merge into."""
+
+    kind: ClassVar[str]
+    min_parts: ClassVar[int] = 1
+    commits_no_change: ClassVar[bool]
+    """Whether a MERGE that changes no row commits all the same, and so always brings its state."""
+
+    def __init__(self, name: str) -> None:
+        """UsageError: no name of a table."""
+        parts = _PART.findall(name)
+        if ".".join(parts) != name or len(parts) < self.min_parts:
+            raise UsageError(f"--table: expected {self._expected()}, found {name!r}")
+        self.name = name
+        self.sql = ".".join(part if part.startswith("`") else quoted(part) for part in parts)
+
+    def _expected(self) -> str:
+        return "a name such as catalog.schema.table"
+
+    def exists(self, session: SparkSession) -> bool:
+        if not session.catalog.tableExists(self.sql):
+            return False
+        rows = session.sql(f"DESCRIBE TABLE EXTENDED {self.sql}").where("col_name = 'Provider'").collect()
+        provider = rows[0]["data_type"].lower() if rows else self.kind
+        if provider != self.kind:
+            raise UsageError(f"{self.name}: expected a table of {self.kind}, found one of {provider}")
+        return True
+
+    def read(self, session: SparkSession) -> DataFrame:
+        return session.table(self.sql)
+
+    def create(self, session: SparkSession, fields: StructType) -> None:
+        no_rows(session, fields).writeTo(self.sql).using(self.kind).create()
+
+    def add_columns(self, session: SparkSession, fields: StructType) -> None:
+        columns = ", ".join(f"{quoted(field.name)} {field.dataType.simpleString()}" for field in fields)
+        session.sql(f"ALTER TABLE {self.sql} ADD COLUMNS ({columns})")
+
+    def states(self, session: SparkSession) -> Iterator[AppliedState]:
+        raise NotImplementedError
+
+    def merge(self, rows: DataFrame, columns: Columns, state: AppliedState) -> bool:
+        with _view(rows) as source:
+            return self._commit(rows.sparkSession, merge_sql.merge(self.sql, source, columns), state)
+
+    def forget_places(self, session: SparkSession, state: AppliedState) -> None:
+        self._commit(session, merge_sql.forget_places(self.sql), state)
+
+    def insert_missing(self, rows: DataFrame, keys: Sequence[str]) -> None:
+        with _view(rows) as source:
+            rows.sparkSession.sql(merge_sql.insert_missing(self.sql, source, keys, rows.columns))
+
+    def _commit(self, session: SparkSession, statement: str, state: AppliedState) -> bool:
+        try:
+            with confs(session, self._confs(state)):
+                session.sql(statement)
+        except PySparkException as error:
+            if _CONFLICT.search(str(error)):
+                raise another_is_at_work(self.name, "its commit came first") from error
+            raise
+        found, is_chain = standing(self.states(session))
+        is_there = found is not None and found.id == state.id
+        is_unchanged = not self.commits_no_change and (found is None or found.id == state.base)
+        if not is_chain or not (is_there or is_unchanged):
+            raise another_is_at_work(self.name, "it has committed meanwhile")
+        return is_there
+
+    def _confs(self, state: AppliedState) -> Mapping[str, str]:
+        raise NotImplementedError
+
+
+class DeltaTable(SqlTable):
+    kind = "delta"
+    commits_no_change = True  # for the transaction that goes with it
+
+    def __init__(self, name: str) -> None:
+        self._is_path = "/" in name
+        super().__init__("delta.path" if self._is_path else name)
+        if self._is_path:
+            place = name if ":" in name.partition("/")[0] else os.path.abspath(name)
+            self.name, self.sql = name, f"delta.{quoted(place)}"
+
+    def _expected(self) -> str:
+        return "a name such as schema.table, or a path"
+
+    def exists(self, session: SparkSession) -> bool:
+        if not self._is_path:
+            return super().exists(session)
+        try:
+            session.sql(f"DESCRIBE DETAIL {self.sql}").collect()
+        except AnalysisException:
+            return False
+        return True
+
+    def states(self, session: SparkSession) -> Iterator[AppliedState]:
+        rows = session.sql(f"DESCRIBE HISTORY {self.sql} LIMIT {RECENT}").collect()
+        found = list(states_of_history(rows))
+        yield from found
+        if len(rows) == RECENT:
+            every = session.sql(f"DESCRIBE HISTORY {self.sql}").collect()
+            yield from list(states_of_history(every))[len(found) :]
+
+    def _confs(self, state: AppliedState) -> Mapping[str, str]:
+        return {
+            "spark.databricks.delta.commitInfo.userMetadata": state.to_json(),
+            "spark.databricks.delta.write.txnAppId": f"ottla-apply:{state.generation}",
+            "spark.databricks.delta.write.txnVersion": str(state.sequence),
+        }
+
+
+def states_of_history(newest_first: Sequence[Any]) -> Iterator[AppliedState]:
+    """The states of a Delta table's history, in which RESTORE goes back, and a table that was made anew begins.
+
+    Args:
+        newest_first: Rows of DESCRIBE HISTORY.
+    """
+    upto: int | None = None
+    generation = ""
+    for row in newest_first:
+        if upto is not None and row["version"] > upto:
+            continue
+        operation, parameters = row["operation"] or "", row["operationParameters"] or {}
+        if operation == "RESTORE":
+            upto = _restored_to(newest_first, parameters)
+            # RESTORE leaves the transactions of what it took away: their numbers are used up.
+            generation = generation or f"restored-{row['version']}"
+            continue
+        if (found := AppliedState.from_json(row["userMetadata"])) is not None:
+            yield replace(found, generation=generation) if generation else found
+        if operation.startswith(("CREATE", "REPLACE")):
+            return
+
+
+def _restored_to(rows: Sequence[Any], parameters: Mapping[str, str]) -> int:
+    """The version that a RESTORE has gone back to; -1 if it cannot be told, and then nothing before it counts."""
+    version, time = parameters.get("version"), parameters.get("timestamp")
+    if version is not None and version != "null":
+        return int(version)
+    return next((row["version"] for row in rows if time and str(row["timestamp"]) <= time), -1)
+
+
+class IcebergTable(SqlTable):
+    kind = "iceberg"
+    commits_no_change = False
+
+    def exists(self, session: SparkSession) -> bool:
+        name = self.name.partition(".")[0].strip("`")
+        if session.conf.get(f"spark.sql.catalog.{name}", None) is None:
+            conf = f"--conf spark.sql.catalog.{name}=org.apache.iceberg.spark.SparkCatalog"
+            raise UsageError(
+                f"{self.name}: expected a catalog {name}, found none: {conf} and what Iceberg's kind of it needs"
+            )
+        return super().exists(session)
+
+    min_parts = 2
+
+    def states(self, session: SparkSession) -> Iterator[AppliedState]:
+        session.catalog.refreshTable(self.sql)  # a catalog remembers a table for half a minute
+        key = f"summary['{PROPERTY}']"
+        rows = session.sql(f"SELECT snapshot_id, parent_id, {key} AS state FROM {self.sql}.snapshots").collect()
+        heads = session.sql(f"SELECT snapshot_id FROM {self.sql}.refs WHERE name = 'main'").collect()
+        by_id = {row["snapshot_id"]: row for row in rows}
+        at = heads[0]["snapshot_id"] if heads else None
+        while at in by_id:
+            if (found := AppliedState.from_json(by_id[at]["state"])) is not None:
+                yield found
+            at = by_id[at]["parent_id"]
+
+    def _confs(self, state: AppliedState) -> Mapping[str, str]:
+        return {f"spark.sql.iceberg.snapshot-property.{PROPERTY}": state.to_json()}
+
+
+@contextmanager
+def confs(session: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
+    """Settings of a session for one statement: what commits after it must not carry them."""
+    before = {name: session.conf.get(name, None) for name in wanted}
+    try:
+        for name, value in wanted.items():
+            session.conf.set(name, value)
+        yield
+    finally:
+        for name, was in before.items():
+            if was is None:
+                session.conf.unset(name)
+            else:
+                session.conf.set(name, was)
+
+
+@contextmanager
+def _view(rows: DataFrame) -> Iterator[str]:
+    name = f"ottla_apply_{secrets.token_hex(8)}"
+    rows.createOrReplaceTempView(name)
+    try:
+        yield name
+    finally:
+        rows.sparkSession.catalog.dropTempView(name)

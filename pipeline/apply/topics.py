@@ -1,0 +1,135 @@
+"""What a topic is now: its id, its partitions and where they begin and end.
+
+Of a running Kafka by the admin client that Spark's connector has in its jar, with the connector's own `kafka.` options; of a
+data directory from what lies there. With it a job can tell a topic that was made anew, or has lost what is not in the table yet,
+before it reads a record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ...storage.disk.checkpoints import uuid_text
+from ..errors import SourceChangedError, SparkFailedError, UsageError
+from ..stores.segment_names import topic_id_in
+from ..stores.stores import opened_store
+from .state import AppliedState
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TIMEOUT_MS = 15_000
+
+
+class TopicNow(NamedTuple):
+    """
+    spans: Partition -> (its first offset, the one after its last); the latter is None where it is not known.
+    """
+
+    name: str
+    topic_id: str | None
+    spans: Mapping[int, tuple[int, int | None]]
+
+
+def topic_of_directory(data_dir: str, topic: str) -> TopicNow:
+    """UsageError: there is none."""
+    store = opened_store(data_dir)
+    found = store.topic_partitions(topic)
+    of_first = store.of(found[0])
+    topic_id = topic_id_in(of_first.files, of_first.directory_of(found[0]))
+    return TopicNow(topic, None if topic_id is None else uuid_text(topic_id), {tp.partition: (0, None) for tp in found})
+
+
+def topic_of_kafka(session: SparkSession, topic: str, options: Mapping[str, str]) -> TopicNow:
+    """
+    Args:
+        options: Of Kafka's clients, `bootstrap.servers` among them.
+
+    Raises:
+        UsageError: There is no such topic, or a client's option is wrong.
+        SparkFailedError: Nobody answers, or what is asked for is refused.
+    """
+    from py4j.protocol import Py4JJavaError
+
+    jvm: Any = session._jvm
+    asked = {**options, "default.api.timeout.ms": str(TIMEOUT_MS), "request.timeout.ms": str(TIMEOUT_MS)}
+    isolation = asked.pop("isolation.level", "read_uncommitted")
+    for name in ("max.poll.records", "group.id"):
+        asked.pop(name, None)
+    properties = jvm.java.util.HashMap()
+    for name, value in asked.items():
+        properties.put(name, value)
+    try:
+        admin = jvm.org.apache.kafka.clients.admin.Admin.create(properties)
+    except Py4JJavaError as error:
+        raise UsageError(f"--bootstrap, --kafka-config: {reason(error)}") from error
+    try:
+        names = jvm.java.util.Collections.singletonList(topic)
+        described = admin.describeTopics(names).allTopicNames().get().get(topic)
+        numbers = sorted(each.partition() for each in described.partitions())
+        first = _offsets(
+            jvm, admin, topic, numbers, jvm.org.apache.kafka.clients.admin.OffsetSpec.earliest(), isolation
+        )
+        last = _offsets(jvm, admin, topic, numbers, jvm.org.apache.kafka.clients.admin.OffsetSpec.latest(), isolation)
+    except Py4JJavaError as error:
+        said = reason(error)
+        if "UnknownTopicOrPartition" in said:
+            raise UsageError(f"{topic}: expected a topic of {options['bootstrap.servers']}, found none") from error
+        if "InvalidTopic" in said:
+            raise UsageError(f"{topic}: {said}") from error
+        raise SparkFailedError(f"Kafka at {options['bootstrap.servers']}: {said}") from error
+    finally:
+        admin.close(jvm.java.time.Duration.ofSeconds(2))
+    return TopicNow(topic, described.topicId().toString(), {each: (first[each], last[each]) for each in numbers})
+
+
+def _offsets(jvm: Any, admin: Any, topic: str, numbers: list[int], spec: Any, isolation: str) -> dict[int, int]:
+    wanted = jvm.java.util.HashMap()
+    places = {number: jvm.org.apache.kafka.common.TopicPartition(topic, number) for number in numbers}
+    for place in places.values():
+        wanted.put(place, spec)
+    level = jvm.org.apache.kafka.common.IsolationLevel.valueOf(isolation.upper())
+    options = jvm.org.apache.kafka.clients.admin.ListOffsetsOptions(level)
+    found = admin.listOffsets(wanted, options).all().get()
+    return {number: found.get(place).offset() for number, place in places.items()}
+
+
+def reason(error: Any) -> str:
+    """The innermost cause of a Java exception, its kind and message, in one line."""
+    found = error.java_exception
+    while (cause := found.getCause()) is not None:
+        found = cause
+    kind = found.getClass().getSimpleName()
+    return " ".join(f"{kind}: {found.getMessage()}".split())
+
+
+def starting_offsets(now: TopicNow, state: AppliedState, *, takes_losses: bool) -> dict[int, int]:
+    """Partition -> where to go on, -2 for its beginning.
+
+    Args:
+        takes_losses: What the topic no longer has is given up.
+
+    Raises:
+        SourceChangedError: The topic is another than that of the table, or has lost what is not in the table yet.
+    """
+    if state.topic_id is not None and now.topic_id is not None and state.topic_id != now.topic_id:
+        raise SourceChangedError(
+            f"{now.name}: expected topic id {state.topic_id}, which the table is of, found {now.topic_id}: it was made anew"
+            " (--topic-made-anew takes it from its beginning)"
+        )
+    found = {}
+    for partition, (first, end) in now.spans.items():
+        offset = state.offsets.get(partition)
+        if offset is None:
+            found[partition] = -2
+            continue
+        lost = ""
+        if offset < first:
+            lost = f"expected its records from offset {offset} on, up to which the table is, found them from {first} on"
+        elif end is not None and offset > end:
+            lost = f"expected it to reach offset {offset}, up to which the table is, found its end at {end}"
+        if lost and not takes_losses:
+            raise SourceChangedError(f"{now.name}-{partition}: {lost} (--take-losses goes on from there)")
+        found[partition] = max(first, offset if end is None else min(offset, end))
+    return found

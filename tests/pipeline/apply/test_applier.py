@@ -1,0 +1,192 @@
+"""Batches into a table: what is in it then, whatever comes again, out of order, or undecodable. With tables of Parquet."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="needs the extra ottla[spark]")
+
+from ottla.pipeline.apply.applier import Applier
+from ottla.pipeline.apply.formats import FormatSpec
+from ottla.pipeline.apply.parquet_table import ParquetTable
+from ottla.pipeline.apply.query import ApplyJob, applier
+from ottla.pipeline.errors import CorruptSourceError, StoreLockedError, UsageError
+from support.pipeline.changes import TOPIC, Change, batch
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Rows = dict[str, Any]
+
+
+def job(path: Path, **options: Any) -> ApplyJob:
+    given = {"value": FormatSpec("json", "value", schema="n BIGINT"), "creates": True, **options}
+    return ApplyJob(TOPIC, str(path / "table"), "parquet", **given)
+
+
+def rows(made: Applier, session: SparkSession) -> Rows:
+    return {row["key"]: row["n"] for row in made.table.read(session).collect()}
+
+
+def at(partition: int, offset: int, key: str, n: int | None, time_s: int | None = None) -> Change:
+    return Change(partition, offset, key, None if n is None else {"n": n}, time_s)
+
+
+def test_a_feed_in_pieces_with_replays_is_what_its_newest_records_say(spark: SparkSession, tmp_path: Path) -> None:
+    rng = random.Random(20261125)
+    feed = [
+        at(key % 3, offset, f"k{key}", rng.choice([None, offset])) for offset in range(60) for key in [rng.randrange(9)]
+    ]
+    made = applier(spark, job(tmp_path))
+    applied = 0
+    for number, end in enumerate((20, 20, 45, 30, 60)):  # the second is empty, the fourth has nothing new
+        start = rng.randrange(applied + 1) if number != 1 else end
+        made(batch(spark, feed[start:end]), number)
+        applied = max(applied, end)
+        newest = {str(each.key): each.value for each in feed[:applied]}
+        assert rows(made, spark) == {key: value["n"] for key, value in newest.items() if isinstance(value, dict)}
+        if number == 2:  # a new process, whose checkpoint was lost
+            made = applier(spark, job(tmp_path))
+    assert (made.applied.records, made.applied.batches) == (15, 1)
+    assert made.state(spark).offsets == {
+        each: max(c.offset for c in feed if c.partition == each) + 1 for each in range(3)
+    }
+
+
+def test_an_upsert_that_comes_again_after_the_deletion_does_not_bring_the_row_back(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    upsert, deletion = at(0, 0, "a", 1), at(0, 1, "a", None)
+    made = applier(spark, job(tmp_path))
+    made(batch(spark, [upsert]), 0)
+    made(batch(spark, [deletion]), 1)
+    for again in (made, applier(spark, job(tmp_path))):
+        again(batch(spark, [upsert]), 0)
+        assert rows(made, spark) == {}
+
+
+def test_where_the_partitions_have_grown_time_decides_between_them(spark: SparkSession, tmp_path: Path) -> None:
+    made = applier(spark, job(tmp_path, keeps_deleted=True))
+    made(
+        batch(spark, [at(0, 900, "a", 1, 10), at(5, 3, "a", 2, 20), at(0, 901, "b", 1, 10), at(5, 4, "b", None, 10)]), 0
+    )
+    assert rows(made, spark) == {"a": 2, "b": None}, "of two at the same time the new partition's counts"
+    made(batch(spark, [at(0, 902, "a", 3, 15), at(0, 903, "b", 3, 9)]), 1)
+    assert rows(made, spark) == {"a": 2, "b": None}, "what came to the old partition before"
+    made(batch(spark, [at(0, 904, "b", 4, 30)]), 2)
+    deleted = {row["key"]: row["kafka_deleted"] for row in made.table.read(spark).collect()}
+    assert (rows(made, spark), deleted) == ({"a": 2, "b": 4}, {"a": False, "b": False})
+
+
+def test_what_cannot_be_decoded_fails_or_is_put_aside_once(spark: SparkSession, tmp_path: Path) -> None:
+    feed = [
+        at(0, 0, "a", 1),
+        Change(0, 1, "a", b"{"),
+        Change(0, 2, None, {"n": 5}),
+        Change(1, 0, b"\xff", {"n": 6}),
+        Change(1, 1, "b", b'{"n": "text"}'),
+        Change(1, 2, "c", b"[7]"),
+        at(1, 3, "d", 8),
+    ]
+    strict = applier(spark, job(tmp_path))
+    with pytest.raises(
+        CorruptSourceError, match=r"orders-0, offset 1: .* found a value that is no JSON object of the schema, and 4"
+    ):
+        strict(batch(spark, feed), 0)
+    assert rows(strict, spark) == {}
+    made = applier(spark, job(tmp_path, undecodable_to=str(tmp_path / "aside")))
+    made(batch(spark, feed), 0)
+    assert rows(made, spark) == {"a": 1, "d": 8}, "the record before counts"
+    assert made.aside is not None
+    aside = made.aside.read(spark).collect()
+    assert {(row["partition"], row["offset"]): row["reason"] for row in aside} == {
+        (0, 1): "a value that is no JSON object of the schema",
+        (0, 2): "no key",
+        (1, 0): "a key that is not UTF-8",
+        (1, 1): "a value that is no JSON object of the schema",
+        (1, 2): "a value that is no JSON object of the schema",
+    }
+    made.aside.insert_missing(made.aside.read(spark), ["topic", "partition", "offset"])
+    assert made.aside.read(spark).count() == 5
+
+
+def test_keys_of_several_columns_and_values_with_the_same_names(spark: SparkSession, tmp_path: Path) -> None:
+    key = FormatSpec("json", "key", schema="shop STRING, id INT")
+    value = FormatSpec("json", "value", schema="ID STRING, n BIGINT")
+    made = applier(spark, job(tmp_path, key=key, value=value))
+    made(batch(spark, [at(0, 0, '{"shop": "s", "id": 1}', 1), at(0, 1, '{"id": 1, "shop": "s"}', 2)]), 0)
+    assert [(row["shop"], row["id"], row["n"]) for row in made.table.read(spark).collect()] == [("s", 1, 2)]
+    with pytest.raises(CorruptSourceError, match=r"offset 2: .* found no id in its key"):
+        made(batch(spark, [at(0, 2, '{"shop": "s"}', 1)]), 1)
+
+
+def test_columns_that_the_table_lacks_are_refused_or_added(spark: SparkSession, tmp_path: Path) -> None:
+    made = applier(spark, job(tmp_path))
+    made(batch(spark, [at(0, 0, "a", 1)]), 0)
+    more = job(tmp_path, value=FormatSpec("json", "value", schema="n BIGINT, city STRING"))
+    with pytest.raises(UsageError, match=r"expected the columns city string, found none of them .--add-columns"):
+        applier(spark, more)
+    other = job(tmp_path, value=FormatSpec("json", "value", schema="n STRING"))
+    with pytest.raises(UsageError, match="column n: expected string, as the records have it, found bigint"):
+        applier(spark, other)
+    grown = applier(
+        spark, job(tmp_path, value=FormatSpec("json", "value", schema="n BIGINT, city STRING"), adds_columns=True)
+    )
+    grown(batch(spark, [Change(0, 1, "b", {"n": 2, "city": "Oslo"})]), 0)
+    assert {row["key"]: row["city"] for row in grown.table.read(spark).collect()} == {"a": None, "b": "Oslo"}
+    assert grown.state(spark).offsets == {0: 2}
+    known = applier(spark, job(tmp_path, value=FormatSpec("json", "value")))
+    assert known.value.fields.names == ["n", "city"], "JSON has the table's columns where no schema is given"
+
+
+def test_of_two_at_once_the_second_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    one, other = applier(spark, job(tmp_path)), applier(spark, job(tmp_path))
+    one(batch(spark, [at(0, 0, "a", 1)]), 0)
+    other(batch(spark, [at(0, 0, "a", 1), at(0, 1, "b", 2)]), 0)
+    with pytest.raises(StoreLockedError, match="another program is applying"):
+        one(batch(spark, [at(0, 1, "b", 2)]), 1)
+    table = one.table
+    assert isinstance(table, ParquetTable)
+    number = table._next()
+    table._write(table.read(spark), None, number)
+    with pytest.raises(StoreLockedError, match=f"version {number} is there"):
+        table._write(table.read(spark), None, number)
+    assert rows(one, spark) == {"a": 1, "b": 2}
+
+
+def test_a_table_that_is_not_there_is_made_only_when_asked(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"expected a table, found none .--create makes it"):
+        applier(spark, job(tmp_path, creates=False))
+    (tmp_path / "table").mkdir()
+    (tmp_path / "table" / "mine.txt").touch()
+    with pytest.raises(UsageError, match="expected a table of parquet, or an empty folder, found other files"):
+        applier(spark, job(tmp_path))
+    with pytest.raises(UsageError, match="--value-schema: expected columns"):
+        applier(spark, job(tmp_path, value=FormatSpec("json", "value", schema="no such thing here")))
+    with pytest.raises(UsageError, match="column kafka_offset: expected another name"):
+        applier(spark, job(tmp_path / "x", value=FormatSpec("json", "value", schema="Kafka_Offset INT")))
+
+
+def test_a_topic_that_was_made_anew_wins_over_all_rows(spark: SparkSession, tmp_path: Path) -> None:
+    made = applier(spark, job(tmp_path))
+    made(batch(spark, [at(0, 500, "a", 1), at(0, 501, "b", 1)]), 0)
+    again = applier(spark, job(tmp_path))
+    state = again.state(spark).from_the_beginning("anew", "id-2")
+    again.table.forget_places(spark, state)
+    again.begun_at = state
+    again(batch(spark, [at(0, 0, "a", 2, 0), at(0, 1, "c", 2, 0)]), 0)
+    assert rows(again, spark) == {"a": 2, "b": 1, "c": 2}
+    assert again.state(spark).offsets == {0: 2}
+
+
+def test_other_formats_of_keys_and_values(spark: SparkSession, tmp_path: Path) -> None:
+    key = FormatSpec("string", "key", schema="id BIGINT")
+    made = applier(spark, job(tmp_path, key=key, value=FormatSpec("binary", "value")))
+    made(batch(spark, [Change(0, 0, "7", b"\x00\xff"), Change(0, 1, "8", b"")]), 0)
+    assert {row["id"]: bytes(row["value"]) for row in made.table.read(spark).collect()} == {7: b"\x00\xff", 8: b""}
+    with pytest.raises(CorruptSourceError, match="found a key that is no bigint"):
+        made(batch(spark, [Change(0, 2, "seven", b"")]), 1)

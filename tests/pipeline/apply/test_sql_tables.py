@@ -1,0 +1,94 @@
+"""Names of tables, and states found in a Delta table's history. The tables themselves: compat/spark_apply."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="needs the extra ottla[spark]")
+
+from ottla.pipeline.apply.kinds import table
+from ottla.pipeline.apply.packages import advice
+from ottla.pipeline.apply.sql_tables import DeltaTable, IcebergTable, states_of_history
+from ottla.pipeline.apply.state import AppliedState, standing
+from ottla.pipeline.errors import UsageError
+
+FIRST = AppliedState.first("s0", "orders", None, {})
+ONE = FIRST.after("s1", {0: 1})
+TWO = ONE.after("s2", {0: 2})
+THREE = TWO.after("s3", {0: 3})
+
+
+def row(
+    version: int, operation: str, state: AppliedState | None = None, parameters: dict[str, str] | None = None
+) -> dict[str, Any]:
+    return {
+        "version": version,
+        "timestamp": f"2026-11-25 10:00:{version:02}",
+        "operation": operation,
+        "operationParameters": parameters or {},
+        "userMetadata": None if state is None else state.to_json(),
+    }
+
+
+HISTORY = [
+    row(4, "MERGE", THREE),
+    row(3, "OPTIMIZE"),
+    row(2, "MERGE", TWO),
+    row(1, "MERGE", ONE),
+    row(0, "CREATE TABLE"),
+]
+
+
+def test_states_stand_in_the_metadata_of_commits_and_others_commits_between_them() -> None:
+    assert list(states_of_history(HISTORY)) == [THREE, TWO, ONE]
+
+
+@pytest.mark.parametrize("parameters", [{"version": "2"}, {"version": "null", "timestamp": "2026-11-25 10:00:03"}])
+def test_what_restore_took_back_does_not_count_and_its_numbers_are_used_up(parameters: dict[str, str]) -> None:
+    found = list(states_of_history([row(5, "RESTORE", parameters=parameters), *HISTORY]))
+    assert [each.id for each in found] == ["s2", "s1"]
+    assert {each.generation for each in found} == {"restored-5"}, "Delta would skip sequence 3 of the old generation"
+    after = found[0].after("s4", {0: 3})
+    stands, is_chain = standing(
+        states_of_history([row(6, "MERGE", after), row(5, "RESTORE", parameters=parameters), *HISTORY])
+    )
+    assert (stands, is_chain) == (after, True)
+
+
+def test_a_table_that_was_made_anew_has_none_of_the_old_states() -> None:
+    assert list(states_of_history([row(6, "CREATE OR REPLACE TABLE"), *HISTORY])) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "sql"),
+    [
+        ("delta", "shop.customers", "`shop`.`customers`"),
+        ("delta", "/srv/some where/t", "delta.`/srv/some where/t`"),
+        ("delta", "s3a://bucket/t", "delta.`s3a://bucket/t`"),
+        ("iceberg", "lake.shop.`odd name`", "`lake`.`shop`.`odd name`"),
+    ],
+)
+def test_names_of_tables(kind: str, name: str, sql: str) -> None:
+    made = table(kind, name)
+    assert isinstance(made, DeltaTable | IcebergTable)
+    assert (made.sql, made.name) == (sql, name)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [("iceberg", "customers"), ("delta", "a b"), ("delta", "a;b"), ("delta", ""), ("hudi", "x")]
+)
+def test_what_is_no_name_is_refused(kind: str, name: str) -> None:
+    with pytest.raises(UsageError, match="expected"):
+        table(kind, name)
+
+
+def test_missing_jars_are_named_with_the_option_that_brings_them() -> None:
+    assert advice(["kafka"], "4.2.0") == (
+        "the jar of kafka is missing: --conf spark.jars.packages=org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"
+    )
+    assert "iceberg-spark-runtime-4.1_2.13:1.12.0,org.apache.spark:spark-avro_2.13:4.1.3" in advice(
+        ["iceberg", "avro"], "4.1.3"
+    )
+    assert advice(["delta"], "4.3.0").endswith("there is none: pip install 'pyspark==4.2.*'")

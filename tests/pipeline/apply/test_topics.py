@@ -1,0 +1,41 @@
+"""Where to go on in a topic: what it has lost, and whether it is the same one."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("pyspark", reason="needs the extra ottla[spark]")
+
+from ottla.pipeline.apply.state import AppliedState
+from ottla.pipeline.apply.topics import TopicNow, starting_offsets
+from ottla.pipeline.errors import SourceChangedError
+
+STATE = AppliedState.first("s0", "orders", "id-1", {0: 500, 1: 20})
+
+
+def test_partitions_without_an_offset_are_read_from_their_beginning() -> None:
+    now = TopicNow("orders", "id-1", {0: (100, 900), 1: (20, 20), 2: (7, 9)})
+    assert starting_offsets(now, STATE, takes_losses=False) == {0: 500, 1: 20, 2: -2}
+
+
+@pytest.mark.parametrize(
+    ("span", "said", "start"),
+    [((600, 900), "found them from 600 on", 600), ((0, 300), "found its end at 300", 300)],
+)
+def test_what_is_lost_is_refused_or_given_up(span: tuple[int, int], said: str, start: int) -> None:
+    now = TopicNow("orders", "id-1", {0: span})
+    with pytest.raises(SourceChangedError, match=f"orders-0: .*{said} .--take-losses"):
+        starting_offsets(now, STATE, takes_losses=False)
+    assert starting_offsets(now, STATE, takes_losses=True) == {0: start}
+
+
+def test_a_topic_of_another_id_is_another_topic() -> None:
+    now = TopicNow("orders", "id-2", {0: (0, 900)})
+    with pytest.raises(SourceChangedError, match=r"found id-2: it was made anew .--topic-made-anew"):
+        starting_offsets(now, STATE, takes_losses=True)
+    anew = STATE.from_the_beginning("s1", "id-2")
+    assert starting_offsets(now, anew, takes_losses=False) == {0: -2}
+
+
+def test_an_end_that_is_not_known_loses_nothing() -> None:
+    assert starting_offsets(TopicNow("orders", None, {0: (0, None)}), STATE, takes_losses=False) == {0: 500}
