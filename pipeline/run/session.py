@@ -19,6 +19,8 @@ from .java import java_home
 
 CONFS = {
     PUSHDOWN_CONF: "true",  # filters reach our source; it must not take any without it
+    # Rows of our exchanges have 64 KiB where there are many: a task gets no more than 64 MB of them at once.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "1000",
     "spark.ui.enabled": "false",  # no listener that nobody asked for
     "spark.ui.showConsoleProgress": "false",  # jobs say themselves how far they are
 }
