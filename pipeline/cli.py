@@ -27,6 +27,7 @@ examples:
   ottla-spark compact ./data --topic orders --dry-run     what would go
   ottla-spark compact ./data --topic orders --install     with the server stopped; --include-active: all that is in the log
   ottla-spark verify ./data --topic orders --against ./copy-from-before
+  ottla-spark verify --bootstrap source:9092 --topic orders --against mirror:9092
   ottla-spark snapshot ./data --topic orders --out ./orders-latest
   ottla-spark restore ./orders-latest --topic orders --bootstrap localhost:9092
   ottla-spark read ./data --topic orders --limit 5
@@ -136,17 +137,47 @@ def _install(commands: Commands) -> None:
 
 
 def _verify(commands: Commands) -> None:
-    parser = _command(commands, "verify", "check that a log holds what compaction promises")
+    parser = _command(
+        commands,
+        "verify",
+        "check that a log, or a topic over the wire, holds what compaction promises",
+        needs_dir=False,
+    )
     _log_options(parser, needs_topic=False)
-    sides = parser.add_mutually_exclusive_group()
-    sides.add_argument("--against", metavar="DIR", help="a copy of the data directory from before, or of all: A,B")
-    sides.add_argument("--plan", metavar="ID", help="what this plan has made, staged or installed, and its originals")
+    parser.add_argument(
+        "--against", metavar="DIR|HOST:PORT",
+        help="a copy of the data directory from before, or of all: A,B; with --bootstrap the Kafka that has the other topic",
+    )  # fmt: skip
+    parser.add_argument("--plan", metavar="ID", help="what this plan has made, staged or installed, and its originals")
     parser.add_argument(
         "--drop-originals",
         action="store_true",
         help="with --plan, if it passes and is installed: forget the plan, and give back the space of the files that it"
         " has replaced",
     )
+    wire = parser.add_argument_group(
+        "over the wire",
+        "any Kafka, by Spark's own connector (--conf spark.jars.packages=org.apache.spark:spark-sql-kafka-0-10_2.13:VERSION);"
+        " with --against or --against-topic two topics are compared, key by key",
+    )
+    wire.add_argument("--bootstrap", metavar="HOST:PORT[,…]", help="in place of DATA_DIR")
+    wire.add_argument("--against-topic", metavar="NAME", help="the other topic (default: of the same name)")
+    wire.add_argument(
+        "--command-config", metavar="FILE", help="options of Kafka's clients, as Kafka's own tools take them"
+    )
+    wire.add_argument("--against-command-config", metavar="FILE", help="those for --against (default: the same)")
+    wire.add_argument("--headers", action="store_true", help="headers are compared, too")
+    wire.add_argument("--every-version", action="store_true", help="compare all records of a key, and their order")
+    wire.add_argument("--clean-end", metavar="OFFSET|JSON", help='below it all is compacted: 4711, or {"0": 4711, …}')
+    wire.add_argument(
+        "--no-transactions", action="store_true",
+        help="nobody writes the topic in transactions: below a missing offset all is compacted",
+    )  # fmt: skip
+    wire.add_argument(
+        "--cleaned-within", type=_number(0), metavar="MS",
+        help="so long after its timestamp each record is cleaned (default, where timestamps are those of the append:"
+        " max.compaction.lag.ms and an hour)",
+    )  # fmt: skip
 
 
 def _snapshot(commands: Commands) -> None:
@@ -215,13 +246,12 @@ def _check(commands: Commands) -> None:
     _spark_options(parser)
 
 
-def _command(commands: Commands, name: str, text: str) -> Parser:
+def _command(commands: Commands, name: str, text: str, *, needs_dir: bool = True) -> Parser:
     parser = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
     parser.add_argument(
-        "data_dir",
-        metavar="DATA_DIR",
+        "data_dir", metavar="DATA_DIR", nargs=None if needs_dir else "?",
         help="of Ottla or Apache Kafka; several as in log.dirs: A,B; or the address of a copy",
-    )
+    )  # fmt: skip
     return parser
 
 

@@ -82,6 +82,12 @@ class StoreFailedError(PipelineError):
     exit_code = 6
 
 
+class KafkaFailedError(PipelineError):
+    """A Kafka that is reached over the wire does not answer, or has failed: another call may do."""
+
+    exit_code = 6
+
+
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)
 """What is not the caller's mistake, as a path that may not be read is."""
 

@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # a JVM that is gone is told of once, by us
     engine = _engine(options)
     job = Job(
-        data_dir=options.data_dir,
+        data_dir=options.data_dir or "",
         topic=options.topic,
         partition=options.partition,
         configs=dict(options.config),
@@ -145,6 +145,11 @@ def _print_results(results: Sequence[PartitionResult], options: argparse.Namespa
 
 
 def _verify(job: Job, options: argparse.Namespace) -> int:
+    from . import wire_runs
+
+    if options.bootstrap is not None:
+        return wire_runs.verify(job, options)
+    wire_runs.refuse_without_bootstrap(options)
     plan = None if options.plan is None else find_plan(job, options.plan)
     if options.drop_originals and (plan is None or not is_plan_installed(plan, OsFiles())):
         raise UsageError("--drop-originals: expected --plan with a plan that is wholly installed")

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from ..snapshot.layers import SnapshotResult
     from ..verify.audit_scope import Scope
     from ..verify.findings import VerifyReport
+    from ..wire.verify_wire import Question
+    from ..wire.wire_report import WireReport
     from .check import CheckReport
 
 IN_PROCESS = "none"
@@ -174,6 +176,13 @@ class Engine:
 
         with self._spark(f"verify {', '.join(str(scope.tp) for scope in scopes[:3])}") as spark:
             return verify_on(spark, scopes, files, mode=mode)
+
+    def verify_wire(self, asked: Question, *, now_ms: int) -> WireReport:
+        """On Spark only."""
+        from ..wire.verify_wire import verify_wire
+
+        with self._spark(f"verify {asked.topic} at {asked.cluster.bootstrap}") as spark:
+            return verify_wire(spark, asked, now_ms=now_ms)
 
     def snapshot(
         self,

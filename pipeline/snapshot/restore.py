@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import logging
 import os
-import socket
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple, Protocol
 
-from ..errors import PipelineError, SparkFailedError, UsageError
+from ..addresses import CONNECT_TIMEOUT_S, check_that_somebody_is_there
+from ..errors import KafkaFailedError, UsageError
 from ..objects.addresses import parse_fs_options
 from ..objects.object_files import ObjectFiles
 from ..stores.reading_files import resolved
 from .places import StoredSnapshot
 from .snapshot_folder import REPLACED
 
-CONNECT_TIMEOUT_S = 10.0
 NO_TOPIC = "{}: expected a topic to restore into, found none (--create makes it)"
 NEW_TOPIC_CONFIGS = {"cleanup.policy": "compact"}
 _OF_ANY_CLIENT = ("bootstrap", "security", "sasl", "ssl", "client", "socket", "api_version")
@@ -29,10 +28,8 @@ TIMEOUT_S = 120.0
 """For what has been sent. A broker that restarts is back before."""
 
 
-class RestoreError(PipelineError):
+class RestoreError(KafkaFailedError):
     """The broker did not take a record, or nobody answers. Another call may do."""
-
-    exit_code = SparkFailedError.exit_code
 
 
 class RestoreResult(NamedTuple):
@@ -74,7 +71,7 @@ def restore(
     """
     stored = _opened(snapshot, fs_options or {})
     needed = stored.partitions()
-    _check_that_somebody_is_there(bootstrap_servers)
+    check_that_somebody_is_there(bootstrap_servers)
     known = needed if stored.manifest is None else needed | stored.manifest.partitions.keys()
     creates_with = max(known, default=0) + 1 if creates else None
     writer, partition_count = _writer(bootstrap_servers, topic, producer_config or {}, creates_with)
@@ -104,22 +101,6 @@ def _opened(snapshot: str, fs_options: Mapping[str, str]) -> StoredSnapshot:
     if missing := [name for name in wanted if name not in stored.names]:
         raise UsageError(f"{snapshot}: expected the columns {', '.join(wanted)}, found no {', '.join(missing)}")
     return stored
-
-
-def _check_that_somebody_is_there(bootstrap_servers: str) -> None:
-    """RestoreError, at once, where no connection is taken: a producer would go on trying, and tell of each time."""
-    reasons = []
-    for text in bootstrap_servers.split(","):
-        host, _, port = text.strip().rpartition(":")
-        if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
-            raise UsageError(f"--bootstrap: expected HOST:PORT[,…], the port from 1 to 65535, found {text.strip()!r}")
-        try:
-            socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_TIMEOUT_S).close()
-        except OSError as error:
-            reasons.append(f"{text.strip()}: {error.strerror or error}")
-        else:
-            return
-    raise RestoreError(f"no broker answers at {'; '.join(reasons)}")
 
 
 def timestamp_ms(row: Mapping[str, Any]) -> int | None:

@@ -7,7 +7,7 @@ expected this record, or a later one of its key, found neither
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
@@ -88,7 +88,7 @@ class VerifyReport:
 
     mode: str
     """`alone`, `against DIR` or `plan ID`."""
-    partitions: list[PartitionReport]
+    partitions: Sequence[PartitionReport]
 
     @property
     def finding_count(self) -> int:
@@ -115,15 +115,18 @@ class VerifyReport:
             more = f" (and {self.finding_count - 1} more)" if self.finding_count > 1 else ""
             raise VerifyFailedError(f"{first[0]}: {first[1]}{more}")
 
-    def to_json(self) -> str:
-        """One object; keys of records in hexadecimal as well as readable."""
-        fields: Mapping[str, Any] = {
+    def to_dict(self) -> Mapping[str, Any]:
+        """Keys of records in hexadecimal as well as readable."""
+        return {
             "mode": self.mode,
             "passed": self.passed,
             "findings": self.finding_count,
             "partitions": [each.to_dict() for each in self.partitions],
         }
-        return json.dumps(fields, indent=1) + "\n"
+
+    def to_json(self) -> str:
+        """One object."""
+        return json.dumps(self.to_dict(), indent=1) + "\n"
 
 
 def _as_dict(finding: Finding) -> dict[str, Any]:

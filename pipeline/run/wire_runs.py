@@ -1,0 +1,102 @@
+"""`ottla-spark verify --bootstrap`: options in, one question asked, its report printed."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+from ..errors import UsageError, check_the_extra
+from .job_plans import Job
+
+if TYPE_CHECKING:
+    from ..wire.verify_wire import Question
+
+_OF_THE_WIRE = (
+    "against_topic", "command_config", "against_command_config", "headers", "every_version", "clean_end", "no_transactions",
+    "cleaned_within",
+)  # fmt: skip
+_OF_DIRECTORIES = {"data_dir": "DATA_DIR", "plan": "--plan", "drop_originals": "--drop-originals", "config": "--config"}
+_OF_TWO_TOPICS = ("against_command_config", "headers", "every_version")
+_OF_ONE_TOPIC = ("clean_end", "no_transactions", "cleaned_within")
+
+
+def verify(job: Job, options: argparse.Namespace) -> int:
+    """Judge a topic, or two, and print what was found. Refusals are raised, and findings are one."""
+    check_the_extra()
+    asked = question(options)
+    if job.engine.is_in_process:
+        raise UsageError("--bootstrap: expected a Spark, whose connector reads topics, found --master none")
+    report = job.engine.verify_wire(asked, now_ms=job.now_ms())
+    if options.json:
+        sys.stdout.write(report.to_json())
+    else:
+        for each in report.partitions:
+            print(each)
+            for finding in each.findings[:10]:
+                print(f"  {finding}")
+        for note in report.notes:
+            job.say(f"note: {note}")
+    report.check()
+    return 0
+
+
+def question(options: argparse.Namespace) -> Question:
+    """
+    Raises:
+        UsageError: Options that do not go together.
+        OSError: A file of options cannot be read.
+    """
+    from ..wire.cluster import Cluster, read_command_config
+    from ..wire.verify_wire import Question, clean_end_of
+
+    for name, option in _OF_DIRECTORIES.items():
+        if getattr(options, name):
+            raise UsageError(f"--bootstrap: expected no {option} beside it")
+    if options.topic is None or "," in options.topic:
+        raise UsageError(f"--bootstrap: expected --topic with the name of one topic, found {options.topic or 'none'}")
+    config = {} if options.command_config is None else read_command_config(options.command_config)
+    other = None
+    if options.against is not None:
+        path = options.against_command_config
+        other = Cluster(options.against, config if path is None else read_command_config(path))
+    is_one = options.against is None and options.against_topic is None
+    for name in _OF_TWO_TOPICS if is_one else _OF_ONE_TOPIC:
+        if getattr(options, name) not in (None, False):
+            where = "with --against or --against-topic" if is_one else "of one topic by itself"
+            raise UsageError(f"{_option(name)} is {where}")
+    clean_end = None
+    if options.clean_end is not None:
+        try:
+            clean_end = clean_end_of(options.clean_end)
+        except ValueError:
+            raise UsageError(
+                f'--clean-end: expected an offset, or {{"0": offset, …}}, found {options.clean_end!r}'
+            ) from None
+    return Question(
+        cluster=Cluster(options.bootstrap, config),
+        topic=options.topic,
+        partition=options.partition,
+        against=other,
+        against_topic=options.against_topic,
+        headers=options.headers,
+        every_version=options.every_version,
+        clean_end=clean_end,
+        no_transactions=options.no_transactions,
+        cleaned_within_ms=options.cleaned_within,
+    )
+
+
+def refuse_without_bootstrap(options: argparse.Namespace) -> None:
+    """UsageError for what makes sense over the wire only, and for neither a directory nor an address."""
+    for name in _OF_THE_WIRE:
+        if getattr(options, name) not in (None, False):
+            raise UsageError(f"{_option(name)}: expected --bootstrap with it")
+    if options.data_dir is None:
+        raise UsageError("verify: expected DATA_DIR or --bootstrap")
+    if options.against is not None and options.plan is not None:
+        raise UsageError("--against and --plan: expected one of them")
+
+
+def _option(name: str) -> str:
+    return "--" + name.replace("_", "-")

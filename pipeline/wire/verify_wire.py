@@ -1,0 +1,265 @@
+"""`ottla-spark verify --bootstrap`: is a topic compacted as promised; are two topics equal, key by key.
+
+What is read: the topic once, from its first offset to the last stable one, both as of the beginning; where two are compared and
+something differs, both once more. What is moved between tasks: of each key `key_rows` from each task that has met it.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from ..errors import SourceChangedError, UsageError
+from ..verify.findings import FINDINGS_MAX, Finding
+from .cluster import Cluster
+from .compacted import Known, findings_of, judge_topic
+from .differences import Place, difference, has_moved
+from .equal import HERE, THERE, Asked, Look, Side, compare, versions_of
+from .scanned import Scan
+from .topics import KafkaTopics, TopicNow
+from .wire_report import WirePartition, WireReport
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PASS_MS = 3_600_000
+"""What a pass may take, behind max.compaction.lag.ms."""
+_LAG_NONE = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What `verify` is asked about topics over the wire."""
+
+    cluster: Cluster
+    topic: str
+    partition: int | None = None
+    against: Cluster | None = None
+    against_topic: str | None = None
+    headers: bool = False
+    """Headers count as part of a value."""
+    every_version: bool = False
+    clean_end: int | Mapping[int, int] | None = None
+    """Below it the topic is compacted, as the caller knows; for each partition, or one for all."""
+    no_transactions: bool = False
+    cleaned_within_ms: int | None = None
+    """Each record is cleaned so long after its timestamp, as the caller knows."""
+
+    @property
+    def other(self) -> tuple[Cluster, str] | None:
+        """The topic to compare with."""
+        if self.against is None and self.against_topic is None:
+            return None
+        return self.against or self.cluster, self.against_topic or self.topic
+
+
+def clean_end_of(text: str) -> int | dict[int, int]:
+    """An offset, or one for each partition: {"0": 4711}. ValueError for anything else."""
+    found = json.loads(text)
+    if isinstance(found, int) and not isinstance(found, bool) and found >= 0:
+        return found
+    if isinstance(found, dict) and all(type(each) is int and each >= 0 for each in found.values()):
+        return {int(partition): offset for partition, offset in found.items()}
+    raise ValueError(text)
+
+
+def verify_wire(spark: SparkSession, asked: Question, *, now_ms: int) -> WireReport:
+    """
+    Raises:
+        UsageError: The session has no connector, there is no such topic, it may not be read, an option does not fit.
+        KafkaFailedError: A Kafka does not answer.
+        SourceChangedError: Records went away, or all that differs is being written meanwhile.
+        SparkFailedError: A job failed for another reason.
+    """
+    if asked.other is None:
+        return _alone(spark, asked, now_ms)
+    return _against(spark, asked, *asked.other)
+
+
+def _alone(spark: SparkSession, asked: Question, now_ms: int) -> WireReport:
+    with closing(KafkaTopics(spark, asked.cluster)) as topics:
+        now = _described(topics, asked.topic, asked.partition)
+        known, notes = _known(topics, now, asked, now_ms)
+        scan = Scan(cluster=asked.cluster, topic=asked.topic, ranges=now.partitions)
+        judged = judge_topic(spark, scan, known, by_gaps=asked.no_transactions)
+        wanted = [(partition, offset) for partition, each in judged.items() for _, offset, _ in each.places]
+        keys = topics.keys_at(asked.topic, wanted[:FINDINGS_MAX])
+    partitions = []
+    for partition, each in judged.items():
+        own = {offset: key for (of, offset), key in keys.items() if of == partition}
+        partitions.append(
+            WirePartition(
+                topic=asked.topic,
+                partition=partition,
+                records=each.seen.records,
+                finding_count=each.finding_count,
+                findings=findings_of(each, scan.name_of(partition), own),
+                start_offset=now.partitions[partition].start,
+                end_offset=now.partitions[partition].end,
+                keys=each.keys.keys,
+                tombstones=each.seen.tombstones,
+                clean_end=each.clean_end,
+                clean_end_because=each.because,
+                compacted_up_to=each.compacted_up_to,
+            )
+        )
+    if asked.no_transactions and not any(each.clean_end for each in partitions):
+        notes.append("no offset is missing, so no cleaner has been there yet: nothing was judged as compacted")
+    elif not any(each.clean_end for each in partitions):
+        notes.append(
+            "how far the cleaner has come is not told over the wire, so nothing was judged as compacted: give --clean-end,"
+            " --no-transactions or --cleaned-within"
+        )
+    return WireReport(mode=f"over the wire, {asked.cluster.bootstrap}", partitions=partitions, notes=notes)
+
+
+def _described(topics: KafkaTopics, topic: str, partition: int | None) -> TopicNow:
+    now = topics.describe(topic)
+    if partition is None:
+        return now
+    if partition not in now.partitions:
+        raise UsageError(f"{topic} has partitions 0 to {max(now.partitions)}, not {partition}")
+    return now._replace(partitions={partition: now.partitions[partition]})
+
+
+def _known(topics: KafkaTopics, now: TopicNow, asked: Question, now_ms: int) -> tuple[dict[int, Known], list[str]]:
+    """How far each partition is known to be compacted, and what is not known."""
+    notes: list[str] = []
+    given = (
+        asked.clean_end if isinstance(asked.clean_end, Mapping) else dict.fromkeys(now.partitions, asked.clean_end or 0)
+    )
+    if strange := sorted(set(given) - set(now.partitions)):
+        raise UsageError(f"--clean-end: {now.name} has no partition {strange[0]} that is to be judged")
+    known = {partition: Known() for partition in now.partitions}
+    for partition, end in given.items():
+        if end > now.partitions[partition].end:
+            raise UsageError(
+                f"--clean-end: {now.name}-{partition} ends at {now.partitions[partition].end}, below {end}"
+            )
+        known[partition] = Known(end, "as --clean-end says" if end else "")
+    if now.configs is None:
+        notes.append(f"the configs of {now.name} may not be read (DescribeConfigs): times were not judged")
+        return known, notes
+    if "compact" not in now.configs.get("cleanup.policy", "").split(","):
+        raise UsageError(f"{now.name} is not compacted: cleanup.policy={now.configs.get('cleanup.policy')}")
+    within_ms = _within_ms(now.configs, asked, notes)
+    if within_ms is None:
+        return known, notes
+    segment_ms = min(
+        int(now.configs.get("segment.ms", _LAG_NONE)), int(now.configs.get("max.compaction.lag.ms", _LAG_NONE))
+    )
+    latest = topics.latest_times_ms(now.name, sorted(now.partitions))
+    # The active segment is not cleaned; a record is in no active segment once a later one has had it rolled.
+    until = {partition: min(now_ms - within_ms, time - segment_ms) for partition, time in latest.items()}
+    timed = topics.offsets_for_time(now.name, {partition: max(0, time) for partition, time in until.items()})
+    retention_ms = int(now.configs["delete.retention.ms"])
+    for partition, end in timed.items():
+        end = min(end, now.partitions[partition].end)
+        before = known[partition]
+        because = f"all before {until[partition]} ms is cleaned by now"
+        known[partition] = Known(
+            max(end, before.clean_end),
+            because if end > before.clean_end else before.because,
+            end,
+            within_ms + retention_ms,
+        )
+    return known, notes
+
+
+def _within_ms(configs: Mapping[str, str], asked: Question, notes: list[str]) -> int | None:
+    if asked.cleaned_within_ms is not None:
+        return asked.cleaned_within_ms
+    lag_ms = int(configs.get("max.compaction.lag.ms", _LAG_NONE))
+    if lag_ms == _LAG_NONE:
+        notes.append(
+            "max.compaction.lag.ms is not set, so a record or tombstone may wait for ever: times were not judged"
+        )
+        return None
+    if configs.get("message.timestamp.type") != "LogAppendTime":
+        notes.append(
+            "timestamps are the producers' (message.timestamp.type), so they do not tell when a record was appended: times were"
+            " not judged; --cleaned-within MS takes them for that"
+        )
+        return None
+    return lag_ms + PASS_MS
+
+
+def _against(spark: SparkSession, asked: Question, cluster: Cluster, topic: str) -> WireReport:
+    sides = ((asked.cluster, asked.topic), (cluster, topic))
+    with closing(KafkaTopics(spark, asked.cluster)) as here, closing(KafkaTopics(spark, cluster)) as there:
+        nows = [_described(of, name, asked.partition) for of, (_, name) in zip((here, there), sides, strict=True)]
+        how = Asked(len(nows[HERE].partitions) != len(nows[THERE].partitions), asked.every_version)
+        if how.by_time and asked.every_version:
+            counts = " and ".join(str(len(now.partitions)) for now in nows)
+            raise UsageError(f"--every-version: expected as many partitions on both sides, found {counts}")
+        salt = secrets.randbits(63)
+        scans = [
+            Scan(cluster=of, topic=name, ranges=now.partitions, includes_headers=asked.headers, salt=salt)
+            for (of, name), now in zip(sides, nows, strict=True)
+        ]
+        look = compare(spark, scans, how)
+        findings, moved = list[Finding](), 0
+        if look.named:
+            again = [_described(of, name, asked.partition) for of, (_, name) in zip((here, there), sides, strict=True)]
+            scans = [replace(scan, ranges=now.partitions) for scan, now in zip(scans, again, strict=True)]
+            findings, moved = _second_look(spark, scans, look, how)
+    return _compared(asked, nows, look, findings, moved, f"{topic} at {cluster.bootstrap}")
+
+
+def _second_look(spark: SparkSession, scans: list[Scan], look: Look, how: Asked) -> tuple[list[Finding], int]:
+    """What still differs, and how many of the keys that were looked at again do not, or have changed."""
+    found = [versions_of(spark, scan, look.named, how) for scan in scans]
+    places = tuple(Place(scan.topic, scan.cluster.bootstrap) for scan in scans)
+    findings, moved = list[Finding](), 0
+    for each in look.named:
+        key_here, here = found[HERE].get((each.high, each.low), (None, []))
+        key_there, there = found[THERE].get((each.high, each.low), (None, []))
+        key = key_there if key_here is None else key_here
+        finding = None
+        if not has_moved(each, here, there):
+            finding = difference(key, here, there, (places[HERE], places[THERE]), every_version=how.every_version)
+        if finding is None:
+            moved += 1
+        else:
+            findings.append(finding)
+    if moved and moved == len(look.named) < look.differing:
+        raise SourceChangedError(
+            f"{look.differing} keys differ, and the {moved} of them that have not changed for longest changed meanwhile: call"
+            " again when less is written"
+        )
+    return findings, moved
+
+
+def _compared(
+    asked: Question, nows: list[TopicNow], look: Look, findings: list[Finding], moved: int, other: str
+) -> WireReport:
+    partitions: dict[int, WirePartition] = {}
+    nothing = Side(0, 0)
+    for partition in sorted({*nows[HERE].partitions, *nows[THERE].partitions}):
+        bounds = nows[HERE].partitions.get(partition)
+        here, there = look.sides.get((HERE, partition), nothing), look.sides.get((THERE, partition), nothing)
+        start, end = (0, 0) if bounds is None else bounds
+        partitions[partition] = WirePartition(
+            topic=asked.topic,
+            partition=partition,
+            records=here.records,
+            keys=here.keys,
+            records_there=there.records,
+            keys_there=there.keys,
+            start_offset=start,
+            end_offset=end,
+        )
+    for finding in findings:
+        own = int(finding.file.partition(" at ")[0].rpartition("-")[2])
+        partitions[own].findings.append(finding)
+        partitions[own].finding_count += 1
+    if more := look.differing - moved - len(findings):
+        partitions[min(partitions)].finding_count += more
+    notes = [f"{moved} keys differed, and were the same or had changed when they were looked at again"] if moved else []
+    if more:
+        notes.append(f"{more} more keys differ, which are not named; they are counted with the first partition")
+    return WireReport(mode=f"over the wire, against {other}", partitions=[*partitions.values()], notes=notes)

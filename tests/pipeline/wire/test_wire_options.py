@@ -1,0 +1,61 @@
+"""`ottla-spark verify --bootstrap`: what does not go together is one line, before any Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'ottla[spark]'")
+
+from ottla.pipeline.cli import main
+from ottla.pipeline.wire.verify_wire import clean_end_of
+
+ONE = ("--bootstrap", "h:1", "--topic", "t")
+TWO = (*ONE, "--against-topic", "u")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ((), "verify: expected DATA_DIR or --bootstrap"),
+        (("./data", *ONE), "--bootstrap: expected no DATA_DIR beside it"),
+        ((*ONE, "--plan", "x"), "--bootstrap: expected no --plan beside it"),
+        ((*ONE, "--config", "a=b"), "--bootstrap: expected no --config beside it"),
+        (("--bootstrap", "h:1"), "--bootstrap: expected --topic with the name of one topic, found none"),
+        (("--bootstrap", "h:1", "--topic", "t,u"), "--bootstrap: expected --topic with the name of one topic, found t,u"),
+        ((*ONE, "--master", "none"), "--bootstrap: expected a Spark, whose connector reads topics, found --master none"),
+        ((*ONE, "--headers"), "--headers is with --against or --against-topic"),
+        ((*ONE, "--every-version"), "--every-version is with --against or --against-topic"),
+        ((*TWO, "--clean-end", "1"), "--clean-end is of one topic by itself"),
+        ((*TWO, "--no-transactions"), "--no-transactions is of one topic by itself"),
+        ((*TWO, "--cleaned-within", "0"), "--cleaned-within is of one topic by itself"),
+        ((*ONE, "--clean-end", "-1"), "--clean-end: expected an offset, or {\"0\": offset, …}, found '-1'"),
+        ((*ONE, "--clean-end", '{"a": 1}'), "--clean-end: expected an offset"),
+        ((*ONE, "--command-config", "/nowhere"), "/nowhere: No such file or directory"),
+        (("./data", "--topic", "t", "--headers"), "--headers: expected --bootstrap with it"),
+        (("./data", "--topic", "t", "--against", "x", "--plan", "y"), "--against and --plan: expected one of them"),
+    ],
+)  # fmt: skip
+def test_what_does_not_go_together_is_one_line(
+    arguments: tuple[str, ...], says: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["verify", *arguments]) == 1
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line.startswith(f"ottla-spark: {says}")
+
+
+@pytest.mark.parametrize(("text", "found"), [("4711", 4711), ('{"0": 1, "12": 0}', {0: 1, 12: 0})])
+def test_a_clean_end_is_one_for_all_or_one_for_each(text: str, found: object) -> None:
+    assert clean_end_of(text) == found
+
+
+@pytest.mark.parametrize("text", ["", "true", "1.5", "[1]", '{"0": -1}', '{"0": true}', "null"])
+def test_what_is_no_clean_end_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=""):
+        clean_end_of(text)
+
+
+def test_a_file_of_options_that_is_a_directory_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["verify", *ONE, "--command-config", str(tmp_path)]) == 1
+    assert capfd.readouterr().err == f"ottla-spark: {tmp_path}: Is a directory\n"
