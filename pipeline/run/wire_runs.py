@@ -62,7 +62,7 @@ def question(options: argparse.Namespace) -> Question:
         other = Cluster(options.against, config if path is None else read_command_config(path))
     is_one = options.against is None and options.against_topic is None
     for name in _OF_TWO_TOPICS if is_one else _OF_ONE_TOPIC:
-        if getattr(options, name) not in (None, False):
+        if _is_given(options, name):
             where = "with --against or --against-topic" if is_one else "of one topic by itself"
             raise UsageError(f"{_option(name)} is {where}")
     clean_end = None
@@ -90,12 +90,17 @@ def question(options: argparse.Namespace) -> Question:
 def refuse_without_bootstrap(options: argparse.Namespace) -> None:
     """UsageError for what makes sense over the wire only, and for neither a directory nor an address."""
     for name in _OF_THE_WIRE:
-        if getattr(options, name) not in (None, False):
+        if _is_given(options, name):
             raise UsageError(f"{_option(name)}: expected --bootstrap with it")
     if options.data_dir is None:
         raise UsageError("verify: expected DATA_DIR or --bootstrap")
     if options.against is not None and options.plan is not None:
         raise UsageError("--against and --plan: expected one of them")
+
+
+def _is_given(options: argparse.Namespace, name: str) -> bool:
+    found = getattr(options, name)
+    return found is not None and found is not False  # 0 is given
 
 
 def _option(name: str) -> str:
