@@ -31,6 +31,8 @@ _REFUSALS: Mapping[str, tuple[type[PipelineError], str]] = {
     "errors.ClusterAuthorizationException": (UsageError, "not authorized: {said}"),
     "errors.SaslAuthenticationException": (UsageError, "not let in: {said}"),
     "errors.SslAuthenticationException": (UsageError, "not let in: {said}"),
+    "errors.IllegalSaslStateException": (UsageError, "not let in: {said}"),
+    "errors.UnsupportedSaslMechanismException": (UsageError, "not let in: {said}"),
     "errors.UnsupportedVersionException": (UsageError, "too old a Kafka: {said}"),
     "errors.TimeoutException": (
         KafkaFailedError,
