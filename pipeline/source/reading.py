@@ -10,7 +10,7 @@ nobody sees them.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -21,6 +21,7 @@ from ..errors import UsageError
 from ..objects.addresses import is_address, normal
 from ..objects.tiered import layout_of
 from ..stores.log_files import PartitionLog, Split
+from ..stores.log_tails import Tail
 from ..stores.reading_files import ReadingFiles
 from ..stores.store import Store
 from ..stores.stores import Stores, opened_store
@@ -53,13 +54,18 @@ class OpenLog(NamedTuple):
             yield Task(split, tuple(txn for txn in own if txn.last_offset >= split.from_offset))
 
 
-def partitions_of(options: ReadOptions) -> tuple[Store | Stores, list[TopicPartition]]:
+def partitions_of(
+    options: ReadOptions, files: ReadingFiles | None = None
+) -> tuple[Store | Stores, list[TopicPartition]]:
     """The partitions that were asked for, in order, and the store that has them.
+
+    Args:
+        files: Those of the options' stores unless given.
 
     Raises:
         UsageError: There is no such directory, it has no partitions, or not all that were named.
     """
-    files = ReadingFiles(options.fs)
+    files = ReadingFiles(options.fs) if files is None else files
     path = (
         normal(options.path) if is_address(options.path) and "," not in options.path else os.path.abspath(options.path)
     )
@@ -99,10 +105,27 @@ def _is_log(files: ReadingFiles, path: str) -> bool:
     return files.is_dir(path) and (layout_of(path) is None or any(map(paths.parse_segment_name, files.list(path))))
 
 
+Tails = MutableMapping[TopicPartition, Tail]
+
+
 @contextmanager
-def opened(store: Store | Stores, tp: TopicPartition, *, committed: bool) -> Iterator[OpenLog]:
-    """Open one partition. Errors are those of `PartitionLog`, and of `Stores.of`."""
+def opened(
+    store: Store | Stores,
+    tp: TopicPartition,
+    *,
+    committed: bool,
+    tails: Tails | None = None,
+    from_offset: int = 0,
+) -> Iterator[OpenLog]:
+    """Open one partition. Errors are those of `PartitionLog`, and of `Stores.of`.
+
+    Args:
+        tails: What was found the last time, and is put by for the next.
+        from_offset: With them: the first offset that is asked for.
+    """
     store = store.of(tp)
+    if is_address(store.data_dir):  # of tiered storage segments may overlap, and each look at a tail costs a request
+        tails = None
     high_watermark = None
     if _has_high_watermarks(store):
         high_watermark = store.checkpoint(paths.REPLICATION_CHECKPOINT).get(tp, 0)
@@ -113,9 +136,14 @@ def opened(store: Store | Stores, tp: TopicPartition, *, committed: bool) -> Ite
         high_watermark=high_watermark,
         durable_end_offset=store.checkpoint(paths.RECOVERY_POINT_CHECKPOINT).get(tp),
         files=store.files,
+        follows=tails is not None,
+        tail=None if tails is None else tails.pop(tp, None),
+        from_offset=from_offset,
     )
     try:
         end_offset, aborted = log.transactions() if committed else (log.readable_end_offset, [])
+        if tails is not None and (tail := log.tail) is not None:
+            tails[tp] = tail
         yield OpenLog(log, end_offset, aborted)
     finally:
         log.close()

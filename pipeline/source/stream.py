@@ -13,11 +13,17 @@ it was.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
 
 import pyarrow as pa
 
-from ...storage.disk.paths import TopicPartition
+from ...storage.disk.paths import OFFSET_MAX, TopicPartition
 from ..errors import UsageError
+from ..stores.log_tails import Tail
+from ..stores.reading_files import ReadingFiles
+from ..stores.store import Store
+from ..stores.stores import Stores
 from .batch_reader import SplitPartition, read_task
 from .data_source_api import (
     HAS_READ_LIMITS,
@@ -29,17 +35,20 @@ from .data_source_api import (
     SupportsTriggerAvailableNow,
 )
 from .read_options import LATEST, ReadOptions
-from .reading import opened, partitions_of, starting_offset, within
+from .reading import OpenLog, opened, partitions_of, starting_offset, within
 
 Offsets = dict[TopicPartition, int]
 Json = dict[str, dict[str, int]]
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """See the module. Partitions are found anew for every micro-batch."""
+    """See the module. Partitions are found anew for every micro-batch; of each is kept what was known of its end."""
 
-    def __init__(self, options: ReadOptions, schema: pa.Schema) -> None:
+    def __init__(self, options: ReadOptions, schema: pa.Schema, files: ReadingFiles | None = None) -> None:
         """
+        Args:
+            files: As of `partitions_of`.
+
         Raises:
             UsageError: An option that has no meaning in a stream.
         """
@@ -54,9 +63,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Offsets | None = None
         self._reached: Offsets = {}
         """What was said last, for a Spark that does not say where the stream is."""
+        self._files = files
+        self._tails: dict[TopicPartition, Tail] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_tails": {}}  # tasks have no use for them
 
     def initialOffset(self) -> Json:
-        store, chosen = partitions_of(self.options)
+        store, chosen = partitions_of(self.options, self._files)
         found: Offsets = {}
         for tp in chosen:
             with opened(store, tp, committed=self.options.is_committed) as log:
@@ -89,7 +103,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
         starts, ends = from_json(start), from_json(end)
-        store, chosen = partitions_of(self.options)
+        store, chosen = partitions_of(self.options, self._files)
         found: list[InputPartition] = []
         for tp, end_offset in ends.items():
             if starts.get(tp, -1) >= end_offset:
@@ -100,7 +114,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                         f"{tp}, of which offsets {starts.get(tp, 0)} to {end_offset} are due, is not there"
                     )
                 continue
-            with opened(store, tp, committed=self.options.is_committed) as log:
+            with self._opened(store, tp, from_offset=starts.get(tp, 0)) as log:
                 from_offset = within(self.options, log, starts.get(tp, log.start_offset), "the stream's checkpoint")
                 up_to_offset = within(self.options, log, end_offset, "the stream's checkpoint")
                 found += [
@@ -118,12 +132,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _bounds(self) -> dict[TopicPartition, tuple[int, int]]:
         """Where each log begins and ends now."""
-        store, chosen = partitions_of(self.options)
+        store, chosen = partitions_of(self.options, self._files)
         found = {}
         for tp in chosen:
-            with opened(store, tp, committed=self.options.is_committed) as log:
+            with self._opened(store, tp, from_offset=OFFSET_MAX) as log:
                 found[tp] = (log.start_offset, log.end_offset)
         return found
+
+    def _opened(
+        self, store: Store | Stores, tp: TopicPartition, *, from_offset: int
+    ) -> AbstractContextManager[OpenLog]:
+        committed = self.options.is_committed
+        return opened(store, tp, committed=committed, tails=self._tails, from_offset=from_offset)
 
 
 def share(begins: Offsets, ends: Offsets, offsets_max: int) -> Offsets:

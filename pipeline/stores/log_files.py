@@ -30,9 +30,10 @@ from ..errors import SourceChangedError
 from ..objects.addresses import is_address
 from ..objects.tiered import layout_of
 from .log_end import may_be_torn, whole_batches
+from .log_tails import Tail
 from .reading_files import ReadingFiles, status_of, told_apart_by
 from .segment_files import open_segments, pause_between_looks, source_errors
-from .segment_names import topic_id_in
+from .segment_names import first_base_offset, topic_id_in
 from .txn_indexes import complete_txn_indexes
 
 
@@ -77,6 +78,9 @@ class PartitionLog:
         high_watermark: int | None = None,
         durable_end_offset: int | None = None,
         files: Files | None = None,
+        follows: bool = False,
+        tail: Tail | None = None,
+        from_offset: int = 0,
         pause: Callable[[], None] = pause_between_looks,
     ) -> None:
         """Open the segments and find the end of what can be read.
@@ -86,29 +90,58 @@ class PartitionLog:
             high_watermark: What lies above must not be read yet; None where whatever is whole is committed.
             durable_end_offset: Known to have been whole, with its indexes: a last segment that breaks off before it is
                 damaged, not torn. None if nothing is known.
+            follows: `tail` is asked for then, and not `undecided_offset`.
+            tail: That of an earlier look: segments are opened only as far back as that and `from_offset` need it, if it is
+                still there.
+            from_offset: The first offset that is asked for.
             pause: As of `open_segments`, as are the errors.
         """
         self.directory = directory
         self.of = of
         self._files: Files = ReadingFiles() if files is None else files
         self.topic_id = topic_id_in(self._files, directory)
-        self.segments = open_segments(self._files, directory, pause=pause)
+        self._follows = follows
+        self._producers: ProducerStates | None = None
+        self._unwritten: tuple[AbortedTxn, ...] = ()
+        self.segments, self._before = self._opened(tail, from_offset, pause)
         self._durable_end_offset = durable_end_offset
         self.torn_bytes = 0
         """At the end of the last segment, of a batch that was never wholly written."""
         try:
+            first = self.segments[0].base_offset if self._before is None else first_base_offset(self._files, directory)
             self.log_end_offset = self._find_end(durable_end_offset or 0)
         except BaseException:
             self.close()
             raise
         """Behind the last whole batch."""
-        self.log_start_offset = max(log_start_offset, self.segments[0].base_offset)
+        self.log_start_offset = max(log_start_offset, first)
         self.undecided_offset = self.log_end_offset
         """Where the first transaction begins that is open at the log's end, once `transactions` has been asked."""
         self.readable_end_offset = self.log_end_offset
         """How far `read_uncommitted` goes (exclusive)."""
         if high_watermark is not None:
             self.readable_end_offset = max(self.log_start_offset, min(high_watermark, self.log_end_offset))
+
+    def _opened(
+        self, tail: Tail | None, from_offset: int, pause: Callable[[], None]
+    ) -> tuple[list[LogSegment], Tail | None]:
+        """The segments, and the tail if it is still there."""
+        if tail is not None and tail.topic_id == self.topic_id:
+            from_offset = min(from_offset, tail.last_offset)
+            segments = open_segments(self._files, self.directory, from_offset=from_offset, pause=pause)
+            if tail.is_in(segments):
+                for segment in segments:
+                    tail.tell(segment)
+                return segments, tail
+            for segment in segments:
+                segment.log_file.close()
+        return open_segments(self._files, self.directory, pause=pause), None
+
+    @property
+    def tail(self) -> Tail | None:
+        """For the next look, if it `follows`; once `transactions` has been asked, with what is known of them."""
+        aborted = () if self._producers is None else self._aborted()
+        return Tail.of(self.topic_id, self.segments, self._producers, aborted, self._before)
 
     def close(self) -> None:
         """Give the descriptors back."""
@@ -143,19 +176,27 @@ class PartitionLog:
     def _transactions(self) -> tuple[int, list[AbortedTxn]]:
         if layout_of(self.directory) is not None:  # decided when they went up
             return self.readable_end_offset, self._aborted()
-        producers = ProducerStates()
-        producers.reset(*self._newest_snapshot())
+        before = self._before
+        if before is not None and before.producers is not None:
+            producers, self._unwritten = before.producers, before.aborted
+        else:
+            producers = ProducerStates()
+            producers.reset(*self._newest_snapshot())
         # A marker above the high watermark decides nothing yet.
         complete_txn_indexes(producers, self.segments, self.readable_end_offset)
         unstable = producers.first_unstable_offset
-        complete_txn_indexes(producers, self.segments)
-        if producers.first_unstable_offset is not None:
-            self.undecided_offset = producers.first_unstable_offset
+        if self._follows:
+            self._producers = producers
+        else:
+            complete_txn_indexes(producers, self.segments)
+            if producers.first_unstable_offset is not None:
+                self.undecided_offset = producers.first_unstable_offset
         stable_end = self.readable_end_offset if unstable is None else min(unstable, self.readable_end_offset)
         return max(stable_end, self.log_start_offset), self._aborted()
 
     def _aborted(self) -> list[AbortedTxn]:
-        aborted = {txn.last_offset: txn for segment in self.segments for txn in segment.txn_index.entries()}
+        aborted = {txn.last_offset: txn for txn in self._unwritten}
+        aborted |= {txn.last_offset: txn for segment in self.segments for txn in segment.txn_index.entries()}
         return [aborted[offset] for offset in sorted(aborted)]
 
     def splits(

@@ -43,11 +43,13 @@ def open_segments(
     *,
     config: LogConfig | None = None,
     now_ms: int = 0,
+    from_offset: int = 0,
     pause: Callable[[], None] = pause_between_looks,
 ) -> list[LogSegment]:
     """All segments, in order, as they were at one moment; `is_settled` and `was_replaced` tell more of each.
 
     Args:
+        from_offset: As of `look`.
         pause: Called between two looks at a directory that was changed meanwhile.
 
     Raises:
@@ -60,7 +62,7 @@ def open_segments(
         with closed_on_error(held):
             for _ in range(LOOKS_MAX):
                 try:
-                    there = look(files, directory)
+                    there = look(files, directory, from_offset=from_offset)
                     if there and _is_held(there, held):
                         return [held[names.base_offset][1] for names in there]
                     _follow(there, held, files, directory, config or LogConfig(), now_ms)

@@ -58,8 +58,11 @@ class SegmentNames:
         return not self.suffix and not any(name.endswith(paths.SWAP) for name in self.indexes.values())
 
 
-def look(files: Files, directory: str) -> list[SegmentNames]:
+def look(files: Files, directory: str, *, from_offset: int = 0) -> list[SegmentNames]:
     """The segments that a directory has now, in order.
+
+    Args:
+        from_offset: Only the one that holds this offset, and those behind it; nothing is asked of the others.
 
     Raises:
         FileNotFoundError: It changes while it is looked at, or is not there.
@@ -87,7 +90,10 @@ def look(files: Files, directory: str) -> list[SegmentNames]:
     places |= {name.removesuffix(paths.SWAP): name for name in found.renamed}
     logs = {name: parsed for name in places if (parsed := paths.parse_segment_name(name)) and parsed.kind == paths.LOG}
     segments = []
+    first = max((each.base_offset for each in logs.values() if each.base_offset <= from_offset), default=0)
     for name, parsed in sorted(logs.items()):
+        if parsed.base_offset < first:
+            continue
         own = {kind: paths.segment_file_name(parsed.base_offset, kind) for kind in paths.SEGMENT_KINDS[1:]}
         of_old = (own[paths.TXN_INDEX], own[paths.TXN_INDEX] + paths.SWAP)
         segments.append(
@@ -100,6 +106,13 @@ def look(files: Files, directory: str) -> list[SegmentNames]:
             )
         )
     return segments
+
+
+def first_base_offset(files: Files, directory: str) -> int:
+    """Where the first segment of a directory begins, by its names alone; 0 if there is none."""
+    parsed = (paths.parse_segment_name(name) for name in files.list(directory))
+    logs = [each for each in parsed if each and each.kind == paths.LOG and each.suffix in ("", paths.SWAP)]
+    return min((each.base_offset for each in logs), default=0)
 
 
 def topic_id_in(files: Files, directory: str) -> bytes | None:

@@ -1,0 +1,162 @@
+"""What a trigger of a stream costs: file operations by what is new, however long the log; and what it sees is what a fresh look sees."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'ottla[spark]'")
+
+from ottla.pipeline.source.batch_reader import SplitPartition
+from ottla.pipeline.source.read_options import ReadOptions
+from ottla.pipeline.source.reading import Task, opened
+from ottla.pipeline.source.split_reader import Wanted, read_split
+from ottla.pipeline.source.stream import StreamReader, from_json
+from ottla.pipeline.stores.log_tails import Tail
+from ottla.pipeline.stores.reading_files import LogFile, ReadingFiles
+from ottla.pipeline.stores.store import Store
+from ottla.storage.disk.os_files import OsFiles
+from ottla.storage.disk.paths import OFFSET_MAX, TopicPartition
+from ottla.storage.logs.log import Log
+from support.logs.make_log import Producer, append, clean, make_log, remove_deleted
+
+A0 = TopicPartition("a", 0)
+OFFSETS = pa.schema([("offset", pa.int64())])
+
+
+class CountingFiles(ReadingFiles):
+    """Counts what is asked of the disk."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: Counter[str] = Counter()
+        self.bytes_read = 0
+
+    def open(self, path: str, *, create: bool = False, truncate: bool = False) -> LogFile:
+        self.asked["open"] += 1
+        file = super().open(path, create=create, truncate=truncate)
+        assert isinstance(file, LogFile)
+        return file
+
+    def list(self, directory: str) -> list[str]:
+        self.asked["list"] += 1
+        return super().list(directory)
+
+    def exists(self, path: str) -> bool:
+        self.asked["exists"] += 1
+        return super().exists(path)
+
+    def identity(self, path: str) -> int:
+        self.asked["identity"] += 1
+        return super().identity(path)
+
+    def size(self, path: str) -> int:
+        self.asked["size"] += 1
+        return super().size(path)
+
+    def mtime_ms(self, path: str) -> int:
+        self.asked["mtime"] += 1
+        return super().mtime_ms(path)
+
+
+def trigger(reader: StreamReader, start: dict[str, dict[str, int]]) -> tuple[dict[str, dict[str, int]], list[Task]]:
+    """Where a micro-batch ends, and its tasks."""
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    found = reader.partitions(start, end)
+    return end, [each.task for each in found if isinstance(each, SplitPartition)]
+
+
+def cost_of_a_trigger(data_dir: Path, segments: int, isolation_level: str) -> tuple[int, int]:
+    """(file operations of the first trigger, of a later one with one new batch) over a log of so many segments."""
+    log = make_log(OsFiles(), tp=A0, data_dir=str(data_dir))
+    producer = Producer(log, 7, transactional=True)
+    for number in range(segments):
+        producer.write(f"k{number}")
+        producer.abort() if number % 2 else producer.commit()
+        log.roll(0)
+    append(log, ("k", "1"))
+    files = CountingFiles()
+    reader = StreamReader(ReadOptions(path=str(data_dir), isolation_level=isolation_level), None, files)
+    end, _ = trigger(reader, {"a": {"0": 0}})
+    first = files.asked.total()
+    producer.write("l")
+    producer.commit()
+    files.asked.clear()
+    again, tasks = trigger(reader, end)
+    assert from_json(again)[A0] == from_json(end)[A0] + 2 and len(tasks) == 1
+    log.release_files()
+    return first, files.asked.total()
+
+
+@pytest.mark.parametrize("isolation_level", ["read_uncommitted", "read_committed"])
+def test_a_trigger_costs_what_is_new_and_not_what_the_log_has(tmp_path: Path, isolation_level: str) -> None:
+    short = cost_of_a_trigger(tmp_path / "short", 5, isolation_level)
+    long = cost_of_a_trigger(tmp_path / "long", 60, isolation_level)
+    assert long[0] > 5 * short[0], "the first one looks at all"
+    assert long[1] == short[1] <= 60
+
+
+def outline(tasks: list[Task]) -> list[object]:
+    """What tasks are about; where in the file they begin to look may differ. And what they read."""
+    about = [
+        (task.split.segment_base_offset, task.split.from_offset, task.split.up_to_offset, task.aborted)
+        for task in tasks
+    ]
+    offsets = [
+        offset
+        for task in tasks
+        for batch in read_split(task.split, Wanted(OFFSETS, task.aborted))
+        for offset in batch.column("offset").to_pylist()
+    ]
+    return [about, offsets]
+
+
+@pytest.mark.parametrize("committed", [False, True])
+@pytest.mark.parametrize("seed", range(12))
+def test_who_follows_a_log_sees_what_a_fresh_look_sees(tmp_path: Path, seed: int, committed: bool) -> None:
+    rng = random.Random(seed)
+    log = make_log(OsFiles(), tp=A0, data_dir=str(tmp_path))
+    append(log, ("first", "1"))
+    writers = [Producer(log, number, transactional=True) for number in (7, 8)]
+    is_open = [False, False]
+    tails: dict[TopicPartition, Tail] = {}
+    reached = 0
+    for _ in range(60):
+        _live(rng, log, writers, is_open)
+        if rng.random() < 0.5:
+            continue
+        store = Store(str(tmp_path))
+        with opened(store, A0, committed=committed) as fresh:
+            with opened(store, A0, committed=committed, tails=tails, from_offset=OFFSET_MAX) as log_now:
+                assert (log_now.start_offset, log_now.end_offset) == (fresh.start_offset, fresh.end_offset)
+            with opened(store, A0, committed=committed, tails=tails, from_offset=reached) as log_now:
+                assert log_now.end_offset == fresh.end_offset
+                found, wanted = (
+                    [*each.tasks(reached, fresh.end_offset, max_bytes=1 << 20, since_ms=None)] for each in (log_now, fresh)
+                )
+                assert outline(found) == outline(wanted)
+            reached = rng.choice((reached, fresh.end_offset))
+    log.release_files()
+
+
+def _live(rng: random.Random, log: Log, writers: list[Producer], is_open: list[bool]) -> None:
+    match rng.randrange(6):
+        case 0 | 1:
+            append(log, *((f"k{rng.randrange(5)}", str(rng.random())) for _ in range(rng.randint(1, 3))))
+        case 2 | 3:
+            number = rng.randrange(2)
+            if is_open[number] and rng.random() < 0.6:
+                rng.choice((writers[number].commit, writers[number].abort))()
+                is_open[number] = False
+            else:
+                writers[number].write(f"k{rng.randrange(5)}")
+                is_open[number] = True
+        case 4:
+            log.roll(0)
+        case _:
+            clean(log)
+            remove_deleted(log, 1 << 40)
