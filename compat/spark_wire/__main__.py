@@ -150,7 +150,7 @@ def judge_equal(suite: Suite, wire: Wire) -> None:
     planted.write(wire.bootstrap, "mirror-3", planted.MIRROR[2:], partition=1)
     other = ("--against", wire.bootstrap, "--against-topic", "mirror-3")
     wire.passes("a copy with more partitions passes", "source", *other)
-    faults = planted.FAULTY | planted.OF_VERSIONS
+    faults = {**planted.FAULTY, **planted.OF_VERSIONS}
     planted.pair(wire.bootstrap, "here", "there", faults)
     for what, some, option in (("newest", planted.FAULTY, ()), ("every version", faults, ("--every-version",))):
         ran = wire.verify("here", "--against-topic", "there", *option)
@@ -168,9 +168,9 @@ def judge_equal(suite: Suite, wire: Wire) -> None:
             )
     with written_meanwhile(wire.bootstrap, "here") as is_ahead:
         ran = wire.verify("here", "--against-topic", "there")
-        found = {each["key"] for partition in ran.result["partitions"] for each in partition["findings"]}
+        keys = {each["key"] for partition in ran.result["partitions"] for each in partition["findings"]}
         wanted = {repr(key.encode()) for key in planted.FAULTY}
-        suite.equal("written to meanwhile: what differed before is found", wanted, found & wanted)
+        suite.equal("written to meanwhile: what differed before is found", wanted, keys & wanted)
         suite.check("and it was written to", is_ahead(ran.result["partitions"][0]["end_offset"]))
 
 

@@ -136,7 +136,8 @@ def test_who_follows_a_log_sees_what_a_fresh_look_sees(tmp_path: Path, seed: int
             with opened(store, A0, committed=committed, tails=tails, from_offset=reached) as log_now:
                 assert log_now.end_offset == fresh.end_offset
                 found, wanted = (
-                    [*each.tasks(reached, fresh.end_offset, max_bytes=1 << 20, since_ms=None)] for each in (log_now, fresh)
+                    [*each.tasks(reached, fresh.end_offset, max_bytes=1 << 20, since_ms=None)]
+                    for each in (log_now, fresh)
                 )
                 assert outline(found) == outline(wanted)
             reached = rng.choice((reached, fresh.end_offset))

@@ -65,7 +65,8 @@ def test_what_is_found_is_what_a_model_finds(seed: int) -> None:
         for offset in range(10, 60)
         if rng.random() < rng.choice((0.2, 0.9))
     ]  # fmt: skip
-    known = Known(rng.randrange(10, 61), "said", rng.randrange(10, 61), rng.randrange(0, 30))
+    stale_after_ms = rng.randrange(0, 30)
+    known = Known(rng.randrange(10, 61), "said", rng.randrange(10, 61), stale_after_ms)
     found = judged(records, known, (10, 60), rng=rng)
     places = defaultdict[bytes, list[int]](list)
     for each in records:
@@ -77,7 +78,7 @@ def test_what_is_found_is_what_a_model_finds(seed: int) -> None:
     no_key = [each.offset for each in records if each.key is None and each.offset < known.clean_end]
     timed = [each for each in records if each.offset < known.timed_end]
     newest_ms = max((each.time for each in timed), default=-1)
-    stale = [each.offset for each in timed if each.deleted and each.time + known.stale_after_ms < newest_ms]
+    stale = [each.offset for each in timed if each.deleted and each.time + stale_after_ms < newest_ms]
     left = [first for second, first in twice if second < known.clean_end]
     expected = [(LEFT, first) for first in left] + [(NO_KEY, at) for at in no_key[:1]] + [(STALE, at) for at in stale]
     assert sorted((rule, offset) for rule, offset, _ in found.places) == sorted(expected)
