@@ -45,8 +45,8 @@ SASL = (
     "sasl.mechanism=PLAIN",
     "sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required username=u password=p;",
 )
-SOON_S = 40.0
-"""For a refusal; clients wait ten seconds for an answer, and the machine may be busy."""
+SOON_S = 60.0
+"""For a refusal; clients wait twenty seconds for an answer, and the machine may be busy."""
 
 
 class Wire:

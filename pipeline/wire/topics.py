@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_{scala}:{spark}"
 CONNECTOR_CLASS = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
-ANSWER_TIMEOUT_MS = 10_000
+ANSWER_TIMEOUT_MS = 20_000
 """For what a cluster is asked before it is read; `default.api.timeout.ms` and `request.timeout.ms` of a file win."""
 
 _KAFKA = "org.apache.kafka.common."
