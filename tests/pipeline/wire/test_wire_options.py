@@ -52,7 +52,7 @@ def test_a_clean_end_is_one_for_all_or_one_for_each(text: str, found: object) ->
 
 @pytest.mark.parametrize("text", ["", "true", "1.5", "[1]", '{"0": -1}', '{"0": true}', "null"])
 def test_what_is_no_clean_end_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="."):
+    with pytest.raises(ValueError, match=r"."):
         clean_end_of(text)
 
 
