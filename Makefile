@@ -62,7 +62,7 @@ $(VENV)-docs/.ready: pyproject.toml
 # Those that are made from the code; tests compare them with it.
 pages: $(BIN)/.ready
 	cd tests && for page in broker.calls_listed broker.reference_pages commands.commands_page authorization.rights_page \
-		texts.compaction_picture texts.configuration_page texts.metrics_page texts.python_api_page; do \
+		texts.compaction_picture texts.configuration_page texts.metrics_page texts.python_api_page texts.read_options_table; do \
 		../$(BIN)/python -m support.$$page || exit 1; done
 
 docs: $(VENV)-docs/.ready

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from support.texts import compaction_picture, configuration_page, metrics_page, python_api_page
+from support.texts import compaction_picture, configuration_page, metrics_page, python_api_page, read_options_table
 
 
 @pytest.mark.parametrize("module", [configuration_page, metrics_page, python_api_page])
@@ -18,3 +18,7 @@ def test_the_picture_of_compaction_is_what_a_broker_does() -> None:
 
 def test_no_metric_is_explained_that_there_is_not() -> None:
     assert set(metrics_page.MEANINGS) == {sample.name for sample in metrics_page.every_sample()}
+
+
+def test_the_table_of_the_formats_options_is_the_codes() -> None:
+    assert read_options_table.PAGE.read_text(encoding="utf-8") == read_options_table.page(), read_options_table.__doc__

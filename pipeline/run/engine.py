@@ -107,7 +107,7 @@ class Engine:
         self._is_ours = True
         started.sparkContext.setLogLevel("OFF")  # what a task raised is said once, by us
         if HAS_SOURCES:
-            register(started)
+            register(started, checks_workers=False)  # jobs say it themselves, and `check` asks such workers, too
         return started
 
     def stop(self) -> None:

@@ -63,7 +63,7 @@ def latest(
     schema = _schema_of(columns)
     store = opened_store(source, ReadingFiles(parse_fs_options(fs_options or {})))
     for _ in range(ROUNDS_MAX):
-        of = _round_that_sees_all(store, topic, partition, pause)
+        of = round_that_sees_all(store, topic, partition, pause)
         with failures_translated():
             found = picked(spark, of, buckets).localCheckpoint()
         if of.is_undisturbed():
@@ -80,7 +80,8 @@ def _schema_of(columns: Sequence[str] | None) -> pa.Schema:
     return pa.schema([SCHEMA.field(name) for name in names])
 
 
-def _round_that_sees_all(store: Store | Stores, topic: str, partition: int | None, pause: Callable[[], None]) -> Round:
+def round_that_sees_all(store: Store | Stores, topic: str, partition: int | None, pause: Callable[[], None]) -> Round:
+    """What `latest` reads. SourceChangedError where no moment comes in which all keys can be seen."""
     for _ in range(WAITS_MAX):
         of = first_round(store, topic, partition)
         if of.sees_all:
@@ -94,12 +95,13 @@ def _round_that_sees_all(store: Store | Stores, topic: str, partition: int | Non
 def _read(found: DataFrame, of: Round, schema: pa.Schema) -> DataFrame:
     def read(batches: Batches) -> Batches:
         for number, offsets in offsets_of(batches):
-            yield from _of_part(of, number, offsets, schema)
+            yield from of_part(of, number, offsets, schema)
 
     return mapped(found, read, schema)
 
 
-def _of_part(of: Round, number: int, offsets: NDArray[np.int64], schema: pa.Schema) -> Batches:
+def of_part(of: Round, number: int, offsets: NDArray[np.int64], schema: pa.Schema) -> Batches:
+    """The chosen records of a part. SourceChangedError if not all of them are there."""
     task = of.tasks[number]
     count = 0
     wanted = schema if "offset" in schema.names else schema.append(SCHEMA.field("offset"))

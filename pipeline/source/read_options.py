@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...storage.disk.paths import TopicPartition
 from ..errors import UsageError
@@ -56,38 +56,47 @@ def _one_of(*names: str) -> Callable[[str], str]:
     return lambda text: {name.lower(): name for name in names}[text.lower()]
 
 
-_Parser = tuple[str, Callable[[str], Any], str]
+class Option(NamedTuple):
+    """One option."""
 
-_PARSERS: dict[str, _Parser] = {
-    "path": ("path", str, "a data directory, or one partition's directory"),
-    "topic": ("topics", lambda text: frozenset(text.split(",")), "names separated by commas"),
-    "partition": (
-        "partitions",
-        lambda text: frozenset(map(int, text.split(","))),
-        "numbers separated by commas",
-    ),
-    "startingOffsets": ("starting_offsets", _offsets, 'earliest, latest, or {"topic": {"0": offset, …}}'),
-    "endingOffsets": ("ending_offsets", _offsets, 'latest, or {"topic": {"0": offset, …}}'),
-    "startingOffsetsByTimestamp": ("starting_timestamps_ms", _numbers, '{"topic": {"0": Unix milliseconds, …}}'),
-    "endingOffsetsByTimestamp": ("ending_timestamps_ms", _numbers, '{"topic": {"0": Unix milliseconds, …}}'),
-    "startingOffsetsByTimestampStrategy": ("starting_strategy", _one_of("error", "latest"), "error or latest"),
-    "startingTimestamp": ("starting_timestamp_ms", int, "Unix milliseconds"),
-    "endingTimestamp": ("ending_timestamp_ms", int, "Unix milliseconds"),
-    "includeHeaders": ("include_headers", _flag, "true or false"),
-    "includeBatchColumns": ("include_batch_columns", _flag, "true or false"),
-    "isolationLevel": (
-        "isolation_level",
-        _one_of("read_uncommitted", "read_committed"),
-        "read_uncommitted or read_committed",
-    ),
-    "mode": ("mode", _one_of("FAILFAST", "DROPMALFORMED"), "FAILFAST or DROPMALFORMED"),
-    "failOnDataLoss": ("fail_on_data_loss", _flag, "true or false"),
-    "pushdown": ("pushdown", _flag, "true or false"),
-    "maxPartitionBytes": ("max_partition_bytes", _positive, "a number of bytes"),
-    "maxOffsetsPerTrigger": ("max_offsets_per_trigger", _positive, "a number of offsets"),
-}
+    field: str
+    """Of `ReadOptions`."""
+    parse: Callable[[str], Any]
+    form: str
+    """What is said to be right where a value is not."""
+    default: str
+    means: str
+    of: str = ""
+    """`batch` or `stream`, where it is of these only."""
 
-OPTION_NAMES = tuple(_PARSERS)
+
+_FLAG = "true or false"
+_PARTITION_TIMES = '{"topic": {"0": Unix milliseconds, …}}'
+_TIME = "Unix milliseconds"
+
+OPTIONS: Mapping[str, Option] = {
+    "path": Option("path", str, "a data directory, or one partition's directory", "", "what `load` is given: one, several with commas between them, or the address of a copy (`s3://…`)"),
+    "topic": Option("topics", lambda text: frozenset(text.split(",")), "names separated by commas", "all", "these topics"),
+    "partition": Option("partitions", lambda text: frozenset(map(int, text.split(","))), "numbers separated by commas", "all", "these partitions of each"),
+    "latest": Option("latest", _flag, _FLAG, "false", "only the newest value of each key, as `pipeline.latest` has it: of what is committed, deleted keys not", "batch"),
+    "startingOffsets": Option("starting_offsets", _offsets, 'earliest, latest, or {"topic": {"0": offset, …}}', "earliest; of a stream latest", "where reading begins (inclusive); -2 and -1 are the two words"),
+    "endingOffsets": Option("ending_offsets", _offsets, 'latest, or {"topic": {"0": offset, …}}', "latest", "where it ends (exclusive)", "batch"),
+    "startingTimestamp": Option("starting_timestamp_ms", int, _TIME, "", "begins with the first record that is not earlier; wins over offsets"),
+    "endingTimestamp": Option("ending_timestamp_ms", int, _TIME, "", "ends before the first record that is not earlier", "batch"),
+    "startingOffsetsByTimestamp": Option("starting_timestamps_ms", _numbers, _PARTITION_TIMES, "", "the same, for each partition; the one for all wins"),
+    "endingOffsetsByTimestamp": Option("ending_timestamps_ms", _numbers, _PARTITION_TIMES, "", "the same, for each partition", "batch"),
+    "startingOffsetsByTimestampStrategy": Option("starting_strategy", _one_of("error", "latest"), "error or latest", "error", "what becomes of a start that no record reaches"),
+    "includeHeaders": Option("include_headers", _flag, _FLAG, "false", "the column `headers`"),
+    "includeBatchColumns": Option("include_batch_columns", _flag, _FLAG, "false", "what a record's batch says, as columns"),
+    "isolationLevel": Option("isolation_level", _one_of("read_uncommitted", "read_committed"), "read_uncommitted or read_committed", "read_uncommitted", "read_committed leaves out what is aborted or not decided"),
+    "mode": Option("mode", _one_of("FAILFAST", "DROPMALFORMED"), "FAILFAST or DROPMALFORMED", "FAILFAST", "DROPMALFORMED passes over damaged batches, which `pipeline.malformed` shows"),
+    "failOnDataLoss": Option("fail_on_data_loss", _flag, _FLAG, "true", "refuse offsets that the log has no more, or not yet; else read what there is"),
+    "pushdown": Option("pushdown", _flag, _FLAG, "false", "take filters from Spark, in sessions with `spark.sql.python.filterPushdown.enabled`", "batch"),
+    "maxPartitionBytes": Option("max_partition_bytes", _positive, "a number of bytes", str(MAX_PARTITION_BYTES_DEFAULT), "of a log file for one task, about"),
+    "maxOffsetsPerTrigger": Option("max_offsets_per_trigger", _positive, "a number of offsets", "all there are", "of a micro-batch, over all partitions", "stream"),
+}  # fmt: skip
+
+OPTION_NAMES = tuple(OPTIONS)
 FS_PREFIX = "fs."
 """Before the names of options of stores (`objects.addresses.SCHEMES`): fs.s3.region."""
 
@@ -114,6 +123,8 @@ class ReadOptions:
     """The same, for each partition; the one for all wins."""
     starting_strategy: str = "error"
     """Refuse a timestamp that no record reaches, or begin at the end (`latest`)."""
+    latest: bool = False
+    """Of each key the newest record that has a value, of what is committed; of a batch only."""
     include_headers: bool = False
     include_batch_columns: bool = False
     isolation_level: str = "read_uncommitted"
@@ -153,11 +164,11 @@ def parse_options(texts: Mapping[str, str]) -> ReadOptions:
         name = known.get(given.lower())
         if name is None:
             raise UsageError(f"unknown option {given}; there are {', '.join(OPTION_NAMES)}, and {FS_PREFIX}… of stores")
-        field, parse, form = _PARSERS[name]
+        option = OPTIONS[name]
         try:
-            values[field] = parse(text)
+            values[option.field] = option.parse(text)
         except (ValueError, KeyError, AttributeError, TypeError):
-            raise UsageError(f"option {name} should be {form}, not {text!r}") from None
+            raise UsageError(f"option {name} should be {option.form}, not {text!r}") from None
     if "path" not in values:
         raise UsageError('option path is missing: .load("<data directory>")')
     if values.get("ending_offsets") == EARLIEST:

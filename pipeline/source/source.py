@@ -16,6 +16,7 @@ are passed over, and `malformed` shows them, one row each.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib import import_module
 from inspect import signature
 from typing import Any
 
@@ -28,6 +29,7 @@ from pyspark.sql.types import StructType
 
 from ..errors import UsageError
 from ..records.arrow import BATCH_COLUMNS, COLUMNS, KAFKA_COLUMNS
+from ..spark.workers import check_workers
 from .batch_reader import BatchReader, PushDownReader, SplitPartition, tasks
 from .data_source_api import (
     HAS_FILTERS,
@@ -48,11 +50,14 @@ PUSHDOWN_CONF = "spark.sql.python.filterPushdown.enabled"
 """Spark offers filters to Python sources only with this, and fails the query of one that takes them without it."""
 
 
-def register(spark: SparkSession) -> None:
+def register(spark: SparkSession, *, checks_workers: bool = True) -> None:
     """Make the formats known to a session. Nothing else of it is touched; doing it again does no harm.
 
+    Args:
+        checks_workers: Where workers may run another Python than this one, run a task that finds out whether they can run ours.
+
     Raises:
-        UsageError: This PySpark has no Python data sources (before 4.0).
+        UsageError: They cannot; says what to do. Or this PySpark has no Python data sources (before 4.0).
     """
     if not HAS_SOURCES:
         raise UsageError(
@@ -68,6 +73,8 @@ def register(spark: SparkSession) -> None:
             # Spark asked the thread's active session, not this one. Making a frame makes this one active.
             spark.createDataFrame([], "nothing int")
             spark.dataSource.register(source)
+    if checks_workers:
+        check_workers(spark)
 
 
 def read(spark: SparkSession, path: str, **options: Any) -> DataFrame:
@@ -115,12 +122,27 @@ class OttlaSource(DataSource):
         options = parse_options(self.options)
         if options.max_offsets_per_trigger is not None:
             raise UsageError("option maxOffsetsPerTrigger is of streams only")
+        if options.latest:
+            return _latest_reader(options, arrow_schema(schema))
         # Only a session that was told to offer filters takes a reader that wants some.
         kind = PushDownReader if options.pushdown and HAS_FILTERS else BatchReader
         return kind(options, arrow_schema(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        return StreamReader(parse_options(self.options), arrow_schema(schema))
+        options = parse_options(self.options)
+        if options.latest:
+            raise UsageError(
+                "option latest is of batch reads only: a stream has every version, of which the last one counts"
+            )
+        return StreamReader(options, arrow_schema(schema))
+
+
+def _latest_reader(options: ReadOptions, schema: pa.Schema) -> DataSourceReader:
+    # Of a room above: known by its name, as Spark knows ours.
+    found = import_module("..snapshot.latest_reader", __package__)
+    kind = found.PushDownLatestReader if options.pushdown and HAS_FILTERS else found.LatestReader
+    reader: DataSourceReader = kind(options, schema)
+    return reader
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:

@@ -14,6 +14,7 @@ from ..errors import PipelineError, SparkFailedError
 
 _RAISED = re.compile(r"ottla\.pipeline\.errors\.(\w+): (.*)")
 _PYTHON_ERROR = re.compile(r"[A-Za-z]\w*(?:\.\w+)*(?:Error|Exception): .+")
+_NOT_STARTED = re.compile(r'Cannot run program "[^"]*"[^\n]*')
 _MISSING = re.compile(r"\b(?:ModuleNotFound|Import)Error: ")
 
 
@@ -46,6 +47,8 @@ def failures_translated() -> Iterator[None]:
 
 def _reason(text: str) -> str:
     """The line that says why: what Python raised on a worker, else what Spark says first; the rest is stacks."""
+    if (not_started := _NOT_STARTED.search(text)) is not None:
+        return not_started[0].strip()
     lines = [line.strip().removeprefix(": ") for line in text.splitlines() if line.strip()]
     lines = [line for line in lines if not line.startswith("An error occurred while calling")] or ["it ended"]
     return next((line for line in reversed(lines) if _PYTHON_ERROR.fullmatch(line)), lines[0])

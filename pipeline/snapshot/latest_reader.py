@@ -1,0 +1,165 @@
+"""`latest=true` of the format "ottla": the rows of `latest`, from a source that has no shuffle.
+
+    spark.read.format("ottla").option("topic", "users").option("latest", "true").load("/data")
+
+A task has a partition, and of more than KEYS_A_TASK records a share of its keys, by their hashes: it reads the keys of the whole
+partition, then the records that it has chosen. So a partition of a billion records is read by 240 tasks, each all of its keys:
+there `pipeline.latest`, which reads them once and moves 29 bytes a key, is the quicker one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from ...storage.disk.paths import TopicPartition
+from ..errors import SourceChangedError, UsageError
+from ..records.key_hashes import hashed
+from ..source.data_source_api import DataSourceReader, EqualNullSafe, EqualTo, Filter, InputPartition, IsNotNull
+from ..source.push_down import Narrowing
+from ..source.read_options import ReadOptions
+from ..source.reading import partitions_of
+from ..stores.segment_files import pause_between_looks
+from ..stores.store import Store
+from ..stores.stores import Stores
+from .latest import of_part, round_that_sees_all
+from .snapshot import MIN_RECORD_BYTES, NEWEST, NewestRows, chosen, keys_of, work_count
+from .snapshot_rounds import ROUNDS_MAX, Round
+
+KEYS_A_TASK = 1 << 22
+"""Of which a task holds 41 bytes each, and about 130 while it merges them: 550 MB."""
+
+_NOT_WITH_LATEST = {
+    "starting_offsets": "startingOffsets",
+    "ending_offsets": "endingOffsets",
+    "starting_timestamp_ms": "startingTimestamp",
+    "ending_timestamp_ms": "endingTimestamp",
+    "starting_timestamps_ms": "startingOffsetsByTimestamp",
+    "ending_timestamps_ms": "endingOffsetsByTimestamp",
+    "max_offsets_per_trigger": "maxOffsetsPerTrigger",
+}
+
+
+class LatestPartition(InputPartition):
+    """One task's work: a share of the keys of a partition."""
+
+    def __init__(self, of: TopicPartition, share: int, shares: int) -> None:
+        super().__init__(None)
+        self.of = of
+        self.share = share
+        self.shares = shares
+
+
+class LatestReader(DataSourceReader):
+    """See the module."""
+
+    def __init__(self, options: ReadOptions, schema: pa.Schema) -> None:
+        """
+        Raises:
+            UsageError: An option that makes no sense beside it.
+        """
+        for field, name in _NOT_WITH_LATEST.items():
+            if getattr(options, field) is not None:
+                raise UsageError(
+                    f"option {name}: expected none beside latest=true, which is as of the end of what is committed"
+                )
+        if options.drops_malformed:
+            raise UsageError("option mode: expected FAILFAST beside latest=true: what is dropped might be the latest")
+        self.options = options
+        self.schema = schema
+        self.narrowing = Narrowing()
+        self.key: bytes | None = None
+
+    def partitions(self) -> list[InputPartition]:
+        store, found = partitions_of(self.options)
+        return [
+            LatestPartition(tp, share, shares)
+            for tp in found
+            if not self.narrowing.excludes(tp)
+            for shares in (self._shares(store, tp),)
+            for share in range(shares)
+        ]
+
+    def _shares(self, store: Store | Stores, tp: TopicPartition) -> int:
+        if self.key is not None:
+            return 1
+        splits = (task.split for task in round_that_sees_all(store, *tp, pause_between_looks).tasks)
+        rows = sum(
+            min(each.up_to_offset - each.from_offset, (each.end - each.start) // MIN_RECORD_BYTES) for each in splits
+        )
+        return max(1, -(-rows // KEYS_A_TASK))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if not isinstance(partition, LatestPartition):
+            return iter(())  # Spark's stand-in where there is no work at all
+        store, _ = partitions_of(self.options)
+        return latest_of(store, partition.of, self.schema, share=partition.share, shares=partition.shares, key=self.key)
+
+
+class PushDownLatestReader(LatestReader):
+    """As `LatestReader`, with filters on topic, partition and key taken from Spark: what they leave out is nobody's latest."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:
+        for each in filters:
+            if not self._take(each):
+                yield each
+
+    def _take(self, given: Filter) -> bool:
+        column = ".".join(getattr(given, "attribute", ()))
+        if column == "key":
+            if isinstance(given, IsNotNull):
+                return True
+            value = getattr(given, "value", None)
+            if (
+                isinstance(given, (EqualTo, EqualNullSafe))
+                and isinstance(value, (bytes, bytearray))
+                and self.key is None
+            ):
+                self.key = bytes(value)
+                return True
+            return False
+        return column in ("topic", "partition") and self.narrowing.take(given)
+
+
+def latest_of(
+    store: Store | Stores,
+    tp: TopicPartition,
+    schema: pa.Schema,
+    *,
+    share: int = 0,
+    shares: int = 1,
+    key: bytes | None = None,
+    pause: Callable[[], None] = pause_between_looks,
+) -> Iterator[pa.RecordBatch]:
+    """The newest record of each key of a partition that has a value, in this process.
+
+    Args:
+        share, shares: Only keys of this share of the hashes.
+        key: Only this one.
+
+    Raises:
+        As `latest`; SourceChangedError also while it is read.
+    """
+    for _ in range(ROUNDS_MAX):
+        of = round_that_sees_all(store, tp.topic, tp.partition, pause)
+        parts = sorted(chosen(_rows(of, tp, share, shares, key)), key=lambda each: each[0])
+        if of.is_undisturbed():
+            break
+    else:
+        raise SourceChangedError(
+            f"{store.data_dir}: segments of {tp} were replaced each of {ROUNDS_MAX} times that its keys were read: its cleaner is faster"
+        )
+    for number, offsets in parts:
+        yield from of_part(of, number, offsets, schema)
+
+
+def _rows(of: Round, tp: TopicPartition, share: int, shares: int, key: bytes | None) -> Iterator[NewestRows]:
+    only = None if key is None else hashed(pa.array([key], pa.binary()), NEWEST, salt=tp.partition.to_bytes(4))[0]
+    for number in range(work_count(of)):
+        for rows in keys_of(of, number):
+            if only is not None:
+                yield rows[(rows["high"] == only["high"]) & (rows["low"] == only["low"])]
+            else:
+                yield rows[(rows["high"] >> np.uint64(32)) * np.uint64(shares) >> np.uint64(32) == share]

@@ -1,0 +1,87 @@
+"""Whether the workers of a session can run our tasks, said in one line before any job; else it is the end of a Java stack.
+
+Workers run what PYSPARK_PYTHON names when the session starts. `session.builder` sets it to the driver's own Python; in a session of
+one's own that says nothing they run `python3`, whichever comes first on each worker's path.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from ..errors import SparkFailedError, UsageError
+from .failures import failures_translated
+from .tasks import Batches
+
+_checked: set[str] = set()
+"""Applications whose workers are known to do."""
+
+
+def check_workers(spark: SparkSession) -> None:
+    """Run a task that needs ottla, once for each session in which it may not be there.
+
+    Raises:
+        UsageError: A worker's Python cannot be started, is of another version, or has no ottla or not the extra `spark`.
+    """
+    context = _context_of(spark)
+    application = "connect" if context is None else context.applicationId
+    python = None if context is None else str(context.pythonExec)
+    if application in _checked or (context is not None and runs_here(python or "", str(context.master))):
+        return
+    try:
+        with failures_translated():
+            spark.range(0, 1, 1, 1).mapInArrow(_nothing, "id bigint").collect()
+    except SparkFailedError as error:
+        raise UsageError(refusal(str(error), python, is_given="PYSPARK_PYTHON" in os.environ)) from None
+    _checked.add(application)
+
+
+def runs_here(python: str, master: str, executable: str = sys.executable) -> bool:
+    """Whether workers are processes of this machine that run this very Python, with what is installed for it.
+
+    Args:
+        python: What they run, as Spark has it: a path, or a name on the path.
+    """
+    if not master.startswith("local"):
+        return False
+    found = shutil.which(python)
+    # Links are looked through for the file, not for the folder: an environment has links to the Python it was made with.
+    return (
+        found is not None
+        and os.path.dirname(os.path.abspath(found)) == os.path.dirname(os.path.abspath(executable))
+        and os.path.realpath(found) == os.path.realpath(executable)
+    )
+
+
+def refusal(reason: str, python: str | None, *, is_given: bool) -> str:
+    """What is said of workers that cannot run our tasks.
+
+    Args:
+        python: What they run; None where that is the server's (Spark Connect).
+    """
+    if python is None:
+        return f"workers of the Connect server cannot run ottla's tasks: {reason}; install ottla[spark] there, in the Python they run"
+    why = "as PYSPARK_PYTHON says" if is_given else "as PYSPARK_PYTHON is not set"
+    return (
+        f"workers run {python!r} ({why}), and cannot run ottla's tasks: {reason}; before the session starts set PYSPARK_PYTHON to a"
+        f" Python {sys.version_info.major}.{sys.version_info.minor} that has ottla[spark] on every worker (this one is {sys.executable})"
+    )
+
+
+def _context_of(spark: SparkSession) -> Any:
+    """The session's context; None in Spark Connect, which has none."""
+    try:
+        return spark.sparkContext
+    except AttributeError:
+        return None
+
+
+def _nothing(batches: Batches) -> Batches:
+    import numpy  # noqa: F401 - what tasks need
+
+    for batch in batches:
+        yield batch.slice(0, 0)
