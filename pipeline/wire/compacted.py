@@ -32,8 +32,18 @@ STALE = "a tombstone goes delete.retention.ms after it was cleaned"
 ROWS_A_BUCKET = 1 << 20
 """Rows of keys that one task judges, at most, where every record has a key of its own."""
 
+NAMED_BY_BUCKETS = 400
+"""Findings that all buckets together give the driver at least, of each partition: hashes share the first FINDINGS_MAX out evenly."""
+NAMED_BY_A_BUCKET = 4
+"""At least."""
+
 _BLOBS = BlobRows()
 _FOUND = pa.schema([("found", pa.binary())])
+
+
+def named_by_a_bucket(buckets: int) -> int:
+    """How many findings of a partition one bucket names. Ten thousand buckets of 64 partitions come to some 50 MB."""
+    return max(NAMED_BY_A_BUCKET, min(FINDINGS_MAX, NAMED_BY_BUCKETS // buckets))
 
 
 class Known(NamedTuple):
@@ -133,7 +143,9 @@ def judge_topic(
             yield from (_BLOBS.row(bucket, data=data) for bucket, data in blobs_of(batches, known, parts))
 
         def judge(batches: Batches) -> Batches:
-            yield from (row(_FOUND, found) for found in judged_blobs(_BLOBS.read(batches), known))
+            yield from (
+                row(_FOUND, found) for found in judged_blobs(_BLOBS.read(batches), known, named_by_a_bucket(parts))
+            )
 
         for each in collected(mapped(_BLOBS.exchanged(frame, find, parts), judge, _FOUND)):
             is_seen, found = pickle.loads(bytes(each.found))
@@ -200,8 +212,14 @@ def _look(own: Seen, batch: pa.RecordBatch, known: Known) -> None:
     own.stretches.append((first, last, missing))
 
 
-def judged_blobs(blobs: Iterator[tuple[tuple[int, ...], memoryview]], known: Mapping[int, Known]) -> Iterator[bytes]:
-    """Of all blobs of some buckets: pickled (True, what was seen) and (False, what the keys come to), by partition."""
+def judged_blobs(
+    blobs: Iterator[tuple[tuple[int, ...], memoryview]], known: Mapping[int, Known], at_most: int = FINDINGS_MAX
+) -> Iterator[bytes]:
+    """Of all blobs of some buckets: pickled (True, what was seen) and (False, what the keys come to), by partition.
+
+    Args:
+        at_most: So many keys of a partition that are there twice are named by each bucket.
+    """
     rows: dict[int, list[Rows]] = {}
     for (bucket,), data in blobs:
         if data[0]:
@@ -217,7 +235,7 @@ def judged_blobs(blobs: Iterator[tuple[tuple[int, ...], memoryview]], known: Map
             twice = own[own["second"] != NONE]
             twice = twice[np.argsort(twice["second"])]
             left = int((twice["second"] < known.get(partition, Known()).clean_end).sum())
-            pairs = zip(twice["second"][:FINDINGS_MAX].tolist(), twice["first"][:FINDINGS_MAX].tolist(), strict=True)
+            pairs = zip(twice["second"][:at_most].tolist(), twice["first"][:at_most].tolist(), strict=True)
             found[partition] = Keys(keys=len(own), left=left, pairs=list(pairs))
         yield pickle.dumps((False, found))
 

@@ -25,7 +25,7 @@ from ..records.key_hashes import HASH, by_bucket, hashed
 from ..spark.blobs import BlobRows
 from ..spark.tasks import Batches, collected, mapped, row
 from ..verify.findings import FINDINGS_MAX
-from .compacted import ROWS_A_BUCKET
+from .compacted import ROWS_A_BUCKET, named_by_a_bucket
 from .key_rows import NEWEST, ROWS_AT_ONCE, Rows, merged_newest, newest_rows
 from .scanned import Scan, by_partition, frame_of
 
@@ -139,7 +139,7 @@ def compare(spark: SparkSession, scans: Sequence[Scan], asked: Asked, *, buckets
         return Look(0, [], {})
 
     def judge(batches: Batches) -> Batches:
-        yield from (row(_FOUND, found) for found in judged_blobs(_BLOBS.read(batches), asked))
+        yield from (row(_FOUND, found) for found in judged_blobs(_BLOBS.read(batches), asked, named_by_a_bucket(parts)))
 
     found = collected(mapped(blobs.repartitionById(parts, "task"), judge, _FOUND))
     return look_of([pickle.loads(bytes(each.found)) for each in found])
@@ -152,7 +152,7 @@ def look_of(buckets: Sequence[Look]) -> Look:
         for place, (records, keys) in each.sides.items():
             before = sides.get(place, Side(0, 0))
             sides[place] = Side(before.records + records, before.keys + keys)
-    named = sorted(found for each in buckets for found in each.named)[:FINDINGS_MAX]
+    named = sorted((found for each in buckets for found in each.named), key=lambda each: each[:3])[:FINDINGS_MAX]
     return Look(sum(each.differing for each in buckets), named, sides)
 
 
@@ -185,17 +185,19 @@ def _rows_of(batch: pa.RecordBatch, side: int, partition: int, asked: Asked) -> 
         yield newest_rows(keys, side, partition, *numbers, salt=asked.salt(partition, has_key=has_key))
 
 
-def judged_blobs(blobs: Iterator[tuple[tuple[int, ...], memoryview]], asked: Asked) -> Iterator[bytes]:
-    """Of all blobs of some buckets: pickled looks."""
+def judged_blobs(
+    blobs: Iterator[tuple[tuple[int, ...], memoryview]], asked: Asked, at_most: int = FINDINGS_MAX
+) -> Iterator[bytes]:
+    """Of all blobs of some buckets: pickled looks, each of which names so many keys at most."""
     rows: dict[int, list[Rows]] = {}
     for (bucket,), data in blobs:
         rows.setdefault(bucket, []).append(np.frombuffer(data, NEWEST))
     while rows:
         _, parts = rows.popitem()
-        yield pickle.dumps(_judged(merged_newest(parts, by_time=asked.by_time), asked))
+        yield pickle.dumps(_judged(merged_newest(parts, by_time=asked.by_time), asked, at_most))
 
 
-def _judged(rows: Rows, asked: Asked) -> Look:
+def _judged(rows: Rows, asked: Asked, at_most: int) -> Look:
     """
     Args:
         rows: One for each key and side; of a key here first.
@@ -220,7 +222,7 @@ def _judged(rows: Rows, asked: Asked) -> Look:
         *_differing(np.maximum(here["time"], there["time"]), here, there),
         *_differing(alone["time"], alone, None),
     ]
-    return Look(len(here) + len(alone), sorted(found)[:FINDINGS_MAX], sides)
+    return Look(len(here) + len(alone), sorted(found, key=lambda each: each[:3])[:at_most], sides)
 
 
 def _differing(times_ms: Int64s, rows: Rows, others: Rows | None) -> Iterator[Differing]:

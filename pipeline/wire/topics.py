@@ -5,6 +5,7 @@ Asked by Kafka's admin client in the driver's JVM, which the connector brings, s
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from py4j.protocol import Py4JJavaError
 
 from ..addresses import check_that_somebody_is_there
-from ..errors import KafkaFailedError, PipelineError, UsageError
+from ..errors import KafkaFailedError, PipelineError, SourceChangedError, SparkFailedError, UsageError
 from .cluster import Cluster
 
 if TYPE_CHECKING:
@@ -42,6 +43,10 @@ _REFUSALS: Mapping[str, tuple[type[PipelineError], str]] = {
     "KafkaException": (UsageError, "the clients' options: {said}"),
 }
 """What Kafka's client throws, by its class -> what is said of it, and the exit code."""
+
+
+_THROWN = re.compile(r"org\.apache\.kafka\.common\.([\w.]*Exception)(?:: ([^\n]*))?")
+_LOST = re.compile(r"data may have been lost|KAFKA_DATA_LOSS|OffsetOutOfRange|OFFSET_OUT_OF_RANGE")
 
 
 class Bounds(NamedTuple):
@@ -197,6 +202,33 @@ def check_connector(spark: SparkSession) -> None:
             f"Spark's Kafka connector is missing: give --conf spark.jars.packages={coordinates} (to spark-submit: --packages; or"
             " the newest that there is before this version)"
         ) from error
+
+
+@contextmanager
+def reading_errors(places: str) -> Iterator[None]:
+    """What Kafka's client throws in a task, as errors of a job.
+
+    Args:
+        places: The topics that are read, for people.
+
+    Raises:
+        SourceChangedError: Records went away while they were read.
+        UsageError, KafkaFailedError: As of `KafkaTopics`.
+        SparkFailedError: Another error.
+    """
+    try:
+        yield
+    except SparkFailedError as error:
+        text = f"{error} {error.__cause__}"
+        if _LOST.search(text):
+            raise SourceChangedError(
+                f"{places}: records went away while they were read, by retention or a deletion: call again"
+            ) from error
+        for name, said in _THROWN.findall(text):
+            if (known := _REFUSALS.get(name)) is not None:
+                kind, form = known
+                raise kind(f"{places}: {form.format(topic=places, said=' '.join(said.split()))}") from error
+        raise
 
 
 def refusal(error: Py4JJavaError, bootstrap: str, topic: str) -> PipelineError:

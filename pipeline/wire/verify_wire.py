@@ -20,7 +20,7 @@ from .compacted import Known, findings_of, judge_topic
 from .differences import Place, difference, has_moved
 from .equal import HERE, THERE, Asked, Look, Side, compare, versions_of
 from .scanned import Scan
-from .topics import KafkaTopics, TopicNow
+from .topics import KafkaTopics, TopicNow, reading_errors
 from .wire_report import WirePartition, WireReport
 
 if TYPE_CHECKING:
@@ -85,7 +85,8 @@ def _alone(spark: SparkSession, asked: Question, now_ms: int) -> WireReport:
         now = _described(topics, asked.topic, asked.partition)
         known, notes = _known(topics, now, asked, now_ms)
         scan = Scan(cluster=asked.cluster, topic=asked.topic, ranges=now.partitions)
-        judged = judge_topic(spark, scan, known, by_gaps=asked.no_transactions)
+        with reading_errors(f"{asked.topic} at {asked.cluster.bootstrap}"):
+            judged = judge_topic(spark, scan, known, by_gaps=asked.no_transactions)
         wanted = [(partition, offset) for partition, each in judged.items() for _, offset, _ in each.places]
         keys = topics.keys_at(asked.topic, wanted[:FINDINGS_MAX])
     partitions = []
@@ -201,12 +202,15 @@ def _against(spark: SparkSession, asked: Question, cluster: Cluster, topic: str)
             Scan(cluster=of, topic=name, ranges=now.partitions, includes_headers=asked.headers, salt=salt)
             for (of, name), now in zip(sides, nows, strict=True)
         ]
-        look = compare(spark, scans, how)
+        places = " and ".join(f"{name} at {of.bootstrap}" for of, name in sides)
+        with reading_errors(places):
+            look = compare(spark, scans, how)
         findings, moved = list[Finding](), 0
         if look.named:
             again = [_described(of, name, asked.partition) for of, (_, name) in zip((here, there), sides, strict=True)]
             scans = [replace(scan, ranges=now.partitions) for scan, now in zip(scans, again, strict=True)]
-            findings, moved = _second_look(spark, scans, look, how)
+            with reading_errors(places):
+                findings, moved = _second_look(spark, scans, look, how)
     return _compared(asked, nows, look, findings, moved, f"{topic} at {cluster.bootstrap}")
 
 
