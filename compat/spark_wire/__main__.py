@@ -213,7 +213,8 @@ def judge_refusals(suite: Suite, wire: Wire, work: Path) -> None:
     deny = AclBinding(
         ResourceType.TOPIC, "secret", ResourcePatternType.LITERAL, "User:somebody", "*", AclOperation.ALL, AclPermissionType.ALLOW
     )  # fmt: skip
-    for done in admin(wire.bootstrap).create_acls([deny]).values():
+    client = admin(wire.bootstrap)  # kept until it has answered
+    for done in client.create_acls([deny]).values():
         done.result(30)
     wire.refused("a topic of others", 1, "topic secret", *there, "secret")
     create_topic(wire.bootstrap, "events")

@@ -50,6 +50,12 @@ class Cluster:
         """For a client in the driver's JVM."""
         return {**self.config, "bootstrap.servers": self.bootstrap}
 
+    def asked_config(self, timeout_ms: int) -> dict[str, str]:
+        """For a client that is asked little, and has so long for an answer unless a file says otherwise."""
+        given = self.client_config()
+        whole_ms = given.get("default.api.timeout.ms", str(timeout_ms))  # one request must not take longer than that
+        return {"default.api.timeout.ms": whole_ms, "request.timeout.ms": whole_ms} | given
+
     def connector_options(self) -> dict[str, str]:
         """For Spark's connector."""
         return {f"kafka.{name}": value for name, value in (READ_MORE | self.client_config()).items()}

@@ -80,9 +80,8 @@ class KafkaTopics:
         self._cluster = cluster
         jvm: Any = spark.sparkContext._jvm
         self._jvm = jvm
-        waits = {"default.api.timeout.ms": str(ANSWER_TIMEOUT_MS), "request.timeout.ms": str(ANSWER_TIMEOUT_MS)}
         given = jvm.java.util.Properties()
-        for name, value in (waits | cluster.client_config()).items():
+        for name, value in cluster.asked_config(ANSWER_TIMEOUT_MS).items():
             given.setProperty(name, value)
         with self._errors(""):
             self._admin = jvm.org.apache.kafka.clients.admin.AdminClient.create(given)

@@ -45,3 +45,16 @@ def test_a_file_that_is_no_text_is_one_line(tmp_path: Path) -> None:
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(UsageError, match=r"key\.p12: expected a file of properties in UTF-8"):
         read_command_config(str(path))
+
+
+@pytest.mark.parametrize(
+    ("config", "whole_ms", "one_ms"),
+    [
+        ({}, "20", "20"),
+        ({"default.api.timeout.ms": "5"}, "5", "5"),
+        ({"default.api.timeout.ms": "50", "request.timeout.ms": "6"}, "50", "6"),
+    ],
+)
+def test_a_request_takes_no_longer_than_all_may(config: dict[str, str], whole_ms: str, one_ms: str) -> None:
+    found = Cluster("h:1", config).asked_config(20)
+    assert (found["default.api.timeout.ms"], found["request.timeout.ms"]) == (whole_ms, one_ms)
