@@ -140,7 +140,7 @@ class PartitionLog:
     @property
     def tail(self) -> Tail | None:
         """For the next look, if it `follows`; once `transactions` has been asked, with what is known of them."""
-        aborted = () if self._producers is None else self._aborted()
+        aborted = [] if self._producers is None else self._aborted()
         return Tail.of(self.topic_id, self.segments, self._producers, aborted, self._before)
 
     def close(self) -> None:

@@ -12,12 +12,13 @@ import pytest
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'ottla[spark]'")
 
 from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, IsNotNull
+from pyspark.sql.types import StructType
 
 from ottla.pipeline import latest
 from ottla.pipeline.errors import SourceChangedError, UsageError
 from ottla.pipeline.snapshot.latest_reader import LatestPartition, LatestReader, PushDownLatestReader, latest_of
 from ottla.pipeline.source.read_options import parse_options
-from ottla.pipeline.source.source import PUSHDOWN_CONF
+from ottla.pipeline.source.source import PUSHDOWN_CONF, OttlaSource
 from ottla.pipeline.stores.store import Store
 from ottla.storage.disk.os_files import OsFiles
 from support.logs.make_log import TP, Producer, append, clean, latest_values, make_log, remove_deleted
@@ -120,6 +121,11 @@ def test_options_that_make_no_sense_beside_it_are_refused(name: str, value: str)
         LatestReader(parse_options({"path": "/data", "latest": "true", name: value}), SCHEMA)
 
 
+def test_a_stream_has_no_latest() -> None:
+    with pytest.raises(UsageError, match="option latest is of batch reads only"):
+        OttlaSource({"path": "/data", "latest": "true"}).streamReader(StructType([]))
+
+
 def outline(frame: DataFrame) -> list[tuple[int, int, bytes, bytes]]:
     return sorted((row.partition, row.offset, bytes(row.key), bytes(row.value)) for row in frame.collect())
 
@@ -134,5 +140,3 @@ def test_on_spark_it_has_the_rows_of_latest(spark: SparkSession, tmp_path: Path)
     pushed = reader.option("pushdown", "true").schema("key binary, value binary").load(data_dir)
     rows = pushed.where(f"key = X'{key.hex()}'").collect()
     assert {bytes(row.value) for row in rows} == {own[3] for own in expected if own[2] == key}
-    with pytest.raises(Exception, match="option latest is of batch reads only"):
-        spark.readStream.format("ottla").option("latest", "true").load(data_dir).writeStream.format("noop").start()
