@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
 from ..spark.tasks import Batches
@@ -78,7 +79,7 @@ def by_partition(batches: Batches) -> Iterator[tuple[int, pa.RecordBatch]]:
         partitions = batch.column("partition")
         for partition in partitions.unique().to_pylist():
             own = batch if partitions[0].as_py() == partitions[-1].as_py() else None
-            yield partition, batch.filter(pa.compute.equal(partitions, partition)) if own is None else own
+            yield partition, batch.filter(pc.equal(partitions, partition)) if own is None else own
 
 
 Mapper = Callable[[Batches], Batches]
