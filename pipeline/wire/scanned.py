@@ -77,9 +77,9 @@ def by_partition(batches: Batches) -> Iterator[tuple[int, pa.RecordBatch]]:
         if not batch.num_rows:
             continue
         partitions = batch.column("partition")
-        for partition in partitions.unique().to_pylist():
-            own = batch if partitions[0].as_py() == partitions[-1].as_py() else None
-            yield partition, batch.filter(pc.equal(partitions, partition)) if own is None else own
+        found = partitions.unique().to_pylist()
+        for partition in found:
+            yield partition, batch if len(found) == 1 else batch.filter(pc.equal(partitions, partition))
 
 
 Mapper = Callable[[Batches], Batches]
