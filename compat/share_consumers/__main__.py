@@ -128,13 +128,13 @@ class Run:
         self.produced += count
 
     def until_all_is_quiet(self) -> None:
-        """All are accepted; or nothing has come for so long that nobody holds a lock any more."""
+        """All are accepted; or nothing has come for so long that nobody holds a lock any more: not before the first has come."""
         deadline_s = time.monotonic() + LIMIT_S
         size_bytes, quiet_since_s = -1, time.monotonic()
         while time.monotonic() < deadline_s:
             self.processes.check()
             now_bytes = sum(path.stat().st_size for path in self.folder.iterdir())
-            if now_bytes != size_bytes:
+            if now_bytes != size_bytes or not now_bytes:
                 size_bytes, quiet_since_s = now_bytes, time.monotonic()
             elif time.monotonic() - quiet_since_s > QUIET_S:
                 return
