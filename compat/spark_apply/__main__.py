@@ -155,7 +155,7 @@ def refusals(suite: Suite, apply: Apply, name: str) -> None:
     cases = [
         ("a topic that is not there", {"topic": "no-such-topic"}, 1, "expected a topic of"),
         ("a table that is not there", {"table": there + "_x"}, 1, "expected a table, found none"),
-        ("a broker that is not there", {"bootstrap": "127.0.0.1:1"}, 6, "Kafka at 127.0.0.1:1"),
+        ("a broker that is not there", {"bootstrap": "127.0.0.1:1"}, 6, "no broker answers at 127.0.0.1:1"),
         ("no jars", {"jars": ""}, 1, "--conf spark.jars.packages="),
     ]
     for what, wrong, exit_code, words in cases:

@@ -72,6 +72,8 @@ def applier(session: SparkSession, job: ApplyJob, now: TopicNow | None = None) -
     with spoken():
         target = table(job.table_format, job.table)
         check_packages(session, [job.table_format, job.key.name, job.value.name])
+        if not job.creates and not target.exists(session):
+            raise UsageError(f"{target.name}: expected a table, found none (--create makes it)")
         key = format_of(session, job, job.key)
         made = Applier(
             target,

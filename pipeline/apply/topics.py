@@ -7,6 +7,7 @@ before it reads a record.
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,7 +20,9 @@ from .state import AppliedState
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-TIMEOUT_MS = 15_000
+CONNECT_TIMEOUT_S = 10.0
+TIMEOUT_MS = 60_000
+"""Of a broker that takes connections: a JVM on a busy machine may need half a minute before it asks anything."""
 
 
 class TopicNow(NamedTuple):
@@ -52,6 +55,7 @@ def topic_of_kafka(session: SparkSession, topic: str, options: Mapping[str, str]
     """
     from py4j.protocol import Py4JJavaError
 
+    check_that_somebody_listens(options["bootstrap.servers"])
     jvm: Any = session._jvm
     asked = {**options, "default.api.timeout.ms": str(TIMEOUT_MS), "request.timeout.ms": str(TIMEOUT_MS)}
     isolation = asked.pop("isolation.level", "read_uncommitted")
@@ -82,6 +86,22 @@ def topic_of_kafka(session: SparkSession, topic: str, options: Mapping[str, str]
     finally:
         admin.close(jvm.java.time.Duration.ofSeconds(2))
     return TopicNow(topic, described.topicId().toString(), {each: (first[each], last[each]) for each in numbers})
+
+
+def check_that_somebody_listens(bootstrap: str) -> None:
+    """SparkFailedError, at once, where no connection is taken: Kafka's client would try for a minute. UsageError: no address."""
+    reasons = []
+    for text in bootstrap.split(","):
+        host, _, port = text.strip().rpartition(":")
+        if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+            raise UsageError(f"--bootstrap: expected HOST:PORT[,…], the port from 1 to 65535, found {text.strip()!r}")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_TIMEOUT_S).close()
+        except OSError as error:
+            reasons.append(f"{text.strip()}: {error.strerror or error}")
+        else:
+            return
+    raise SparkFailedError(f"Kafka: no broker answers at {'; '.join(reasons)}")
 
 
 def _offsets(jvm: Any, admin: Any, topic: str, numbers: list[int], spec: Any, isolation: str) -> dict[int, int]:
