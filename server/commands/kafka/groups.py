@@ -14,6 +14,12 @@ from typing import Any
 from ....protocol.errors import ErrorCode, ProtocolError
 from ....protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from ....protocol.messages.describe_groups import DescribeGroupsRequest
+from ....protocol.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+)
+from ....protocol.messages.share_group_describe import ShareGroupDescribeRequest
+from ....protocol.messages.streams_group_describe import StreamsGroupDescribeRequest
 from ...client.nodes import check
 from ...client.reading import EARLIEST, LATEST
 from ...client.values import Group
@@ -50,12 +56,16 @@ class Place:
     """The next offset to read; None where nothing is committed."""
     log_end: int | None
     """None for a topic that is gone."""
-    member: str | None
-    """Who reads it."""
+    members: tuple[str, ...]
+    """Who reads it: of a share group there may be several."""
+    told_lag: int | None = None
+    """Of a share group: records that are not done with, some of which may lie before others that are."""
 
     @property
     def lag(self) -> int | None:
-        """Offsets between both."""
+        """What is told, or the offsets between both."""
+        if self.told_lag is not None:
+            return self.told_lag
         return None if self.committed is None or self.log_end is None else max(0, self.log_end - self.committed)
 
 
@@ -91,7 +101,7 @@ def _describe(options: argparse.Namespace) -> None:
                 "committed_offset": each.committed,
                 "log_end_offset": each.log_end,
                 "lag": each.lag,
-                "member": each.member,
+                "member": each.members[0] if len(each.members) == 1 else None,
             }
             for each in places
         ]
@@ -111,7 +121,7 @@ def _describe(options: argparse.Namespace) -> None:
             each.committed,
             each.log_end,
             each.lag,
-            None if each.member is None else clients[each.member],
+            ", ".join(clients[member] for member in each.members) or None,
         )
         for each in places
     ]
@@ -153,6 +163,37 @@ def _members(cluster: Cluster, group: Group) -> list[dict[str, Any]]:
             )
             for member in found.members
         ]
+    if group.type == "share":
+        shared = ShareGroupDescribeRequest(group_ids=(group.group_id,))
+        (found,) = cluster.nodes.retrying(partial(ask, shared, group.group_id)).groups
+        check(found.error_code, found.error_message)
+        return [
+            _member(
+                member,
+                [(each.topic_name, index) for each in member.assignment.topic_partitions for index in each.partitions],
+            )
+            for member in found.members
+        ]
+    if group.type == "streams":
+        streaming = StreamsGroupDescribeRequest(group_ids=(group.group_id,))
+        (found,) = cluster.nodes.retrying(partial(ask, streaming, group.group_id)).groups
+        check(found.error_code, found.error_message)
+        reads = {
+            one.subtopology_id: (*one.source_topics, *(topic.name for topic in one.repartition_source_topics))
+            for one in (() if found.topology is None else found.topology.subtopologies or ())
+        }
+        return [
+            _member(
+                member,
+                [
+                    (topic, index)
+                    for task in member.assignment.active_tasks
+                    for topic in reads.get(task.subtopology_id, ())
+                    for index in task.partitions
+                ],
+            )
+            for member in found.members
+        ]
     (found,) = cluster.nodes.retrying(
         partial(ask, DescribeGroupsRequest(groups=(group.group_id,)), group.group_id)
     ).groups
@@ -181,12 +222,34 @@ def _assigned(blob: bytes) -> list[tuple[str, int]]:
 
 
 def _places(cluster: Cluster, group: Group, members: list[dict[str, Any]]) -> Iterator[Place]:
-    reads = {tuple(each): member["member_id"] for member in members for each in member["partitions"]}
+    reads: dict[tuple[str, int], list[str]] = {}
+    for member in members:
+        for topic, index in member["partitions"]:
+            reads.setdefault((topic, index), []).append(member["member_id"])
+    offsets, lags = _share_offsets(cluster, group) if group.type == "share" else (group.offsets, {})
     ends: dict[str, dict[int, int]] = {}
-    for topic, index in sorted({*group.offsets, *reads}):
+    for topic, index in sorted({*offsets, *reads}):
         if topic not in ends:
             ends[topic] = cluster.ends(topic)
-        yield Place(topic, index, group.offsets.get((topic, index)), ends[topic].get(index), reads.get((topic, index)))
+        place = topic, index
+        if group.type == "streams" and index not in ends[topic] and place not in offsets:
+            continue  # A task has as many topics as read it, and each of them may have fewer partitions.
+        yield Place(
+            topic, index, offsets.get(place), ends[topic].get(index), tuple(reads.get(place, ())), lags.get(place)
+        )
+
+
+def _share_offsets(cluster: Cluster, group: Group) -> tuple[dict[tuple[str, int], int], dict[tuple[str, int], int]]:
+    """Where the group is in each of its partitions, and its lags, as far as they are known."""
+    asked = DescribeShareGroupOffsetsRequestGroup(group_id=group.group_id, topics=None)
+    request = DescribeShareGroupOffsetsRequest(groups=(asked,))
+    (found,) = cluster.nodes.retrying(partial(cluster.nodes.ask_coordinator, request, group.group_id)).groups
+    check(found.error_code, found.error_message)
+    rows = [((topic.topic_name, row.partition_index), row) for topic in found.topics for row in topic.partitions]
+    return (
+        {place: row.start_offset for place, row in rows if row.start_offset >= 0},
+        {place: row.lag for place, row in rows if row.lag >= 0},
+    )
 
 
 def _delete(options: argparse.Namespace) -> None:

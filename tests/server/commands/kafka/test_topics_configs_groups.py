@@ -7,10 +7,19 @@ import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import ottla
+from ottla.protocol.messages.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestPartition,
+    AlterShareGroupOffsetsRequestTopic,
+)
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
+from ottla.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, Subtopology, Topology
 from support.broker.conversation import create_topic, produce
 from support.broker.raw_client import RawClient
 from support.broker.serve_process import command
@@ -183,6 +192,47 @@ def test_members_are_shown_with_what_they_read(broker: ottla.Broker) -> None:
         assert ran("groups reset g --to end").code == 1
     finally:
         consumer.close()
+
+
+def test_a_share_group_is_described_with_its_members_and_where_it_is(broker: ottla.Broker, client: RawClient) -> None:
+    def beat(epoch: int, *topics: str) -> Any:
+        names = topics or None
+        beaten = ShareGroupHeartbeatRequest(
+            group_id="s", member_id="m", member_epoch=epoch, subscribed_topic_names=names
+        )
+        return client.ask(beaten)
+
+    client.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=("s",)))
+    answer = beat(0, "t")
+    assert answer.error_code == 0
+    for _ in range(200):
+        if answer.assignment is not None and answer.assignment.topic_partitions:
+            break
+        broker.clock.advance(milliseconds=1_000)
+        answer = beat(answer.member_epoch)
+    found = ran("groups describe s").out
+    assert found.startswith("s  share group, Stable, 1 member, lag 0\n")
+    assert [row[:5] for row in rows(found)[2:]] == [["t", "0", "-", "3", "-"], ["t", "1", "-", "1", "-"]]
+    beat(-1)
+    moved = AlterShareGroupOffsetsRequestPartition(partition_index=0, start_offset=1)
+    topic = AlterShareGroupOffsetsRequestTopic(topic_name="t", partitions=(moved,))
+    assert client.ask(AlterShareGroupOffsetsRequest(group_id="s", topics=(topic,))).error_code == 0
+    assert rows(ran("groups describe s").out)[2] == ["t", "0", "1", "3", "2", "-"]
+
+
+def test_a_streams_group_is_described_with_what_its_members_read(client: RawClient) -> None:
+    client.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=("a",)))
+    topology = Topology(subtopologies=(Subtopology(subtopology_id="0", source_topics=("t", "empty")),))
+    nothing: Any = {"active_tasks": (), "standby_tasks": (), "warmup_tasks": ()}
+    joining = StreamsGroupHeartbeatRequest(
+        group_id="a", member_id="m", rebalance_timeout_ms=10_000, process_id="p", topology=topology, **nothing
+    )
+    assert client.ask(joining).error_code == 0
+    found = told("groups describe a")
+    assert isinstance(found, dict)
+    assert (found["type"], [member["member_id"] for member in found["members"]]) == ("streams", ["m"])
+    there = {("t", 0), ("t", 1), ("empty", 0)}
+    assert {(row["topic"], row["partition"]) for row in found["partitions"]} <= there
 
 
 # What is wrong
