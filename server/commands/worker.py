@@ -22,7 +22,7 @@ from ...storage.disk.paths import TopicPartition
 from ..broker.life import alive
 from ..broker.worker import WorkerBroker
 from ..runtime.clock import Clock
-from ..workers.forwarding import Forwarding
+from ..workers.forwarding import Door, Forwarding
 from ..workers.link import Link
 from ..workers.placed import Beginning, Placed
 from .serve import STOP_SIGNALS, prepare_process, warm_up
@@ -104,7 +104,8 @@ async def _end_with(link: Link, stop: trio.Event) -> None:
         os._exit(1)
 
 
-def _listen(beginning: Beginning, door: socket.socket) -> None:
+def _listen(beginning: Beginning, sock: socket.socket) -> None:
+    door = Door(sock)
     for node in beginning.nodes:
         for listener in node.listeners:
             if node.node_id == beginning.node_id and listener.name in beginning.listening:

@@ -220,7 +220,7 @@ class Connection:
             if forwarding is not None and bytes(frame[:2]) not in forwarding.own_keys:
                 if self._upstream is None or self._upstream.is_closed:
                     self._close_upstream()
-                    self._upstream = forwarding.open(self)
+                    self._upstream = await forwarding.open(self)
                 await self._upstream.exchange(frame, self._transport)
                 del frame
                 if frames.held_bytes:

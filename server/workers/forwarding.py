@@ -51,22 +51,47 @@ class Forwarding:
 
     own_keys = OWN_KEYS
 
-    def __init__(self, door: socket.socket, listener: str) -> None:
+    def __init__(self, door: Door, listener: str) -> None:
         self._door = door
         self._listener = listener
 
-    def open(self, client: Connection) -> Upstream:
-        """For the requests of one connection."""
+    async def open(self, client: Connection) -> Upstream:
+        """For the requests of one connection. PeerGoneError: the first process takes no more."""
         ours, theirs = socket.socketpair()
         facts = {"listener": self._listener, "peer": client.peer, "software": client.software}
         try:
-            socket.send_fds(self._door, [json.dumps(facts).encode()], [theirs.fileno()])
-        except OSError as error:
+            await self._door.give(json.dumps(facts).encode(), theirs)
+        except BaseException:
             ours.close()
-            raise PeerGoneError(f"the first process takes no more: {error}") from error
+            raise
         finally:
             theirs.close()
         return Upstream(PlainTransport(ours))
+
+
+class Door:
+    """Through which one process is given sockets by another, whose end is `take_over`'s."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        sock.setblocking(False)
+        self._sock = sock
+        self._one_at_a_time = trio.Lock()
+
+    async def give(self, facts: bytes, given: socket.socket) -> None:
+        """Wait while there is no room: the kernel keeps ten (`net.unix.max_dgram_qlen`) until they are looked at.
+
+        Raises:
+            PeerGoneError: The other end is closed.
+        """
+        async with self._one_at_a_time:
+            while True:
+                try:
+                    socket.send_fds(self._sock, [facts], [given.fileno()])
+                    return
+                except BlockingIOError:
+                    await trio.lowlevel.wait_writable(self._sock)
+                except OSError as error:
+                    raise PeerGoneError(f"the first process takes no more: {error}") from error
 
 
 class Upstream:

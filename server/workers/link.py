@@ -143,7 +143,7 @@ class Link:
 
     def _answer(self, number: int | None, answer: object) -> None:
         if number is not None:
-            self._put((None, number, answer))
+            self._put((None, number, _readable(answer) if isinstance(answer, Exception) else answer))
 
 
 def _end_of_message(buffer: bytearray, at: int) -> int | None:
@@ -151,6 +151,15 @@ def _end_of_message(buffer: bytearray, at: int) -> int | None:
         return None
     end: int = at + SIZE.size + SIZE.unpack_from(buffer, at)[0]
     return end if end <= len(buffer) else None
+
+
+def _readable(error: Exception) -> Exception:
+    """As it is if the other end can make it again from its arguments, else its words: it is the link that would end there."""
+    try:
+        pickle.loads(pickle.dumps(error, pickle.HIGHEST_PROTOCOL))
+    except Exception:  # noqa: BLE001 - whatever its class, or what it refers to, does then
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return error
 
 
 def _lost() -> LinkLostError:

@@ -41,6 +41,34 @@ def test_a_call_is_answered_or_refused() -> None:
     trio.run(linked, served, use)
 
 
+class NotEnoughError(Exception):
+    """Cannot be made again from its arguments: pickle does not know that."""
+
+    def __init__(self, wanted: int, found: int) -> None:
+        super().__init__(f"{wanted} wanted, {found} found")
+
+
+class HoldingError(Exception):
+    """Refers to what cannot be pickled."""
+
+
+def test_an_error_that_cannot_be_sent_is_told_in_words_and_the_link_goes_on() -> None:
+    def not_enough() -> None:
+        raise NotEnoughError(3, 2)
+
+    async def holding() -> None:
+        raise HoldingError(trio.Event(), lambda: None)
+
+    async def use(link: Link) -> None:
+        with pytest.raises(RuntimeError, match="NotEnoughError: 3 wanted, 2 found"):
+            await link.call("not_enough")
+        with pytest.raises(RuntimeError, match="HoldingError: "):
+            await link.call("holding")
+        assert await link.call("size", "there") == 5
+
+    trio.run(linked, {"not_enough": not_enough, "holding": holding, "size": len}, use)
+
+
 def test_what_takes_long_holds_nobody_up_and_the_rest_is_done_in_order() -> None:
     done: list[int] = []
     go_on = trio.Event()
