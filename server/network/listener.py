@@ -42,7 +42,7 @@ class Forwarding(Protocol):
     own_keys: frozenset[bytes]
     """The API keys of all others, as frames begin with them."""
 
-    def open(self, client: Any) -> Upstream:
+    async def open(self, client: Any) -> Upstream:
         """For one connection."""
 
 

@@ -32,7 +32,7 @@ def test_a_crowd_waits_for_room_and_holds_nobody_up() -> None:
                     nursery.start_soon(door.give, b"%d" % number, given)
                 # Who held the thread for room would not let this go on.
                 await trio.testing.wait_all_tasks_blocked()
-                come = []
+                come: list[int] = []
                 other.setblocking(False)
                 while len(come) < CROWD:
                     try:

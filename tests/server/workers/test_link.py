@@ -66,7 +66,8 @@ def test_an_error_that_cannot_be_sent_is_told_in_words_and_the_link_goes_on() ->
             await link.call("holding")
         assert await link.call("size", "there") == 5
 
-    trio.run(linked, {"not_enough": not_enough, "holding": holding, "size": len}, use)
+    served: Served = {"not_enough": not_enough, "holding": holding, "size": len}
+    trio.run(linked, served, use)
 
 
 def test_what_takes_long_holds_nobody_up_and_the_rest_is_done_in_order() -> None:
