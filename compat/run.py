@@ -66,6 +66,7 @@ SUITES = (
     "apache_kafka.consumer_groups",
     "apache_kafka.streams_groups",
     "apache_kafka.share_state",
+    "apache_kafka.share_groups",
     "apache_kafka",
     "installs.online",
     "apache_kafka.spark",

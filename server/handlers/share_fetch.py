@@ -330,11 +330,11 @@ class _Fetching:
         raise AssertionError("it was to wait for the disk")
 
     def _refuse(self, place: Place, error: KafkaError) -> None:
+        """Without words, as in Apache Kafka."""
         current = self._leaders.of(place, error)
         self._rows[place] = PartitionData(
             partition_index=place.partition,
             error_code=error.code,
-            error_message=error.message or None,
             current_leader=LeaderIdAndEpoch()
             if current is None
             else LeaderIdAndEpoch(leader_id=current[0], leader_epoch=current[1]),

@@ -109,6 +109,7 @@ class Acknowledging:
                     await turn.next()
                 rows[Place(topic.topic_id, row.partition_index)] = row
         empty: list[Place] = []
+        has_said = False
         for place, row in rows.items():
             if turn.is_over():
                 await turn.next()
@@ -120,9 +121,10 @@ class Acknowledging:
                 continue
             if row.acknowledgement_batches:
                 self.answers[place] = await self._acknowledge(place, row.acknowledgement_batches)
+                has_said = True
             else:
                 empty.append(place)
-        if len(empty) + len(self._refused_before()) < len(rows):
+        if has_said:
             # As Apache Kafka: of a request that says nothing of any record only errors are told.
             self.answers.update(dict.fromkeys(empty))
         await turn.empty(rows)
@@ -138,9 +140,6 @@ class Acknowledging:
             except KafkaError as error:
                 self.answers[place] = error.with_traceback(None)
         turn.begin()
-
-    def _refused_before(self) -> list[Place]:
-        return [place for place, error in self.answers.items() if error is not None and place not in self._written]
 
     async def _check(self, place: Place, batches: tuple[Any, ...]) -> None:
         """Raise INVALID_REQUEST unless they are in order and have types that there are. An unknown topic comes first."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import groupby, islice
+from itertools import groupby, islice, zip_longest
 from typing import NamedTuple
 
 from ...protocol.errors import ErrorCode, KafkaError
@@ -45,23 +45,19 @@ def acknowledge_some(
     start offset are over, so nothing is said of them.
 
     Raises:
-        KafkaError: INVALID_REQUEST: types that there are not, or too few or too many of them, offsets out of order, twice, or
+        KafkaError: INVALID_REQUEST: types that there are not, or too few or too many of them, offsets out of order, or
             behind what is in flight. INVALID_RECORD_STATE: the member has not acquired them all, or may not renew its locks.
     """
     before = -1
     for one in acknowledgements:
-        if not before < one.first_offset <= one.last_offset:
+        if not before <= one.first_offset <= one.last_offset:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Acknowledgement batches overlap, or are out of order.")
         if len(one.types) not in (1, one.last_offset - one.first_offset + 1):
             raise KafkaError(ErrorCode.INVALID_REQUEST, "The number of acknowledge types is not that of the offsets.")
         if min(one.types) < GAP or max(one.types) > RENEW:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid acknowledge type.")
         before = one.last_offset
-    fates = (
-        fate
-        for one in acknowledgements
-        for fate in _fates(partition, member_id, one, elapsed_ms + partition.limits.lock_ms)
-    )
+    fates = _all_fates(partition, member_id, acknowledgements, elapsed_ms + partition.limits.lock_ms)
     update = partition.update(islice(fates, most))
     if len(update.changes) != most:
         return update, []
@@ -77,6 +73,28 @@ def _behind(acknowledgements: Sequence[Acknowledgement], offset: int) -> list[Ac
     return left
 
 
+def _all_fates(
+    partition: SharePartition, member_id: str, acknowledgements: Sequence[Acknowledgement], until_ms: int
+) -> Iterator[tuple[Run, Change]]:
+    """Where one begins with the last offset of the one before, that offset is not acquired any more, unless it was renewed."""
+    for one, behind in zip_longest(acknowledgements, acknowledgements[1:]):
+        if behind is not None and behind.first_offset == one.last_offset >= partition.start_offset:
+            if one.types[-1] != RENEW:
+                yield from _fates(partition, member_id, one, until_ms)
+                _batches(partition, behind)  # What is past them is worse.
+                raise _not_acquired()
+            one = _without_last(one)
+        yield from _fates(partition, member_id, one, until_ms)
+
+
+def _without_last(one: Acknowledgement) -> Acknowledgement:
+    return one._replace(last_offset=one.last_offset - 1, types=one.types[:-1] if len(one.types) > 1 else one.types)
+
+
+def _not_acquired() -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_RECORD_STATE, "The offset cannot be acknowledged. The offset is not acquired.")
+
+
 def _fates(
     partition: SharePartition, member_id: str, one: Acknowledgement, until_ms: int
 ) -> Iterator[tuple[Run, Change]]:
@@ -88,9 +106,7 @@ def _fates(
     for batch in _batches(partition, one):
         for run in batch.between(first, last):
             if run.state is not State.ACQUIRED:
-                raise KafkaError(
-                    ErrorCode.INVALID_RECORD_STATE, "The offset cannot be acknowledged. The offset is not acquired."
-                )
+                raise _not_acquired()
             if run.member_id != member_id:
                 raise KafkaError(ErrorCode.INVALID_RECORD_STATE, "Member is not the owner of offset")
             run_last = min(run.last, last)

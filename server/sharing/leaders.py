@@ -1,5 +1,5 @@
 """The share partitions of the partitions that nodes of this process lead: begun when they are first fetched from, and let go of with
-the leadership, with the last session of their group, and when their state has become somebody else's.
+the leadership, with the connection that had the last session of their group, and when their state has become somebody else's.
 
 What becomes of records is written to the share coordinator and applied in one turn (`carry_out`); who answers waits for the disk
 (`ShareStateService.settled`). A share partition that is let go of is begun anew, from what was written, by the next who asks.
@@ -46,7 +46,7 @@ _LATER = frozenset(
     {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
 )
 _FENCED = frozenset({ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STATE_EPOCH})
-_SAME = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
+_SAME = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OFFSET_NOT_AVAILABLE})
 _ENDING = _SAME | {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_SERVER_ERROR}
 
 
@@ -85,13 +85,18 @@ class Led:
 
 
 class Visitor:
-    """A connection that has share sessions: to be called when it is gone."""
+    """A connection that has share sessions: to be called when it is gone.
 
-    __slots__ = ("_leaders", "_node_id")
+    Attributes:
+        groups: Of those of its sessions that have ended, while something is kept of them here.
+    """
+
+    __slots__ = ("_leaders", "_node_id", "groups")
 
     def __init__(self, leaders: ShareLeaders, node_id: int) -> None:
         self._leaders = leaders
         self._node_id = node_id
+        self.groups: set[str] = set()
 
     def __call__(self) -> None:
         self._leaders.disconnected(self._node_id, self)
@@ -216,15 +221,19 @@ class ShareLeaders:
     # Sessions
 
     async def end_session(self, node_id: int, key: SessionKey) -> None:
-        """End a session, unless that has been done meanwhile, and release what its member has."""
+        """End a session, unless that has been done meanwhile, and release what its member has in its partitions."""
         with suppress(KafkaError):
-            await self._release(node_id, self.sessions[node_id].close(key))
+            session = self.sessions[node_id].close(key)
+            if key.group_id in self._of_groups and isinstance(session.connection, Visitor):
+                session.connection.groups.add(key.group_id)
+            await self._release(node_id, session)
 
-    def disconnected(self, node_id: int, visitor: object) -> None:
-        """Its sessions are over, and what their members have is released soon."""
-        for session in self.sessions[node_id].disconnected(visitor):
-            if not self._is_closed:
-                self._tasks.start_soon(self._release, node_id, session)
+    def disconnected(self, node_id: int, visitor: Visitor) -> None:
+        """Its sessions are over, and what their members have is released soon. Of groups without any that it had sessions of, here
+        or before, nothing is kept, as in Apache Kafka: what was acquired in partitions that were forgotten since is offered anew."""
+        sessions = self.sessions[node_id].disconnected(visitor)
+        if not self._is_closed:
+            self._tasks.start_soon(self._leave, node_id, sessions, visitor.groups)
 
     def _take_features(self) -> None:
         """Where share groups are not served any more nobody has a session, as in Apache Kafka: all begins anew once they are."""
@@ -244,20 +253,26 @@ class ShareLeaders:
         """The broker stops: what members have acquired is offered anew by the next start."""
         self._is_closed = True
 
+    async def _leave(self, node_id: int, sessions: list[ShareSession], groups: set[str]) -> None:
+        for session in sessions:
+            await self._release(node_id, session)
+        turn = Turn()
+        for group_id in {*groups, *(session.key.group_id for session in sessions)}:
+            for key in tuple(self._of_groups.get(group_id, ())):
+                if turn.is_over():
+                    await turn.next()
+                if any(of_node.members(group_id) for of_node in self.sessions.values()):
+                    break
+                self.begun_anew(key)
+
     async def _release(self, node_id: int, session: ShareSession) -> None:
         await trio.lowlevel.checkpoint()  # a broker that is killed writes nothing more
-        turn, group_id = Turn(), session.key.group_id
+        turn = Turn()
         for place in session.places:
             if turn.is_over():
                 await turn.next()
             while self._release_some(node_id, session, place):
                 await turn.next()
-        for key in tuple(self._of_groups.get(group_id, ())):
-            if turn.is_over():
-                await turn.next()
-            if any(sessions.members(group_id) for sessions in self.sessions.values()):
-                break
-            self.begun_anew(key)
 
     def _release_some(self, node_id: int, session: ShareSession, place: Place) -> bool:
         """Whether the member has more of a partition."""
@@ -312,13 +327,14 @@ class ShareLeaders:
             await self._searches.run([search], _SEARCHER, _go_on)
             if isinstance(search.found, KafkaError):
                 raise search.found
-            if search.found is not None:
-                return search.found.offset
+            if search.found is None:  # As Apache Kafka: who asks gets nothing until there is one.
+                raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE, f"no record of the last {reset.duration_ms} ms")
+            return search.found.offset
         return log_of.high_watermark
 
     def _failed(self, led: Led, error: KafkaError) -> KafkaError:
-        """What is told of a write that failed; a share partition whose state is not its own is let go of."""
-        said = told(error)
+        """What is told of a write that failed, in Apache Kafka's words; a share partition whose state is not its own is let go of."""
+        said = told(KafkaError(error.code, f"Error in write state RPC. {error.message}"))
         if said.code in _ENDING:
             self._let_go(led, said)
         return said

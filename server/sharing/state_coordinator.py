@@ -144,7 +144,8 @@ class ShareStateCoordinator(Coordinator[ShareStateShard]):
 
     def _check_exists(self, key: SharePartitionKey) -> None:
         if not self._exists(key.topic_id, key.partition):
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            message = "This server does not host this topic-partition."
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
 
     def _persist(self, shard: ShareStateShard, key: SharePartitionKey, change: Change | None, now_ms: int) -> None:
         self._check_exists(key)

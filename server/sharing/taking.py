@@ -6,7 +6,7 @@ Records are slices of files; nothing of them is looked at but the headers of bat
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -84,8 +84,7 @@ def take(
     if not found.records or wish.max_records <= 0:
         return NOTHING
     log = found.wanted.log
-    enough = max(share.end_offset, found.fetch_offset) + min(wish.max_records, share.limits.in_flight)
-    batches = _batches(log, found, enough, at_once)
+    batches = _batches(log, found, share.end_offset, min(wish.max_records, share.limits.in_flight), at_once)
     aborted: Sequence[Offsets] = ()
     if committed and any(batch.is_data_of_transaction for batch in batches):
         aborted = _aborted(log, batches, at_once)
@@ -93,13 +92,13 @@ def take(
     if not acquired:
         return NOTHING
     first = max(bisect_right(batches, acquired[0].first_offset, key=lambda batch: batch.offsets.first) - 1, 0)
-    last = min(bisect_left(batches, acquired[-1].last_offset, key=lambda batch: batch.offsets.last), len(batches) - 1)
+    last = max(bisect_right(batches, acquired[-1].last_offset, key=lambda batch: batch.offsets.first) - 1, first)
     begin, end = batches[first].position, batches[last].position + batches[last].size_bytes
     return Taken(FileSlice(found.records.file, begin, end - begin), acquired)
 
 
-def _batches(log: LogReader, found: Offered, enough: int, at_once: bool) -> list[_Batch]:
-    """Those of a slice, up to the one with the offset that is enough."""
+def _batches(log: LogReader, found: Offered, end_offset: int, enough: int, at_once: bool) -> list[_Batch]:
+    """Those of a slice, up to the one that has so many offsets behind what is in flight, or behind where they begin."""
     records = found.records
     segments = log.segments.between(found.fetch_offset, log.log_end_offset)
     segment = next((each for each in segments if each.log_file is records.file), None)
@@ -112,7 +111,7 @@ def _batches(log: LogReader, found: Offered, enough: int, at_once: bool) -> list
         is_data = batch.is_transactional and not batch.is_control
         offsets = Offsets(batch.base_offset, batch.last_offset)
         batches.append(_Batch(position, batch.size_bytes, offsets, batch.producer_id, is_data))
-        if batch.last_offset >= enough or len(batches) == BATCHES_AT_ONCE:
+        if batch.last_offset >= max(end_offset, batches[0].offsets.first) + enough or len(batches) == BATCHES_AT_ONCE:
             break
     return batches
 

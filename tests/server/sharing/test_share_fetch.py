@@ -183,7 +183,7 @@ def test_refused_is(shared: Shared, options: dict[str, Any], code: ErrorCode) ->
 
 WRONG: dict[str, tuple[list[tuple[int, int, list[int]]], ErrorCode]] = {
     "out of order": ([(1, 1, [ACCEPT]), (0, 0, [ACCEPT])], ErrorCode.INVALID_REQUEST),
-    "twice": ([(0, 1, [ACCEPT]), (1, 2, [ACCEPT])], ErrorCode.INVALID_REQUEST),
+    "twice": ([(0, 1, [ACCEPT]), (1, 2, [ACCEPT])], ErrorCode.INVALID_RECORD_STATE),
     "the wrong way round": ([(2, 1, [ACCEPT])], ErrorCode.INVALID_REQUEST),
     "no type": ([(0, 1, [])], ErrorCode.INVALID_REQUEST),
     "too few types": ([(0, 2, [ACCEPT, ACCEPT])], ErrorCode.INVALID_REQUEST),

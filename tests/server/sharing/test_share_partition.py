@@ -81,7 +81,15 @@ REFUSED: dict[str, tuple[list[Acknowledgement], ErrorCode]] = {
     "no type": ([Acknowledgement(10, 12, ())], ErrorCode.INVALID_REQUEST),
     "too few types": ([Acknowledgement(10, 12, (1, 1))], ErrorCode.INVALID_REQUEST),
     "the end before the beginning": ([Acknowledgement(12, 10, (1,))], ErrorCode.INVALID_REQUEST),
-    "the same twice": ([Acknowledgement(10, 12, (1,)), Acknowledgement(12, 13, (1,))], ErrorCode.INVALID_REQUEST),
+    "the same twice": ([Acknowledgement(10, 12, (1,)), Acknowledgement(12, 13, (1,))], ErrorCode.INVALID_RECORD_STATE),
+    "the same twice, and past the end": (
+        [Acknowledgement(10, 12, (1,)), Acknowledgement(12, 40, (1,))],
+        ErrorCode.INVALID_REQUEST,
+    ),
+    "two that share more than an offset": (
+        [Acknowledgement(10, 12, (1,)), Acknowledgement(11, 13, (1,))],
+        ErrorCode.INVALID_REQUEST,
+    ),
     "out of order": ([Acknowledgement(12, 13, (1,)), Acknowledgement(10, 11, (1,))], ErrorCode.INVALID_REQUEST),
     "behind the end": ([Acknowledgement(10, 40, (1,))], ErrorCode.INVALID_REQUEST),
     "far behind the end": ([Acknowledgement(40, 50, (1,))], ErrorCode.INVALID_REQUEST),
@@ -114,6 +122,23 @@ def test_before_the_first_record_in_flight_there_is_nothing_to_acknowledge() -> 
         acknowledge(partition, "a", [Acknowledgement(12, 12, (ACCEPT,))], 0)
     assert refused.value.code is ErrorCode.INVALID_RECORD_STATE
     assert acknowledge(partition, "a", [Acknowledgement(0, 9, (ACCEPT,))], 0).changes == [], "they are over"
+
+
+def test_what_was_renewed_may_be_acknowledged_in_the_next_batch() -> None:
+    partition = with_records((0, 9))
+    said = [Acknowledgement(0, 2, (RENEW,)), Acknowledgement(2, 3, (ACCEPT,)), Acknowledgement(5, 5, (RENEW,))]
+    partition.apply(acknowledge(partition, "a", [*said, Acknowledgement(5, 5, (REJECT,))], 7))
+    assert [run for run in runs(partition) if run[2] is not State.ACQUIRED] == [
+        (2, 3, ACKNOWLEDGED, 1),
+        (5, 5, ARCHIVED, 1),
+    ]
+
+
+def test_the_offset_minus_one_is_over_as_any_before_the_start() -> None:
+    partition = with_records((0, 9))
+    assert acknowledge(partition, "a", [Acknowledgement(-1, 1, (ACCEPT,))], 0).state_batches == [
+        StateBatch(0, 1, ACKNOWLEDGED, 1)
+    ]
 
 
 def test_an_update_that_was_not_written_leaves_no_trace() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -30,6 +31,7 @@ from ottla.server.config.features import UpgradeType
 from ottla.server.sharing.share_records import SharePartitionKey
 from ottla.server.sharing.share_sessions import FINAL_EPOCH
 from support.broker.conversation import address, create_topic, produce
+from support.broker.housekeeping import eventually
 from support.broker.raw_client import RawClient
 from support.transactions.transactional_client import TransactionalClient
 
@@ -304,6 +306,79 @@ def test_a_group_begins_where_it_is_told_to(queue: Queue, reset: str, found: lis
     with queue.member() as a:
         a.group = "new"
         assert a.fetch() == found
+
+
+def test_a_group_does_not_begin_where_no_record_is_young_enough(queue: Queue) -> None:
+    queue.produce(1)
+    queue.broker.advance_clock(2 * 3_600_000)
+    queue.begin("new", 0, -1)
+    queue.configure("new", "share.auto.offset.reset", "by_duration:PT1H")
+    with queue.member() as a:
+        a.group = "new"
+        (row,) = a.whole().responses[0].partitions
+        assert (row.error_code, row.error_message) == (ErrorCode.OFFSET_NOT_AVAILABLE, None)
+        queue.produce(2)
+        assert a.fetch(max_wait_ms=FIRST_WAIT_MS) == [(1, 2, 1)]
+
+
+def test_what_was_acquired_in_a_forgotten_partition_stays_so_until_connections_end(queue: Queue) -> None:
+    queue.produce(3)
+    with queue.member("a") as a, queue.member("b") as b:
+        assert a.fetch() == [(0, 2, 1)]
+        gone = share_fetch.ForgottenTopic(topic_id=queue.topic_id, partitions=(0,))
+        whole = a.request((), forgotten_topics_data=(gone,))
+        assert a.client.ask(whole).error_code == 0
+        a.epoch += 1
+        assert a.client.ask(replace(a.request(()), share_session_epoch=FINAL_EPOCH)).error_code == 0
+        assert b.fetch() == [], "a session ended, with nothing in it"
+        assert b.client.ask(replace(b.request(()), share_session_epoch=FINAL_EPOCH)).error_code == 0
+    leaders = queue.broker.inner.services.coordinators.share_leaders
+    assert eventually(queue.broker, lambda: not len(leaders)), "it is let go of with the connections"
+    with queue.member("c") as c:
+        assert c.fetch() == [(0, 2, 1)], "nothing was kept of the group, nor written of these records"
+
+
+def test_a_partition_that_is_named_beside_a_refused_acknowledgement_is_answered_for(queue: Queue) -> None:
+    queue.produce(3)
+    with queue.member() as a:
+        a.fetch()
+        rows = tuple(
+            share_fetch.FetchPartition(
+                partition_index=index,
+                acknowledgement_batches=(
+                    share_fetch.AcknowledgementBatch(first_offset=7, last_offset=7, acknowledge_types=(ACCEPT,)),
+                )[index:],
+            )
+            for index in range(2)
+        )
+        topic = share_fetch.FetchTopic(topic_id=queue.topic_id, partitions=rows)
+        for _ in range(2):  # A partition that is new to a session is answered for anyway.
+            request = replace(a.request((), max_records=0), topics=(topic,))
+            answer = a.client.ask(request)
+            a.epoch += 1
+        told = {row.partition_index: row.acknowledge_error_code for row in answer.responses[0].partitions}
+        assert told == {0: ErrorCode.INVALID_REQUEST, 1: ErrorCode.NONE}
+
+
+def test_offsets_that_were_compacted_away_count_as_those_of_records(queue: Queue) -> None:
+    again = [b"x"]
+    kept = [[b"a", *again * 7], again * 12, [b"b", *again * 7], again * 8, [b"c", *again]]
+    with RawClient(*address(queue.broker)) as client:
+        topic_id = create_topic(client, "c", cleanup_policy="compact").topic_id
+        for keys in kept:
+            produce(client, "c", *((key, b"v") for key in keys))
+        queue.broker.compact("c", force=True)
+
+    async def initialize() -> None:
+        states = queue.broker.inner.services.coordinators.share_states
+        await states.initialize(SharePartitionKey("g", topic_id, 0), 0, 0)
+
+    queue.broker.run(initialize)
+    with Member(queue.broker, "a", topic_id) as a:
+        assert a.fetch(max_records=1, max_wait_ms=FIRST_WAIT_MS) == [(0, 7, 1)]
+        row = a.whole(max_records=10).responses[0].partitions[0]
+        assert [(one.first_offset, one.last_offset) for one in row.acquired_records] == [(20, 29)]
+        assert [batch.base_offset for batch in batches(row.records)] == [20], "no batch that nothing was acquired of"
 
 
 REFUSED: dict[str, tuple[dict[str, Any], ErrorCode]] = {

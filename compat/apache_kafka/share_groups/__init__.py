@@ -1,0 +1,1 @@
+"""Share groups of Ottla and Apache Kafka, answer by answer."""

@@ -1,0 +1,91 @@
+"""One step asked of both brokers. Where Apache Kafka has not done yet what it said, it is asked again."""
+
+from __future__ import annotations
+
+import time
+from typing import NamedTuple
+
+from .asking import Answer, Side
+from .steps import Acknowledge, Beat, Fetch, Look, Offsets, Place, Step
+
+PATIENCE_S, PAUSE_S = 3.0, 0.05
+HEAD, RECORDS = 4, 6
+"""Of the answer to a fetch, what comes before its rows; of a row, where its records are."""
+
+
+_TRIPPED = ("UNKNOWN_SERVER_ERROR", None, 0, ())
+_NOT_IN_FLIGHT = "Batch record not found. The request batch offsets are not found in the cache."
+
+
+class Difference(NamedTuple):
+    step: Step
+    theirs: Answer
+    ours: Answer
+
+    def words(self) -> str:
+        return f"{self.theirs} became {self.ours}"
+
+
+def compared(step: Step, ottla: Side, kafka: Side) -> tuple[Answer, Answer, int]:
+    """Apache Kafka's answer, Ottla's, and how often Apache Kafka was asked again."""
+    ours, theirs = ottla.ask(step), kafka.ask(step)
+    end_s = time.monotonic() + PATIENCE_S
+    tries = 0
+    while ours != theirs and time.monotonic() < end_s:
+        if isinstance(step, Look | Offsets):
+            # What goes on behind an answer shows here later; to look changes nothing.
+            time.sleep(PAUSE_S)
+            theirs = kafka.ask(step)
+        elif isinstance(step, Beat) and step.epoch is None and not step.off and is_behind(ours, theirs):
+            time.sleep(PAUSE_S)
+            theirs = kafka.ask(step)
+        elif isinstance(step, Fetch) and got_nothing(step, theirs, ours):
+            # Something of it, which the first answer did not tell, may be in the second.
+            time.sleep(PAUSE_S)
+            more = step._replace(epoch=None, off=0, places=(), says=(), forget=())
+            theirs = merged(theirs, kafka.ask(more))
+            ottla.ask(more._replace(max_records=0))
+        else:
+            break
+        tries += 1
+    return theirs, ours, tries
+
+
+def trips(step: Step, ours: Answer, theirs: Answer) -> bool:
+    """Whether Apache Kafka failed at an acknowledgement of records before the start offset while nothing is in flight from there on,
+    which costs it the whole request (docs/differences.md)."""
+    if not isinstance(step, Acknowledge | Fetch) or theirs[:HEAD] != _TRIPPED or ours[0] != "NONE":
+        return False
+    return any(_NOT_IN_FLIGHT in row for row in ours[HEAD].values())
+
+
+def goes_on(step: Step, ours: Answer, kafka: Side) -> bool:
+    """Whether both are still alike behind that: Apache Kafka's session has gone on, and Ottla did nothing but refuse."""
+    assert isinstance(step, Acknowledge | Fetch)
+    if step.epoch is not None or len(step.says) > 1:
+        return False
+    if isinstance(step, Fetch) and (step.places or step.forget or any(row[RECORDS] for row in ours[HEAD].values())):
+        return False
+    kafka.sessions[step.group, step.member] += 1
+    return True
+
+
+def is_behind(ours: Answer, theirs: Answer) -> bool:
+    """Whether all is well, and Apache Kafka's group has not come as far."""
+    return bool(ours[0] == theirs[0] == "NONE" and theirs[3] < ours[3])
+
+
+def got_nothing(step: Fetch, theirs: Answer, ours: Answer) -> bool:
+    """Whether all was well, and Apache Kafka had no records where Ottla had some."""
+    if step.epoch == -1 or theirs[:HEAD] != ours[:HEAD] or theirs[0] != "NONE":
+        return False
+    given: dict[Place, Answer] = ours[HEAD]
+    return any(row[RECORDS] for row in given.values()) and not any(row[RECORDS] for row in theirs[HEAD].values())
+
+
+def merged(first: Answer, second: Answer) -> Answer:
+    rows = dict(first[HEAD])
+    for place, row in second[HEAD].items():
+        before = rows.get(place)
+        rows[place] = row if before is None else (*row[:2], *before[2:4], *row[4:])
+    return *first[:HEAD], rows

@@ -1,0 +1,75 @@
+"""The APIs between brokers: the states of share partitions, asked as a leader or a group coordinator asks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages import delete_share_group_state as deleting
+from ottla.protocol.messages import initialize_share_group_state as beginning
+from ottla.protocol.messages import read_share_group_state as reading
+from ottla.protocol.messages import read_share_group_state_summary as summing
+from ottla.protocol.messages import write_share_group_state as writing
+from ottla.server.client.connection import Client
+
+from .steps import DeleteState, InitState, ReadState, States, Summary, WriteState
+
+STATE_STEPS = InitState, ReadState, WriteState, DeleteState, Summary
+
+
+def ask_state(client: Client, topic_id: bytes, step: States) -> tuple[Any, ...]:
+    """Rows of the answer: partition, code, message and what else there is in them."""
+    request, version = _request(topic_id, step)
+    answer = client.ask(request, version)
+    return tuple(
+        (one.topic_id == topic_id, row.partition, ErrorCode(row.error_code).name, row.error_message, *_told(step, row))
+        for one in answer.results
+        for row in one.partitions
+    )
+
+
+def _told(step: States, row: Any) -> tuple[Any, ...]:
+    if isinstance(step, ReadState):
+        batches = [
+            (one.first_offset, one.last_offset, one.delivery_state, one.delivery_count) for one in row.state_batches
+        ]
+        return row.state_epoch, row.start_offset, batches
+    if isinstance(step, Summary):
+        return row.state_epoch, row.leader_epoch, row.start_offset, row.delivery_complete_count
+    return ()
+
+
+def _request(topic_id: bytes, step: States) -> tuple[Any, int]:
+    group, index = step.group, step.place.partition
+    match step:
+        case InitState():
+            begun = beginning.PartitionData(
+                partition=index, state_epoch=step.state_epoch, start_offset=step.start_offset
+            )
+            topic = beginning.InitializeStateData(topic_id=topic_id, partitions=(begun,))
+            return beginning.InitializeShareGroupStateRequest(group_id=group, topics=(topic,)), 0
+        case ReadState():
+            read = reading.PartitionData(partition=index, leader_epoch=step.leader_epoch)
+            asked = reading.ReadStateData(topic_id=topic_id, partitions=(read,))
+            return reading.ReadShareGroupStateRequest(group_id=group, topics=(asked,)), 0
+        case WriteState():
+            written = writing.PartitionData(
+                partition=index,
+                state_epoch=step.state_epoch,
+                leader_epoch=step.leader_epoch,
+                start_offset=step.start_offset,
+                delivery_complete_count=step.complete_count,
+                state_batches=tuple(
+                    writing.StateBatch(first_offset=first, last_offset=last, delivery_state=state, delivery_count=count)
+                    for first, last, state, count in step.batches
+                ),
+            )
+            data = writing.WriteStateData(topic_id=topic_id, partitions=(written,))
+            return writing.WriteShareGroupStateRequest(group_id=group, topics=(data,)), step.version
+        case DeleteState():
+            gone = deleting.DeleteStateData(topic_id=topic_id, partitions=(deleting.PartitionData(partition=index),))
+            return deleting.DeleteShareGroupStateRequest(group_id=group, topics=(gone,)), 0
+        case Summary():
+            summed = summing.PartitionData(partition=index, leader_epoch=step.leader_epoch)
+            sums = summing.ReadStateSummaryData(topic_id=topic_id, partitions=(summed,))
+            return summing.ReadShareGroupStateSummaryRequest(group_id=group, topics=(sums,)), step.version
