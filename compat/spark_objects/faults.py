@@ -36,7 +36,8 @@ class FaultyProxy:
         self.upstream = upstream
         self.faults: Mapping[str, float] = {}
         self.region: str | None = None
-        """Signatures for another region are refused as Amazon does, which moto does not. None: none is."""
+        """Signatures for another region, and requests without one, are refused as Amazon does: moto knows no regions, and answers 500.
+        None: they are not."""
         self.happened: Counter[str] = Counter()
         self.requests: Counter[str] = Counter()
         """By kind: GET, HEAD, LIST, PUT, POST, DELETE."""
@@ -106,6 +107,9 @@ class _Handler(BaseHTTPRequestHandler):
         proxy = self.server.proxy
         body = self._body()
         kind = "LIST" if self.command == "GET" and "list-type=2" in self.path else self.command
+        if proxy.region is not None and "Authorization" not in self.headers:
+            self._send(403, [], _XML.format("AccessDenied").encode(), None)
+            return
         if proxy.region is not None and f"/{proxy.region}/s3/" not in self.headers.get(
             "Authorization", f"/{proxy.region}/s3/"
         ):
