@@ -166,7 +166,7 @@ def test_a_table_that_is_not_there_is_made_only_when_asked(spark: SparkSession, 
     with pytest.raises(UsageError, match="expected a table of parquet, or an empty folder, found other files"):
         applier(spark, job(tmp_path))
     with pytest.raises(UsageError, match="--value-schema: expected columns"):
-        applier(spark, job(tmp_path, value=FormatSpec("json", "value", schema="no such thing here")))
+        applier(spark, job(tmp_path / "y", value=FormatSpec("json", "value", schema="no such thing here")))
     with pytest.raises(UsageError, match="column kafka_offset: expected another name"):
         applier(spark, job(tmp_path / "x", value=FormatSpec("json", "value", schema="Kafka_Offset INT")))
 
