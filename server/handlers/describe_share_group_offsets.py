@@ -153,7 +153,8 @@ def _row(
             end = ctx.services.topics.partition_by_id(topic_id, index).log.high_watermark
         except KafkaError as error:
             return _nothing(index, error)
-        lag = end - summary.start_offset - summary.delivery_complete_count
+        # A start offset may be any number; Apache Kafka's lag goes round, as Java's numbers do.
+        lag = (end - summary.start_offset - summary.delivery_complete_count + 2**63) % 2**64 - 2**63
     return DescribeShareGroupOffsetsResponsePartition(
         partition_index=index, start_offset=summary.start_offset, leader_epoch=summary.leader_epoch, lag=lag
     )

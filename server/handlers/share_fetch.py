@@ -123,13 +123,17 @@ async def _session(ctx: Context, body: ShareFetchRequest, whose: SessionKey) -> 
                 await turn.next()
             forgotten.append(Place(gone.topic_id, index))
     has_acknowledgements = await _acknowledges(ctx, body)
+    named = await turn.once(places)
+    if body.share_session_epoch == FULL_EPOCH:
+        await shares.released(node_id, whose)
+        turn.begin()
     if client.farewell is None:
         client.farewell = Visitor(shares, node_id)
     return shares.sessions[node_id].fetch(
         whose,
         body.share_session_epoch,
         client.farewell,
-        places=await turn.once(places),
+        places=named,
         forgotten=forgotten,
         has_acknowledgements=has_acknowledgements,
     )

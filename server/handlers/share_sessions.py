@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from ...protocol.connection import Request
@@ -11,7 +12,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ..partitions.topics import Partition
 from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
-from ..sharing.acknowledging import GAP, REJECT, RENEW, Acknowledgement, acknowledge_some
+from ..sharing.acknowledging import GAP, REJECT, RENEW, Acknowledgement, acknowledge_some, say_twice
 from ..sharing.leaders import Led
 from ..sharing.share_partition import RUNS_AT_ONCE, Update
 from ..sharing.share_records import SharePartitionKey
@@ -152,8 +153,12 @@ class Acknowledging:
             first, last, types = batch.first_offset, batch.last_offset, batch.acknowledge_types
             if first > last or first < before or len(types) not in (1, last - first + 1):
                 raise KafkaError(ErrorCode.INVALID_REQUEST)
-            if min(types) < GAP or (most := max(types)) > self._type_max or (most == RENEW and not self._renews):
-                raise KafkaError(ErrorCode.INVALID_REQUEST)
+            for at in range(0, len(types), TYPES_AT_ONCE):
+                if at and turn.is_over():
+                    await turn.next()
+                some = types[at : at + TYPES_AT_ONCE]
+                if min(some) < GAP or (most := max(some)) > self._type_max or (most == RENEW and not self._renews):
+                    raise KafkaError(ErrorCode.INVALID_REQUEST)
             before = last
 
     async def _acknowledge(self, place: Place, batches: tuple[Any, ...]) -> KafkaError | None:
@@ -174,6 +179,7 @@ class Acknowledging:
                     self._carry_out(place, led, update)
                     return None
                 await turn.next()
+            self._check_seams(led, pieces)
             for is_done in False, True:
                 for piece in pieces:
                     rest = piece
@@ -194,6 +200,12 @@ class Acknowledging:
             raise led.error or KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         elapsed_ms = self._ctx.services.clock.elapsed_ms()
         return acknowledge_some(share, self._whose.member_id, piece, elapsed_ms, RUNS_AT_ONCE)
+
+    def _check_seams(self, led: Led, pieces: list[list[Acknowledgement]]) -> None:
+        """Raise INVALID_RECORD_STATE where a piece begins with what the one before it has said the last word of."""
+        share = self._leaders.share_of(led)
+        if share is not None and any(say_twice(share, one[-1], behind[0]) for one, behind in pairwise(pieces)):
+            raise KafkaError(ErrorCode.INVALID_RECORD_STATE, "Two acknowledgement batches have one offset.")
 
     def _carry_out(self, place: Place, led: Led, update: Update) -> None:
         self._leaders.carry_out(led, update)

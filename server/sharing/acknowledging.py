@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import groupby, islice, zip_longest
+from itertools import groupby, islice, pairwise, zip_longest
 from typing import NamedTuple
 
 from ...protocol.errors import ErrorCode, KafkaError
@@ -61,7 +61,14 @@ def acknowledge_some(
     update = partition.update(islice(fates, most))
     if len(update.changes) != most:
         return update, []
+    if any(say_twice(partition, one, behind) for one, behind in pairwise(acknowledgements)):
+        raise _not_acquired()  # Whoever does it in pieces shall have done nothing by then.
     return update, _behind(acknowledgements, update.changes[-1].last)
+
+
+def say_twice(partition: SharePartition, one: Acknowledgement, behind: Acknowledgement) -> bool:
+    """Whether the second begins with the last offset of the first, which is not acquired any more then."""
+    return behind.first_offset == one.last_offset >= partition.start_offset and one.types[-1] != RENEW
 
 
 def _behind(acknowledgements: Sequence[Acknowledgement], offset: int) -> list[Acknowledgement]:

@@ -116,6 +116,8 @@ class ShareLeaders:
         self._led: dict[SharePartitionKey, Led] = {}
         self._of_groups: dict[str, set[SharePartitionKey]] = {}
         self._of_partitions: dict[tuple[bytes, int], set[SharePartitionKey]] = {}
+        self._leaving: dict[tuple[int, SessionKey], trio.Event] = {}
+        """By node id and session: what its member had there is being released."""
         self._searches = Searches()
         self._is_closed = False
         self._sleep = trio.CancelScope()
@@ -226,13 +228,20 @@ class ShareLeaders:
             session = self.sessions[node_id].close(key)
             if key.group_id in self._of_groups and isinstance(session.connection, Visitor):
                 session.connection.groups.add(key.group_id)
+            self._leaving[node_id, key] = trio.Event()
             await self._release(node_id, session)
+
+    async def released(self, node_id: int, key: SessionKey) -> None:
+        """Wait until what a member had in a session that is over is released: else that would take what it acquires meanwhile."""
+        while (leaving := self._leaving.get((node_id, key))) is not None:
+            await leaving.wait()
 
     def disconnected(self, node_id: int, visitor: Visitor) -> None:
         """Its sessions are over, and what their members have is released soon. Of groups without any that it had sessions of, here
         or before, nothing is kept, as in Apache Kafka: what was acquired in partitions that were forgotten since is offered anew."""
         sessions = self.sessions[node_id].disconnected(visitor)
         if not self._is_closed:
+            self._leaving |= {(node_id, session.key): trio.Event() for session in sessions}
             self._tasks.start_soon(self._leave, node_id, sessions, visitor.groups)
 
     def _take_features(self) -> None:
@@ -266,13 +275,19 @@ class ShareLeaders:
                 self.begun_anew(key)
 
     async def _release(self, node_id: int, session: ShareSession) -> None:
-        await trio.lowlevel.checkpoint()  # a broker that is killed writes nothing more
-        turn = Turn()
-        for place in session.places:
-            if turn.is_over():
-                await turn.next()
-            while self._release_some(node_id, session, place):
-                await turn.next()
+        """Raises nothing: what cannot be released its locks release."""
+        try:
+            await trio.lowlevel.checkpoint()  # a broker that is killed writes nothing more
+            turn = Turn()
+            for place in session.places:
+                if turn.is_over():
+                    await turn.next()
+                while self._release_some(node_id, session, place):
+                    await turn.next()
+        except Exception:
+            log.exception("what %s had is not released", session.key.member_id)
+        finally:
+            self._leaving.pop((node_id, session.key)).set()
 
     def _release_some(self, node_id: int, session: ShareSession, place: Place) -> bool:
         """Whether the member has more of a partition."""

@@ -19,6 +19,8 @@ from .state_batches import StateBatch, add
 RUNS_AT_ONCE = 500
 """Of which something becomes in one turn: to decide, write and carry that out takes some milliseconds, with as much in flight as there
 may be."""
+# What the records of `__share_group_state` have room for.
+_DELIVERIES_MAX, _COUNT_MAX, _OFFSET_MAX = 2**15 - 1, 2**31 - 1, 2**63 - 1
 _LOCKS_KEPT = 64
 """So many times are remembered, and twice as many as there were, before those that count no more are looked for."""
 
@@ -85,7 +87,7 @@ class SharePartition:
 
         Raises:
             ValueError: A batch before the start offset, or before the batch that it follows, or one that ends before it begins, or in a state
-                that is not written.
+                that is not written; or numbers so high that what comes after them could not be written.
         """
         self.start_offset = self.end_offset = start_offset
         self.state_epoch = state_epoch
@@ -106,7 +108,11 @@ class SharePartition:
             state = State(batch.delivery_state)
             if state is State.ACQUIRED:
                 raise ValueError(f"state batch {batch}, but who has acquired something is not written")
+            if batch.delivery_count >= _DELIVERIES_MAX or before >= _OFFSET_MAX:
+                raise ValueError(f"state batch {batch} leaves no room for another delivery, or for another record")
             self.in_flight.add(Batch([Run(batch.first_offset, before, state, batch.delivery_count)]))
+        if self.in_flight.ended > _COUNT_MAX:
+            raise ValueError(f"{self.in_flight.ended} records that are over behind offset {start_offset}")
         if self.in_flight:
             self._may_have_available = True
             self.end_offset = before

@@ -149,9 +149,10 @@ class ShareStates:
         return (key_of(ShareSnapshotKey, key), None) if key in self._states else None
 
     def cold(self, key: SharePartitionKey, now_ms: int, interval_ms: int) -> Change | None:
-        """A new snapshot of what has had none for so long, so that the log before it can go."""
+        """A new snapshot of what has had none for so long, so that the log before it can go; or of what was written later than now, by
+        a clock that has been set back."""
         state = self._states.get(key)
-        if state is None or now_ms - state.write_ms < interval_ms:
+        if state is None or 0 <= now_ms - state.write_ms < interval_ms:
             return None
         return _snapshot(key, replace(state, snapshot_epoch=_after(state.snapshot_epoch), write_ms=now_ms))
 

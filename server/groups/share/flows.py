@@ -54,7 +54,8 @@ class ShareFlows:
             log.warning("group %s: states of partitions are not written down: %s", wish.group_id, refusal)
 
     async def move(self, group_id: str, offsets: Offsets) -> Refusals:
-        """Begin a group without members at these offsets; the group is made if there is none.
+        """Begin a group without members at these offsets; the group is made if there is none. Those partitions for which it failed are
+        asked for anew, from where the group's configs say, by whoever joins.
 
         Raises:
             KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, UNKNOWN_SERVER_ERROR (too many), or what writing it down failed with; for
@@ -66,8 +67,14 @@ class ShareFlows:
         if not any(partitions.values()):
             return {}
         refusals = await self._keeper().initialize(group_id, state_epoch, offsets)
-        if not refusals:
-            self._coordinator.share_states_begun(group_id, partitions, self._now_ms())
+        # What was told to be done must not be asked for anew with the rest, and lose its offsets.
+        begun = {
+            topic_id: found
+            for topic_id, one in partitions.items()
+            if (found := frozenset(index for index in one if (topic_id, index) not in refusals))
+        }
+        if begun:
+            self._coordinator.share_states_begun(group_id, begun, self._now_ms())
         return refusals
 
     async def forget(self, group_id: str, topic_ids: Collection[bytes]) -> tuple[Topics, Refusals]:

@@ -10,7 +10,14 @@ import pytest
 
 import ottla
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages import write_share_group_state as write
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.protocol.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsRequestTopic,
+)
+from ottla.server.handlers import share_sessions
 from ottla.server.sharing.acknowledging import ACCEPT, GAP, REJECT, RELEASE, RENEW
 from support.broker.admin import delete_records
 from support.broker.conversation import address, create_topic, produce
@@ -204,6 +211,21 @@ def test_nothing_is_done_of_an_acknowledgement(
     assert member.said({0: [(0, 2, [ACCEPT])]}) == {0: 0}
 
 
+@pytest.mark.parametrize("types, runs", [(1, 1), (1, 500), (1_000, 1)])
+@pytest.mark.parametrize(("batches", "code"), WRONG.values(), ids=WRONG)
+def test_nor_where_it_takes_many_turns(
+    shared: Shared,
+    batches: list[tuple[int, int, list[int]]],
+    code: ErrorCode,
+    types: int,
+    runs: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(share_sessions, "TYPES_AT_ONCE", types)
+    monkeypatch.setattr(share_sessions, "RUNS_AT_ONCE", runs)
+    test_nothing_is_done_of_an_acknowledgement(shared, batches, code)
+
+
 def test_renewals_are_of_version_two(shared: Shared) -> None:
     shared.produce(1)
     member = shared.member(version=1)
@@ -228,6 +250,52 @@ def test_a_topic_that_is_deleted_is_unknown_to_its_sessions(shared: Shared) -> N
     shared.client.ask(DeleteTopicsRequest(topics=(DeleteTopicState(name="t"),), timeout_ms=5_000))
     assert member.fetch()[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
     assert member.said({0: [(0, 0, [ACCEPT])]}) == {0: ErrorCode.UNKNOWN_TOPIC_ID}
+
+
+AVAILABLE, ARCHIVED = 0, 4
+EXTREMES: dict[str, tuple[int, list[tuple[int, int, int, int]]]] = {
+    "the first offset": (-(2**63), []),
+    "the last offset": (2**63 - 1, []),
+    "the most deliveries": (0, [(0, 0, AVAILABLE, 2**15 - 1)]),
+    "the fewest deliveries": (0, [(0, 0, AVAILABLE, -(2**15))]),
+    "all offsets": (0, [(0, 2**63 - 1, ARCHIVED, 1)]),
+    "all offsets, available": (0, [(0, 2**63 - 1, AVAILABLE, 1)]),
+    "more that are over than a number has room for": (0, [(1, 2**40, ARCHIVED, 1)]),
+}
+
+
+@pytest.mark.parametrize(("start", "batches"), EXTREMES.values(), ids=EXTREMES)
+def test_whatever_state_a_group_is_given_the_broker_answers_and_lives_on(
+    shared: Shared, start: int, batches: list[tuple[int, int, int, int]]
+) -> None:
+    shared.produce(1)
+    initialize_share(shared.client, "x", shared.topic_id, start_offset=start)
+    row = write.PartitionData(
+        partition=0,
+        start_offset=start,
+        delivery_complete_count=2**31 - 1,
+        state_batches=tuple(
+            write.StateBatch(first_offset=first, last_offset=last, delivery_state=state, delivery_count=count)
+            for first, last, state, count in batches
+        ),
+    )
+    topic = write.WriteStateData(topic_id=shared.topic_id, partitions=(row,))
+    answer = shared.client.ask(write.WriteShareGroupStateRequest(group_id="x", topics=(topic,)))
+    assert answer.results[0].partitions[0].error_code == 0
+    names = (DescribeShareGroupOffsetsRequestTopic(topic_name="t", partitions=(0,)),)
+    groups = (DescribeShareGroupOffsetsRequestGroup(group_id="x", topics=names),)
+    (group,) = shared.client.ask(DescribeShareGroupOffsetsRequest(groups=groups)).groups
+    assert group.topics[0].partitions[0].start_offset == start
+    with ExitStack() as clients:
+        client = clients.enter_context(RawClient(*address(shared.broker)))
+        member = Member(client, shared.topic_id, "x", group="x")
+        member.ask(0, max_wait_ms=0)
+        member.epoch = 1
+        member.ask(max_wait_ms=0)
+    other = shared.member("other")
+    assert other.got(0) == [(0, 0, 1)]
+    assert other.said({0: [(0, 0, [RELEASE])]}) == {0: 0}
+    assert other.got(max_wait_ms=5_000) == [(0, 0, 2)]
 
 
 def test_a_group_without_a_state_has_nothing(shared: Shared) -> None:

@@ -300,6 +300,9 @@ BROKEN = {
     "one over the other": [StateBatch(5, 9, AVAILABLE, 1), StateBatch(9, 10, AVAILABLE, 1)],
     "acquired": [StateBatch(5, 9, 1, 1)],
     "an unknown state": [StateBatch(5, 9, 3, 1)],
+    "no room for another delivery": [StateBatch(5, 9, AVAILABLE, 2**15 - 1)],
+    "no room for another record": [StateBatch(5, 2**63 - 1, AVAILABLE, 1)],
+    "more that are over than can be counted": [StateBatch(6, 2**31 + 6, 4, 1)],
 }
 
 

@@ -180,6 +180,14 @@ def test_what_nobody_has_written_for_long_gets_a_snapshot_so_that_the_log_can_go
     assert log.states.cold(KEY, 1_001, 1_000) is None
 
 
+def test_a_clock_that_is_set_back_does_not_keep_the_log_until_it_has_come_so_far_again() -> None:
+    log = Log()
+    log.begin(now_ms=1_000_000)
+    log.append(log.states.cold(KEY, 999_999, 1_000))
+    assert log.state.write_ms == 999_999
+    assert log.states.cold(KEY, 1_000_998, 1_000) is None
+
+
 def test_an_update_whose_snapshot_went_says_nothing() -> None:
     states = ShareStates(2)
     states.replay(ShareUpdateKey(group_id="g", topic_id=KEY.topic_id, partition=3), ShareUpdateValue(), 0)
