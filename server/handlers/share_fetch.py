@@ -269,8 +269,7 @@ class _Fetching:
 
     def _share(self, led: Led) -> SharePartition | None:
         """None while its state is read. KafkaError: why it is not to be had."""
-        if led.error is not None:
-            raise led.error
+        self._shares.check(led)
         return self._shares.share_of(led)
 
     async def _offered(self, led: Led, max_bytes: int, *, first: bool) -> Offered:

@@ -195,9 +195,10 @@ class Acknowledging:
 
     def _meant(self, led: Led, piece: list[Acknowledgement]) -> tuple[Update, list[Acknowledgement]]:
         """As `acknowledge_some`; KafkaError also: why the share partition is not to be had."""
+        self._leaders.check(led)
         share = self._leaders.share_of(led)
-        if share is None or led.error is not None:
-            raise led.error or KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if share is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         elapsed_ms = self._ctx.services.clock.elapsed_ms()
         return acknowledge_some(share, self._whose.member_id, piece, elapsed_ms, RUNS_AT_ONCE)
 

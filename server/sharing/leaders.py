@@ -39,6 +39,8 @@ log = logging.getLogger("ottla.sharing")
 # While the share coordinator is loading its state is asked for again, as the persister of Apache Kafka does.
 STATE_RETRY_MS = 100
 STATE_TRIES = 100
+# Share partitions that are let go of in one turn where a partition moves; of the others nobody gets anything meanwhile.
+LET_GO_AT_ONCE = 500
 # What is searched by time for share groups has one place for all of them.
 _SEARCHER = "share groups"
 
@@ -157,6 +159,13 @@ class ShareLeaders:
         """The one with this key, if it has been begun."""
         return self._led.get(key)
 
+    def check(self, led: Led) -> None:
+        """Raise KafkaError where nobody is to find it any more: why."""
+        if led.leader_epoch != led.partition.leader_epoch:  # Its turn to be let go of has not come yet.
+            self._let_go(led, _moved(led.partition))
+        if led.error is not None:
+            raise led.error
+
     def begun(self, key: SharePartitionKey, partition: Partition) -> Led:
         """The one with this key; the first who asks has its state read."""
         led = self._led.get(key)
@@ -186,8 +195,7 @@ class ShareLeaders:
             KafkaError: As `told`; nothing has changed, or the share partition was let go of.
         """
         assert led.share is not None
-        if led.error is not None:
-            raise led.error
+        self.check(led)
         if update.state_batches:
             try:
                 self._states().write(led.key, _written(led, update))
@@ -212,8 +220,19 @@ class ShareLeaders:
 
     def partition_gone(self, topic_id: bytes, partition: Partition) -> None:
         """Another node leads it, none does, or its topic was deleted: nobody here has anything of it any more."""
-        for key in tuple(self._of_partitions.get((topic_id, partition.index), ())):
-            self._let_go(self._led[key], _moved(partition))
+        keys, error = self._of_partitions.get((topic_id, partition.index), ()), _moved(partition)
+        all_of_it = [self._led[key] for key in keys]
+        for led in all_of_it[:LET_GO_AT_ONCE]:
+            self._let_go(led, error)
+        if left := all_of_it[LET_GO_AT_ONCE:]:
+            self._tasks.start_soon(self._let_go_of, left, error)
+
+    async def _let_go_of(self, left: list[Led], error: KafkaError) -> None:
+        turn = Turn()
+        for led in left:
+            if turn.is_over():
+                await turn.next()
+            self._let_go(led, error)
 
     def begun_anew(self, key: SharePartitionKey) -> None:
         """Its state is another's from now on: what there was of it here is let go of."""

@@ -47,4 +47,5 @@ def test_nothing_is_lost_and_nothing_that_is_over_comes_again(seed: int) -> None
 def test_nor_where_what_becomes_of_records_takes_many_turns(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in leaders, share_sessions:
         monkeypatch.setattr(module, "RUNS_AT_ONCE", 1)
+    monkeypatch.setattr(leaders, "LET_GO_AT_ONCE", 0)
     test_nothing_is_lost_and_nothing_that_is_over_comes_again(seed)

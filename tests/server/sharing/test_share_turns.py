@@ -10,11 +10,11 @@ import trio
 
 from ottla.protocol.connection import encode_request, parse_request
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages import initialize_share_group_state as initialize
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.server.broker.broker import Broker
 from ottla.server.client.connection import api_of
+from ottla.server.control.leaders import move_leader
 from ottla.server.handlers.share_sessions import TYPES_AT_ONCE
 from ottla.server.runtime.turns import Turn
 from ottla.server.sharing import leaders
@@ -29,6 +29,14 @@ from support.logs.batches import batch
 from support.sharing.chaos_members import Connection, Member, acknowledge_request, fetch_request
 
 RECORDS = 20
+GROUPS = ("g", "h", "i", "j")
+
+
+async def begin_state(broker: Broker, group: str, topic_id: bytes) -> SharePartitionKey:
+    """The group has partition 0 of the topic from its beginning."""
+    key = SharePartitionKey(group, topic_id, 0)
+    await broker.services.coordinators.share_states.initialize(key, 0, 0)
+    return key
 
 
 async def shared_topic(broker: Broker, client: InProcessClient) -> bytes:
@@ -37,11 +45,7 @@ async def shared_topic(broker: Broker, client: InProcessClient) -> bytes:
     await client.ask(CreateTopicsRequest(topics=(made,)), 7)
     topic = broker.services.topics.get("t")
     assert topic is not None
-    key = SharePartitionKey("g", topic.id, 0)
-    await client.ask(FindCoordinatorRequest(key_type=2, coordinator_keys=(key.text,)), 6)
-    row = initialize.PartitionData(partition=0, state_epoch=0, start_offset=0)
-    states = (initialize.InitializeStateData(topic_id=topic.id, partitions=(row,)),)
-    await client.ask(initialize.InitializeShareGroupStateRequest(group_id="g", topics=states), 0)
+    await begin_state(broker, "g", topic.id)
     for _ in range(RECORDS):
         await client.ask(produce_request("t", batch(("k", "v"), timestamp=NOW_MS)), 12)
     return topic.id
@@ -129,3 +133,52 @@ def test_types_of_acknowledgements_are_looked_at_in_turns_however_many_a_batch_h
 
     run_in_order(main)
     assert found[1] - found[0] == 49
+
+
+@pytest.mark.parametrize("how", ["moved", "deleted"])
+def test_whoever_waits_hears_of_a_partition_that_is_gone_however_many_groups_it_has(
+    how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leaders, "LET_GO_AT_ONCE", 1)
+    heard: list[int] = []
+
+    async def main() -> None:
+        async with running(CrashFiles(), 2) as (broker, client):
+            made = CreatableTopic(name="t", num_partitions=1, replication_factor=2)
+            await client.ask(CreateTopicsRequest(topics=(made,)), 7)
+            topic = broker.services.topics.get("t")
+            assert topic is not None
+            node = topic.partitions[0].leader
+            keys = [await begin_state(broker, group, topic.id) for group in GROUPS]
+
+            async def fetch(group: str) -> None:
+                connection = Connection(Member(group), node)
+                asking = InProcessClient(broker, connection.client, node=node)
+                request = fetch_request(
+                    group,
+                    connection,
+                    topic.id,
+                    frozenset({0}),
+                    {},
+                    max_wait_ms=10**9,
+                    max_records=9,
+                    batch_size=9,
+                    mode=0,
+                )
+                answer: Any = await asking.ask(request, 2)
+                heard.append(answer.responses[0].partitions[0].error_code)
+
+            shares = broker.services.coordinators.share_leaders
+            async with trio.open_nursery() as nursery:
+                for group in GROUPS:
+                    nursery.start_soon(fetch, group)
+                while not all((led := shares.find(key)) and led.share and led.waiters for key in keys):
+                    await trio.lowlevel.checkpoint()
+                if how == "moved":
+                    await move_leader(broker, "t", 0, 1 - node)
+                else:
+                    await client.ask(DeleteTopicsRequest(topics=(DeleteTopicState(name="t"),)), 6)
+            assert len(shares) == 0
+
+    run_in_order(main)
+    assert heard == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * len(GROUPS)
