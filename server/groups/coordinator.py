@@ -63,6 +63,7 @@ from .streams import requests as streams_requests
 from .streams.group import StreamsGroup
 from .streams.protocol import Heard, StreamsProtocol
 from .streams.records import tombstones as streams_tombstones
+from .streams.transition import Ready
 
 log = logging.getLogger("ottla.groups")
 
@@ -166,6 +167,11 @@ class GroupCoordinator(Coordinator[Shard]):
 
     # Members
 
+    def prepare_consumer(self, request: ConsumerGroupHeartbeatRequest, caller: Caller) -> Job:
+        """Have ready what `consumer_heartbeat` asks of topics (`ConsumerProtocol.preparing`)."""
+        check_request(request, caller.version, self._settings.group_consumer_assignors)
+        yield from self._consumer.preparing(self.shard_of(request.group_id), request)
+
     def prepare_upgrade(self, request: ConsumerGroupHeartbeatRequest, caller: Caller) -> Steps[Upgrade | None]:
         """What `consumer_heartbeat` takes: what a large classic group becomes when the request's member joins it
         (`Migration.upgrade`), as the group is when the last piece is done. Mostly None, in one piece."""
@@ -190,6 +196,11 @@ class GroupCoordinator(Coordinator[Shard]):
         shard = self.shard_of(request.group_id)
         _check_stays(shard, request.group_id)
         return self._consumer.heartbeat(shard, request, caller, now_ms, upgrade)
+
+    def prepare_share(self, request: ShareGroupHeartbeatRequest) -> Job:
+        """Have ready what `share_heartbeat` asks of topics (`ShareProtocol.preparing`)."""
+        check_share_request(request)
+        yield from self._share.preparing(self.shard_of(request.group_id), request)
 
     def share_heartbeat(
         self, request: ShareGroupHeartbeatRequest, caller: Caller, now_ms: int
@@ -246,12 +257,20 @@ class GroupCoordinator(Coordinator[Shard]):
         finally:
             shard.groups_going.discard(group_id)
 
-    def streams_heartbeat(self, request: StreamsGroupHeartbeatRequest, caller: Caller, now_ms: int) -> Heard:
-        """A member of a streams group joins, stays or leaves (`StreamsProtocol.heartbeat`)."""
+    def prepare_streams(self, request: StreamsGroupHeartbeatRequest) -> Steps[Ready | None]:
+        """What `streams_heartbeat` takes, right after the last piece (`StreamsProtocol.preparing`)."""
         streams_requests.check_request(request)
+        return (yield from self._streams.preparing(self.shard_of(request.group_id), request))
+
+    def streams_heartbeat(
+        self, request: StreamsGroupHeartbeatRequest, caller: Caller, now_ms: int, ready: Ready | None = None
+    ) -> Heard:
+        """A member of a streams group joins, stays or leaves (`StreamsProtocol.heartbeat`)."""
+        if ready is None:
+            streams_requests.check_request(request)
         shard = self.shard_of(request.group_id)
         _check_stays(shard, request.group_id)
-        return self._streams.heartbeat(shard, request, caller, now_ms)
+        return self._streams.heartbeat(shard, request, caller, now_ms, ready)
 
     def streams_endpoints(self, group_id: str, member_id: str) -> Steps[tuple[EndpointToPartitions, ...]]:
         """What the member is told of the partitions that members of its group serve, a member a piece."""

@@ -14,6 +14,7 @@ from ...protocol.errors import KafkaError
 from ...protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from ..groups.classic.protocol import Caller
 from ..groups.share.requests import check_member_id
+from ..runtime.turns import in_turns
 from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
 from .permissions import check_without_words
@@ -33,6 +34,7 @@ async def handle(ctx: Context, request: Request) -> ShareGroupHeartbeatResponse:
             check_without_words(ctx, Operation.DESCRIBE, ResourceType.TOPIC, name)
         coordinator = await groups.route(ctx.node, body.group_id)
         caller = Caller(request.client_id or "", f"/{ctx.client.client_host}", request.version)
+        await in_turns(coordinator.prepare_share(body), ctx.turn)
         answer = coordinator.share_heartbeat(body, caller, ctx.services.clock.now_ms())
         await groups.settle(body.group_id)
         return answer

@@ -47,7 +47,8 @@ async def handle(ctx: Context, request: Request) -> StreamsGroupHeartbeatRespons
         if body.topology is not None:
             await _check_topics(ctx, body.topology)
         coordinator = await groups.route(ctx.node, body.group_id)
-        heard = coordinator.streams_heartbeat(body, caller, ctx.services.clock.now_ms())
+        ready = await in_turns(coordinator.prepare_streams(body))
+        heard = coordinator.streams_heartbeat(body, caller, ctx.services.clock.now_ms(), ready)
         await groups.settle(body.group_id)
         response = heard.response
         if heard.wants_endpoints:

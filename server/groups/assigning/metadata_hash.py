@@ -7,25 +7,58 @@ one would assign anew once; so it is a hash that Python has.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import lru_cache
 from hashlib import blake2b
+from heapq import merge
+from itertools import islice
+from typing import NamedTuple
 
-from ...coordination.jobs import Job
+from ...coordination.jobs import Job, Steps, to_the_end
 from .topics import TopicView
 
 KEPT = 1 << 14
 """Topics whose part is kept: a group that matches all topics asks for all of them with each member that joins."""
 HASHES_KEPT = 16
+_SORTED_AT_ONCE = 1_000
+_TRIES = 3
+# Topics that are looked at in one go: a millisecond.
+_AT_ONCE = 500
+
+
+class Hashed(NamedTuple):
+    """
+    Attributes:
+        number: A signed 64-bit number made of id, name, partition count and racks of those topics that exist; 0 if none does.
+        existing: Their names, in order.
+    """
+
+    number: int
+    existing: tuple[str, ...]
 
 
 def metadata_hash(names: Iterable[str], topics: TopicView) -> int:
-    """A signed 64-bit number made of id, name, partition count and racks of those topics that exist; 0 if none does."""
-    parts = [part for name in sorted(set(names)) if (part := _part(name, topics)) is not None]
-    if not parts:
-        return 0
-    digest = blake2b(b"".join(parts), digest_size=8)
-    return int.from_bytes(digest.digest(), "big", signed=True)
+    """The `number` of these topics."""
+    return to_the_end(hashing(set(names), topics)).number
+
+
+def hashing(names: Collection[str], topics: TopicView) -> Steps[Hashed]:
+    """What these topics are, each name once, and each as it is when its piece comes.
+
+    A topic never is again what it was before, as ids are given once and partitions only become more. So whoever finds the number
+    that it knew has seen each topic as it was then.
+    """
+    left, runs = iter(names), list[list[str]]()
+    while run := sorted(islice(left, _SORTED_AT_ONCE)):
+        runs.append(run)
+        yield
+    digest, existing = blake2b(digest_size=8), list[str]()
+    for name in merge(*runs):
+        if (part := _part(name, topics)) is not None:
+            digest.update(part)
+            existing.append(name)
+        yield
+    return Hashed(int.from_bytes(digest.digest(), "big", signed=True) if existing else 0, tuple(existing))
 
 
 def describe(names: Iterable[str], topics: TopicView) -> Job:
@@ -40,21 +73,44 @@ class MetadataHashes:
 
     def __init__(self, topics: TopicView) -> None:
         self._topics = topics
-        self._known: dict[frozenset[str], int] = {}
+        self._known: dict[frozenset[str], Hashed] = {}
+        self._changes = 0
 
     def of(self, names: frozenset[str]) -> int:
         """As it was when somebody asked first since `topics_changed`."""
+        return self._hashed(names).number
+
+    def existing(self, names: frozenset[str]) -> tuple[str, ...]:
+        """Those of which there was a topic then, in order."""
+        return self._hashed(names).existing
+
+    def preparing(self, names: frozenset[str]) -> Job:
+        """Have both ready of many names, one a piece; without success where topics change all the time."""
+        if len(names) <= _AT_ONCE:
+            return
+        for _ in range(_TRIES):
+            if names in self._known:
+                return
+            before = self._changes
+            found = yield from hashing(names, self._topics)
+            if self._changes == before:
+                self._keep(names, found)
+
+    def _hashed(self, names: frozenset[str]) -> Hashed:
         known = self._known.get(names)
-        if known is None:
-            if len(self._known) >= HASHES_KEPT:
-                self._known.clear()
-            known = self._known[names] = metadata_hash(names, self._topics)
-        return known
+        return self._keep(names, to_the_end(hashing(names, self._topics))) if known is None else known
+
+    def _keep(self, names: frozenset[str], found: Hashed) -> Hashed:
+        if len(self._known) >= HASHES_KEPT:
+            self._known.clear()
+        self._known[names] = found
+        return found
 
     def topics_changed(self) -> None:
         """Topics were created, deleted or got more partitions. Of partitions that other racks hold nobody tells: that is
         seen with the next change."""
         self._known.clear()
+        self._changes += 1
 
 
 def _part(name: str, topics: TopicView) -> bytes | None:

@@ -27,18 +27,18 @@ class TopicChanges:
 
     def __init__(self) -> None:
         self._names: deque[str] = deque(maxlen=_CHANGES_KEPT)
-        self._count = 0
+        self.count = 0
         """How often a topic has changed; the last names are in `_names`."""
 
     def add(self, names: Collection[str]) -> None:
         self._names.extend(names)
-        self._count += len(names)
+        self.count += len(names)
 
     def tell(self, group: Hearing, concerns: Callable[[str], object] | None = None) -> None:
         """Let the group look at the topics again if one that `concerns` it has changed since it last heard of changes: one that
         it subscribes to, unless told otherwise."""
-        unheard = self._count - group.topics_known_to
+        unheard = self.count - group.topics_known_to
         lately = islice(reversed(self._names), unheard)
         if unheard > len(self._names) or any(map(concerns or group.subscribes_to, lately)):
             group.refresh_at_ms = None
-        group.topics_known_to = self._count
+        group.topics_known_to = self.count

@@ -131,6 +131,16 @@ class ConsumerProtocol:
 
     # Heartbeats
 
+    def preparing(self, shard: Shard, request: ConsumerGroupHeartbeatRequest) -> Job:
+        """Look at the topics that the group will subscribe to, which may be thousands, as `heartbeat` will."""
+        group, named = shard.groups.get(request.group_id), frozenset(request.subscribed_topic_names or ())
+        names = named
+        if isinstance(group, ConsumerGroup):
+            old = group.members.get(request.member_id)
+            is_other = old is not None and (request.member_epoch == LEAVE_EPOCH or (named and named != old.topic_names))
+            names |= group.subscribed_without([old]) if old is not None and is_other else group.subscribed_topics
+        yield from self._hashes.preparing(names)
+
     def heartbeat(
         self,
         shard: Shard,

@@ -117,6 +117,16 @@ class ShareProtocol:
 
     # Heartbeats
 
+    def preparing(self, shard: Shard, request: ShareGroupHeartbeatRequest) -> Job:
+        """Look at the topics that the group will subscribe to, which may be thousands, as `heartbeat` will."""
+        group, named = shard.groups.get(request.group_id), frozenset(request.subscribed_topic_names or ())
+        names = named
+        if isinstance(group, ShareGroup):
+            old = group.members.get(request.member_id)
+            is_other = old is not None and (request.member_epoch == LEAVE_EPOCH or (named and named != old.topic_names))
+            names |= group.subscribed_without(old) if old is not None and is_other else group.subscribed_topics
+        yield from self._hashes.preparing(names)
+
     def heartbeat(
         self, shard: Shard, request: ShareGroupHeartbeatRequest, caller: Caller, now_ms: int
     ) -> ShareGroupHeartbeatResponse:

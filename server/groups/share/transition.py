@@ -8,7 +8,7 @@ partitions that are new to the group are asked for.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from math import inf
 from typing import NamedTuple
@@ -163,22 +163,22 @@ class Transition:
         ):
             return
         known = StateTable() if group.states is None else group.states
-        self.asked_for = _missing(known, self.names, around.topics, is_late=is_late)
+        self.asked_for = _missing(known, around.hashes.existing(self.names), around.topics, is_late=is_late)
         if self.asked_for:
             table = known.asked_for(self.asked_for, around.topics.name_of)
             self.changes.append(records.state_partitions(group.group_id, table))
 
 
 def _missing(
-    known: StateTable, names: frozenset[str], topics: TopicView, *, is_late: bool
+    known: StateTable, names: Iterable[str], topics: TopicView, *, is_late: bool
 ) -> dict[bytes, frozenset[int]]:
-    """The partitions of these topics whose states nobody has asked for, or too long ago."""
+    """The partitions of these topics, which go by their order, whose states nobody has asked for, or too long ago."""
     found: dict[bytes, frozenset[int]] = {}
     ids = known.topic_ids()
     topics_left = TOPICS_MAX - len(ids)
     left = PARTITIONS_MAX - known.partition_count
     none = frozenset[int]()
-    for name in sorted(names):
+    for name in names:
         topic_id = topics.id_of(name)
         if topic_id is None:
             continue

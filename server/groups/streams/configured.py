@@ -7,12 +7,13 @@ reads; those that are joined must have the same number; a changelog has one for 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import IntEnum
 from typing import Any, NamedTuple
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.streams_group_log import Subtopology, TopicInfo
+from ...coordination.jobs import Steps
 from ..assigning.topics import TopicView
 from .partition_counts import repartition_counts
 from .topology import Topology, sources_of
@@ -78,28 +79,31 @@ class Configured(NamedTuple):
     problem: Problem | None
 
 
-def configure(topology: Topology, topics: TopicView) -> Configured:
-    """Look at the topics as they are now.
+def configure(topology: Topology, topics: TopicView) -> Steps[Configured]:
+    """Look at the topics as they are now, all at once, and go on from there in pieces.
 
     Raises:
         KafkaError: STREAMS_INVALID_TOPOLOGY: no topics could ever do.
     """
-
-    def existing(name: str) -> int | None:
+    counts = {}
+    for name in topology.required:
         topic_id = topics.id_of(name)
-        return None if topic_id is None else topics.partition_count(topic_id)
-
+        if topic_id is not None:
+            counts[name] = topics.partition_count(topic_id)
+    yield
     try:
-        return _configure(topology, existing)
+        return (yield from _configure(topology, counts.get))
     except Problem as problem:
-        return Configured(None, {}, problem)
+        return Configured(None, {}, problem.with_traceback(None))
 
 
-def _configure(topology: Topology, existing: PartitionCount) -> Configured:
+def _configure(topology: Topology, existing: PartitionCount) -> Steps[Configured]:
     subtopologies = topology.subtopologies.values()
     if gone := sorted({name for one in subtopologies for name in one.source_topics if existing(name) is None}):
         raise Problem(StatusCode.MISSING_SOURCE_TOPICS, f"Source topics {_shown(gone)} are missing.")
+    yield
     decided = repartition_counts(subtopologies, existing)
+    yield
 
     def count_of(name: str) -> int:
         count = existing(name)
@@ -108,19 +112,24 @@ def _configure(topology: Topology, existing: PartitionCount) -> Configured:
             raise KafkaError(ErrorCode.STREAMS_INVALID_TOPOLOGY, f"Nothing tells how many partitions {name} has.")
         return count
 
-    _copartition(subtopologies, decided, count_of)
+    yield from _copartition(subtopologies, decided, count_of)
     made = {}
     for key, one in topology.subtopologies.items():
         tasks = max(map(count_of, sources_of(one)), default=0)
         if not tasks:
             raise KafkaError(ErrorCode.STREAMS_INVALID_TOPOLOGY, f"No source topics found for subtopology {key}")
+        repartition = yield from _internal(
+            one.repartition_source_topics, lambda info: info.partitions or decided[info.name]
+        )
+        changelogs = yield from _internal(one.state_changelog_topics, lambda _, tasks=tasks: tasks)  # type: ignore[misc]
         made[key] = ConfiguredSubtopology(
             tasks,
             tuple(sorted(set(one.source_topics))),
-            _internal(one.repartition_source_topics, lambda info: info.partitions or decided[info.name]),
+            repartition,
             tuple(sorted(set(one.repartition_sink_topics))),
-            _internal(one.state_changelog_topics, lambda _, tasks=tasks: tasks),  # type: ignore[misc]
+            changelogs,
         )
+        yield
     missing = _missing(made.values(), existing)
     if not missing:
         return Configured(made, {}, None)
@@ -128,16 +137,14 @@ def _configure(topology: Topology, existing: PartitionCount) -> Configured:
     return Configured(made, missing, Problem(StatusCode.MISSING_INTERNAL_TOPICS, detail))
 
 
-def _internal(infos: Iterable[TopicInfo], partitions_of: Callable[[TopicInfo], int]) -> tuple[InternalTopic, ...]:
-    topics = {
-        info.name: InternalTopic(
-            info.name,
-            partitions_of(info),
-            info.replication_factor,
-            {config.key: config.value for config in info.topic_configs},
-        )
-        for info in infos
-    }
+def _internal(
+    infos: Iterable[TopicInfo], partitions_of: Callable[[TopicInfo], int]
+) -> Steps[tuple[InternalTopic, ...]]:
+    topics = {}
+    for info in infos:
+        configs = {config.key: config.value for config in info.topic_configs}
+        topics[info.name] = InternalTopic(info.name, partitions_of(info), info.replication_factor, configs)
+        yield
     for topic in topics.values():
         if topic.partitions < 1:
             raise KafkaError(
@@ -161,10 +168,13 @@ def _missing(subtopologies: Iterable[ConfiguredSubtopology], existing: Partition
     return missing
 
 
-def _copartition(subtopologies: Iterable[Subtopology], decided: dict[str, int], count_of: Callable[[str], int]) -> None:
+def _copartition(
+    subtopologies: Iterable[Subtopology], decided: dict[str, int], count_of: Callable[[str], int]
+) -> Steps[None]:
     """Let repartition topics have as many partitions as what they are joined with."""
     internal = {info.name: info for one in subtopologies for info in one.repartition_source_topics}
-    fixed = [name for name, info in internal.items() if info.partitions]
+    # What these have nothing here decides.
+    fixed = {count_of(name) for name, info in internal.items() if info.partitions}
     for one in subtopologies:
         for group in one.copartition_groups:
             names = {
@@ -173,12 +183,13 @@ def _copartition(subtopologies: Iterable[Subtopology], decided: dict[str, int], 
             }
             repartition = {name: count_of(name) for name in sorted(names) if name in internal}
             others = {name: count_of(name) for name in sorted(names) if name not in internal}
+            yield
             if not names:
                 continue
             if others:
-                count = _same(others, others)
+                count = _same(set(others.values()), others)
             elif fixed:
-                count = _same({name: count_of(name) for name in fixed}, repartition)
+                count = _same(fixed, repartition)
             else:
                 count = max(repartition.values())
             for name, own in repartition.items():
@@ -191,14 +202,14 @@ def _copartition(subtopologies: Iterable[Subtopology], decided: dict[str, int], 
                     )
 
 
-def _same(counts: Mapping[str, int], shown: Mapping[str, int]) -> int:
-    if len(set(counts.values())) > 1:
+def _same(counts: Collection[int], shown: Mapping[str, int]) -> int:
+    if len(counts) > 1:
         topics = ", ".join(f"{name}={count}" for name, count in sorted(shown.items()))
         raise Problem(
             StatusCode.INCORRECTLY_PARTITIONED_TOPICS,
             f"Following topics do not have the same number of partitions: [{{{topics}}}]",
         )
-    return next(iter(counts.values()))
+    return next(iter(counts))
 
 
 def _at(topics: tuple[Any, ...], index: int) -> Any:

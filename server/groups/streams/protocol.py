@@ -20,10 +20,9 @@ from ....protocol.messages.streams_group_heartbeat import (
     StreamsGroupHeartbeatResponse,
 )
 from ...coordination.deadlines import Deadlines
-from ...coordination.jobs import Job, Steps
+from ...coordination.jobs import Job, Steps, to_the_end
 from ...coordination.records import Records
 from ...coordination.store import RecordStore
-from ..assigning.metadata_hash import MetadataHashes
 from ..assigning.topic_changes import TopicChanges
 from ..assigning.topics import TopicView
 from ..classic.group import ClassicGroup
@@ -38,7 +37,7 @@ from .member import LEAVE_EPOCH, Member
 from .membership import claim_of, member_for, streams_group, with_news
 from .records import Change
 from .timers import MemberTimers
-from .transition import Surroundings, Transition
+from .transition import Ready, Seen, Surroundings, Transition, preparing
 
 if TYPE_CHECKING:
     from ..shard import Shard
@@ -47,6 +46,7 @@ log = logging.getLogger("ottla.groups")
 
 # Topics are looked at again after this time even if nobody said that they changed.
 _REFRESH_AFTER_MS = 60 * 60 * 1000
+_TRIES = 5
 
 
 class Heard(NamedTuple):
@@ -80,7 +80,6 @@ class StreamsProtocol:
         self._settings = settings
         self._store = store
         self._topics = topics
-        self._hashes = MetadataHashes(topics)
         self._changes = TopicChanges()
 
     # Groups
@@ -111,39 +110,66 @@ class StreamsProtocol:
     def topics_changed(self, names: Collection[str]) -> None:
         """Topics were created, deleted or got more partitions: the groups concerned find out by the next heartbeat of any
         member."""
-        self._hashes.topics_changed()
         self._changes.add(names)
 
     # Heartbeats
 
-    def heartbeat(self, shard: Shard, request: StreamsGroupHeartbeatRequest, caller: Caller, now_ms: int) -> Heard:
+    def preparing(self, shard: Shard, request: StreamsGroupHeartbeatRequest) -> Steps[Ready | None]:
+        """What `heartbeat` takes, if it comes before anything else does; None where nothing is to be known, and if the group has
+        been another one again and again meanwhile."""
+        if request.member_epoch == LEAVE_EPOCH:
+            return None
+        for _ in range(_TRIES):
+            ready = yield from self._preparing(shard, request)
+            if ready.seen.is_still(shard.groups.get(request.group_id)):
+                return ready
+        return None
+
+    def _preparing(self, shard: Shard, request: StreamsGroupHeartbeatRequest) -> Steps[Ready]:
+        seen = Seen.of(shard.groups.get(request.group_id))
+        return (
+            yield from preparing(
+                request.group_id, seen, request.topology, self._topics, self._changes, self._elapsed_ms
+            )
+        )
+
+    def heartbeat(
+        self,
+        shard: Shard,
+        request: StreamsGroupHeartbeatRequest,
+        caller: Caller,
+        now_ms: int,
+        ready: Ready | None = None,
+    ) -> Heard:
         """Let a member join, stay or leave.
+
+        Args:
+            ready: As `preparing` made it for the request; None: it is made here.
 
         Raises:
             KafkaError: GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, INVALID_REQUEST,
-                STREAMS_INVALID_TOPOLOGY, or what writing it down failed with. Nothing has changed then.
+                STREAMS_INVALID_TOPOLOGY, UNKNOWN_SERVER_ERROR, or what writing it down failed with. Nothing has changed then.
         """
         if request.member_epoch == LEAVE_EPOCH:
             return self._leave(shard, request, now_ms)
         changes: list[Change] = []
         known = shard.groups.get(request.group_id)
+        if ready is None or not ready.seen.is_still(known):
+            ready = to_the_end(self._preparing(shard, request))
         group = self._group_for(shard, request, changes)
-        self._hear_of_topics(group)
         old = member_for(group, request)
-        transition = Transition(group, old, with_news(old, request, caller), changes)
+        transition = Transition(group, old, with_news(old, request, caller), changes, ready)
         is_first = not group.members
         waits = is_first and self._settings.streams_initial_rebalance_delay_ms(group.group_id) > 0
         around = Surroundings(
-            self._topics,
-            self._hashes,
             {targets.STANDBYS: str(self._settings.streams_num_standby_replicas(group.group_id))},
             self._settings.streams_assignment_interval_ms(group.group_id),
             waits or group.initial_delay is not None,
             now_ms,
             self._elapsed_ms(),
         )
-        transition.run(around, request.topology, claim_of(request))
-        self.write(shard, group.group_id, transition.changes, now_ms)
+        transition.run(around, claim_of(request))
+        self.write(shard, transition.changes, now_ms, ready)
         kept = streams_group(group.group_id, shard.groups.get(group.group_id))
         if isinstance(known, ClassicGroup):
             self._close_classic(known, now_ms)
@@ -172,17 +198,12 @@ class StreamsProtocol:
             raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
         return group
 
-    def _hear_of_topics(self, group: StreamsGroup) -> None:
-        """Let the group look at the topics again if one that it requires has changed since it last heard of changes."""
-        required: frozenset[str] = frozenset() if group.topology is None else group.topology.required
-        self._changes.tell(group, required.__contains__)
-
     def _keep(self, shard: Shard, group: StreamsGroup, transition: Transition, now_ms: int, *, is_first: bool) -> None:
         """Take over what is not in the log."""
         member, elapsed_ms = transition.member, self._elapsed_ms()
         group.configured = transition.configured
-        self._hear_of_topics(group)  # One that is new has heard of nothing.
-        if transition.has_seen_topics:
+        if (look := transition.ready.look) is not None:
+            group.topics_known_to = look.known_to
             group.refresh_at_ms = elapsed_ms + _REFRESH_AFTER_MS
         if transition.has_assigned:
             group.assigned_at_ms = elapsed_ms
@@ -291,18 +312,19 @@ class StreamsProtocol:
                 group_id, group.epoch + 1, group.metadata_hash, group.validated_epoch, group.assignment_configs
             )
         )
-        self.write(shard, group_id, changes, now_ms)
+        self.write(shard, changes, now_ms)
         self.timers.stop(group, member.member_id)
 
     # Records
 
-    def write(self, shard: Shard, group_id: str, changes: Collection[Change], now_ms: int) -> None:
+    def write(self, shard: Shard, changes: Collection[Change], now_ms: int, ready: Ready | None = None) -> None:
         """Append changes of one group as one batch, then apply them; errors as `RecordStore.append`."""
         if not changes:
             return
         made = Records()
+        known, record = (ready.written if ready is not None else None) or (None, None)
         for change in changes:
-            made.add(*write_record(*change))
+            made.add(*(record if record is not None and change is known else write_record(*change)))
         self._store.append(shard.partition, made, now_ms)
         for key, value in changes:
             shard.apply(key, value)

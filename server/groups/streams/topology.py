@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages import streams_group_heartbeat as wire
 from ....protocol.messages import streams_group_log as log
+from ...coordination.jobs import Steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +51,17 @@ def of_record(value: log.StreamsGroupTopologyValue) -> Topology:
     return Topology(value.epoch, {one.subtopology_id: one for one in _sorted(value.subtopologies)})
 
 
-def of_request(topology: wire.Topology) -> Topology:
-    """Raises KafkaError UNKNOWN_SERVER_ERROR, as Apache Kafka: an epoch below 0, or two subtopologies of one id."""
+def of_request(topology: wire.Topology) -> Steps[Topology]:
+    """A topic a piece. Raises KafkaError UNKNOWN_SERVER_ERROR, as Apache Kafka: an epoch below 0, or two subtopologies of one
+    id."""
     if topology.epoch < 0:
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "Topology epoch must be non-negative.")
-    subtopologies = {one.subtopology_id: one for one in _sorted(map(_written, topology.subtopologies))}
+    written = []
+    for one in topology.subtopologies:
+        written.append((yield from _written(one)))
+        yield
+    subtopologies = {one.subtopology_id: one for one in _sorted(written)}
+    yield
     if len(subtopologies) < len(topology.subtopologies):
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "Two subtopologies have the same id.")
     return Topology(topology.epoch, subtopologies)
@@ -64,14 +71,16 @@ def _sorted(subtopologies: Iterable[log.Subtopology]) -> list[log.Subtopology]:
     return sorted(subtopologies, key=lambda one: one.subtopology_id)
 
 
-def _written(one: wire.Subtopology) -> log.Subtopology:
+def _written(one: wire.Subtopology) -> Steps[log.Subtopology]:
+    changelogs = yield from _topics(one.state_changelog_topics)
+    repartition = yield from _topics(one.repartition_source_topics)
     return log.Subtopology(
         subtopology_id=one.subtopology_id,
         source_topics=one.source_topics,
         source_topic_regex=one.source_topic_regex,
-        state_changelog_topics=tuple(map(_topic, one.state_changelog_topics)),
+        state_changelog_topics=changelogs,
         repartition_sink_topics=one.repartition_sink_topics,
-        repartition_source_topics=tuple(map(_topic, one.repartition_source_topics)),
+        repartition_source_topics=repartition,
         copartition_groups=tuple(
             log.CopartitionGroup(
                 source_topics=group.source_topics,
@@ -81,6 +90,14 @@ def _written(one: wire.Subtopology) -> log.Subtopology:
             for group in one.copartition_groups
         ),
     )
+
+
+def _topics(infos: Iterable[wire.TopicInfo]) -> Steps[tuple[log.TopicInfo, ...]]:
+    written = []
+    for info in infos:
+        written.append(_topic(info))
+        yield
+    return tuple(written)
 
 
 def _topic(one: wire.TopicInfo) -> log.TopicInfo:

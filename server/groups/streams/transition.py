@@ -1,6 +1,6 @@
 """A heartbeat on its way into its group: everything is computed and put down as records, nothing is touched.
 
-Made by `protocol` for each heartbeat. The steps, in this order: what the member says of itself; the group's topology, if it has
+What takes long where there are thousands of topics is made ready in pieces before (`preparing`). The rest is one step, made by `protocol` for each heartbeat. The steps, in this order: what the member says of itself; the group's topology, if it has
 none yet, and what it makes of the topics; if any of it changed, the group's epoch grows; if that is above the target
 assignment's, there is another one; the member does one step towards it.
 """
@@ -8,16 +8,20 @@ assignment's, there is another one; the member does one step towards it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import inf
-from typing import NamedTuple
+from operator import is_
+from typing import NamedTuple, Self
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages import streams_group_heartbeat as message
 from ....protocol.messages.streams_group_heartbeat import Status
-from ...coordination.jobs import to_the_end
-from ..assigning.metadata_hash import MetadataHashes
+from ...coordination.jobs import Steps, to_the_end
+from ...coordination.records import Pair
+from ..assigning.metadata_hash import hashing
+from ..assigning.topic_changes import TopicChanges
 from ..assigning.topics import TopicView
+from ..records import write_record
 from . import records, targets
 from .configured import Configured, StatusCode, configure
 from .group import StreamsGroup
@@ -34,8 +38,6 @@ class Surroundings(NamedTuple):
     """`configs` are what targets are to be made with; `interval_ms` is how old a target is at least when there is another one.
     `now_ms` is written, intervals go by `elapsed_ms`."""
 
-    topics: TopicView
-    hashes: MetadataHashes
     configs: Mapping[str, str]
     interval_ms: int
     is_delayed: bool
@@ -44,12 +46,115 @@ class Surroundings(NamedTuple):
     elapsed_ms: int
 
 
+class Seen(NamedTuple):
+    """A group, as far as what is made ready depends on it."""
+
+    group: StreamsGroup | None
+    topology: Topology | None
+    configured: Configured | None
+    metadata_hash: int
+
+    @classmethod
+    def of(cls, group: object) -> Self:
+        """Nothing of what is no streams group."""
+        if not isinstance(group, StreamsGroup):
+            return cls(None, None, None, 0)
+        return cls(group, group.topology, group.configured, group.metadata_hash)
+
+    def is_still(self, group: object) -> bool:
+        return all(map(is_, self, Seen.of(group)))
+
+
+class Look(NamedTuple):
+    """What a topology makes of the topics, whose changes after the first `known_to` have not all been seen."""
+
+    metadata_hash: int
+    configured: Configured
+    known_to: int
+
+
+class Ready(NamedTuple):
+    """
+    Attributes:
+        topology: The group's, or that of its first member; None if there is none, or it is refused.
+        written: The change that the topology is, and its record, if the group has none yet.
+        look: None if the group need not look at its topics again.
+        refused: Code and message of what is wrong with the topology.
+    """
+
+    seen: Seen
+    topology: Topology | None = None
+    written: tuple[Change, Pair] | None = None
+    look: Look | None = None
+    refused: tuple[ErrorCode, str] | None = None
+
+
+def preparing(
+    group_id: str,
+    seen: Seen,
+    wanted: message.Topology | None,
+    topics: TopicView,
+    changes: TopicChanges,
+    elapsed_ms: Callable[[], int],
+) -> Steps[Ready]:
+    """Read the topology that a member brings along and look at its topics; a topic a piece, the longest piece some milliseconds.
+
+    It is of use as long as the group is as it was `seen`.
+    """
+    try:
+        topology = yield from _topology_of(seen.topology, wanted)
+        if topology is None:
+            return Ready(seen)
+        written = None
+        if seen.topology is None:
+            change = records.topology(group_id, topology)
+            written = (change, write_record(*change))
+            yield
+        # No piece ends between here and the heartbeat if there is nothing to look at.
+        return Ready(seen, topology, written, (yield from _look_at(topology, seen.group, topics, changes, elapsed_ms)))
+    except KafkaError as error:
+        return Ready(seen, refused=(error.code, error.message))
+
+
+def _topology_of(known: Topology | None, wanted: message.Topology | None) -> Steps[Topology | None]:
+    if wanted is None:
+        return known
+    topology = yield from of_request(wanted)
+    if known is None:
+        return topology
+    if known.epoch <= topology.epoch and known != topology:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Topology updates are not supported yet.")
+    yield
+    return known
+
+
+def _look_at(
+    topology: Topology,
+    group: StreamsGroup | None,
+    topics: TopicView,
+    changes: TopicChanges,
+    elapsed_ms: Callable[[], int],
+) -> Steps[Look | None]:
+    if group is not None:
+        changes.tell(group, topology.required.__contains__)
+        is_refreshed = group.refresh_at_ms is not None and elapsed_ms() < group.refresh_at_ms
+        if is_refreshed and group.configured is not None:
+            return None
+    known_to = changes.count
+    # First the hash: what has changed before the look that follows is seen with it, or found by the next heartbeat.
+    number = (yield from hashing(topology.required, topics)).number
+    if group is not None and group.configured is not None and group.metadata_hash == number:
+        return Look(number, group.configured, known_to)
+    return Look(number, (yield from configure(topology, topics)), known_to)
+
+
 class Transition:
     """
     Args:
         old: The member before, as the group knows it, or as one that has just come.
         new: The member with its news.
         changes: What is to be written before all else.
+        ready: Of this group and the member's request.
 
     Attributes:
         changes: What is to be written; complete after `run`.
@@ -59,38 +164,38 @@ class Transition:
         has_stepped: Its assignment, state or epoch changed.
         has_assigned: There is another target assignment.
         must_assign: There is to be one, which takes too long to make it here.
-        has_seen_topics: The group need not look at its topics again unless they change.
     """
 
-    def __init__(self, group: StreamsGroup, old: Member, new: Member, changes: list[Change]) -> None:
+    def __init__(self, group: StreamsGroup, old: Member, new: Member, changes: list[Change], ready: Ready) -> None:
         self.group = group
         self.old = old
         self.member = new
         self.changes = changes
+        self.ready = ready
         self.configured: Configured
         self.statuses: list[Status] = []
         self.has_stepped = False
         self.has_assigned = False
         self.must_assign = False
-        self.has_seen_topics = False
         self._around: Surroundings
         self._epoch = group.epoch
         self._must_bump = False
         self._hash = group.metadata_hash
 
-    def run(self, around: Surroundings, topology: message.Topology | None, claim: Tasks | None) -> None:
+    def run(self, around: Surroundings, claim: Tasks | None) -> None:
         """Do all the steps, once.
 
         Raises:
-            KafkaError: STREAMS_INVALID_TOPOLOGY, INVALID_REQUEST (another topology, tasks that there are not),
-                FENCED_MEMBER_EPOCH (a state that we do not know).
+            KafkaError: UNKNOWN_SERVER_ERROR, STREAMS_INVALID_TOPOLOGY, INVALID_REQUEST (another topology, tasks that there
+                are not), FENCED_MEMBER_EPOCH (a state that we do not know).
         """
         self._around = around
         group, new = self.group, self.member
         if new != self.old:
             self.changes.append(records.member_metadata(group.group_id, new))
             self._must_bump = True
-        self._take_topics(self._take_topology(topology))
+        self._take_topology()
+        self._take_topics()
         self._take_epoch(claim)
         epoch, tasks = self._take_target()
         if not new.is_reconciled_to(epoch):
@@ -99,46 +204,30 @@ class Transition:
         if self.has_stepped:
             self.changes.append(records.current_assignment(group.group_id, self.member))
 
-    def _take_topology(self, wanted: message.Topology | None) -> Topology:
+    def _take_topology(self) -> None:
         """The group's, or that of its first member."""
-        group, known = self.group, self.group.topology
-        if wanted is None:
-            if known is None:
-                raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"group {group.group_id} has no topology")
-            topology = known
-        else:
-            topology = of_request(wanted)
-            if known is None:
-                log.info("group %s: topology of epoch %d", group.group_id, topology.epoch)
-                self.changes.append(records.topology(group.group_id, topology))
-            elif known.epoch > topology.epoch:
-                topology = known
-            elif known != topology:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, "Topology updates are not supported yet.")
+        group, ready, known = self.group, self.ready, self.group.topology
+        if ready.refused is not None:
+            raise KafkaError(*ready.refused)
+        if ready.topology is None:
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"group {group.group_id} has no topology")
+        if ready.written is not None:
+            log.info("group %s: topology of epoch %d", group.group_id, ready.topology.epoch)
+            self.changes.append(ready.written[0])
         if known is not None and self.member.topology_epoch < known.epoch:
             self._tell(
                 StatusCode.STALE_TOPOLOGY,
                 f"The member's topology epoch {self.member.topology_epoch} is behind the group's topology epoch"
                 f" {known.epoch}.",
             )
-        return topology
 
-    def _take_topics(self, topology: Topology) -> None:
-        """Look at the topics again if they may have changed."""
-        group, around = self.group, self._around
-        is_refreshed = group.refresh_at_ms is not None and around.elapsed_ms < group.refresh_at_ms
-        if is_refreshed and group.configured is not None:
-            self.configured = group.configured
-            return
-        self.has_seen_topics = True
-        if group.refresh_at_ms is not None and not is_refreshed:
-            around.hashes.topics_changed()  # It is time to look whether nobody said so.
-        self._hash = around.hashes.of(topology.required)
-        is_other = self._hash != group.metadata_hash
-        self._must_bump |= is_other
-        if is_other or group.configured is None:
-            self.configured = configure(topology, around.topics)
-        else:
+    def _take_topics(self) -> None:
+        """What was seen of the topics, if they may have changed."""
+        group, look = self.group, self.ready.look
+        if look is not None:
+            self._hash, self.configured = look.metadata_hash, look.configured
+            self._must_bump |= self._hash != group.metadata_hash
+        elif group.configured is not None:
             self.configured = group.configured
 
     def _take_epoch(self, claim: Tasks | None) -> None:

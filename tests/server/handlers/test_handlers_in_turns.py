@@ -51,6 +51,7 @@ from ottla.protocol.messages.alter_user_scram_credentials import (
     ScramCredentialUpsertion,
 )
 from ottla.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from ottla.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -113,8 +114,15 @@ from ottla.protocol.messages.offset_for_leader_epoch import (
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.messages.read_share_group_state import PartitionData, ReadShareGroupStateRequest, ReadStateData
 from ottla.protocol.messages.share_group_describe import ShareGroupDescribeRequest
+from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from ottla.protocol.messages.streams_group_describe import StreamsGroupDescribeRequest
-from ottla.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, Subtopology, Topology
+from ottla.protocol.messages.streams_group_heartbeat import (
+    CopartitionGroup,
+    StreamsGroupHeartbeatRequest,
+    Subtopology,
+    TopicInfo,
+    Topology,
+)
 from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
@@ -133,6 +141,7 @@ from ottla.server.cluster.placement import Placement, write_placements
 from ottla.server.config.authorization import STANDARD
 from ottla.server.config.static_config import StaticConfig, static_config
 from ottla.server.control.acls import add_acls, remove_acls
+from ottla.server.handlers import streams_group_heartbeat
 from ottla.server.partitions.topics import Partition
 from ottla.server.runtime import turns
 from ottla.server.security.acls.acl import parse
@@ -1075,6 +1084,97 @@ def test_the_longest_stretch_of_a_handler_does_not_grow_with_its_request(
             assert not wrong, "\n".join(wrong)
 
     trio.run(main)
+
+
+def joins(*subtopologies: Subtopology) -> StreamsGroupHeartbeatRequest:
+    return StreamsGroupHeartbeatRequest(
+        group_id=f"streams-{len(subtopologies)}-{sum(len(one.state_changelog_topics) for one in subtopologies)}",
+        member_id="m",
+        process_id="p",
+        rebalance_timeout_ms=1_000,
+        active_tasks=(),
+        standby_tasks=(),
+        warmup_tasks=(),
+        topology=Topology(subtopologies=subtopologies),
+    )
+
+
+def with_changelogs(count: int) -> StreamsGroupHeartbeatRequest:
+    changelogs = tuple(TopicInfo(name=name, partitions=0) for name in names(count))
+    return joins(Subtopology(subtopology_id="0", source_topics=("t",), state_changelog_topics=changelogs))
+
+
+def with_subtopologies(count: int) -> StreamsGroupHeartbeatRequest:
+    return joins(*(Subtopology(subtopology_id=name, source_topics=("t",)) for name in names(count)))
+
+
+def with_joins(count: int) -> StreamsGroupHeartbeatRequest:
+    reads = (
+        Subtopology(
+            subtopology_id=name,
+            repartition_source_topics=(TopicInfo(name=name, partitions=2),),
+            copartition_groups=(CopartitionGroup(repartition_source_topics=(0,)),),
+        )
+        for name in names(count)
+    )
+    return joins(Subtopology(source_topics=("t",), repartition_sink_topics=tuple(names(count))), *reads)
+
+
+def of_share_group(count: int) -> ShareGroupHeartbeatRequest:
+    return ShareGroupHeartbeatRequest(
+        group_id=f"share-{count}", member_id="m", subscribed_topic_names=tuple(names(count))
+    )
+
+
+def of_consumer_group(count: int) -> ConsumerGroupHeartbeatRequest:
+    return ConsumerGroupHeartbeatRequest(
+        group_id=f"consumer-{count}",
+        member_id="m",
+        rebalance_timeout_ms=1_000,
+        subscribed_topic_names=tuple(names(count)),
+        topic_partitions=(),
+    )
+
+
+JOINING = [
+    ("StreamsGroupHeartbeat", 0, with_changelogs, 10),
+    ("StreamsGroupHeartbeat", 0, with_subtopologies, 45),
+    ("StreamsGroupHeartbeat", 0, with_joins, 110),
+    ("ShareGroupHeartbeat", 1, of_share_group, 12),
+    ("ConsumerGroupHeartbeat", 1, of_consumer_group, 18),
+]
+"""Who joins, and the calls that a name more may add to the longest stretch: a topology and a member are taken in at once, all
+else that is to be known of their topics is not."""
+
+
+@pytest.mark.parametrize(("name", "version", "body", "most"), JOINING)
+def test_a_member_is_taken_in_with_few_calls_for_each_name_that_it_brings_along(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, version: int, body: Callable[[int], Any], most: int
+) -> None:
+    async def main() -> None:
+        async with serving(tmp_path, OsFiles(), log_cleaner_enable="false") as served:
+            broker = served.broker
+            # Nobody may make internal topics here: that is no part of joining.
+            monkeypatch.setattr(streams_group_heartbeat, "_with_topics", without_topics)
+            await create(broker, "t", 1)
+            await broker.services.coordinators.groups.ensure_topic()
+            await broker.services.coordinators.transactions.ensure_topic()
+            await broker.services.coordinators.share_states.ensure_topic()
+            await ask(broker, name, version, body(1))
+            calls = {}
+            for count in 550, 950:
+                request = body(count)
+                with monkeypatch.context() as patch:
+                    looks, answer = await looks_of(patch, lambda: ask(broker, name, version, request))  # noqa: B023
+                assert not answer.error_code, answer.error_message
+                calls[count] = looks.most_calls
+            assert (calls[950] - calls[550]) / 400 <= most, calls
+
+    trio.run(main)
+
+
+async def without_topics(_ctx: Any, _heard: Any, response: Any) -> Any:
+    return response
 
 
 def test_describing_log_dirs_frees_nothing_for_partitions_that_are_not_there(
