@@ -37,7 +37,7 @@ def body(suite: Suite, options: Options) -> None:
             suite.skip(name, f"needs {error}")
     if not found:
         raise missing
-    changes = feed(options.rest.changes or (20_000 if options.quick else 200_000), 400 if options.quick else 6_000)
+    changes = feed(options.rest.changes or (4_000 if options.quick else 200_000), 400 if options.quick else 6_000)
     with any_broker(options, BROKER) as broker, working_directory(options) as work:
         for name, of in found.items():
             topic = f"{TOPIC}-{name}"
@@ -190,7 +190,7 @@ def own_stream(suite: Suite, of: Environment, bootstrap: str, topic: str, work: 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--kind", action="append", choices=list(KINDS), help="only this format; may be given again")
-    parser.add_argument("--changes", type=int, metavar="N", help="in the feed (default: 200000, 20000 with --quick)")
+    parser.add_argument("--changes", type=int, metavar="N", help="in the feed (default: 200000, 4000 with --quick)")
 
 
 if __name__ == "__main__":

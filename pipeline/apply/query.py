@@ -20,6 +20,7 @@ from pyspark.sql.types import StructType
 
 from ..errors import UsageError
 from ..spark.failures import failures_translated
+from ..stores.stores import opened_store
 from .applier import Applied, Applier
 from .formats import BinaryFormat, Format, FormatSpec, JsonFormat, TextFormat, parsed_ddl, sampled_json, schema_text
 from .kinds import table
@@ -149,7 +150,8 @@ def records_of(reader: Any, job: ApplyJob, starting: str) -> DataFrame:
             reader = reader.option(f"kafka.{name}", value)
     else:
         reader = reader.format("ottla").option("topic", job.topic).option("isolationLevel", "read_committed")
-        reader = reader.option("path", job.data_dir)
+        # Spark plans a Python source in a process of its own, whose working directory is that of the JVM's start.
+        reader = reader.option("path", opened_store(job.data_dir).data_dir)
     found: DataFrame = reader.option("startingOffsets", starting).load()
     return found
 

@@ -167,7 +167,7 @@ def test_a_table_that_is_not_there_is_made_only_when_asked(spark: SparkSession, 
         applier(spark, job(tmp_path))
     with pytest.raises(UsageError, match="--value-schema: expected columns"):
         applier(spark, job(tmp_path / "y", value=FormatSpec("json", "value", schema="no such thing here")))
-    with pytest.raises(UsageError, match="column kafka_offset: expected another name"):
+    with pytest.raises(UsageError, match="column Kafka_Offset: expected another name"):
         applier(spark, job(tmp_path / "x", value=FormatSpec("json", "value", schema="Kafka_Offset INT")))
 
 
