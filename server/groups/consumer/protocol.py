@@ -138,7 +138,8 @@ class ConsumerProtocol:
         if isinstance(group, ConsumerGroup):
             old = group.members.get(request.member_id)
             is_other = old is not None and (request.member_epoch == LEAVE_EPOCH or (named and named != old.topic_names))
-            names |= group.subscribed_without([old]) if old is not None and is_other else group.subscribed_topics
+            others = group.subscribed_without([old]) if old is not None and is_other else group.subscribed_topics
+            names = named | others if named else others  # No copy of thousands for a heartbeat without news.
         yield from self._hashes.preparing(names)
 
     def heartbeat(
