@@ -1138,13 +1138,13 @@ def of_consumer_group(count: int) -> ConsumerGroupHeartbeatRequest:
 
 JOINING = [
     ("StreamsGroupHeartbeat", 0, with_changelogs, 10),
-    ("StreamsGroupHeartbeat", 0, with_subtopologies, 45),
-    ("StreamsGroupHeartbeat", 0, with_joins, 110),
+    ("StreamsGroupHeartbeat", 0, with_subtopologies, 110),
+    ("StreamsGroupHeartbeat", 0, with_joins, 45),
     ("ShareGroupHeartbeat", 1, of_share_group, 12),
     ("ConsumerGroupHeartbeat", 1, of_consumer_group, 18),
 ]
 """Who joins, and the calls that a name more may add to the longest stretch: a topology and a member are taken in at once, all
-else that is to be known of their topics is not."""
+else that is to be known of their topics is not. As many tasks as these subtopologies have are given out at once, too."""
 
 
 @pytest.mark.parametrize(("name", "version", "body", "most"), JOINING)
