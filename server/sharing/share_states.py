@@ -20,7 +20,7 @@ from ...protocol.messages.share_state_log import (
     ShareUpdateValue,
 )
 from .share_records import Change, SharePartitionKey, key_of, read_batches, write_batches
-from .state_batches import StateBatch, are_apart, merged, with_more
+from .state_batches import StateBatch, are_apart, merged, seams_of, with_more
 
 WRITTEN_MAX = 2_000
 """What one write tells at most; leaders tell a quarter of it (`share_partition.RUNS_AT_ONCE`). To take so many takes some milliseconds."""
@@ -37,6 +37,7 @@ class ShareState:
     """Of one share partition.
 
     Attributes:
+        seams: Of `batches` (`state_batches.Combined`).
         snapshot_offset: Where in the log its last snapshot is.
         updates: How many there were since the last snapshot that was due for their number.
         state_fence, leader_fence: The highest epochs that were told; who comes with lower ones is late. These and `updates` may be
@@ -53,6 +54,7 @@ class ShareState:
     write_ms: int
     snapshot_offset: int
     updates: int = 0
+    seams: tuple[int, ...] = ()
     state_fence: int = NOT_SAID
     leader_fence: int = NOT_SAID
 
@@ -192,7 +194,7 @@ class ShareStates:
                 leader_epoch=leader_epoch,
                 start_offset=start,
                 delivery_complete_count=written.delivery_complete_count,
-                batches=tuple(with_more(state.batches, written.batches, start)),
+                batches=tuple(with_more(state.batches, written.batches, start, state.seams).batches),
                 create_ms=now_ms,
                 write_ms=now_ms,
             ),
@@ -231,6 +233,7 @@ def _of_snapshot(value: ShareSnapshotValue, before: ShareState | None, offset: i
         write_ms=value.write_timestamp,
         snapshot_offset=offset,
         updates=updates,
+        seams=seams_of(batches),
         state_fence=value.state_epoch if before is None else max(value.state_epoch, before.state_fence),
         leader_fence=value.leader_epoch if before is None else max(value.leader_epoch, before.leader_fence),
     )
@@ -238,12 +241,14 @@ def _of_snapshot(value: ShareSnapshotValue, before: ShareState | None, offset: i
 
 def _updated(state: ShareState, value: ShareUpdateValue) -> ShareState:
     start = state.start_offset if value.start_offset == NOT_SAID else value.start_offset
+    batches, seams = with_more(state.batches, read_batches(value.state_batches), start, state.seams)
     return replace(
         state,
         leader_epoch=state.leader_epoch if value.leader_epoch == NOT_SAID else value.leader_epoch,
         start_offset=start,
         delivery_complete_count=value.delivery_complete_count,
-        batches=tuple(with_more(state.batches, read_batches(value.state_batches), start)),
+        batches=tuple(batches),
+        seams=seams,
         updates=state.updates + 1,
         leader_fence=max(value.leader_epoch, state.leader_fence),
     )

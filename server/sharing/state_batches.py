@@ -1,10 +1,16 @@
-"""What is written of the records of a share partition, put together from one update after the other."""
+"""What is written of the records of a share partition, put together from one update after the other.
+
+Which batches there are is seen by members: a leader that begins anew has in flight what it reads, batch by batch, and a batch is delivered
+as one. So neighbours that fare alike are one or stay two as in Apache Kafka 4.3.1 (its `PersisterStateBatchCombiner`): what goes behind a
+batch is looked at only after that batch is done with, so a batch that becomes like the one before it stays on its own until the next update
+(a seam).
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from itertools import pairwise
 from operator import attrgetter
 from typing import NamedTuple
@@ -24,12 +30,69 @@ class StateBatch(NamedTuple):
         return self.delivery_count, self.delivery_state
 
 
-def merged(batches: Iterable[StateBatch], start_offset: int) -> list[StateBatch]:
-    """One word about each record from `start_offset` on, in order, and in as few batches as can be; -1 is before all of them.
+_LOOKS_PER_BATCH = 8
+"""More are needed only where a write tells of a record many times, which no leader does."""
 
-    Apache Kafka may leave two batches where one would do. Takes n log n of what there are.
+
+class Combined(NamedTuple):
     """
-    waiting = sorted(batch for batch in batches if batch.first_offset <= batch.last_offset)
+    Attributes:
+        batches: One word about each record, in order.
+        seams: Where a batch begins that could be one with the batch before it.
+    """
+
+    batches: list[StateBatch]
+    seams: tuple[int, ...]
+
+
+def merged(batches: Iterable[StateBatch], start_offset: int) -> list[StateBatch]:
+    """One word about each record from `start_offset` on, in order; -1 is before all of them.
+
+    Takes n log n of what there are. Where they tell of records many times over they become as few batches as can be.
+    """
+    known = [_from(one, start_offset) for one in batches if start_offset <= one.last_offset >= one.first_offset]
+    found = _combined(known)
+    return _fewest(known, start_offset) if found is None else found
+
+
+def _combined(batches: Sequence[StateBatch]) -> list[StateBatch] | None:
+    """From the left: a batch and the next one, until they do not touch; None if that takes long."""
+    waiting = [(one.first_offset, one.last_offset, one.rank) for one in batches]
+    if not waiting:
+        return []
+    heapify(waiting)
+    found: list[StateBatch] = []
+    looks = _LOOKS_PER_BATCH * len(waiting)
+    first, last, rank = heappop(waiting)
+    while waiting and looks:
+        looks -= 1
+        other_first, other_last, other_rank = waiting[0]
+        if other_first > last + (rank == other_rank):
+            found.append(StateBatch(first, last, rank[1], rank[0]))
+            first, last, rank = heappop(waiting)
+            continue
+        heappop(waiting)
+        if rank == other_rank:
+            last = max(last, other_last)
+        elif other_rank < rank:
+            if other_last > last:
+                heappush(waiting, (last + 1, other_last, other_rank))
+        else:
+            heappush(waiting, (other_first, other_last, other_rank))
+            if other_last < last:
+                heappush(waiting, (other_last + 1, last, rank))
+            if first < other_first:
+                last = other_first - 1
+            else:
+                first, last, rank = heappop(waiting)
+    if waiting:
+        return None
+    found.append(StateBatch(first, last, rank[1], rank[0]))
+    return found
+
+
+def _fewest(batches: Iterable[StateBatch], start_offset: int) -> list[StateBatch]:
+    waiting = sorted(batches)
     found: list[StateBatch] = []
     open_: list[tuple[tuple[int, int], StateBatch]] = []  # the highest first
     offset, at = start_offset, 0
@@ -59,20 +122,55 @@ def merged(batches: Iterable[StateBatch], start_offset: int) -> list[StateBatch]
     return found
 
 
-def with_more(batches: Sequence[StateBatch], more: Sequence[StateBatch], start_offset: int) -> list[StateBatch]:
+def with_more(
+    batches: Sequence[StateBatch], more: Sequence[StateBatch], start_offset: int, seams: Sequence[int] = ()
+) -> Combined:
     """`merged` of both, where `batches` are in order and apart: only those that `more` says something of are looked at, so what thousands
-    say costs little to whoever adds a few words."""
-    begin = bisect_left(batches, start_offset, key=_last)
-    left = list(batches[begin:])
-    if left and left[0].first_offset < start_offset:
-        left[0] = left[0]._replace(first_offset=start_offset)
-    if more:
-        low = bisect_left(left, min(more).first_offset, key=_last)
-        high = bisect_right(left, max(map(_last, more)), low, key=_first)
-        # Neighbours may become one with what is said.
-        low, high = max(low - 1, 0), high + 1
-        left[low:high] = merged((*left[low:high], *more), start_offset)
-    return left
+    say costs little to whoever adds a few words.
+
+    Args:
+        seams: Of `batches`.
+    """
+    left = list(batches[bisect_left(batches, start_offset, key=_last) :])
+    if left:
+        left[0] = _from(left[0], start_offset)
+    more = [one for one in more if start_offset <= one.last_offset >= one.first_offset]
+    if not more:
+        return Combined(_without_seams(left, seams), ())
+    low = bisect_left(left, min(more).first_offset, key=_last)
+    high = bisect_right(left, max(map(_last, more)), low, key=_first)
+    # Neighbours may become one with what is said.
+    low, high = max(low - 1, 0), min(high + 1, len(left))
+    known = set(seams)
+    while low and left[low].first_offset in known:
+        low -= 1
+    while high < len(left) and left[high].first_offset in known:
+        high += 1
+    here = merged((*left[low:high], *more), start_offset)
+    both = [*_without_seams(left[:low], seams), *here, *_without_seams(left[high:], seams)]
+    return Combined(both, seams_of(here))
+
+
+def _without_seams(batches: list[StateBatch], seams: Sequence[int]) -> list[StateBatch]:
+    for seam in seams:
+        at = bisect_left(batches, seam, key=_first)
+        if 0 < at < len(batches) and batches[at].first_offset == seam:
+            batches[at - 1 : at + 1] = [batches[at]._replace(first_offset=batches[at - 1].first_offset)]
+    return batches
+
+
+def seams_of(batches: Sequence[StateBatch]) -> tuple[int, ...]:
+    """See `Combined`."""
+    return tuple(
+        behind.first_offset
+        for before, behind in pairwise(batches)
+        if before.last_offset + 1 == behind.first_offset and before.rank == behind.rank
+    )
+
+
+def _from(batch: StateBatch, start_offset: int) -> StateBatch:
+    """What it says of records from there on."""
+    return batch._replace(first_offset=start_offset) if batch.first_offset < start_offset else batch
 
 
 def are_apart(batches: Sequence[StateBatch]) -> bool:

@@ -13,7 +13,7 @@ from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ottla.protocol.messages.share_state_log import ShareSnapshotValue, ShareUpdateKey, ShareUpdateValue
 from ottla.server.sharing.share_records import Change, SharePartitionKey, read_record, write_batches, write_record
 from ottla.server.sharing.share_states import NOT_SAID, ShareState, ShareStates, Written
-from ottla.server.sharing.state_batches import StateBatch, are_apart, merged, with_more
+from ottla.server.sharing.state_batches import StateBatch, are_apart, merged, seams_of, with_more
 
 KEY = SharePartitionKey("g", bytes(range(16)), 3)
 OTHER = KEY._replace(partition=4)
@@ -217,7 +217,6 @@ def test_words_about_the_same_records_are_merged_the_newer_one_counts() -> None:
         assert {offset: one.rank for one in found for offset in range(one.first_offset, one.last_offset + 1)} == said
         for before, one in pairwise(found):
             assert before.last_offset < one.first_offset
-            assert before.last_offset + 1 < one.first_offset or before.rank != one.rank, "as few as can be"
 
 
 def test_a_few_words_more_come_to_the_same_as_all_of_them_together() -> None:
@@ -237,7 +236,33 @@ def test_a_few_words_more_come_to_the_same_as_all_of_them_together() -> None:
     for _ in range(3_000):
         before, more, start = merged(some(20), rng.choice((NOT_SAID, 0, 10))), some(4), rng.choice((NOT_SAID, 0, 15))
         assert are_apart(before)
-        assert with_more(before, more, start) == merged((*before, *more), start)
+        found = with_more(before, more, start, seams_of(before))
+        assert found.batches == merged((*before, *more), start)
+        assert found.seams == seams_of(found.batches)
+
+
+def test_which_batches_there_are_is_as_in_apache_kafka() -> None:
+    """It compares two neighbours as if nothing came behind them (`PersisterStateBatchCombiner`): what was told in two updates stays two
+    batches until the next one, what was told in one is one."""
+    log = Log(updates_per_snapshot=500)
+    log.begin(KEY, start=0)
+    for batches, left in (
+        ([StateBatch(0, 15, 0, 1)], [(0, 15)]),
+        ([StateBatch(0, 8, 0, 2)], [(0, 8), (9, 15)]),
+        ([StateBatch(9, 15, 0, 2)], [(0, 8), (9, 15)]),
+        ([], [(0, 15)]),
+        ([StateBatch(20, 23, 0, 1)], [(0, 15), (20, 23)]),
+    ):
+        log.append(log.states.write(KEY, Written(0, 0, 0, 0, tuple(batches)), 0))
+        state = log.states.get(KEY)
+        assert state is not None and [one[:2] for one in state.batches] == left
+
+
+def test_words_that_tell_of_records_many_times_over_are_merged_in_bounded_time() -> None:
+    batches = [StateBatch(n, 2_000 + n, 0, 2_000 - n) for n in range(2_000)]
+    looked = merged(batches, 0)
+    assert looked[0] == StateBatch(0, 2_000, 0, 2_000)
+    assert looked[1:] == [StateBatch(2_000 + n, 2_000 + n, 0, 2_000 - n) for n in range(1, 2_000)]
 
 
 @pytest.mark.parametrize("wrong", [[(3, 4), (0, 1)], [(0, 3), (3, 5)], [(5, 4)]])
