@@ -271,7 +271,9 @@ class StreamsProtocol:
         """
         epoch, members, before, configured = group.epoch, dict(group.members), dict(group.targets), group.configured
         try:
-            if configured is None:  # The group was loaded meanwhile; the next heartbeat looks at the topics.
+            # The group was loaded meanwhile: the next heartbeat looks at the topics. Or the last member has gone meanwhile: the
+            # first that comes brings it to its next epoch.
+            if configured is None or not members:
                 return
             found = yield from targets.new_targets(members, before, configured, dict(group.assignment_configs))
             whole = yield from targets.written(group, found, self._store.max_batch_bytes(shard.partition))

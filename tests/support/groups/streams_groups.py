@@ -7,6 +7,7 @@ assert active(groups.beat("a", 2)) == {"0": {0, 1, 2, 3}}
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
@@ -210,12 +211,23 @@ class StreamsGroups(Groups):
 
 def table_of(groups: StreamsGroups, group: str = "g") -> dict[str, Any]:
     """All that a group is, but for what begins anew with a load."""
-    table = groups.table(group)
+    return table_of_group(groups.table(group))
+
+
+def table_of_group(table: StreamsGroup) -> dict[str, Any]:
+    """The same of any coordinator's; later changes of the group do not change it."""
     volatile = {
         *("sessions", "waits", "initial_delay", "refresh_at_ms", "topics_known_to", "assigned_at_ms", "is_assigning"),
         *("configured", "shutdown_by", "endpoint_epoch", "endpoints"),
     }
-    return {name: value for name, value in vars(table).items() if name not in volatile}
+    return {name: copied(value) for name, value in vars(table).items() if name not in volatile}
+
+
+def copied(value: Any) -> Any:
+    """A dict of its own, two levels deep; members, targets and topologies are values."""
+    if isinstance(value, dict):
+        return {key: Counter(one) if isinstance(one, Counter) else one for key, one in value.items()}
+    return value
 
 
 def compacted(groups: StreamsGroups) -> StreamsGroups:
@@ -269,8 +281,24 @@ class StreamsMember:
             return
         groups.make_missing(heard)
         if not is_answer_lost:
-            self._answered(heard.response)
-        self._reconcile()
+            self.answered(heard.response)
+        self.reconcile()
+
+    def request(self, group: str) -> StreamsGroupHeartbeatRequest:
+        """Its next heartbeat, for whoever sends it on his own."""
+        joins = self.epoch == 0
+        return StreamsGroupHeartbeatRequest(
+            group_id=group,
+            member_id=self.member_id,
+            member_epoch=self.epoch,
+            rebalance_timeout_ms=REBALANCE_MS if joins else -1,
+            topology=self.application if joins else None,
+            process_id=self.process_id if joins else None,
+            client_tags=() if joins else None,
+            active_tasks=ids_of(self._of(0)),
+            standby_tasks=ids_of(self._of(1)),
+            warmup_tasks=(),
+        )
 
     def leave(self, groups: StreamsGroups) -> None:
         """Say goodbye; what goes wrong does not matter any more."""
@@ -289,7 +317,7 @@ class StreamsMember:
                 tasks.setdefault(key, set()).add(partition)
         return tasks
 
-    def _answered(self, answer: StreamsGroupHeartbeatResponse) -> None:
+    def answered(self, answer: StreamsGroupHeartbeatResponse) -> None:
         self.epoch = answer.member_epoch
         if answer.active_tasks is not None:
             roles = enumerate((answer.active_tasks, answer.standby_tasks or ()))
@@ -298,7 +326,7 @@ class StreamsMember:
             }
             self._beats_to_go = self.slowness
 
-    def _reconcile(self) -> None:
+    def reconcile(self) -> None:
         """Take what is new only once all that must go is gone."""
         if self.has <= self._given or not self._beats_to_go:
             self.has = set(self._given)

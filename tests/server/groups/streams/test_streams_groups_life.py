@@ -180,6 +180,19 @@ def test_a_group_that_is_empty_when_its_wait_is_over_waits_anew_with_its_next_me
     assert StatusCode.ASSIGNMENT_DELAYED in statuses(groups.enter("b"))
 
 
+def test_members_that_go_in_the_turn_in_which_the_wait_is_over_leave_nothing_to_assign() -> None:
+    groups = StreamsGroups(orders=4, settings={"group_streams_initial_rebalance_delay_ms": 3_000})
+    groups.enter("a")
+    groups.elapsed_ms += SESSION_MS
+    groups.coordinator.run_due(groups.now_ms)
+    assert groups.table().members == {}
+    assert not groups.table().is_assigning
+    assert StatusCode.ASSIGNMENT_DELAYED in statuses(groups.enter("b"))
+    groups.advance(3_000)
+    groups.advance(0)
+    assert active(groups.beat("b", 1)) == {"0": {0, 1, 2, 3}}
+
+
 def test_a_target_is_not_older_than_the_interval_when_another_one_comes() -> None:
     groups = StreamsGroups(orders=4, settings={"group_streams_assignment_interval_ms": 1_000})
     groups.enter("a")

@@ -1,0 +1,61 @@
+"""Streams groups on three nodes under everything that happens to them, compared with a model after every step."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+
+import pytest
+
+from support.broker.in_process_broker import run_in_order, running
+from support.disk.crash_files import CrashFiles
+from support.groups.streams_chaos import NODES, StreamsChaos
+
+LIVES, STEPS = 3, 40
+SEEDS = int(os.environ.get("OTTLA_STREAMS_CHAOS_SEEDS", "20"))
+"""More of them for a night."""
+SEEN = {
+    *("ASSIGNMENT_DELAYED", "MISSING_INTERNAL_TOPICS", "STALE_TOPOLOGY"),
+    *("UNKNOWN_MEMBER_ID", "another node", "answer lost", "crashed", "given other tasks"),
+    *("internal topic deleted", "left", "moved", "node started", "node stopped", "other topology", "refused"),
+    *("topic grown", "went on", "stopped", "killed", "power lost", "power lost in a heartbeat"),
+}
+"""What happens in some history."""
+
+
+async def lives_of(chaos: StreamsChaos) -> None:
+    files = CrashFiles()
+    for _ in range(LIVES):
+        async with running(files, NODES, **chaos.options) as (broker, _):
+            await chaos.live(broker, files, STEPS)
+            left = chaos.cut or files
+            if chaos.cut is None:
+                end = chaos.rng.choice(["stopped", "killed", "power lost"])
+                chaos.seen.add(end)
+                if end == "killed":
+                    left = files.copy()
+                elif end == "power lost":
+                    left = next(files.after_crash(ordered=True))
+        files = left
+        files.refuse = None
+        files.new_process()
+    async with running(files, NODES, **chaos.options) as (broker, _):
+        await chaos.live(broker, files, 0)
+        await chaos.finish()
+
+
+@cache
+def seen_in(seed: int) -> frozenset[str]:
+    chaos = StreamsChaos(seed)
+    run_in_order(lambda: lives_of(chaos))
+    return frozenset(chaos.seen)
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_no_task_is_with_two_and_in_the_end_each_is_with_one(seed: int) -> None:
+    assert seen_in(seed)
+
+
+def test_everything_has_happened_in_one_history_or_another() -> None:
+    seen = frozenset[str]().union(*map(seen_in, range(20)))
+    assert seen >= SEEN, f"nothing was seen of {SEEN - seen}"
