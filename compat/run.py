@@ -98,6 +98,8 @@ SUITES = (
 )
 ALONE = {"loop_holds", "bench.race"}
 """Measures what other suites beside it would spoil."""
+LONG = {"spark_objects", "spark_versions", "spark_apply", "apache_kafka.share_groups", "apache_kafka.share_state"}
+"""Even their slices take longer than `quick` has for one: environments with another Spark, locks that run out by waiting."""
 BUSY = {
     "spark_histories",
     "spark_large",
@@ -158,6 +160,8 @@ def main(argv: list[str] | None = None) -> int:
     def run_in_turn(suite: str) -> Outcome:
         if parsed.what == ["quick"] and suite in ALONE:
             outcome = Outcome(suite, "not run: needs the machine for itself; make nightly has it", 0, 0, 1, 0.0)
+        elif parsed.what == ["quick"] and suite in LONG:
+            outcome = Outcome(suite, "not run: needs more time; make nightly has it", 0, 0, 1, 0.0)
         elif parsed.what == ["quick"] and time.monotonic() - began_s > QUICK_START_LIMIT_S:
             outcome = Outcome(suite, "not run: needs more time; make nightly has it", 0, 0, 1, 0.0)
         else:
