@@ -213,7 +213,7 @@ HANDED_ON = {
     "groups/streams/protocol.py __init__": "",
     "groups/streams/protocol.py heartbeat": "as `_keep`",
     "groups/streams/transition.py _take_target": "as `_keep`",
-    "groups/streams/transition.py _take_topics": "as `_keep`",
+    "groups/streams/protocol.py _preparing": "as `_keep`",
     "groups/service.py __init__": "",
     "sharing/state_service.py __init__": "",
     "groups/share/protocol.py __init__": "",
