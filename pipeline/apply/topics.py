@@ -7,11 +7,11 @@ before it reads a record.
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...storage.disk.checkpoints import uuid_text
+from ..addresses import check_that_somebody_is_there
 from ..errors import SourceChangedError, SparkFailedError, UsageError
 from ..stores.segment_names import topic_id_in
 from ..stores.stores import opened_store
@@ -20,7 +20,6 @@ from .state import AppliedState
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-CONNECT_TIMEOUT_S = 10.0
 TIMEOUT_MS = 60_000
 """Of a broker that takes connections: a JVM on a busy machine may need half a minute before it asks anything."""
 
@@ -55,7 +54,7 @@ def topic_of_kafka(session: SparkSession, topic: str, options: Mapping[str, str]
     """
     from py4j.protocol import Py4JJavaError
 
-    check_that_somebody_listens(options["bootstrap.servers"])
+    check_that_somebody_is_there(options["bootstrap.servers"])
     jvm: Any = session._jvm
     asked = {**options, "default.api.timeout.ms": str(TIMEOUT_MS), "request.timeout.ms": str(TIMEOUT_MS)}
     isolation = asked.pop("isolation.level", "read_uncommitted")
@@ -86,22 +85,6 @@ def topic_of_kafka(session: SparkSession, topic: str, options: Mapping[str, str]
     finally:
         admin.close(jvm.java.time.Duration.ofSeconds(2))
     return TopicNow(topic, described.topicId().toString(), {each: (first[each], last[each]) for each in numbers})
-
-
-def check_that_somebody_listens(bootstrap: str) -> None:
-    """SparkFailedError, at once, where no connection is taken: Kafka's client would try for a minute. UsageError: no address."""
-    reasons = []
-    for text in bootstrap.split(","):
-        host, _, port = text.strip().rpartition(":")
-        if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
-            raise UsageError(f"--bootstrap: expected HOST:PORT[,…], the port from 1 to 65535, found {text.strip()!r}")
-        try:
-            socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_TIMEOUT_S).close()
-        except OSError as error:
-            reasons.append(f"{text.strip()}: {error.strerror or error}")
-        else:
-            return
-    raise SparkFailedError(f"Kafka: no broker answers at {'; '.join(reasons)}")
 
 
 def _offsets(jvm: Any, admin: Any, topic: str, numbers: list[int], spec: Any, isolation: str) -> dict[int, int]:

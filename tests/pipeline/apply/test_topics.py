@@ -6,9 +6,10 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs the extra ottla[spark]")
 
+from ottla.pipeline.addresses import check_that_somebody_is_there
 from ottla.pipeline.apply.state import AppliedState
-from ottla.pipeline.apply.topics import TopicNow, check_that_somebody_listens, starting_offsets
-from ottla.pipeline.errors import SourceChangedError, SparkFailedError, UsageError
+from ottla.pipeline.apply.topics import TopicNow, starting_offsets
+from ottla.pipeline.errors import KafkaFailedError, SourceChangedError, UsageError
 
 STATE = AppliedState.first("s0", "orders", "id-1", {0: 500, 1: 20})
 
@@ -38,10 +39,10 @@ def test_a_topic_of_another_id_is_another_topic() -> None:
 
 
 def test_a_broker_that_nobody_reaches_and_no_address_are_one_line() -> None:
-    with pytest.raises(SparkFailedError, match=r"no broker answers at 127\.0\.0\.1:1: "):
-        check_that_somebody_listens("127.0.0.1:1")
+    with pytest.raises(KafkaFailedError, match=r"no broker answers at 127\.0\.0\.1:1: "):
+        check_that_somebody_is_there("127.0.0.1:1")
     with pytest.raises(UsageError, match="--bootstrap: expected HOST:PORT"):
-        check_that_somebody_listens("localhost")
+        check_that_somebody_is_there("localhost")
 
 
 def test_an_end_that_is_not_known_loses_nothing() -> None:
