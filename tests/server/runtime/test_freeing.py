@@ -138,11 +138,14 @@ if sys.argv[1] == "prepared":
     prepare_process()
 malloc = ctypes.CDLL(None).malloc
 malloc.restype = ctypes.c_void_p
+def arena(address):
+    # malloc/malloc.c: a bit of a chunk's size tells the main arena's, which lies anywhere; the others' heaps are aligned to 64 MiB.
+    return address >> 26 if ctypes.c_size_t.from_address(address - 8).value & 4 else "main"
 found, together = set(), threading.Barrier(16)
 def allocate():
     together.wait()
     for _ in range(100):
-        found.add(malloc(100) >> 26)  # an arena's heap is aligned to 64 MiB
+        found.add(arena(malloc(100)))
     together.wait()
 threads = [threading.Thread(target=allocate) for _ in range(16)]
 [thread.start() for thread in threads]
