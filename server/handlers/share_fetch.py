@@ -37,7 +37,8 @@ from ...storage.disk.files import WouldWaitError
 from ..runtime.cold_reads import TRIES_MAX, bring
 from ..services.context import Context
 from ..sharing.acquiring import Wish
-from ..sharing.leaders import Led, ShareLeaders, Visitor
+from ..sharing.beginning import Led
+from ..sharing.leaders import ShareLeaders, Visitor
 from ..sharing.share_partition import SharePartition
 from ..sharing.share_records import SharePartitionKey
 from ..sharing.share_sessions import FINAL_EPOCH, FULL_EPOCH, Place, SessionKey, ShareSession

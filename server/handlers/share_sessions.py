@@ -13,7 +13,7 @@ from ..partitions.topics import Partition
 from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
 from ..sharing.acknowledging import GAP, REJECT, RENEW, Acknowledgement, acknowledge_some, say_twice
-from ..sharing.leaders import Led
+from ..sharing.beginning import Led
 from ..sharing.share_partition import RUNS_AT_ONCE, Update
 from ..sharing.share_records import SharePartitionKey
 from ..sharing.share_sessions import Place, SessionKey

@@ -17,73 +17,25 @@ import trio
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ..config.features import SHARE_GROUPS
-from ..config.options.share_resets import EARLIEST, LATEST
 from ..coordination.deadlines import Deadline, Deadlines
 from ..coordination.ground import Ground
-from ..partitions.searches import Search, Searches
 from ..partitions.topics import Partition
-from ..partitions.waits import Waiter
 from ..runtime.nursery import Tasks
 from ..runtime.turns import Turn
+from .beginning import Beginning, Led, told
 from .share_group_config import ShareGroupConfig, share_group_config
-from .share_partition import RUNS_AT_ONCE, Limits, SharePartition, Update
+from .share_partition import RUNS_AT_ONCE, SharePartition, Update
 from .share_records import SharePartitionKey
 from .share_sessions import Place, SessionKey, ShareSession, ShareSessions
-from .share_states import NOT_SAID, Written
+from .share_states import Written
 from .state_service import ShareStateService
 
 Name = TypeVar("Name")
 
 log = logging.getLogger("ottla.sharing")
 
-# While the share coordinator is loading its state is asked for again, as the persister of Apache Kafka does.
-STATE_RETRY_MS = 100
-STATE_TRIES = 100
 # Share partitions that are let go of in one turn where a partition moves; of the others nobody gets anything meanwhile.
 LET_GO_AT_ONCE = 500
-# What is searched by time for share groups has one place for all of them.
-_SEARCHER = "share groups"
-
-_LATER = frozenset(
-    {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
-)
-_FENCED = frozenset({ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STATE_EPOCH})
-_SAME = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OFFSET_NOT_AVAILABLE})
-_ENDING = _SAME | {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_SERVER_ERROR}
-
-
-def told(error: KafkaError) -> KafkaError:
-    """What members hear of an error of the share coordinator, as from Apache Kafka."""
-    if error.code in _LATER:
-        return KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message)
-    if error.code in _FENCED:
-        return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, error.message)
-    return error if error.code in _SAME else KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, error.message)
-
-
-class Led:
-    """One share partition.
-
-    Attributes:
-        share: None until its state is there.
-        error: Why nobody finds it any more; None while it stands.
-        waiters: Fetches to be woken when there may be something for them.
-    """
-
-    __slots__ = ("deadline", "error", "key", "leader_epoch", "partition", "share", "waiters")
-
-    def __init__(self, key: SharePartitionKey, partition: Partition, deadline: Deadline) -> None:
-        self.key = key
-        self.partition = partition
-        self.leader_epoch = partition.leader_epoch
-        self.deadline = deadline
-        self.share: SharePartition | None = None
-        self.error: KafkaError | None = None
-        self.waiters: set[Waiter] = set()
-
-    def wake(self) -> None:
-        for waiter in self.waiters:
-            waiter.wake()
 
 
 class Visitor:
@@ -120,7 +72,7 @@ class ShareLeaders:
         self._of_partitions: dict[tuple[bytes, int], set[SharePartitionKey]] = {}
         self._leaving: dict[tuple[int, SessionKey], trio.Event] = {}
         """By node id and session: what its member had there is being released."""
-        self._searches = Searches()
+        self._beginning = Beginning(ground, states, self.config_of)
         self._is_closed = False
         self._sleep = trio.CancelScope()
         self._deadlines = Deadlines(ground.clock.elapsed_ms, self._wake)
@@ -184,7 +136,7 @@ class ShareLeaders:
         """Its records, with the limits that hold now and as far as the log still has them; None until they are known."""
         share = led.share
         if share is not None:
-            share.limits = self._limits(led.key.group_id)
+            share.limits = self.config_of(led.key.group_id).limits
             share.log_starts_at(led.partition.log.log_start_offset)
         return share
 
@@ -327,7 +279,7 @@ class ShareLeaders:
 
     async def _begin(self, led: Led) -> None:
         try:
-            await self._read(led)
+            await self._beginning.begin(led)
         except KafkaError as error:
             self._let_go(led, told(error))
         except Exception as error:
@@ -335,41 +287,10 @@ class ShareLeaders:
             self._let_go(led, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)))
         led.wake()
 
-    async def _read(self, led: Led) -> None:
-        for left in reversed(range(STATE_TRIES)):
-            try:
-                state = await self._states().read(led.key, led.leader_epoch)
-                break
-            except KafkaError as error:
-                if error.code not in _LATER or not left or led.error is not None:
-                    raise
-            await self._ground.clock.sleep(STATE_RETRY_MS)
-        start = state.start_offset
-        if start == NOT_SAID:
-            start = await self._first_offset(led)
-        if led.error is None:
-            limits = self._limits(led.key.group_id)
-            led.share = SharePartition(start, limits, state_epoch=state.state_epoch, state_batches=state.batches)
-
-    async def _first_offset(self, led: Led) -> int:
-        """Where the group begins in a partition of which it has had nothing."""
-        reset, log_of = self.config_of(led.key.group_id).reset, led.partition.log
-        if reset.kind == EARLIEST:
-            return log_of.log_start_offset
-        if reset.kind != LATEST:
-            search = Search(log_of, log_of.search_timestamp(self._ground.clock.now_ms() - reset.duration_ms))
-            await self._searches.run([search], _SEARCHER, _go_on)
-            if isinstance(search.found, KafkaError):
-                raise search.found
-            if search.found is None:  # As Apache Kafka: who asks gets nothing until there is one.
-                raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE, f"no record of the last {reset.duration_ms} ms")
-            return search.found.offset
-        return log_of.high_watermark
-
     def _failed(self, led: Led, error: KafkaError) -> KafkaError:
         """What is told of a write that failed, in Apache Kafka's words; a share partition whose state is not its own is let go of."""
         said = told(KafkaError(error.code, f"Error in write state RPC. {error.message}"))
-        if said.code in _ENDING:
+        if said.code != ErrorCode.COORDINATOR_NOT_AVAILABLE:
             self._let_go(led, said)
         return said
 
@@ -398,15 +319,6 @@ class ShareLeaders:
             if led.error is None:  # As in Apache Kafka: whoever holds the records does not get them back.
                 self.carry_out(led, update._replace(state_batches=[]))
 
-    def _limits(self, group_id: str) -> Limits:
-        config = self.config_of(group_id)
-        return Limits(
-            config.partition_max_record_locks,
-            config.delivery_count_limit,
-            config.record_lock_duration_ms,
-            config.may_renew,
-        )
-
     def _wake(self) -> None:
         self._sleep.cancel()
 
@@ -434,7 +346,3 @@ def _discard(table: dict[Name, set[SharePartitionKey]], name: Name, key: SharePa
 
 def _nothing(_now_ms: int) -> None:
     """Until it is known whose locks end."""
-
-
-def _go_on() -> None:
-    """Nobody gives the search up."""

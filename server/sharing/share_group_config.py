@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from ..config.broker_config import BrokerConfig
 from ..config.group_configs import GROUP_OPTIONS, GroupConfig
 from ..config.options.share_resets import ShareReset, read_reset
+from .share_partition import Limits
 
 
 class ShareGroupConfig(NamedTuple):
@@ -25,6 +26,13 @@ class ShareGroupConfig(NamedTuple):
     reset: ShareReset
     reads_committed: bool
     may_renew: bool
+
+    @property
+    def limits(self) -> Limits:
+        """Of each of the group's share partitions."""
+        return Limits(
+            self.partition_max_record_locks, self.delivery_count_limit, self.record_lock_duration_ms, self.may_renew
+        )
 
 
 def share_group_config(config: BrokerConfig, groups: Mapping[str, GroupConfig], group_id: str) -> ShareGroupConfig:

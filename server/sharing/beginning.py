@@ -1,0 +1,129 @@
+"""How a share partition begins with its leader: with what was written of it, else where its group's configs say.
+
+Read before `leaders`, which has it begun and knows for how long it stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ..config.options.share_resets import EARLIEST, LATEST
+from ..coordination.deadlines import Deadline
+from ..coordination.ground import Ground
+from ..partitions.searches import Search, Searches
+from ..partitions.topics import Partition
+from ..partitions.waits import Waiter
+from .share_group_config import ShareGroupConfig
+from .share_partition import SharePartition
+from .share_records import SharePartitionKey
+from .share_states import NOT_SAID, ShareState
+from .state_service import ShareStateService
+
+# While the share coordinator is loading its state is asked for again, as the persister of Apache Kafka does.
+STATE_RETRY_MS = 100
+STATE_TRIES = 100
+# What is searched by time for share groups has one place for all of them.
+_SEARCHER = "share groups"
+
+_LATER = frozenset(
+    {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+)
+_FENCED = frozenset({ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STATE_EPOCH})
+_SAME = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OFFSET_NOT_AVAILABLE})
+
+
+def told(error: KafkaError) -> KafkaError:
+    """What members hear of an error of the share coordinator, as from Apache Kafka. COORDINATOR_NOT_AVAILABLE passes by itself."""
+    if error.code in _LATER:
+        return KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message)
+    if error.code in _FENCED:
+        return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, error.message)
+    return error if error.code in _SAME else KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, error.message)
+
+
+class Led:
+    """One share partition.
+
+    Attributes:
+        share: None until its state is there.
+        error: Why nobody finds it any more; None while it stands.
+        waiters: Fetches to be woken when there may be something for them.
+    """
+
+    __slots__ = ("deadline", "error", "key", "leader_epoch", "partition", "share", "waiters")
+
+    def __init__(self, key: SharePartitionKey, partition: Partition, deadline: Deadline) -> None:
+        self.key = key
+        self.partition = partition
+        self.leader_epoch = partition.leader_epoch
+        self.deadline = deadline
+        self.share: SharePartition | None = None
+        self.error: KafkaError | None = None
+        self.waiters: set[Waiter] = set()
+
+    def wake(self) -> None:
+        for waiter in self.waiters:
+            waiter.wake()
+
+
+class Beginning:
+    """
+    Args:
+        states: The share coordinator.
+        config_of: What a group's configs say now.
+    """
+
+    def __init__(
+        self,
+        ground: Ground,
+        states: Callable[[], ShareStateService],
+        config_of: Callable[[str], ShareGroupConfig],
+    ) -> None:
+        self._ground = ground
+        self._states = states
+        self._config_of = config_of
+        self._searches = Searches()
+
+    async def begin(self, led: Led) -> None:
+        """Give it its records, unless it is let go of meanwhile.
+
+        Raises:
+            KafkaError: Of the share coordinator; OFFSET_NOT_AVAILABLE where there is no record to begin with yet.
+        """
+        state = await self._state_of(led)
+        start = state.start_offset
+        if start == NOT_SAID:
+            start = await self._first_offset(led)
+        if led.error is None:
+            limits = self._config_of(led.key.group_id).limits
+            led.share = SharePartition(start, limits, state_epoch=state.state_epoch, state_batches=state.batches)
+
+    async def _state_of(self, led: Led) -> ShareState:
+        for _ in range(STATE_TRIES - 1):
+            try:
+                return await self._states().read(led.key, led.leader_epoch)
+            except KafkaError as error:
+                if error.code not in _LATER or led.error is not None:
+                    raise
+            await self._ground.clock.sleep(STATE_RETRY_MS)
+        return await self._states().read(led.key, led.leader_epoch)
+
+    async def _first_offset(self, led: Led) -> int:
+        """Where the group begins in a partition of which it has had nothing."""
+        reset, log = self._config_of(led.key.group_id).reset, led.partition.log
+        if reset.kind == EARLIEST:
+            return log.log_start_offset
+        if reset.kind == LATEST:
+            return log.high_watermark
+        search = Search(log, log.search_timestamp(self._ground.clock.now_ms() - reset.duration_ms))
+        await self._searches.run([search], _SEARCHER, _go_on)
+        if isinstance(search.found, KafkaError):
+            raise search.found
+        if search.found is None:  # As Apache Kafka: who asks gets nothing until there is one.
+            raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE, f"no record of the last {reset.duration_ms} ms")
+        return search.found.offset
+
+
+def _go_on() -> None:
+    """Nobody gives the search up."""
