@@ -1,377 +1,132 @@
 """Streams groups of Ottla and of Apache Kafka 4.3.1, asked the same: random lives of groups (KIP-1071).
 
 Both brokers get each request and their answers are compared: StreamsGroupHeartbeat of members that join, stay, give up tasks, leave,
-name wrong epochs, say they have what is not theirs, bring other topologies, ask for the end of the application; internal topics
-that come into being; StreamsGroupDescribe, ListGroups, OffsetCommit. Which of two members with equally many tasks gets one is
-chance in Apache Kafka (the order of a hash map), so each side is told that a member has what that side gave it, tasks are
-counted, and no group has more than two members.
+name wrong epochs, say they have what is not theirs, bring other topologies, ask for the end of the application; StreamsGroupDescribe
+and what other kinds of groups say of it; commits; between that internal topics come into being, sources come, grow and go, configs
+change, members of other protocols come to the same name, and members expire, as time moves by waiting: nothing is asked near a
+moment at which something ends.
 """
 
 from __future__ import annotations
 
+import argparse
 import random
 import sys
 import time
-from collections.abc import Mapping
-from contextlib import ExitStack
-from types import MappingProxyType
-from typing import Any, NamedTuple
-
-from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
-from ottla.protocol.messages.list_groups import ListGroupsRequest
-from ottla.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from ottla.protocol.messages.streams_group_describe import StreamsGroupDescribeRequest
-from ottla.protocol.messages.streams_group_heartbeat import (
-    CopartitionGroup,
-    Endpoint,
-    KeyValue,
-    StreamsGroupHeartbeatRequest,
-    Subtopology,
-    TaskIds,
-    TopicInfo,
-    Topology,
-)
-from ottla.server.client.connection import Client
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
 
 from ...support.brokers.apache_kafka import ApacheKafkaProcess
 from ...support.brokers.ottla_process import OttlaProcess
 from ...support.suite import NotRunError, Options, Suite, run_suite
+from .asking import Side
+from .comparing import Difference, compared, trips
+from .configurations import KINDS, Kind
+from .steps import Beat, Step
+from .topologies import TOPICS
+from .world import World
 
-LIVES, LIVES_QUICK = 60, 6
-STEPS = 50
-# How long new topics take, on a busy machine, until Apache Kafka's coordinator knows of them.
-TOPICS_CHANGE_S = 1.5
-OVERRIDES = {
-    "group.streams.assignment.interval.ms": "0",
-    "group.streams.initial.rebalance.delay.ms": "0",
-    "group.streams.max.size": "2",
-    "offsets.topic.num.partitions": "2",
-}
-TOPICS = {"alpha": 4, "beta": 4, "gamma": 4, "delta": 3}
-MISSING_INTERNAL_TOPICS = 3
-Answer = tuple[Any, ...]
-
-
-class Step(NamedTuple):
-    kind: str
-    group: str
-    member: str = ""
-    epoch: int | None = None
-    """None: the one that the side has told the member, and `off` behind it."""
-    off: int = 0
-    says: str = "all"
-    """What it says it has: all that it was given, nothing, some task that there is not, or not a word."""
-    fields: Mapping[str, Any] = MappingProxyType({})
-
-
-class Side:
-    """One broker, and what it has told its members."""
-
-    def __init__(self, bootstrap: str) -> None:
-        host, _, port = bootstrap.rpartition(":")
-        self._client = Client(host, int(port))
-        self.epochs: dict[str, int] = {}
-        self.given: dict[str, dict[str, tuple[int, ...]]] = {}
-
-    def prepare(self) -> None:
-        while self._client.ask(FindCoordinatorRequest(key="g", key_type=0), 3).error_code:
-            time.sleep(0.05)
-        made = tuple(CreatableTopic(name=name, num_partitions=n, replication_factor=1) for name, n in TOPICS.items())
-        self._client.ask(CreateTopicsRequest(topics=made, timeout_ms=10_000))
-        while self.ask(Step("look", "g"))[0] == "COORDINATOR_LOAD_IN_PROGRESS":
-            time.sleep(0.05)
-        time.sleep(3 * TOPICS_CHANGE_S)
-
-    def ask(self, step: Step) -> Answer:
-        return {"beat": self._beat, "look": self._look, "commit": self._commit}[step.kind](step)
-
-    def _epoch(self, step: Step) -> int:
-        return self.epochs.get(step.member, 0) + step.off if step.epoch is None else step.epoch
-
-    def _beat(self, step: Step) -> Answer:
-        has = self.given.get(step.member, {})
-        rows = {
-            "all": tuple(TaskIds(subtopology_id=key, partitions=one) for key, one in has.items()),
-            "nothing": (),
-            "nonsense": (TaskIds(subtopology_id="0", partitions=(77,)),),
-            "not a word": None,
-        }[step.says]
-        others = None if rows is None else ()
-        epoch = self._epoch(step)
-        request = StreamsGroupHeartbeatRequest(
-            group_id=step.group,
-            member_id=step.member,
-            member_epoch=epoch,
-            **{"active_tasks": rows, "standby_tasks": others, "warmup_tasks": others, **step.fields},
-        )
-        answer = self._client.ask(request)
-        if not answer.error_code:
-            self.epochs[step.member] = max(0, answer.member_epoch)
-            if answer.active_tasks is not None:
-                self.given[step.member] = {one.subtopology_id: one.partitions for one in answer.active_tasks}
-        if epoch < 0 or answer.error_code in (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID):
-            self.epochs.pop(step.member, None)
-            self.given.pop(step.member, None)
-        return (
-            ErrorCode(answer.error_code).name,
-            answer.error_message,
-            answer.member_id,
-            answer.member_epoch,
-            answer.heartbeat_interval_ms,
-            (answer.acceptable_recovery_lag, answer.task_offset_interval_ms),
-            None
-            if answer.status is None
-            else [(one.status_code, _in_order(one.status_detail)) for one in answer.status],
-            _counts(answer.active_tasks),
-            _counts(answer.standby_tasks),
-            _counts(answer.warmup_tasks),
-            answer.endpoint_information_epoch,
-            None
-            if answer.partitions_by_user_endpoint is None
-            else sorted(
-                (
-                    one.user_endpoint.host,
-                    sorted((part.topic, len(part.partitions)) for part in one.active_partitions),
-                    len(one.standby_partitions),
-                )
-                for one in answer.partitions_by_user_endpoint
-            ),
-        )
-
-    def _look(self, step: Step) -> Answer:
-        (found,) = self._client.ask(StreamsGroupDescribeRequest(group_ids=(step.group,))).groups
-        topology = found.topology
-        shown = None
-        if topology is not None:
-            shown = (
-                topology.epoch,
-                [
-                    (
-                        one.subtopology_id,
-                        one.source_topics,
-                        one.repartition_sink_topics,
-                        [(topic.name, topic.partitions, topic.topic_configs) for topic in one.state_changelog_topics],
-                        [(topic.name, topic.partitions) for topic in one.repartition_source_topics],
-                    )
-                    for one in topology.subtopologies or ()
-                ],
-            )
-        members = sorted(
-            (
-                one.member_id,
-                one.member_epoch,
-                one.client_host,
-                one.topology_epoch,
-                one.process_id,
-                one.user_endpoint and (one.user_endpoint.host, one.user_endpoint.port),
-                sorted((tag.key, tag.value) for tag in one.client_tags),
-                _counts(one.assignment.active_tasks),
-                _counts(one.target_assignment.active_tasks),
-            )
-            for one in found.members
-        )
-        listed = self._client.ask(ListGroupsRequest(), 5).groups
-        return (
-            ErrorCode(found.error_code).name,
-            found.error_message,
-            found.group_state,
-            found.group_epoch,
-            found.assignment_epoch,
-            shown,
-            members,
-            [(one.protocol_type, one.group_state, one.group_type) for one in listed if one.group_id == step.group],
-        )
-
-    def _commit(self, step: Step) -> Answer:
-        has = self.given.get(step.member, {}).get("0", ())
-        partition = OffsetCommitRequestPartition(
-            partition_index=has[0] if has else 0, committed_offset=7, committed_metadata=""
-        )
-        request = OffsetCommitRequest(
-            group_id=step.group,
-            generation_id_or_member_epoch=self._epoch(step),
-            member_id=step.member,
-            topics=(OffsetCommitRequestTopic(name="alpha", partitions=(partition,)),),
-        )
-        return (ErrorCode(self._client.ask(request, 9).topics[0].partitions[0].error_code).name,)
-
-
-def _in_order(detail: str) -> str:
-    """Apache Kafka names topics in the order of a hash map."""
-    words, colon, names = detail.partition("missing: ")
-    return words + colon + ", ".join(sorted(names.split(", ")))
-
-
-def _counts(rows: tuple[TaskIds, ...] | None) -> dict[str, int] | None:
-    return None if rows is None else {one.subtopology_id: len(one.partitions) for one in rows}
-
-
-def topologies(group: str) -> list[Topology]:
-    """Of one group: most of its members bring the first."""
-    config = (KeyValue(key="cleanup.policy", value="compact"),)
-    kept = TopicInfo(name=f"{group}-kept", topic_configs=config)
-    between = TopicInfo(name=f"{group}-between")
-    plain = Subtopology(subtopology_id="0", source_topics=("alpha",))
-    return [
-        Topology(subtopologies=(plain,)),
-        Topology(
-            subtopologies=(
-                Subtopology(subtopology_id="0", source_topics=("alpha",), repartition_sink_topics=(between.name,)),
-                Subtopology(
-                    subtopology_id="1",
-                    repartition_source_topics=(between,),
-                    source_topics=("beta",),
-                    state_changelog_topics=(kept,),
-                    copartition_groups=(CopartitionGroup(source_topics=(0,), repartition_source_topics=(0,)),),
-                ),
-            )
-        ),
-        Topology(subtopologies=(Subtopology(subtopology_id="0", source_topics=("alpha", "omega")),)),
-        Topology(
-            subtopologies=(
-                Subtopology(
-                    subtopology_id="0",
-                    source_topics=("alpha", "delta"),
-                    copartition_groups=(CopartitionGroup(source_topics=(0, 1)),),
-                ),
-            )
-        ),
-        Topology(epoch=3, subtopologies=(plain, Subtopology(subtopology_id="2", source_topics=("gamma",)))),
-        Topology(
-            subtopologies=(
-                Subtopology(subtopology_id="0", source_topics=("alpha",), repartition_source_topics=(between,)),
-            )
-        ),
-        Topology(
-            subtopologies=(
-                Subtopology(
-                    subtopology_id="0",
-                    repartition_source_topics=(between,),
-                    repartition_sink_topics=(between.name,),
-                ),
-            )
-        ),
-    ]
-
-
-def _retold(step: Step, ours: Answer, theirs: Answer) -> Answer:
-    """Our answer as it would be if we did not tell a member its tasks again that says it has others, as we mean to do
-    (docs/differences.md): Apache Kafka does not, and a member whose answer got lost works at less for ever."""
-    is_meant = step.kind == "beat" and step.says in ("nothing", "nonsense") and len(theirs) > 7 and theirs[7] is None
-    return (*ours[:7], *theirs[7:10], *ours[10:]) if is_meant else ours
-
-
-class World:
-    """Chooses requests that make sense, mostly."""
-
-    def __init__(self, rng: random.Random, group: str) -> None:
-        self.rng, self.group = rng, group
-        self.members: list[str] = []
-        self.names = 0
-        self.topologies = topologies(group)
-        self.usual = rng.choice((0, 0, 1, 1, 2, 3, 4))
-
-    def next_step(self) -> Step:
-        rng = self.rng
-        kinds = ["join", "beat", "leave", "look", "commit", "bad"]
-        kind = rng.choices(kinds, (12 if self.members else 200, 60, 5, 12, 6, 5))[0]
-        member = rng.choice(self.members) if self.members and rng.random() < 0.97 else "stranger"
-        match kind:
-            case "join":
-                return self._join()
-            case "leave":
-                if member in self.members:
-                    self.members.remove(member)
-                fields = {"shutdown_application": rng.random() < 0.1}
-                return Step("beat", self.group, member, -1, says="not a word", fields=fields)
-            case "look":
-                return Step("look", self.group)
-            case "commit":
-                return Step("commit", self.group, member, off=rng.choice((0, 0, 0, -1, 1)))
-            case "bad":
-                return self._bad(member)
-        says = rng.choices(("all", "not a word", "nothing", "nonsense"), (50, 30, 15, 1))[0]
-        off = rng.choices((0, -1, 1), (40, 2, 1))[0]
-        fields = {"shutdown_application": True} if rng.random() < 0.02 else {}
-        return Step("beat", self.group, member, None, off, says, fields)
-
-    def _join(self) -> Step:
-        rng = self.rng
-        if len(self.members) > 1 or (self.members and rng.random() < 0.25):
-            member = rng.choice(self.members)
-        else:
-            self.names += 1
-            member = f"{self.group}-m{self.names}"
-            self.members.append(member)
-        usual = rng.random() < 0.9
-        fields: dict[str, Any] = {
-            "rebalance_timeout_ms": 60_000,
-            "topology": self.topologies[self.usual if usual else rng.randrange(len(self.topologies))],
-            "process_id": f"p{rng.randrange(3)}",
-            "client_tags": (KeyValue(key="zone", value="z"),) if rng.random() < 0.3 else (),
-        }
-        # Where topics are missing, Apache Kafka fails on members with endpoints.
-        if self.usual in (0, 1) and usual and rng.random() < 0.2 and self.usual == 0:
-            fields["user_endpoint"] = Endpoint(host=member, port=1)
-        return Step("beat", self.group, member, 0, says="nothing", fields=fields)
-
-    def _bad(self, member: str) -> Step:
-        choices: tuple[dict[str, Any], ...] = (
-            {"instance_id": "i"},
-            {"rack_id": ""},
-            {"task_offsets": ()},
-            {"topology": self.topologies[0]},
-            {"member_id": ""},
-            {"active_tasks": (), "standby_tasks": None},
-            {"member_epoch": -2},
-            {"member_epoch": -3},
-        )
-        fields = dict(self.rng.choice(choices))
-        epoch = fields.pop("member_epoch", None)
-        if "member_id" in fields:
-            return Step("beat", self.group, "", 1, says="not a word")
-        return Step("beat", self.group, member, epoch, says="not a word", fields=fields)
+HEARTBEATS, HEARTBEATS_QUICK = 2_000, 40
+LIFE = 100
+"""So many heartbeats are about one group, at most."""
+HISTORY = 16
 
 
 def body(suite: Suite, options: Options) -> None:
     if options.broker or options.against != "ottla":
         raise NotRunError("to start both brokers itself")
+    rest = options.rest
+    for name in [rest.kind] if rest.kind else list(KINDS):
+        with both(KINDS[name]) as sides:
+            count = rest.heartbeats or (HEARTBEATS_QUICK if options.quick else HEARTBEATS)
+            lives(suite, name, sides, count, rest.life)
+
+
+def lives(suite: Suite, name: str, sides: tuple[Side, Side], count: int, only: int | None, run: str = "") -> None:
+    """
+    Args:
+        run: Makes names of groups that these brokers have not heard of yet.
+    """
+    asked = beats = differ = number = again = tripped = 0
+    while beats < count:
+        at = number if only is None else only
+        life = Life(KINDS[name], name, at, sides, run)
+        found = life.run(min(LIFE, count - beats))
+        asked, beats = asked + life.asked, beats + life.beats
+        again, tripped = again + life.again, tripped + life.is_tripped
+        if found is not None:
+            differ += 1
+            for line in life.history(HISTORY):
+                suite.note(line)
+            suite.check(f"{name}, life {at}, request {life.asked}: {found.step}", False, found.words())
+        number += 1
+        if only is not None:
+            break
+    suite.note(
+        f"{name}: {number} lives, {asked} requests; Apache Kafka was asked again {again} times; {tripped} lives ended as it"
+        " could not name endpoints"
+    )
+    suite.check(f"{name}: {beats} random heartbeats", differ == 0, f"{differ} lives differ" if differ else "")
+
+
+@contextmanager
+def both(kind: Kind) -> Iterator[tuple[Side, Side]]:
+    """Ottla and Apache Kafka, ready."""
     with ExitStack() as stack:
-        ottla = stack.enter_context(OttlaProcess(overrides=OVERRIDES))
-        kafka = stack.enter_context(ApacheKafkaProcess(overrides=OVERRIDES))
-        sides = Side(ottla.bootstrap), Side(kafka.bootstrap)
+        ottla = stack.enter_context(OttlaProcess(overrides=kind.overrides))
+        kafka = stack.enter_context(ApacheKafkaProcess(overrides=kind.overrides))
+        sides = tuple(stack.enter_context(closing(Side(one.bootstrap))) for one in (ottla, kafka))
         for side in sides:
-            side.prepare()
-        count = LIVES_QUICK if options.quick else LIVES
-        alike = sum(life(suite, number, *sides) for number in range(count))
-        suite.check(f"{count} lives of {STEPS} requests", alike == count, f"{count - alike} differ")
+            side.surroundings.prepare(TOPICS)
+        yield sides[0], sides[1]
 
 
-def life(suite: Suite, number: int, ottla: Side, kafka: Side) -> bool:
-    """One group from its first member on; ends at the first difference."""
-    world = World(random.Random(number), f"g{number}")
-    done: list[Step] = []
-    for _ in range(STEPS):
-        step = world.next_step()
-        done.append(step)
-        ours, theirs = ottla.ask(step), kafka.ask(step)
-        if _retold(step, ours, theirs) != theirs:
-            for one in done[-12:]:
-                suite.note(str(one)[:400])
-            return suite.check(
-                f"life {number}, request {len(done)}: {str(step)[:200]}", False, f"{theirs} became {ours}"
-            )
-        statuses = ours[6] if step.kind == "beat" else None
-        if any(code == MISSING_INTERNAL_TOPICS for code, _ in statuses or ()):
-            time.sleep(TOPICS_CHANGE_S)
-    return True
+class Life:
+    """One group from its beginning on; ends at the first difference."""
+
+    def __init__(self, kind: Kind, name: str, number: int, sides: tuple[Side, Side], run: str) -> None:
+        self._sides = sides
+        self._world = World(random.Random(f"{name} {number}"), kind, f"{name}-{number}{run}")
+        self._done: list[Step] = []
+        self.asked = self.beats = self.again = 0
+        self.is_tripped = False
+
+    def run(self, beats: int) -> Difference | None:
+        while self.beats < beats and not self.is_tripped:
+            time.sleep(self._world.times.quiet_s(time.monotonic()))
+            step = self._world.next_step()
+            self._done.append(step)
+            self.asked += 1
+            self.beats += isinstance(step, Beat)
+            if (found := self._ask(step)) is not None:
+                return found
+        return None
+
+    def _ask(self, step: Step) -> Difference | None:
+        began_s = time.monotonic()
+        theirs, ours, tries = compared(step, *self._sides)
+        self.again += tries
+        if ours != theirs:
+            self.is_tripped = trips(step, ours, theirs)
+            return None if self.is_tripped else Difference(step, theirs, ours)
+        made = self._world.told(step, ours, began_s, time.monotonic())
+        if made:
+            ours_made, theirs_made = ({name: side.surroundings.appears(name) for name in made} for side in self._sides)
+            if ours_made != theirs_made:
+                return Difference(step, (theirs_made,), (ours_made,))
+            self._world.appeared(ours_made)
+        return None
+
+    def history(self, count: int) -> list[str]:
+        """The last steps."""
+        return [str(step)[:700] for step in self._done[-count:]]
+
+
+def more_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--kind", choices=[*KINDS], help="one kind of configuration alone")
+    parser.add_argument("--life", type=int, metavar="N", help="one life alone, by its number")
+    parser.add_argument("--heartbeats", type=int, metavar="N", help="how many heartbeats of each kind")
 
 
 if __name__ == "__main__":
-    sys.exit(run_suite("apache_kafka.streams_groups", body, doc=__doc__))
+    sys.exit(run_suite("apache_kafka.streams_groups", body, doc=__doc__, more_arguments=more_arguments))

@@ -10,10 +10,10 @@ It works in pieces, and sorts nothing: tasks are counted off in the order in whi
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
 from ...coordination.jobs import Job, Steps
+from ..assigning.least_first import LeastFirst
 from .configured import ConfiguredSubtopology
 from .member import Tasks
 
@@ -53,11 +53,10 @@ class _Process:
         tasks: All that any of them has.
     """
 
-    def __init__(self, order: int) -> None:
-        self.order = order
+    def __init__(self) -> None:
         self.counts: dict[str, int] = {}
         self.tasks: set[Task] = set()
-        self._by_count: list[tuple[int, int, str]] | None = None
+        self._by_count: LeastFirst[str] | None = None
 
     @property
     def load(self) -> float:
@@ -71,11 +70,10 @@ class _Process:
     def give_least(self, task: Task) -> tuple[str, int]:
         """Give it to the member with the fewest tasks; returns who that is, and how many it has then."""
         if self._by_count is None:
-            self._by_count = [(count, at, member) for at, (member, count) in enumerate(self.counts.items())]
-            heapify(self._by_count)
-        _, at, member_id = heappop(self._by_count)
+            self._by_count = LeastFirst((count, member) for member, count in self.counts.items())
+        member_id = self._by_count.take()
         count = self._give(member_id, task)
-        heappush(self._by_count, (count, at, member_id))
+        self._by_count.add(count, member_id)
         return member_id, count
 
     def _give(self, member_id: str, task: Task) -> int:
@@ -126,7 +124,7 @@ class _Work:
 
     def remember(self) -> Job:
         for member_id, member in self._members.items():
-            process = self._processes.setdefault(member.process_id, _Process(len(self._processes)))
+            process = self._processes.setdefault(member.process_id, _Process())
             process.counts[member_id] = 0
             for task in _each(member.before.active):
                 self._active_before[task] = member_id
@@ -145,16 +143,16 @@ class _Work:
             yield
             if task in left and self._keep_active(task, self._least_loaded(self._standby_before.get(task, ()), None)):
                 left.discard(task)
-        heap = self._heap()
+        by_load = self._by_load()
         for task in _by_subtopology(self._sizes):
             yield
             if task in left:
-                _, _, process = heappop(heap)
+                process = by_load.take()
                 member_id, count = process.give_least(task)
                 self._active[member_id].append(task)
                 self._active_quota.given(count)
                 self._quota.given(count)
-                heappush(heap, (process.load, process.order, process))
+                by_load.add(process.load, process)
 
     def _keep_active(self, task: Task, member_id: str | None) -> bool:
         if member_id is None:
@@ -179,11 +177,11 @@ class _Work:
                 ):
                     wanting[task] = self._standbys - already
                     break
-        heap = self._heap()
+        by_load = self._by_load()
         for task in _by_subtopology(self._stateful, is_reversed=True):
             yield
             for _ in range(wanting.get(task, 0)):
-                if not self._add_standby(heap, task):
+                if not self._add_standby(by_load, task):
                     break  # There are not enough processes.
 
     def _keep_standby(self, task: Task, member_id: str | None) -> bool:
@@ -196,20 +194,20 @@ class _Work:
         self._standby[member_id].append(task)
         return True
 
-    def _add_standby(self, heap: list[tuple[float, int, _Process]], task: Task) -> bool:
+    def _add_standby(self, by_load: LeastFirst[_Process], task: Task) -> bool:
         """Give it to the first process that does not have it; those before it, as many as have it, are put back."""
         passed = []
-        while heap and task in heap[0][2].tasks:
-            passed.append(heappop(heap))
-        is_found = bool(heap)
+        while by_load and task in by_load.first.tasks:
+            passed.append(by_load.take())
+        is_found = bool(by_load)
         if is_found:
-            _, _, process = heappop(heap)
+            process = by_load.take()
             member_id, count = process.give_least(task)
             self._standby[member_id].append(task)
             self._quota.given(count)
-            heappush(heap, (process.load, process.order, process))
-        for one in passed:
-            heappush(heap, one)
+            by_load.add(process.load, process)
+        for one in reversed(passed):
+            by_load.add(one.load, one)
         return is_found
 
     def _least_loaded(self, member_ids: Sequence[str], task: Task | None) -> str | None:
@@ -232,10 +230,8 @@ class _Work:
     def _process_of(self, member_id: str) -> _Process:
         return self._processes[self._members[member_id].process_id]
 
-    def _heap(self) -> list[tuple[float, int, _Process]]:
-        heap = [(process.load, process.order, process) for process in self._processes.values()]
-        heapify(heap)
-        return heap
+    def _by_load(self) -> LeastFirst[_Process]:
+        return LeastFirst((process.load, process) for process in self._processes.values())
 
     def result(self) -> Steps[dict[str, Tasks]]:
         found = {}

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import pytest
 
 from ottla.server.coordination.jobs import to_the_end
+from ottla.server.groups.assigning.least_first import LeastFirst
 from ottla.server.groups.streams.assignor import AssignedMember, sticky
 from ottla.server.groups.streams.configured import ConfiguredSubtopology, InternalTopic
 from ottla.server.groups.streams.member import NO_TASKS, Tasks
@@ -127,3 +128,28 @@ def test_no_piece_looks_at_more_than_one_task() -> None:
     shapes = {f"{key:04}": one(1) for key in range(1_000)} | {"x": one(20_000)}
     steps = sticky(fresh(a="p", b="q"), shapes, 0)
     assert sum(1 for _ in steps) < 6 * 21_000
+
+
+FROM_JAVA = {
+    1: "aaa",
+    2: "abbabb",
+    3: "acbbcbaba",
+    4: "adbcbdbdcabd",
+    5: "aebdcdbdbcaebdb",
+    6: "afbdecbfdfdcaebfdb",
+    7: "agbdecfbfdfdcagbefdbd",
+}
+"""What a java.util.PriorityQueue (OpenJDK 17) gives of so many that begin with nothing, when who is taken has one more and is put
+back; one of each second counts for a half."""
+
+
+@pytest.mark.parametrize(("number", "order"), FROM_JAVA.items())
+def test_ties_come_out_as_from_the_priority_queue_of_apache_kafka(number: int, order: str) -> None:
+    waiting = LeastFirst((0.0, at) for at in range(number))
+    has, found = [0] * number, ""
+    for _ in order:
+        at = waiting.take()
+        has[at] += 1
+        waiting.add(has[at] / (1 + at % 2), at)
+        found += "abcdefg"[at]
+    assert found == order

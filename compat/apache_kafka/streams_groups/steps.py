@@ -1,0 +1,108 @@
+"""What is asked of both brokers, as plain tuples. A step may be asked of any broker: epochs and tasks are what that side was told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+JOIN, LEAVE = 0, -1
+"""Member epochs."""
+
+
+class Beat(NamedTuple):
+    """StreamsGroupHeartbeat. `epoch` None is the one that the side has told the member, and `off` behind it."""
+
+    group: str
+    member: str
+    epoch: int | None = None
+    off: int = 0
+    says: str = "all"
+    """What it says it has: a name in `asking.CLAIMS`."""
+    fields: Mapping[str, Any] = MappingProxyType({})
+    brings: str | None = None
+    """A topology, by its name in `topologies`."""
+    knows_endpoints: bool = True
+    """It names the epoch of endpoints that it was told last."""
+
+    @property
+    def is_join(self) -> bool:
+        return self.epoch == JOIN
+
+    @property
+    def is_leave(self) -> bool:
+        return self.epoch == LEAVE
+
+
+class Look(NamedTuple):
+    """StreamsGroupDescribe, DescribeGroups, ConsumerGroupDescribe, ShareGroupDescribe, ListGroups."""
+
+    group: str
+
+
+class Commit(NamedTuple):
+    """OffsetCommit of the member's first task that reads the topic, or of partition 0."""
+
+    group: str
+    member: str
+    topic: str
+    epoch: int | None = None
+    off: int = 0
+    version: int = 9
+
+
+class Read(NamedTuple):
+    """OffsetFetch of a topic; `member` None is an administrator."""
+
+    group: str
+    member: str | None
+    topic: str
+    off: int = 0
+
+
+class Configure(NamedTuple):
+    """A config of the group; None deletes it."""
+
+    group: str
+    name: str
+    value: str | None
+
+
+class Topic(NamedTuple):
+    """The topic gets so many partitions: it is made, expanded, or, of none, deleted."""
+
+    name: str
+    partitions: int
+
+
+class DeleteGroup(NamedTuple):
+    group: str
+
+
+class DeleteOffsets(NamedTuple):
+    group: str
+    topic: str
+
+
+class OtherBeat(NamedTuple):
+    """ConsumerGroupHeartbeat, or ShareGroupHeartbeat, of somebody who joins."""
+
+    group: str
+    member: str
+    kind: str
+
+
+class Classic(NamedTuple):
+    """JoinGroup, SyncGroup, Heartbeat, LeaveGroup of one member; the broker names it when it joins first."""
+
+    group: str
+    what: str
+    protocol: str = "stream"
+    protocol_type: str = "consumer"
+
+
+class Pause(NamedTuple):
+    seconds: float
+
+
+Step = Beat | Look | Commit | Read | Configure | Topic | DeleteGroup | DeleteOffsets | OtherBeat | Classic | Pause

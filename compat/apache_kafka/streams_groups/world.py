@@ -1,0 +1,311 @@
+"""Chooses requests about one group that make sense, mostly, by what its members were told."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ottla.protocol.messages.streams_group_heartbeat import Endpoint, KeyValue, Topology
+
+from .answers import Answer, Heard
+from .asking import FORGOTTEN
+from .configurations import DELAY, INTERVAL, SESSION, Kind
+from .names import NAMES_MAX, in_order
+from .steps import (
+    JOIN,
+    LEAVE,
+    Beat,
+    Classic,
+    Commit,
+    Configure,
+    DeleteGroup,
+    DeleteOffsets,
+    Look,
+    OtherBeat,
+    Pause,
+    Read,
+    Step,
+    Topic,
+)
+from .times import Times
+from .topologies import TOPICS, TOPOLOGIES, internal_topics, own_topic
+from .wrong import wrong_beat
+
+PROCESSES = 4
+MISSING_SOURCES, WRONG_PARTITIONS, MISSING_INTERNAL, SHUTDOWN, DELAYED = 1, 2, 3, 4, 5
+STRANGER = "stranger"
+
+
+class World:
+    """One life of a group. Every choice is the random generator's, so that a number says it all.
+
+    Args:
+        name: Of the group; its topics and members are named alike.
+    """
+
+    def __init__(self, rng: random.Random, kind: Kind, name: str) -> None:
+        self._rng, self._kind, self.group = rng, kind, name
+        self.times = Times()
+        self._names = in_order(f"{name}-m", NAMES_MAX)
+        self._process_names = in_order(f"{name}-p", PROCESSES)
+        self._brings = rng.choice(kind.topologies)
+        self._members: dict[str, int] = {}
+        """Member -> its process, in the order in which they joined, as far as is known."""
+        self._topics: dict[str, int] = {}
+        """Those of the group that are there -> partitions."""
+        self._configs: dict[str, str | None] = {}
+        self._rejoins: str | None = None
+        self._is_ready = self._exists = self._may_assign = False
+        self._count = 0
+        self._queue: deque[Step] = deque(self._beginning())
+        makers: dict[str, Callable[[], Step]] = {
+            "join": self._join,
+            "beat": self._beat,
+            "news": self._news,
+            "leave": self._leave,
+            "look": lambda: Look(name),
+            "commit": self._commit,
+            "read": self._read,
+            "delete offsets": lambda: DeleteOffsets(name, rng.choice((*TOPICS, own_topic(name)))),
+            "bad": lambda: wrong_beat(rng, name, self._anybody(), self._brings),
+            "configure": self._configure,
+            "topic": self._topic,
+            "delete": lambda: DeleteGroup(name),
+            "classic": self._classic,
+            "other": self._other,
+            "pause": lambda: Pause(rng.choice((0.5, 2.0, 4.0, 7.0))),
+        }
+        self._makers = [makers[what] for what in kind.weights]
+
+    def _beginning(self) -> Iterator[Step]:
+        rng = self._rng
+        for name, values in self._kind.begins:
+            if (value := rng.choice(values)) is not None:
+                yield Configure(self.group, name, value)
+        own = own_topic(self.group)
+        if any(own in one.source_topics for one in self._topology.subtopologies) and rng.random() < 0.7:
+            yield Topic(own, rng.choice((2, 4, 6)))
+        if "classic" in self._kind.weights and rng.random() < 0.35:
+            yield Classic(self.group, "join")
+            yield Classic(self.group, "sync")
+            yield Commit(self.group, STRANGER, "alpha", -1, version=8)
+            yield self._entering(self._names[0], 0)
+            yield Look(self.group)
+            yield Classic(self.group, "beat")
+            yield Classic(self.group, "leave")
+            yield Look(self.group)
+
+    def next_step(self) -> Step:
+        if self._queue:
+            return self._queue.popleft()
+        if not self._members:
+            return self._rng.choice((self._join, self._join, self._join, *self._makers))()
+        return self._rng.choices(self._makers, [*self._kind.weights.values()])[0]()
+
+    # Heartbeats
+
+    def _anybody(self) -> str:
+        return self._rng.choice([*self._members]) if self._members and self._rng.random() < 0.97 else STRANGER
+
+    def _join(self) -> Step:
+        rng = self._rng
+        last = [*self._members][-1] if self._members else None
+        at = 0 if last is None else self._names.index(last) + 1
+        if last is None or (at < NAMES_MAX and rng.random() < 0.7):
+            first = self._members[last] if last is not None else 0
+            return self._entering(self._names[at], min(first + (rng.random() < 0.6), PROCESSES - 1))
+        # Who has been given up meanwhile would come last at Ottla, and where it was at Apache Kafka: first a sign of life.
+        self._rejoins = rng.choice([*self._members])
+        return Beat(self.group, self._rejoins, says="not a word")
+
+    def _entering(self, member: str, process: int) -> Beat:
+        rng = self._rng
+        brings = self._brings if rng.random() < 0.93 else rng.choice([*TOPOLOGIES])
+        fields: dict[str, Any] = {
+            "rebalance_timeout_ms": rng.choice(self._kind.rebalance_ms),
+            "process_id": self._process_names[process],
+            "client_tags": self._tags() if rng.random() < 0.3 else (),
+        }
+        if rng.random() < 0.2:
+            fields["rack_id"] = rng.choice(("r1", "r2"))
+        # Where topics are missing, Apache Kafka fails on members with endpoints (docs/differences.md).
+        if self._is_ready and brings == self._brings and rng.random() < self._kind.endpoints:
+            fields["user_endpoint"] = self._endpoint(member)
+        return Beat(self.group, member, JOIN, says="nothing", fields=fields, brings=brings)
+
+    @property
+    def _topology(self) -> Topology:
+        return TOPOLOGIES[self._brings](self.group)
+
+    def _tags(self) -> tuple[KeyValue, ...]:
+        return tuple(KeyValue(key=key, value=self._rng.choice("xy")) for key in ("zone", "cluster"))
+
+    def _endpoint(self, member: str) -> Endpoint:
+        return Endpoint(host=member, port=self._rng.choice((1, 65_535)))
+
+    def _beat(self) -> Step:
+        rng = self._rng
+        says = rng.choices(
+            (
+                "all",
+                "not a word",
+                "nothing",
+                "what it had",
+                "less",
+                "a task that there is not",
+                "a subtopology that there is not",
+            ),
+            (50, 26, 12, 5, 4, 1, 1),
+        )[0]
+        off = rng.choices((0, -1, 1), (40, 2, 1))[0]
+        fields = {"shutdown_application": True} if rng.random() < 0.015 else {}
+        return Beat(self.group, self._anybody(), None, off, says, fields, knows_endpoints=rng.random() < 0.9)
+
+    def _news(self) -> Step:
+        """Something else about a member that stays."""
+        rng, member = self._rng, self._anybody()
+        choices: list[dict[str, Any]] = [
+            {"client_tags": self._tags()},
+            {"rack_id": rng.choice(("r1", "r2"))},
+            {"rebalance_timeout_ms": rng.choice(self._kind.rebalance_ms)},
+        ]
+        if self._is_ready:
+            choices.append({"user_endpoint": self._endpoint(member)})
+        return Beat(self.group, member, says=rng.choice(("all", "not a word")), fields=rng.choice(choices))
+
+    def _leave(self) -> Step:
+        fields = {"shutdown_application": self._rng.random() < 0.1}
+        return Beat(self.group, self._anybody(), LEAVE, says="not a word", fields=fields)
+
+    # What else there is
+
+    def _commit(self) -> Step:
+        rng = self._rng
+        topic = rng.choice([*self._topology.subtopologies[0].source_topics, "delta"])
+        if rng.random() < 0.15:
+            return Commit(self.group, rng.choice(("", self._anybody())), topic, -1)
+        return Commit(self.group, self._anybody(), topic, None, rng.choice((0, 0, 0, -1, 1)), rng.choice((9, 9, 9, 8)))
+
+    def _read(self) -> Step:
+        rng = self._rng
+        topic = rng.choice([*self._topology.subtopologies[0].source_topics, "delta"])
+        return Read(self.group, rng.choice((None, self._anybody())), topic, rng.choice((0, 0, 0, -1, 1)))
+
+    def _configure(self) -> Step:
+        name, values = self._rng.choice(self._kind.changes)
+        return Configure(self.group, name, self._rng.choice(values))
+
+    def _topic(self) -> Step:
+        """A topic of the group comes, grows, goes; one that the coordinator makes goes, and sometimes comes with another count."""
+        rng = self._rng
+        name = rng.choice((own_topic(self.group), own_topic(self.group), *internal_topics(self._topology)))
+        partitions = self._topics.get(name, 0)
+        if not partitions:
+            return Topic(name, rng.choice((1, 2, 4, 6)))
+        if name == own_topic(self.group) and rng.random() < 0.5:
+            return Topic(name, partitions + 2)
+        if rng.random() < 0.3:
+            self._queue.append(Topic(name, rng.choice((1, 2, 5))))
+        return Topic(name, 0)
+
+    def _classic(self) -> Step:
+        return Classic(self.group, "join", self._rng.choice(("stream", "range")))
+
+    def _other(self) -> Step:
+        if not self._exists:
+            return Look(self.group)
+        return OtherBeat(self.group, "other", self._rng.choice(("consumer", "share")))
+
+    # What came of it
+
+    def told(self, step: Step, answer: Answer, began_s: float, ended_s: float) -> list[str]:
+        """Returns topics that the coordinator makes now."""
+        match step:
+            case Beat():
+                assert isinstance(answer, Heard)
+                return self._heard(step, answer, began_s, ended_s)
+            case Configure(_, name, value) if answer[0] == "NONE":
+                self._configs[name] = value
+                self._may_assign = True
+            case Topic(name, partitions) if answer[0] == "NONE":
+                self._is_ready, self._may_assign = False, True
+                if partitions:
+                    self._topics[name] = partitions
+                else:
+                    self._topics.pop(name, None)
+            case DeleteGroup() if answer[0] == "NONE":
+                self._exists = False
+                self._members.clear()
+            case Classic(_, "join") if answer[-1][0] == "NONE":
+                # The group is a classic one now, until its member has gone.
+                self._exists = False
+                self._members.clear()
+                for what in ("sync", "beat", "leave"):
+                    self._queue.append(Classic(self.group, what, step.protocol))
+                    self._queue.append(Look(self.group))
+            case Pause():
+                self._may_assign = True
+        return []
+
+    def _heard(self, step: Beat, answer: Heard, began_s: float, ended_s: float) -> list[str]:
+        member = step.member
+        if not answer.is_well:
+            if answer.code in FORGOTTEN and not step.is_join and step.off == 0:
+                self._forget(member)
+            self._rejoins = None
+            return []
+        if step.is_leave:
+            self._forget(member)
+            self._may_assign = True
+            return []
+        if not self._exists and step.brings is not None:
+            # A group keeps what its first member brings.
+            self._brings = step.brings
+        self._exists = True
+        session_s = float(self._configs.get(SESSION) or 1000 * self._kind.session_s) / 1000
+        self.times.begins(f"session of {member}", began_s, ended_s, session_s)
+        if step.is_join:
+            self._joined(step, began_s, ended_s)
+        if answer.active is not None:
+            self._wait(member, step, began_s, ended_s)
+        if self._rejoins == member:
+            self._rejoins = None
+            self._queue.append(self._entering(member, self._members[member]))
+        self._may_assign |= bool(step.fields)
+        if self._may_assign and not answer.has_status(DELAYED):
+            self._assigned(began_s, ended_s)
+        self._is_ready = not answer.has_status(MISSING_SOURCES, WRONG_PARTITIONS, MISSING_INTERNAL)
+        if not answer.has_status(MISSING_INTERNAL):
+            return []
+        return [name for name in internal_topics(self._topology) if name not in self._topics]
+
+    def appeared(self, topics: dict[str, int]) -> None:
+        """The coordinator has made these topics, of so many partitions."""
+        self._topics.update(topics)
+        self._may_assign = True
+
+    def _forget(self, member: str) -> None:
+        self._members.pop(member, None)
+        self.times.is_over(f"session of {member}")
+
+    def _joined(self, step: Beat, began_s: float, ended_s: float) -> None:
+        self._members[step.member] = self._process_names.index(step.fields["process_id"])
+        delay_s = float(self._configs.get(DELAY) or 0) / 1000
+        if delay_s > 0:
+            self._count += 1
+            self.times.begins(f"delay {self._count}", began_s, ended_s, delay_s)
+
+    def _wait(self, member: str, step: Beat, began_s: float, ended_s: float) -> None:
+        """It may have been told to give something up."""
+        for wait_ms in self._kind.rebalance_ms:
+            self.times.begins(f"wait of {member} for {wait_ms}", began_s, ended_s, wait_ms / 1000)
+
+    def _assigned(self, began_s: float, ended_s: float) -> None:
+        """There may be another target assignment."""
+        self._may_assign = False
+        interval_s = float(self._configs.get(INTERVAL) or 0) / 1000
+        if interval_s:
+            self._count += 1
+            self.times.begins(f"interval {self._count}", began_s, ended_s, interval_s)
