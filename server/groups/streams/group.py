@@ -50,6 +50,7 @@ class StreamsGroup:
         active_processes: Active task -> id of the process that has it, or has to give it up.
         standby_processes, warmup_processes: Task -> ids of processes that have it as that -> in how many members.
         configured: What the topology makes of the topics, as they were looked at last.
+        untold: Members that said that they have other tasks than they may use, and have not been told again.
         shutdown_by: Who asked for the end of the whole application.
         endpoint_epoch: Grows with every change of tasks of a member that has a user endpoint.
         endpoints: Member id -> what `describing` has made of it.
@@ -77,6 +78,7 @@ class StreamsGroup:
         self.standby_processes: dict[Task, Counter[str]] = {}
         self.warmup_processes: dict[Task, Counter[str]] = {}
         self.configured: Configured | None = None
+        self.untold: set[str] = set()
         self.shutdown_by: str | None = None
         self.endpoint_epoch = 0
         self.endpoints: dict[str, Served] = {}
@@ -198,6 +200,7 @@ class StreamsGroup:
         self._take_out(member_id)
         self.members.pop(member_id, None)
         self.endpoints.pop(member_id, None)
+        self.untold.discard(member_id)
         if not self.members:
             self.shutdown_by = None
 

@@ -221,7 +221,11 @@ class StreamsProtocol:
         member, problem = transition.member, transition.configured.problem
         claim = claim_of(request)
         # Apache Kafka does not look at the claim: whoever did not get the answer that named new tasks never hears of them.
-        is_lost = claim is not None and claim != member.assigned.tasks
+        is_over = claim is not None and not member.assigned.holds(claim)
+        if claim is not None and claim != member.assigned.tasks:
+            group.untold.add(member.member_id)
+        # What it lacks it hears of with the target that is to come, which may take it away.
+        is_lost = is_over or (member.member_id in group.untold and group.assignment_epoch >= group.epoch)
         is_news = request.member_epoch == 0 or member.assigned != transition.old.assigned
         endpoint_epoch = group.endpoint_epoch + (is_news and member.user_endpoint is not None)
         wants_endpoints = endpoint_epoch != request.endpoint_information_epoch
@@ -239,6 +243,8 @@ class StreamsProtocol:
                 )
             )
         has = member.assigned if is_news or is_lost else None
+        if has is not None:
+            group.untold.discard(member.member_id)
         response = StreamsGroupHeartbeatResponse(
             member_id=member.member_id,
             member_epoch=member.epoch,

@@ -218,7 +218,7 @@ def table_of_group(table: StreamsGroup) -> dict[str, Any]:
     """The same of any coordinator's; later changes of the group do not change it."""
     volatile = {
         *("sessions", "waits", "initial_delay", "refresh_at_ms", "topics_known_to", "assigned_at_ms", "is_assigning"),
-        *("configured", "shutdown_by", "endpoint_epoch", "endpoints"),
+        *("configured", "shutdown_by", "untold", "endpoint_epoch", "endpoints"),
     }
     return {name: copied(value) for name, value in vars(table).items() if name not in volatile}
 

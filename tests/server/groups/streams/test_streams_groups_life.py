@@ -307,6 +307,27 @@ def test_who_lost_the_answer_with_its_tasks_hears_of_them_when_it_says_it_has_no
     assert groups.beat("a", 2).active_tasks is None
 
 
+def test_who_says_it_has_other_tasks_is_told_with_the_next_target_while_one_is_to_come() -> None:
+    groups = StreamsGroups(orders=4, settings={"group_streams_assignment_interval_ms": 1_000})
+    groups.enter("a")
+    groups.enter("b")
+    assert groups.beat("a", 2, owns={}).active_tasks is None, "some of them go to the other"
+    groups.advance(1_000)
+    answer = groups.beat("a", 2)
+    assert (active(answer), answer.member_epoch) == ({"0": {0, 1}}, 2)
+
+
+def test_who_lost_its_answer_is_told_of_tasks_that_the_next_target_leaves_as_they_are() -> None:
+    groups = StreamsGroups(orders=1, settings={"group_streams_assignment_interval_ms": 1_000})
+    groups.enter("a")
+    groups.enter("b")
+    assert groups.beat("a", 2, owns={}).active_tasks is None
+    groups.advance(1_000)
+    answer = groups.beat("a", 2)
+    assert (active(answer), answer.member_epoch) == ({"0": {0}}, 3)
+    assert groups.beat("a", 3).active_tasks is None
+
+
 def test_no_more_than_the_maximum_come_in_and_who_is_in_may_not_join_again() -> None:
     groups = StreamsGroups(orders=2, settings={"group_streams_max_size": 1})
     groups.enter("a")
