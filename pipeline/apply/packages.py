@@ -35,9 +35,10 @@ PACKAGES = {
         "org.apache.iceberg:iceberg-spark-runtime-{line}_2.13:1.12.0",
         newest_line=(4, 1),
     ),
-    "avro": Package("org.apache.spark.sql.avro.SchemaConverters", "org.apache.spark:spark-avro_2.13:{spark}"),
+    # Spark has the classes of the format avro itself by now, and those of the functions in the jar alone.
+    "avro": Package("org.apache.spark.sql.avro.AvroDataToCatalyst", "org.apache.spark:spark-avro_2.13:{spark}"),
     "protobuf": Package(
-        "org.apache.spark.sql.protobuf.utils.ProtobufUtils", "org.apache.spark:spark-protobuf_2.13:{spark}"
+        "org.apache.spark.sql.protobuf.ProtobufDataToCatalyst", "org.apache.spark:spark-protobuf_2.13:{spark}"
     ),
 }
 """Newest releases on 2026-11-25: those that apply was tried with."""

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 pytest.importorskip("pyspark", reason="needs the extra ottla[spark]")
 
 from ottla.pipeline.apply.kinds import table
-from ottla.pipeline.apply.packages import advice
+from ottla.pipeline.apply.packages import PACKAGES, advice, check_packages
 from ottla.pipeline.apply.sql_tables import DeltaTable, IcebergTable, states_of_history
 from ottla.pipeline.apply.state import AppliedState, standing
 from ottla.pipeline.errors import UsageError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 FIRST = AppliedState.first("s0", "orders", None, {})
 ONE = FIRST.after("s1", {0: 1})
@@ -92,3 +95,9 @@ def test_missing_jars_are_named_with_the_option_that_brings_them() -> None:
         ["iceberg", "avro"], "4.1.3"
     )
     assert advice(["delta"], "4.3.0").endswith("there is none: pip install 'pyspark==4.2.*'")
+
+
+@pytest.mark.parametrize("name", sorted(PACKAGES))
+def test_a_session_without_a_jar_is_told_so(spark: SparkSession, name: str) -> None:
+    with pytest.raises(UsageError, match=f"the jar of {name} is missing"):
+        check_packages(spark, [name])
