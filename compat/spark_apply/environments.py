@@ -63,12 +63,23 @@ def environment(name: str) -> Environment:
 
 
 @fetches("maven")
+def format_jars(name: str, spark: str) -> list[Path]:
+    """Of Spark's functions for a format, `avro` or `protobuf`; none where they cannot be had."""
+    return _copied(f"org.apache.spark:spark-{name}_2.13:{spark}", f"spark-{name}-{spark}")
+
+
+@fetches("maven")
 def _jars(kind: Kind) -> list[Path]:
-    folder = cache_dir() / f"spark-apply-{kind.package.rpartition(':')[2]}-{kind.name}-{kind.spark}"
+    return _copied(kind.package, f"spark-apply-{kind.package.rpartition(':')[2]}-{kind.name}-{kind.spark}")
+
+
+def _copied(package: str, name: str) -> list[Path]:
+    """A package and what it needs, from the folder of this name in the cache, or fetched into it now."""
+    folder = cache_dir() / name
     if not (folder / "complete").exists():
         if not shutil.which("mvn"):
             return []
-        group, artifact, release = kind.package.split(":")
+        group, artifact, release = package.split(":")
         named = [f"-Dgroup={group}", f"-Dartifact={artifact}", f"-Drelease={release}", f"-DoutputDirectory={folder}"]
         fetch = ["mvn", "-B", "-q", "-f", str(POM), "dependency:copy-dependencies", "-DincludeScope=runtime", *named]
         if subprocess.run(fetch, capture_output=True, check=False).returncode:

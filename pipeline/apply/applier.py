@@ -140,12 +140,16 @@ class Applier:
         """The value's fields, without those that the key has, too: of both the key's counts."""
         keys = {name.lower() for name in self.key.fields.names}
         found = [each for each in self.value.fields if each.name.lower() not in keys]
-        taken = {name.lower() for name in (*PLACE, DELETED)}
+        ours, taken = {name.lower() for name in (*PLACE, DELETED)}, set[str]()
         for each in (*self.key.fields, *found):
-            if each.name.lower() in taken:
+            name = each.name.lower()
+            if name in ours:
                 raise UsageError(
                     f"column {each.name}: expected another name, as the table has one of ours that is called so"
                 )
+            if name in taken:
+                raise UsageError(f"column {each.name}: expected it once, found it twice, capitals or not")
+            taken.add(name)
         return found
 
     def _check(self, session: SparkSession) -> None:

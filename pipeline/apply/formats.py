@@ -72,11 +72,23 @@ class FormatSpec:
 
 
 def schema_text(spec: FormatSpec) -> str | None:
-    """The schema itself, where it is text. UsageError: the file is not there."""
+    """The schema itself, where it is text.
+
+    Raises:
+        UsageError: The file has no text.
+        OSError: It cannot be read.
+    """
     if spec.schema is None or not spec.schema.startswith("@"):
         return spec.schema
-    with open(spec.schema[1:], encoding="utf-8") as file:
-        return file.read()
+    path = spec.schema[1:]
+    with open(path, "rb") as file:
+        data = file.read()
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            f"--{spec.what}-schema: expected a file of UTF-8 text, found byte {error.start} of {path} to be none"
+        ) from error
 
 
 def schema_path(spec: FormatSpec) -> str:

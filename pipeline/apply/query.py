@@ -7,6 +7,7 @@ table, or be ahead of it.
 from __future__ import annotations
 
 import json
+import os
 import secrets
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -72,6 +73,8 @@ def applier(session: SparkSession, job: ApplyJob, now: TopicNow | None = None) -
     """
     with spoken():
         target = table(job.table_format, job.table)
+        if job.undecodable_to is not None and os.path.abspath(job.undecodable_to) == os.path.abspath(job.table):
+            raise UsageError(f"--undecodable-to: expected another table than --table, found {job.undecodable_to}")
         check_packages(session, [job.table_format, job.key.name, job.value.name])
         if not job.creates and not target.exists(session):
             raise UsageError(f"{target.name}: expected a table, found none (--create makes it)")

@@ -167,8 +167,25 @@ def test_a_table_that_is_not_there_is_made_only_when_asked(spark: SparkSession, 
         applier(spark, job(tmp_path))
     with pytest.raises(UsageError, match="--value-schema: expected columns"):
         applier(spark, job(tmp_path / "y", value=FormatSpec("json", "value", schema="no such thing here")))
-    with pytest.raises(UsageError, match="column Kafka_Offset: expected another name"):
-        applier(spark, job(tmp_path / "x", value=FormatSpec("json", "value", schema="Kafka_Offset INT")))
+    (tmp_path / "schema").write_bytes(b"n INT \xff")
+    with pytest.raises(
+        UsageError, match=f"expected a file of UTF-8 text, found byte 6 of {tmp_path}/schema to be none"
+    ):
+        applier(spark, job(tmp_path / "z", value=FormatSpec("json", "value", schema=f"@{tmp_path}/schema")))
+    with pytest.raises(UsageError, match="--undecodable-to: expected another table than --table"):
+        applier(spark, job(tmp_path, undecodable_to=f"{tmp_path}/./table"))
+
+
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [
+        ("Kafka_Offset INT", "column Kafka_Offset: expected another name"),
+        ("n INT, N STRING", "column N: expected it once, found it twice"),
+    ],
+)
+def test_a_column_that_is_there_already_is_refused(spark: SparkSession, tmp_path: Path, schema: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        applier(spark, job(tmp_path, value=FormatSpec("json", "value", schema=schema)))
 
 
 def test_a_topic_that_was_made_anew_wins_over_all_rows(spark: SparkSession, tmp_path: Path) -> None:

@@ -1,0 +1,473 @@
+"""Schemas end to end, as a user has them: JSON given and inferred, Avro and Protobuf with and without framing, a topic made anew or
+shortened, and what is asked for wrongly, a line each. From an empty directory, against the suite's broker.
+"""
+
+import json
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from confluent_kafka import TopicPartition
+
+from ..support.clients.steps import admin, create_topic, produce_all
+from ..support.suite import Suite
+from .command import CONFS, catalog, table_name
+from .encoded import INT64, STRING, avro, avro_framed, descriptor_set, message, message_framed
+from .environments import Environment, format_jars, variables
+
+USAGE, CORRUPT, CHANGED, SPARK_FAILED, INTERRUPTED = 1, 3, 4, 6, 130
+
+
+def avro_schema(*fields: tuple[str, str]) -> str:
+    made = [{"name": name, "type": ["null", kind], "default": None} for name, kind in fields]
+    return json.dumps({"type": "record", "name": "customer", "fields": made})
+
+
+ONE = avro_schema(("city", "string"), ("orders", "long"))
+TWO = avro_schema(("city", "string"), ("orders", "long"), ("country", "string"))
+
+
+class Ran(NamedTuple):
+    code: int
+    out: str
+    said: str
+
+    @property
+    def refusal(self) -> str:
+        return self.said.strip()
+
+
+class Commands:
+    """`commands.py`, one process for all; tables and files stand in its directory, which is empty at first."""
+
+    def __init__(self, suite: Suite, of: Environment, bootstrap: str, work: Path, jars: Sequence[Path]) -> None:
+        self.suite, self.of, self.bootstrap, self.work = suite, of, bootstrap, work
+        work.mkdir()
+        self._words = [str(of.python), "-m", "compat.spark_apply.commands", of.kind.name]
+        self._words += [",".join(map(str, [*of.jars, *jars])), str(work)]
+        with open(work.parent / "schemas.log", "ab") as log:
+            self._process = subprocess.Popen(
+                self._words,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env=variables(of),
+                text=True,
+                cwd=work,
+            )
+
+    def run(self, *words: str) -> Ran:
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None and stdout is not None
+        print(json.dumps(words), file=stdin, flush=True)
+        for line in stdout:
+            if line.startswith("["):
+                return Ran(*json.loads(line))
+        raise RuntimeError("the commands' process has ended; see schemas.log")
+
+    def topic(self, name: str) -> str:
+        """Each format has topics of its own on the one broker."""
+        return f"{self.of.kind.name}-{name}"
+
+    def words(self, topic: str, table: str | None = None, *more: str) -> list[str]:
+        name = self.of.kind.name
+        words = ["apply", "--bootstrap", self.bootstrap, "--topic", self.topic(topic), "--table-format", name]
+        return [*words, "--table", table_name(name, Path(), table or topic), *more]
+
+    def apply(self, topic: str, *more: str, table: str | None = None) -> Ran:
+        return self.run(*self.words(topic, table, *more))
+
+    def started(self, topic: str, *more: str) -> "subprocess.Popen[str]":
+        """A command in a process of its own."""
+        words = [
+            str(self.of.python),
+            "-m",
+            "ottla.pipeline.cli",
+            *self.words(topic, None, *more),
+            "--master",
+            "local[1]",
+        ]
+        for name, value in {
+            **CONFS,
+            **catalog(self.of.kind.name, str(self.work)),
+            "spark.jars": self._words[-2],
+        }.items():
+            words += ["--conf", f"{name}={value}"]
+        return subprocess.Popen(words, stderr=subprocess.PIPE, env=variables(self.of), text=True, cwd=self.work)
+
+    def rows(self, table: str) -> dict[str, dict[str, Any]]:
+        """The table's rows by their column `key`, without what says which record they are of."""
+        return {row.pop("key"): row for row in self.rows_of(table)}
+
+    def rows_of(self, table: str) -> list[dict[str, Any]]:
+        ran = self.run("--rows", table_name(self.of.kind.name, Path(), table))
+        found: list[dict[str, Any]] = json.loads(ran.out)
+        return found
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(60)
+
+
+@contextmanager
+def registry(schemas: Mapping[int, str], subject: str) -> Iterator[str]:
+    """A registry over HTTP, whose newest schema of the one subject is that of the highest id; its address."""
+
+    class Answers(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            known = {f"/schemas/ids/{each}": {"schema": text} for each, text in schemas.items()}
+            known[f"/subjects/{subject}/versions/latest"] = {"id": max(schemas), "schema": schemas[max(schemas)]}
+            body = json.dumps(known.get(self.path, {})).encode()
+            self.send_response(200 if self.path in known else 404)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def judge(suite: Suite, of: Environment, bootstrap: str, work: Path) -> None:
+    jars = {name: format_jars(name, of.kind.spark) for name in ("avro", "protobuf")}
+    commands = Commands(suite, of, bootstrap, work / "user", [each for found in jars.values() for each in found])
+    try:
+        json_given_and_inferred(suite, commands)
+        for name, part in (("avro", avro_framed_and_not), ("protobuf", protobuf_framed_and_not)):
+            if jars[name]:
+                part(suite, commands)
+            else:
+                suite.skip(f"{of.kind.name}: {name}", f"spark-{name}_2.13:{of.kind.spark} is not to be had")
+        losses(suite, commands)
+        made_anew(suite, commands)
+        asked_wrongly(suite, commands)
+        stays(suite, commands)
+    finally:
+        commands.close()
+
+
+def written(commands: Commands, topic: str, *records: tuple[str | bytes | None, object]) -> None:
+    """Records of a topic, which is made if need be: values as they are, or of JSON."""
+    topic = commands.topic(topic)
+    if topic not in admin(commands.bootstrap).list_topics(timeout=30).topics:
+        create_topic(commands.bootstrap, topic, cleanup_policy="compact")
+    values = [
+        (key, value if isinstance(value, bytes) or value is None else json.dumps(value)) for key, value in records
+    ]
+    produce_all(commands.bootstrap, topic, [{"key": key, "value": value} for key, value in values])
+
+
+def holds(suite: Suite, commands: Commands, what: str, ran: Ran, table: str, rows: dict[str, dict[str, Any]]) -> None:
+    name = f"{commands.of.kind.name}: {what}"
+    if suite.check(name, ran.code == 0, ran.refusal if ran.code else ran.out.strip()):
+        suite.equal(f"{name}: the rows", rows, commands.rows(table))
+
+
+def refused(suite: Suite, commands: Commands, what: str, ran: Ran, code: int, words: str) -> None:
+    """One line, with its exit code."""
+    is_line = len(ran.refusal.splitlines()) == 1 and not ran.out
+    right = ran.code == code and words in ran.refusal and is_line
+    suite.check(f"{commands.of.kind.name}: {what} is one line", right, f"{ran.code} {ran.refusal[:400]}")
+
+
+def json_given_and_inferred(suite: Suite, commands: Commands) -> None:
+    row = {"city": "Oslo", "orders": 3, "address": {"street": "a", "no": 7}, "tags": ["x"]}
+    written(
+        commands, "inferred", ("a", row), ("b", {"city": "Bergen", "orders": 4}), ("c", {"city": "Tromsø"}), ("c", None)
+    )
+    nothing = dict.fromkeys(row)
+    wanted = {"a": row, "b": {**nothing, "city": "Bergen", "orders": 4}}
+    ran = commands.apply("inferred", "--create", "--value-schema", "infer")
+    holds(suite, commands, "JSON, its schema inferred", ran, "inferred", wanted)
+    written(commands, "inferred", ("b", None), ("d", {"orders": 1, "unknown": True}))
+    ran = commands.apply("inferred")
+    wanted = {"a": row, "d": {**nothing, "orders": 1}}
+    holds(suite, commands, "JSON, the table's columns", ran, "inferred", wanted)
+    (commands.work / "columns.txt").write_text("city STRING,\n  orders DECIMAL(10, 2)\n")
+    written(commands, "given", ('{"key": "a", "shop": 1}', {"city": "Oslo", "orders": 1.5, "more": 1}))
+    keys = ["--key-format", "json", "--key-schema", "key STRING, shop INT"]
+    ran = commands.apply("given", "--create", "--value-schema", "@columns.txt", *keys)
+    wanted = {"a": {"shop": 1, "city": "Oslo", "orders": "1.50"}}
+    holds(suite, commands, "JSON, a schema from a file, keys of two columns", ran, "given", wanted)
+    written(commands, "given", (None, {"city": "Oslo"}), (b"{", {"city": "Oslo"}), ('{"key": "b", "shop": 1}', b"[1]"))
+    ran = commands.apply("given", "--value-schema", "@columns.txt", *keys)
+    refused(
+        suite,
+        commands,
+        "what cannot be decoded",
+        ran,
+        CORRUPT,
+        "given-0, offset 1: expected a record that can be decoded",
+    )
+    aside = table_name(commands.of.kind.name, Path(), "aside")
+    ran = commands.apply("given", *keys, "--undecodable-to", aside)
+    holds(suite, commands, "undecodable records are put aside", ran, "given", wanted)
+    bad = sorted(row["offset"] for row in commands.rows_of("aside"))
+    suite.equal(f"{commands.of.kind.name}: their offsets", [1, 2, 3], bad)
+
+
+def avro_framed_and_not(suite: Suite, commands: Commands) -> None:
+    (commands.work / "one.avsc").write_text(ONE)
+    schema = ["--value-format", "avro", "--value-schema", "@one.avsc"]
+    written(
+        commands, "bare", ("a", avro(["Oslo", 3])), ("b", avro([None, -70_000])), ("c", avro(["x", 1])), ("c", None)
+    )
+    wanted = {"a": {"city": "Oslo", "orders": 3}, "b": {"city": None, "orders": -70_000}}
+    ran = commands.apply("bare", "--create", *schema)
+    holds(suite, commands, "Avro, a local schema", ran, "bare", wanted)
+    written(commands, "bare", ("d", b"\x07"))
+    ran = commands.apply("bare", *schema)
+    refused(suite, commands, "what is no Avro", ran, CORRUPT, "bare-0, offset 4: expected a record that can be decoded")
+
+    written(commands, "framed", ("a", avro_framed(7, ["Oslo", 3])), ("b", avro_framed(7, [None, -70_000])))
+    ran = commands.apply("framed", "--create", *schema, "--value-framing", "confluent")
+    holds(suite, commands, "Avro in Confluent's framing, a local schema", ran, "framed", wanted)
+    written(commands, "framed", ("c", avro(["no frame", 1])))
+    ran = commands.apply("framed", *schema, "--value-framing", "confluent")
+    refused(suite, commands, "Avro without its frame", ran, CORRUPT, "no magic byte and schema id before it")
+
+    known = {7: ONE}
+    folder = commands.work / "schemas"
+    folder.mkdir()
+    (folder / "7.avsc").write_text(ONE)
+    with registry(known, f"{commands.topic('evolved')}-value") as url:
+        by_url = ["--value-format", "avro", "--registry", url]
+        written(commands, "evolved", ("a", avro_framed(7, ["Oslo", 3])), ("b", avro_framed(7, [None, -70_000])))
+        holds(suite, commands, "Avro, a registry", commands.apply("evolved", "--create", *by_url), "evolved", wanted)
+        ran = commands.apply(
+            "evolved", "--create", "--value-format", "avro", "--registry", "schemas", table="by_folder"
+        )
+        holds(suite, commands, "Avro, a folder of schemas", ran, "by_folder", wanted)
+        known[9] = TWO
+        written(commands, "evolved", ("b", avro_framed(9, ["Bergen", 5, "NO"])), ("c", avro_framed(7, ["old", 6])))
+        pinned = commands.apply("evolved", *by_url, "--value-schema", "@one.avsc", "--create", table="pinned")
+        left_out = {"a": wanted["a"], "b": {"city": "Bergen", "orders": 5}, "c": {"city": "old", "orders": 6}}
+        holds(suite, commands, "Avro, a new schema's field left out", pinned, "pinned", left_out)
+        grown = commands.apply("evolved", *by_url, "--add-columns")
+        with_country = {key: {**row, "country": "NO" if key == "b" else None} for key, row in left_out.items()}
+        holds(suite, commands, "Avro, a new schema's field added", grown, "evolved", with_country)
+        ran = commands.apply("evolved", *by_url, table="pinned")
+        refused(
+            suite,
+            commands,
+            "a table that lacks the newest schema's field",
+            ran,
+            USAGE,
+            "expected the columns country string",
+        )
+        written(commands, "evolved", ("d", avro_framed(8, ["x", 1])))
+        refused(
+            suite,
+            commands,
+            "an id that the registry lacks",
+            commands.apply("evolved", *by_url),
+            USAGE,
+            "expected schema 8",
+        )
+    ran = commands.apply("evolved", *by_url)
+    refused(suite, commands, "a registry that is down", ran, SPARK_FAILED, "does not answer")
+
+
+def protobuf_framed_and_not(suite: Suite, commands: Commands) -> None:
+    (commands.work / "shop.desc").write_bytes(descriptor_set("shop", "Customer", [("city", STRING), ("orders", INT64)]))
+    schema = ["--value-format", "protobuf", "--value-schema", "@shop.desc", "--value-message", "shop.Customer"]
+    for topic, of, framing in (("message", message, "none"), ("framed-message", framed_message, "confluent")):
+        written(commands, topic, ("a", of(["Oslo", 3])), ("b", of(["", 0])), ("c", of(["x", 1])), ("c", None))
+        ran = commands.apply(topic, "--create", *schema, "--value-framing", framing)
+        wanted = {"a": {"city": "Oslo", "orders": 3}, "b": {"city": "", "orders": 0}}
+        holds(suite, commands, f"Protobuf, framing {framing}", ran, topic, wanted)
+    written(commands, "message", ("d", b"\xff\xff"))
+    refused(
+        suite,
+        commands,
+        "what is no message",
+        commands.apply("message", *schema),
+        CORRUPT,
+        "message-0, offset 4: expected",
+    )
+    ran = commands.apply("message", *schema[:-1], "shop.Nobody")
+    refused(suite, commands, "a message that the file lacks", ran, USAGE, "message shop.Nobody")
+    ran = commands.apply("message", *schema[:-2])
+    refused(suite, commands, "Protobuf without a message's name", ran, USAGE, "expected --value-message NAME")
+
+
+def framed_message(values: Sequence[str | int]) -> bytes:
+    return message_framed(7, values)
+
+
+COLUMNS = ["--value-schema", "n BIGINT"]
+
+
+def losses(suite: Suite, commands: Commands) -> None:
+    """Records that retention took before they were applied; here DeleteRecords does."""
+    topic = commands.topic("lost")
+    create_topic(commands.bootstrap, topic, cleanup_policy="delete")
+    written(commands, "lost", ("a", {"n": 1}), ("b", {"n": 2}))
+    holds(
+        suite,
+        commands,
+        "before losses",
+        commands.apply("lost", "--create", *COLUMNS),
+        "lost",
+        {"a": {"n": 1}, "b": {"n": 2}},
+    )
+    written(commands, "lost", ("b", {"n": 3}), ("c", {"n": 4}), ("d", {"n": 5}))
+    client = admin(commands.bootstrap)
+    for done in client.delete_records([TopicPartition(topic, 0, 4)]).values():
+        done.result(30)
+    ran = commands.apply("lost", *COLUMNS)
+    refused(
+        suite,
+        commands,
+        "records that are gone",
+        ran,
+        CHANGED,
+        "lost-0: expected its records from offset 2 on, up to which",
+    )
+    wanted = {"a": {"n": 1}, "b": {"n": 2}, "d": {"n": 5}}
+    holds(suite, commands, "--take-losses", commands.apply("lost", *COLUMNS, "--take-losses"), "lost", wanted)
+    written(commands, "lost", ("a", None))
+    holds(suite, commands, "after losses", commands.apply("lost", *COLUMNS), "lost", {key: wanted[key] for key in "bd"})
+
+
+def made_anew(suite: Suite, commands: Commands) -> None:
+    written(commands, "anew", *((key, {"n": 1}) for key in "abcd"))
+    was = {key: {"n": 1} for key in "abcd"}
+    holds(suite, commands, "before the topic goes", commands.apply("anew", "--create", *COLUMNS), "anew", was)
+    client, topic = admin(commands.bootstrap), commands.topic("anew")
+    for done in client.delete_topics([topic], operation_timeout=30).values():
+        done.result(60)
+    while topic in client.list_topics(timeout=30).topics:
+        pass
+    ran = commands.apply("anew", *COLUMNS)
+    refused(suite, commands, "a topic that is gone", ran, USAGE, "anew: expected a topic of")
+    written(commands, "anew", ("a", {"n": 2}), ("b", None), ("e", {"n": 2}))
+    refused(
+        suite,
+        commands,
+        "a topic made anew",
+        commands.apply("anew", *COLUMNS),
+        CHANGED,
+        "it was made anew (--topic-made-anew",
+    )
+    wanted = {"a": {"n": 2}, "c": {"n": 1}, "d": {"n": 1}, "e": {"n": 2}}
+    holds(suite, commands, "--topic-made-anew", commands.apply("anew", *COLUMNS, "--topic-made-anew"), "anew", wanted)
+    ran = commands.apply("anew", *COLUMNS)
+    suite.check(
+        f"{commands.of.kind.name}: then it is the topic",
+        ran.code == 0 and ": 0 records" in ran.out,
+        ran.refusal or ran.out,
+    )
+
+
+def asked_wrongly(suite: Suite, commands: Commands) -> None:
+    written(commands, "wrong", ("a", {"n": 1}))
+    create_topic(commands.bootstrap, commands.topic("empty"))
+    (commands.work / "bytes").write_bytes(b"\xff\xfe")
+    (commands.work / "list.avsc").write_text("[]")
+    create, avro_of = ["--create"], ["--value-format", "avro", "--value-schema"]
+    cases: list[tuple[str, str, list[str], str]] = [
+        ("a schema's file that is not there", "wrong", [*create, "--value-schema", "@nowhere"], "nowhere"),
+        ("a schema's file that is a folder", "wrong", [*create, "--value-schema", "@."], "."),
+        ("a schema's file that is no text", "wrong", [*create, "--value-schema", "@bytes"], "--value-schema: expected"),
+        (
+            "a schema that is none",
+            "wrong",
+            [*create, "--value-schema", "n NUMBER OF"],
+            "--value-schema: expected columns as in",
+        ),
+        ("a column twice", "wrong", [*create, "--value-schema", "n INT, N INT"], "n"),
+        ("no schema for a new table", "wrong", create, "--value-schema: expected columns as in"),
+        (
+            "an empty topic's schema",
+            "empty",
+            [*create, "--value-schema", "infer"],
+            "expected records to look at, found none",
+        ),
+        (
+            "two columns of a text",
+            "wrong",
+            [*create, *COLUMNS, "--key-schema", "a INT, b INT"],
+            "expected one column for the format string",
+        ),
+        ("a column of ours", "wrong", [*create, "--value-schema", "kafka_offset INT"], "expected another name"),
+        (
+            "Avro without a schema",
+            "wrong",
+            [*create, "--value-format", "avro"],
+            "expected --registry or --value-schema @FILE",
+        ),
+        (
+            "an Avro schema that is none",
+            "wrong",
+            [*create, *avro_of, "@list.avsc"],
+            "expected an Avro schema of a record",
+        ),
+        (
+            "a registry without a scheme",
+            "wrong",
+            [*create, "--value-format", "avro", "--registry", "host:8081"],
+            "--registry: expected",
+        ),
+        (
+            "Protobuf without a file",
+            "wrong",
+            [*create, "--value-format", "protobuf", "--value-message", "m"],
+            "expected a descriptor file",
+        ),
+        (
+            "a client's option that is none",
+            "wrong",
+            [*create, *COLUMNS, "--kafka-config", "security.protocol=NONE"],
+            "--kafka-config",
+        ),
+        ("an option of the client's that is no pair", "wrong", ["--kafka-config", "x"], "expected NAME=VALUE"),
+        ("no seconds", "wrong", ["--every", "0"], "expected a number from 1 on"),
+        ("two sources", "wrong", ["--data-dir", "x"], "not allowed with argument --bootstrap"),
+        (
+            "what is put aside in the table itself",
+            "wrong",
+            [*create, *COLUMNS, "--undecodable-to", table_name(commands.of.kind.name, Path(), "wrong")],
+            "--undecodable-to: expected another table",
+        ),
+    ]
+    for what, topic, more, words in cases:
+        refused(suite, commands, what, commands.apply(topic, *more), USAGE, words)
+    ran = commands.apply("wrong", *create, *COLUMNS)
+    holds(suite, commands, "and nothing was left by those", ran, "wrong", {"a": {"n": 1}})
+
+
+def stays(suite: Suite, commands: Commands) -> None:
+    """`--every`: it takes what comes until it is interrupted."""
+    written(commands, "staying", ("a", {"n": 1}))
+    running = commands.started("staying", "--create", *COLUMNS, "--every", "1")
+    said = iter(running.stderr or ())
+    suite.check(
+        f"{commands.of.kind.name}: --every takes what is there", any("1 records, up to 0: 1" in line for line in said)
+    )
+    written(commands, "staying", ("a", None), ("b", {"n": 2}))
+    suite.check(f"{commands.of.kind.name}: and what comes", any("2 records, up to 0: 3" in line for line in said))
+    running.send_signal(signal.SIGINT)
+    last = "".join(said).strip()
+    code = running.wait(120)
+    words = "stopped; what is applied stays"
+    suite.check(
+        f"{commands.of.kind.name}: interrupted, it ends in one line",
+        code == INTERRUPTED and words in last,
+        f"{code} {last}",
+    )
+    suite.equal(f"{commands.of.kind.name}: its rows", {"b": {"n": 2}}, commands.rows("staying"))
