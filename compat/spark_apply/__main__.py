@@ -146,29 +146,19 @@ def judge(
             model.now(f"{name}: at the end", whole=True)
             code, out, refusal = apply.run()
             suite.check(f"{name}: another run has nothing to do", code == 0 and ": 0 records" in out, refusal or out)
-            refusals(suite, apply, name)
+            without_jars(suite, apply, name)
         if not quick:
             own_stream(suite, of, bootstrap, topic, work, changes)
     finally:
         reader.close()
 
 
-def refusals(suite: Suite, apply: Apply, name: str) -> None:
-    """One line each, with its exit code."""
-    apply.master = "local[1]"
-    there, topic, bootstrap, jars = apply.table, apply.topic, apply.bootstrap, apply.jars
-    cases = [
-        ("a topic that is not there", {"topic": "no-such-topic"}, 1, "expected a topic of"),
-        ("a table that is not there", {"table": there + "_x"}, 1, "expected a table, found none"),
-        ("a broker that is not there", {"bootstrap": "127.0.0.1:1"}, 6, "no broker answers at 127.0.0.1:1"),
-        ("no jars", {"jars": ""}, 1, "--conf spark.jars.packages="),
-    ]
-    for what, wrong, exit_code, words in cases:
-        for field, value in wrong.items():
-            setattr(apply, field, value)
-        code, _, refusal = apply.run()
-        apply.table, apply.topic, apply.bootstrap, apply.jars = there, topic, bootstrap, jars
-        suite.check(f"{name}: {what} is one line", code == exit_code and words in refusal, f"{code} {refusal}")
+def without_jars(suite: Suite, apply: Apply, name: str) -> None:
+    """What else is refused needs no session of its own: `schemas`."""
+    apply.master, apply.jars = "local[1]", ""
+    code, _, refusal = apply.run()
+    right = code == 1 and "--conf spark.jars.packages=" in refusal
+    suite.check(f"{name}: no jars is one line, which says how to have them", right, f"{code} {refusal}")
 
 
 def own_stream(suite: Suite, of: Environment, bootstrap: str, topic: str, work: Path, changes: list[Change]) -> None:

@@ -27,6 +27,7 @@ CONFS = {
     "spark.sql.shuffle.partitions": "2",
     "spark.default.parallelism": "2",
     "spark.task.maxFailures": "12",
+    "spark.databricks.delta.snapshotPartitions": "2",  # 50 are for logs of gigabytes
 }
 
 

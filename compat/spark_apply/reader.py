@@ -14,11 +14,10 @@ def main() -> None:
     from ottla.pipeline.apply.state import standing
     from ottla.pipeline.run.session import builder
 
-    from .command import catalog
+    from .command import CONFS, catalog
 
-    made = builder("reader", master="local[1]").config("spark.jars", jars).config("spark.sql.shuffle.partitions", "1")
-    made = made.config("spark.driver.memory", "768m").config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1")
-    for conf, value in {**EXTENSIONS[kind], **catalog(kind, work)}.items():
+    made = builder("reader", master="local[1]").config("spark.jars", jars)
+    for conf, value in {**CONFS, **EXTENSIONS[kind], **catalog(kind, work)}.items():
         made = made.config(conf, value)
     session = made.getOrCreate()
     session.sparkContext.setLogLevel("OFF")
@@ -30,7 +29,7 @@ def main() -> None:
             print(json.dumps(found, default=str), flush=True)
             continue
         if not of.exists(session):
-            print(json.dumps({"rows": {}, "offsets": {}, "commits": 0}), flush=True)
+            print(json.dumps({"rows": {}, "offsets": {}, "commits": 0, "chain": True}), flush=True)
             continue
         states = list(of.states(session))
         stands, is_chain = standing(states)

@@ -447,6 +447,13 @@ def asked_wrongly(suite: Suite, commands: Commands) -> None:
     ]
     for what, topic, more, words in cases:
         refused(suite, commands, what, commands.apply(topic, *more), USAGE, words)
+    ran = commands.apply("no-such-topic", *create, *COLUMNS)
+    refused(suite, commands, "a topic that is not there", ran, USAGE, "expected a topic of")
+    ran = commands.apply("wrong", *COLUMNS)
+    refused(suite, commands, "a table that is not there", ran, USAGE, "expected a table, found none")
+    words = commands.words("wrong", None, *create, *COLUMNS)
+    ran = commands.run(*("127.0.0.1:1" if each == commands.bootstrap else each for each in words))
+    refused(suite, commands, "a broker that is not there", ran, SPARK_FAILED, "no broker answers at 127.0.0.1:1")
     ran = commands.apply("wrong", *create, *COLUMNS)
     holds(suite, commands, "and nothing was left by those", ran, "wrong", {"a": {"n": 1}})
 
