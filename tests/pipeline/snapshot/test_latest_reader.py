@@ -11,12 +11,12 @@ import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'ottla[spark]'")
 
-from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, IsNotNull
 from pyspark.sql.types import StructType
 
 from ottla.pipeline import latest
 from ottla.pipeline.errors import SourceChangedError, UsageError
 from ottla.pipeline.snapshot.latest_reader import LatestPartition, LatestReader, PushDownLatestReader, latest_of
+from ottla.pipeline.source.data_source_api import EqualTo, Filter, GreaterThan, IsNotNull
 from ottla.pipeline.source.read_options import parse_options
 from ottla.pipeline.source.source import PUSHDOWN_CONF, OttlaSource
 from ottla.pipeline.stores.store import Store
@@ -83,6 +83,7 @@ def test_a_cleaner_that_takes_a_chosen_record_ends_the_read_and_no_key_is_left_o
     log.release_files()
 
 
+@pytest.mark.needs_sources("HAS_FILTERS")
 def test_filters_on_topic_partition_and_key_are_taken_and_no_others(tmp_path: Path) -> None:
     data_dir = str(stored_topic(tmp_path))
     reader = PushDownLatestReader(parse_options({"path": data_dir, "topic": TOPIC}), SCHEMA)
@@ -121,6 +122,7 @@ def test_options_that_make_no_sense_beside_it_are_refused(name: str, value: str)
         LatestReader(parse_options({"path": "/data", "latest": "true", name: value}), SCHEMA)
 
 
+@pytest.mark.needs_sources
 def test_a_stream_has_no_latest() -> None:
     with pytest.raises(UsageError, match="option latest is of batch reads only"):
         OttlaSource({"path": "/data", "latest": "true"}).streamReader(StructType([]))
@@ -130,6 +132,7 @@ def outline(frame: DataFrame) -> list[tuple[int, int, bytes, bytes]]:
     return sorted((row.partition, row.offset, bytes(row.key), bytes(row.value)) for row in frame.collect())
 
 
+@pytest.mark.needs_sources
 def test_on_spark_it_has_the_rows_of_latest(spark: SparkSession, tmp_path: Path) -> None:
     data_dir = str(stored_topic(tmp_path))
     expected = outline(latest(spark, data_dir, topic=TOPIC))
