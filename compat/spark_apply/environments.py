@@ -23,7 +23,7 @@ POM = Path(__file__).with_name("pom.xml")
 class Kind(NamedTuple):
     """
     package: group:artifact:version.
-    connector, tokens: Versions of Spark's Kafka connector, and of its token provider.
+    connector, tokens, formats: Versions of Spark's Kafka connector, of its token provider, and of its functions for Avro and Protobuf.
     """
 
     name: str
@@ -31,11 +31,14 @@ class Kind(NamedTuple):
     package: str
     connector: str
     tokens: str
+    formats: str
 
 
 KINDS = {
-    "delta": Kind("delta", "4.2.0", "io.delta:delta-spark_4.2_2.13:4.4.0", "4.2.0", "4.0.0"),
-    "iceberg": Kind("iceberg", "4.1.3", "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0", "4.1.3", "4.0.0"),
+    "delta": Kind("delta", "4.2.0", "io.delta:delta-spark_4.2_2.13:4.4.0", "4.2.0", "4.0.0", "4.2.0"),
+    "iceberg": Kind(
+        "iceberg", "4.1.3", "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0", "4.1.3", "4.0.0", "4.1.1"
+    ),
 }
 """Newest releases on 2026-11-25, of Maven Central and the Python package index."""
 
@@ -63,9 +66,9 @@ def environment(name: str) -> Environment:
 
 
 @fetches("maven")
-def format_jars(name: str, spark: str) -> list[Path]:
+def format_jars(name: str, kind: Kind) -> list[Path]:
     """Of Spark's functions for a format, `avro` or `protobuf`; none where they cannot be had."""
-    return _copied(f"org.apache.spark:spark-{name}_2.13:{spark}", f"spark-{name}-{spark}")
+    return _copied(f"org.apache.spark:spark-{name}_2.13:{kind.formats}", f"spark-{name}-{kind.formats}")
 
 
 @fetches("maven")

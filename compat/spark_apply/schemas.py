@@ -143,7 +143,7 @@ def registry(schemas: Mapping[int, str], subject: str) -> Iterator[str]:
 
 
 def judge(suite: Suite, of: Environment, bootstrap: str, work: Path) -> None:
-    jars = {name: format_jars(name, of.kind.spark) for name in ("avro", "protobuf")}
+    jars = {name: format_jars(name, of.kind) for name in ("avro", "protobuf")}
     commands = Commands(suite, of, bootstrap, work / "user", [each for found in jars.values() for each in found])
     try:
         json_given_and_inferred(suite, commands)
@@ -151,7 +151,7 @@ def judge(suite: Suite, of: Environment, bootstrap: str, work: Path) -> None:
             if jars[name]:
                 part(suite, commands)
             else:
-                suite.skip(f"{of.kind.name}: {name}", f"spark-{name}_2.13:{of.kind.spark} is not to be had")
+                suite.skip(f"{of.kind.name}: {name}", f"spark-{name}_2.13:{of.kind.formats} is not to be had")
         losses(suite, commands)
         made_anew(suite, commands)
         asked_wrongly(suite, commands)
