@@ -4,21 +4,17 @@ shortened, and what is asked for wrongly, a line each. From an empty directory, 
 
 import json
 import signal
-import subprocess
-import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
 
 from confluent_kafka import TopicPartition
 
-from ..support.clients.steps import admin, create_topic, produce_all
+from ..support.clients.steps import admin, create_topic
 from ..support.suite import Suite
-from .command import CONFS, catalog, table_name
+from .command import table_name
 from .encoded import INT64, STRING, avro, avro_framed, descriptor_set, message, message_framed
-from .environments import Environment, format_jars, variables
+from .environments import Environment, format_jars
+from .user import Commands, Rows, holds, refused, registry, written
 
 USAGE, CORRUPT, CHANGED, SPARK_FAILED, INTERRUPTED = 1, 3, 4, 6, 130
 
@@ -30,116 +26,6 @@ def avro_schema(*fields: tuple[str, str]) -> str:
 
 ONE = avro_schema(("city", "string"), ("orders", "long"))
 TWO = avro_schema(("city", "string"), ("orders", "long"), ("country", "string"))
-
-
-class Ran(NamedTuple):
-    code: int
-    out: str
-    said: str
-
-    @property
-    def refusal(self) -> str:
-        return self.said.strip()
-
-
-class Commands:
-    """`commands.py`, one process for all; tables and files stand in its directory, which is empty at first."""
-
-    def __init__(self, suite: Suite, of: Environment, bootstrap: str, work: Path, jars: Sequence[Path]) -> None:
-        self.suite, self.of, self.bootstrap, self.work = suite, of, bootstrap, work
-        work.mkdir()
-        self._words = [str(of.python), "-m", "compat.spark_apply.commands", of.kind.name]
-        self._words += [",".join(map(str, [*of.jars, *jars])), str(work)]
-        with open(work.parent / "schemas.log", "ab") as log:
-            self._process = subprocess.Popen(
-                self._words,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                env=variables(of),
-                text=True,
-                cwd=work,
-            )
-
-    def run(self, *words: str) -> Ran:
-        stdin, stdout = self._process.stdin, self._process.stdout
-        assert stdin is not None and stdout is not None
-        print(json.dumps(words), file=stdin, flush=True)
-        for line in stdout:
-            if line.startswith("["):
-                return Ran(*json.loads(line))
-        raise RuntimeError("the commands' process has ended; see schemas.log")
-
-    def topic(self, name: str) -> str:
-        """Each format has topics of its own on the one broker."""
-        return f"{self.of.kind.name}-{name}"
-
-    def words(self, topic: str, table: str | None = None, *more: str) -> list[str]:
-        name = self.of.kind.name
-        words = ["apply", "--bootstrap", self.bootstrap, "--topic", self.topic(topic), "--table-format", name]
-        return [*words, "--table", table_name(name, Path(), table or topic), *more]
-
-    def apply(self, topic: str, *more: str, table: str | None = None) -> Ran:
-        return self.run(*self.words(topic, table, *more))
-
-    def started(self, topic: str, *more: str) -> "subprocess.Popen[str]":
-        """A command in a process of its own."""
-        words = [
-            str(self.of.python),
-            "-m",
-            "ottla.pipeline.cli",
-            *self.words(topic, None, *more),
-            "--master",
-            "local[1]",
-        ]
-        for name, value in {
-            **CONFS,
-            **catalog(self.of.kind.name, str(self.work)),
-            "spark.jars": self._words[-2],
-        }.items():
-            words += ["--conf", f"{name}={value}"]
-        return subprocess.Popen(words, stderr=subprocess.PIPE, env=variables(self.of), text=True, cwd=self.work)
-
-    def rows(self, table: str) -> dict[str, dict[str, Any]]:
-        """The table's rows by their column `key`, without what says which record they are of."""
-        return {row.pop("key"): row for row in self.rows_of(table)}
-
-    def rows_of(self, table: str) -> list[dict[str, Any]]:
-        ran = self.run("--rows", table_name(self.of.kind.name, Path(), table))
-        found: list[dict[str, Any]] = json.loads(ran.out)
-        return found
-
-    def close(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait(60)
-
-
-@contextmanager
-def registry(schemas: Mapping[int, str], subject: str) -> Iterator[str]:
-    """A registry over HTTP, whose newest schema of the one subject is that of the highest id; its address."""
-
-    class Answers(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            known = {f"/schemas/ids/{each}": {"schema": text} for each, text in schemas.items()}
-            known[f"/subjects/{subject}/versions/latest"] = {"id": max(schemas), "schema": schemas[max(schemas)]}
-            body = json.dumps(known.get(self.path, {})).encode()
-            self.send_response(200 if self.path in known else 404)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_address[1]}"
-        finally:
-            server.shutdown()
-            thread.join()
 
 
 def judge(suite: Suite, of: Environment, bootstrap: str, work: Path) -> None:
@@ -158,30 +44,6 @@ def judge(suite: Suite, of: Environment, bootstrap: str, work: Path) -> None:
         stays(suite, commands)
     finally:
         commands.close()
-
-
-def written(commands: Commands, topic: str, *records: tuple[str | bytes | None, object]) -> None:
-    """Records of a topic, which is made if need be: values as they are, or of JSON."""
-    topic = commands.topic(topic)
-    if topic not in admin(commands.bootstrap).list_topics(timeout=30).topics:
-        create_topic(commands.bootstrap, topic, cleanup_policy="compact")
-    values = [
-        (key, value if isinstance(value, bytes) or value is None else json.dumps(value)) for key, value in records
-    ]
-    produce_all(commands.bootstrap, topic, [{"key": key, "value": value} for key, value in values])
-
-
-def holds(suite: Suite, commands: Commands, what: str, ran: Ran, table: str, rows: dict[str, dict[str, Any]]) -> None:
-    name = f"{commands.of.kind.name}: {what}"
-    if suite.check(name, ran.code == 0, ran.refusal if ran.code else ran.out.strip()):
-        suite.equal(f"{name}: the rows", rows, commands.rows(table))
-
-
-def refused(suite: Suite, commands: Commands, what: str, ran: Ran, code: int, words: str) -> None:
-    """One line, with its exit code."""
-    is_line = len(ran.refusal.splitlines()) == 1 and not ran.out
-    right = ran.code == code and words in ran.refusal and is_line
-    suite.check(f"{commands.of.kind.name}: {what} is one line", right, f"{ran.code} {ran.refusal[:400]}")
 
 
 def json_given_and_inferred(suite: Suite, commands: Commands) -> None:
@@ -226,7 +88,7 @@ def avro_framed_and_not(suite: Suite, commands: Commands) -> None:
     written(
         commands, "bare", ("a", avro(["Oslo", 3])), ("b", avro([None, -70_000])), ("c", avro(["x", 1])), ("c", None)
     )
-    wanted = {"a": {"city": "Oslo", "orders": 3}, "b": {"city": None, "orders": -70_000}}
+    wanted: Rows = {"a": {"city": "Oslo", "orders": 3}, "b": {"city": None, "orders": -70_000}}
     ran = commands.apply("bare", "--create", *schema)
     holds(suite, commands, "Avro, a local schema", ran, "bare", wanted)
     written(commands, "bare", ("d", b"\x07"))
@@ -255,7 +117,7 @@ def avro_framed_and_not(suite: Suite, commands: Commands) -> None:
         known[9] = TWO
         written(commands, "evolved", ("b", avro_framed(9, ["Bergen", 5, "NO"])), ("c", avro_framed(7, ["old", 6])))
         pinned = commands.apply("evolved", *by_url, "--value-schema", "@one.avsc", "--create", table="pinned")
-        left_out = {"a": wanted["a"], "b": {"city": "Bergen", "orders": 5}, "c": {"city": "old", "orders": 6}}
+        left_out: Rows = {"a": wanted["a"], "b": {"city": "Bergen", "orders": 5}, "c": {"city": "old", "orders": 6}}
         holds(suite, commands, "Avro, a new schema's field left out", pinned, "pinned", left_out)
         grown = commands.apply("evolved", *by_url, "--add-columns")
         with_country = {key: {**row, "country": "NO" if key == "b" else None} for key, row in left_out.items()}
@@ -288,7 +150,7 @@ def protobuf_framed_and_not(suite: Suite, commands: Commands) -> None:
     for topic, of, framing in (("message", message, "none"), ("framed-message", framed_message, "confluent")):
         written(commands, topic, ("a", of(["Oslo", 3])), ("b", of(["", 0])), ("c", of(["x", 1])), ("c", None))
         ran = commands.apply(topic, "--create", *schema, "--value-framing", framing)
-        wanted = {"a": {"city": "Oslo", "orders": 3}, "b": {"city": "", "orders": 0}}
+        wanted: Rows = {"a": {"city": "Oslo", "orders": 3}, "b": {"city": "", "orders": 0}}
         holds(suite, commands, f"Protobuf, framing {framing}", ran, topic, wanted)
     written(commands, "message", ("d", b"\xff\xff"))
     refused(
@@ -451,8 +313,8 @@ def asked_wrongly(suite: Suite, commands: Commands) -> None:
     refused(suite, commands, "a topic that is not there", ran, USAGE, "expected a topic of")
     ran = commands.apply("wrong", *COLUMNS)
     refused(suite, commands, "a table that is not there", ran, USAGE, "expected a table, found none")
-    words = commands.words("wrong", None, *create, *COLUMNS)
-    ran = commands.run(*("127.0.0.1:1" if each == commands.bootstrap else each for each in words))
+    line = commands.words("wrong", None, *create, *COLUMNS)
+    ran = commands.run(*("127.0.0.1:1" if each == commands.bootstrap else each for each in line))
     refused(suite, commands, "a broker that is not there", ran, SPARK_FAILED, "no broker answers at 127.0.0.1:1")
     ran = commands.apply("wrong", *create, *COLUMNS)
     holds(suite, commands, "and nothing was left by those", ran, "wrong", {"a": {"n": 1}})
