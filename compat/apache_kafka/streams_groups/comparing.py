@@ -49,13 +49,14 @@ def compared(step: Step, ottla: Side, kafka: Side) -> tuple[Answer, Answer, int]
 
 
 def _retold(step: Step, ours: Heard, theirs: Heard) -> Heard:
-    """Our answer as it would be if we did not tell a member its tasks again that says it has others, as we mean to do
-    (docs/differences.md): Apache Kafka does not, and a member whose answer got lost works at less for ever."""
+    """Our answer as it would be if we did not tell a member its tasks again that says it has others, or has said so while another
+    assignment was to come, as we mean to do (docs/differences.md): Apache Kafka does not, and a member whose answer got lost works
+    at less for ever."""
     assert isinstance(step, Beat)
     if theirs.code == ours.code == FAILED:
         # Ottla's says why.
         return ours._replace(message=theirs.message)
-    if step.says == "not a word" or theirs.active is not None:
+    if theirs.active is not None:
         return ours
     return ours._replace(active=None, standby=None, warmup=None)
 
