@@ -13,8 +13,10 @@ import random
 import sys
 import time
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
-from itertools import islice
+from itertools import count, islice
+from threading import Lock
 
 from ...support.brokers.apache_kafka import ApacheKafkaProcess
 from ...support.brokers.ottla_process import OttlaProcess
@@ -23,62 +25,102 @@ from .asking import Side
 from .compacting import compacted_topic
 from .comparing import Difference, compared, goes_on, trips
 from .configurations import KINDS, Kind
-from .steps import Fetch, Pause, Step
-from .world import World
+from .steps import Fetch, Pause, Settled, Step
+from .world import COMPACTED, World
 
 REQUESTS, REQUESTS_QUICK = 2_000, 68
 RUN = ""
 LIFE = 100
-"""So many requests are about one group, at most."""
+"""So many steps are about one group, at most."""
 
 
 def body(suite: Suite, options: Options) -> None:
+    """The kinds go side by side, each over brokers of its own: they wait more than they compute."""
     if options.broker or options.against != "ottla":
         raise NotRunError("to start both brokers itself")
-    chosen = [options.rest.kind] if options.rest.kind else list(KINDS)
-    for name in chosen:
-        with both(KINDS[name]) as sides:
-            count = options.rest.requests or (REQUESTS_QUICK if options.quick else REQUESTS)
-            lives(suite, name, sides, count, options.rest.life)
+    rest = options.rest
+    chosen = [rest.kind] if rest.kind else list(KINDS)
+    wanted = rest.requests or (REQUESTS_QUICK if options.quick else REQUESTS)
+    runs = [Run(suite, name, wanted, rest.life) for name in chosen]
+    with ThreadPoolExecutor(len(runs)) as threads:
+        for running in [threads.submit(run.whole, 1 if options.quick else KINDS[run.name].lanes) for run in runs]:
+            running.result()
 
 
-def lives(suite: Suite, name: str, sides: tuple[Side, Side], count: int, only: int | None) -> None:
-    asked = differ = number = again = 0
-    while asked < count:
-        if only is not None:
-            number = only
-        life = Life(KINDS[name], name, number, sides)
-        found = life.run(islice(life.steps(), min(LIFE, count - asked)))
-        asked += life.asked
-        again += life.again
+class Run:
+    """One kind: lives, some of them at a time.
+
+    Args:
+        wanted: How many requests; lives that are on their way then go on to their end.
+        only: The number of the one life to be lived, if not all.
+    """
+
+    _told = Lock()
+
+    def __init__(self, suite: Suite, name: str, wanted: int, only: int | None) -> None:
+        self.name = name
+        self._suite, self._wanted, self._only = suite, wanted, only
+        self._lock = Lock()
+        self._numbers = iter(count() if only is None else [only])
+        self._lives = self._asked = self._differ = self._again = self._tripped = 0
+
+    def whole(self, lanes: int) -> None:
+        with both(KINDS[self.name]) as brokers, ThreadPoolExecutor(lanes) as threads:
+            for running in [threads.submit(self._lane, brokers) for _ in range(lanes)]:
+                running.result()
+        with self._told:
+            tries = f"Apache Kafka was asked again {self._again} times, and tripped {self._tripped} times"
+            self._suite.note(f"{self.name}: {self._lives} lives; {tries}")
+            what = f"{self._differ} lives differ" if self._differ else ""
+            self._suite.check(f"{self.name}: {self._asked} random requests", self._differ == 0, what)
+
+    def _lane(self, brokers: Brokers) -> None:
+        """One life after the other."""
+        with ExitStack() as stack:
+            ottla, kafka = (stack.enter_context(closing(Side(one.bootstrap))) for one in brokers)
+            while (number := self._next()) is not None:
+                life = Life(KINDS[self.name], self.name, number, (ottla, kafka))
+                self._over(life, number, life.run(islice(life.steps(), min(LIFE, self._wanted))))
+
+    def _next(self) -> int | None:
+        with self._lock:
+            return next(self._numbers, None) if self._asked < self._wanted else None
+
+    def _over(self, life: Life, number: int, found: Difference | None) -> None:
+        with self._lock:
+            self._lives += 1
+            self._asked += life.asked
+            self._again += life.again
+            self._tripped += life.tripped
+            self._differ += found is not None
         if found is not None:
-            differ += 1
-            for line in life.history(16):
-                suite.note(line)
-            suite.check(f"{name}, life {number}, request {life.asked}: {found.step}", False, found.words())
-        number += 1
-        if only is not None:
-            break
-    suite.note(f"{name}: {number} lives; Apache Kafka was asked again {again} times")
-    suite.check(f"{name}: {asked} random requests", differ == 0, f"{differ} lives differ" if differ else "")
+            with self._told:
+                for line in life.history(40):
+                    self._suite.note(line)
+                what = f"{self.name}, life {number}, request {life.asked}: {found.step}"
+                self._suite.check(what, False, found.words())
+
+
+Brokers = tuple[OttlaProcess, ApacheKafkaProcess]
 
 
 @contextmanager
-def both(kind: Kind) -> Iterator[tuple[Side, Side]]:
+def both(kind: Kind) -> Iterator[Brokers]:
     """Ottla and Apache Kafka, ready."""
     with ExitStack() as stack:
         ottla = stack.enter_context(OttlaProcess(overrides=kind.overrides))
         kafka = stack.enter_context(ApacheKafkaProcess(overrides=kind.overrides))
-        sides = tuple(stack.enter_context(closing(Side(one.bootstrap))) for one in (ottla, kafka))
-        for side in sides:
-            side.logs.create("ready", 1)
-            side.logs.coordinators({"ready": 0})
-            side.wait_for_states("ready")
+        with ExitStack() as asking:
+            sides = tuple(asking.enter_context(closing(Side(one.bootstrap))) for one in (ottla, kafka))
+            for side in sides:
+                side.logs.create("ready", 1)
+                side.logs.coordinators({"ready": 0})
+                side.wait_for_states("ready")
+                if kind.transactions:
+                    side.logs.coordinators({"ready": 1})
             if kind.transactions:
-                side.logs.coordinators({"ready": 1})
-        if kind.transactions:
-            compacted_topic(sides)
-        yield sides[0], sides[1]
+                compacted_topic(sides)
+        yield ottla, kafka
 
 
 class Life:
@@ -100,6 +142,8 @@ class Life:
             side.forget_members()
             for topic in self._world.topics:
                 side.logs.create(topic, 2)
+            if self._world.has_compacted:
+                side.logs.know(COMPACTED)
         for step in steps:
             takes_s = step.wait_ms / 1000 if isinstance(step, Fetch) else 0.0
             time.sleep(self._world.times.quiet_s(time.monotonic(), takes_s))
@@ -107,7 +151,7 @@ class Life:
             if isinstance(step, Pause):
                 time.sleep(step.seconds)
                 continue
-            self.asked += 1
+            self.asked += not isinstance(step, Settled)
             found = self._ask(step)
             if found is not None or self._is_over:
                 return found

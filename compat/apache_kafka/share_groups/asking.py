@@ -29,7 +29,7 @@ from ottla.server.client.connection import Client
 from . import steps
 from .logs import Logs
 from .records import whole_batches
-from .states import STATE_STEPS, ask_state
+from .states import STATE_STEPS, ask_state, settled
 from .steps import Place
 
 TIMEOUT_S = 30.0
@@ -80,6 +80,8 @@ class Side:
     def ask(self, step: steps.Step) -> Answer:
         if isinstance(step, STATE_STEPS):
             return ask_state(self._others, self.logs.id_of(step.place.topic), step)
+        if isinstance(step, steps.Settled):
+            return (settled(self._others, self.logs.id_of, step),)
         return self._how[type(step)](step)
 
     def wait_for_states(self, topic: str) -> None:

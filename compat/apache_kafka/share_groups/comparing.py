@@ -6,9 +6,10 @@ import time
 from typing import NamedTuple
 
 from .asking import Answer, Side
-from .steps import Acknowledge, Beat, Fetch, Look, Offsets, Place, Step
+from .states import from_the_later
+from .steps import Acknowledge, Beat, Fetch, Look, Offsets, Place, Settled, Step
 
-PATIENCE_S, PAUSE_S = 3.0, 0.05
+PATIENCE_S, PAUSE_S = 5.0, 0.05
 HEAD, RECORDS = 4, 6
 """Of the answer to a fetch, what comes before its rows; of a row, where its records are."""
 
@@ -29,14 +30,13 @@ class Difference(NamedTuple):
 def compared(step: Step, ottla: Side, kafka: Side) -> tuple[Answer, Answer, int]:
     """Apache Kafka's answer, Ottla's, and how often Apache Kafka was asked again."""
     ours, theirs = ottla.ask(step), kafka.ask(step)
+    if isinstance(step, Settled):
+        return compared_states(step, ours, theirs, kafka)
     end_s = time.monotonic() + PATIENCE_S
     tries = 0
     while ours != theirs and time.monotonic() < end_s:
-        if isinstance(step, Look | Offsets):
-            # What goes on behind an answer shows here later; to look changes nothing.
-            time.sleep(PAUSE_S)
-            theirs = kafka.ask(step)
-        elif isinstance(step, Beat) and step.epoch is None and not step.off and is_behind(ours, theirs):
+        if isinstance(step, Look | Offsets) or is_behind(step, theirs, ours) or is_not_begun(step, theirs, ours):
+            # What goes on behind an answer shows here later; to ask again changes nothing.
             time.sleep(PAUSE_S)
             theirs = kafka.ask(step)
         elif isinstance(step, Fetch) and got_nothing(step, theirs, ours):
@@ -49,6 +49,18 @@ def compared(step: Step, ottla: Side, kafka: Side) -> tuple[Answer, Answer, int]
             break
         tries += 1
     return theirs, ours, tries
+
+
+def compared_states(step: Settled, ours: Answer, theirs: Answer, kafka: Side) -> tuple[Answer, Answer, int]:
+    end_s = time.monotonic() + PATIENCE_S
+    tries = 0
+    while True:
+        of_ours, of_theirs = from_the_later(ours[0], theirs[0]), from_the_later(theirs[0], ours[0])
+        if of_ours == of_theirs or time.monotonic() >= end_s:
+            return (of_theirs,), (of_ours,), tries
+        time.sleep(PAUSE_S)
+        theirs = kafka.ask(step)
+        tries += 1
 
 
 def trips(step: Step, ours: Answer, theirs: Answer) -> bool:
@@ -70,9 +82,18 @@ def goes_on(step: Step, ours: Answer, kafka: Side) -> bool:
     return True
 
 
-def is_behind(ours: Answer, theirs: Answer) -> bool:
+def is_behind(step: Step, theirs: Answer, ours: Answer) -> bool:
     """Whether all is well, and Apache Kafka's group has not come as far."""
+    if not isinstance(step, Beat) or step.epoch is not None or step.off:
+        return False
     return bool(ours[0] == theirs[0] == "NONE" and theirs[3] < ours[3])
+
+
+def is_not_begun(step: Step, theirs: Answer, ours: Answer) -> bool:
+    """Whether Apache Kafka's answer tells of no partition, since their states were not read in time, and Ottla's that there is nothing."""
+    if not isinstance(step, Fetch) or step.epoch != 0 or theirs[:HEAD] != ours[:HEAD] or theirs[0] != "NONE":
+        return False
+    return not theirs[HEAD] and not any(row[RECORDS] for row in ours[HEAD].values())
 
 
 def got_nothing(step: Fetch, theirs: Answer, ours: Answer) -> bool:

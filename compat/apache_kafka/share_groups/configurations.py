@@ -24,6 +24,7 @@ class Kind(NamedTuple):
         records_max: Of a batch.
         transactions: Whether there are some, and a topic that was compacted.
         pause: Of all steps, the part that waits.
+        lanes: So many lives are asked for at a time.
     """
 
     overrides: dict[str, str]
@@ -34,6 +35,7 @@ class Kind(NamedTuple):
     records_max: int = 20
     transactions: bool = False
     pause: float = 0.01
+    lanes: int = 3
 
 
 KINDS = {
@@ -75,5 +77,6 @@ KINDS = {
         session_ms=4_000,
         records_max=60,
         pause=0.04,
+        lanes=1,  # The number of sessions that there may be is the broker's.
     ),
 }

@@ -62,13 +62,17 @@ class Logs:
             configs=tuple(CreatableTopicConfig(name=k.replace("_", "."), value=v) for k, v in configs.items()),
         )
         self._client.ask(CreateTopicsRequest(topics=(wanted,), timeout_ms=10_000))
+        self.know(topic)
+        for index in range(partitions):
+            while self._listed(Place(topic, index), LATEST)[0] != "NONE":
+                time.sleep(PAUSE_S)
+
+    def know(self, topic: str) -> None:
+        """Wait until the topic's partitions are led, and remember its id."""
         asked = MetadataRequest(topics=(MetadataRequestTopic(name=topic),), allow_auto_topic_creation=False)
         while (row := self._client.ask(asked).topics[0]).error_code or any(one.error_code for one in row.partitions):
             time.sleep(PAUSE_S)
         self._ids[topic] = row.topic_id
-        for index in range(partitions):
-            while self._listed(Place(topic, index), LATEST)[0] != "NONE":
-                time.sleep(PAUSE_S)
 
     def coordinators(self, keys: dict[str, int]) -> None:
         """Wait until those of these keys are there, each of its type."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from ottla.protocol.errors import ErrorCode
@@ -12,7 +13,15 @@ from ottla.protocol.messages import read_share_group_state_summary as summing
 from ottla.protocol.messages import write_share_group_state as writing
 from ottla.server.client.connection import Client
 
-from .steps import DeleteState, InitState, ReadState, States, Summary, WriteState
+from .steps import DeleteState, InitState, Place, ReadState, Settled, States, Summary, WriteState
+
+NOBODY = -1
+"""An epoch of whoever is no leader, and an offset that is left as it is."""
+
+StateBatch = tuple[int, int, int, int]
+"""First offset, last offset, delivery state, delivery count."""
+StateRow = tuple[int, tuple[StateBatch, ...]]
+"""Start offset, batches."""
 
 STATE_STEPS = InitState, ReadState, WriteState, DeleteState, Summary
 
@@ -26,6 +35,45 @@ def ask_state(client: Client, topic_id: bytes, step: States) -> tuple[Any, ...]:
         for one in answer.results
         for row in one.partitions
     )
+
+
+def settled(client: Client, topic_id_of: Callable[[str], bytes], step: Settled) -> dict[Place, StateRow]:
+    """Of each place that has a state: where it begins, and its batches, of which neighbours that fare alike are one."""
+    found: dict[Place, StateRow] = {}
+    for place in step.places:
+        topic_id = topic_id_of(place.topic)
+        if step.joins:
+            ((_, _, error, *_, count),) = ask_state(client, topic_id, Summary(step.group, place, NOBODY))
+            if error == "NONE":
+                nothing = WriteState(step.group, place, NOBODY, NOBODY, NOBODY, count, ())
+                ask_state(client, topic_id, nothing)
+        ((_, _, error, _, _, start, batches),) = ask_state(client, topic_id, ReadState(step.group, place, NOBODY))
+        if error == "NONE":
+            found[place] = start, _joined(batches)
+    return found
+
+
+def from_the_later(one: dict[Place, StateRow], other: dict[Place, StateRow]) -> dict[Place, StateRow]:
+    """The one's rows, as far as what begins at the other's start would tell them: a start moves with the next update, or with this."""
+    return {
+        place: (0, tuple(_from(batches, max(start, other[place][0] if place in other else start))))
+        for place, (start, batches) in one.items()
+    }
+
+
+def _from(batches: Iterable[StateBatch], start: int) -> Iterator[StateBatch]:
+    for first, last, state, count in batches:
+        if last >= start:
+            yield max(first, start), last, state, count
+
+
+def _joined(batches: Iterable[StateBatch]) -> tuple[StateBatch, ...]:
+    found: list[StateBatch] = []
+    for first, last, state, count in batches:
+        if found and found[-1][1:] == (first - 1, state, count):
+            first = found.pop()[0]
+        found.append((first, last, state, count))
+    return tuple(found)
 
 
 def _told(step: States, row: Any) -> tuple[Any, ...]:

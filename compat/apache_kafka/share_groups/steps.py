@@ -133,6 +133,18 @@ class Summary(NamedTuple):
     version: int = 1
 
 
+class Settled(NamedTuple):
+    """What is written of share partitions of the group, once all is done that goes on behind answers.
+
+    Attributes:
+        joins: An update that says nothing is written before, which has neighbours that fare alike become one batch.
+    """
+
+    group: str
+    places: tuple[Place, ...]
+    joins: bool = False
+
+
 class Produce(NamedTuple):
     """One batch; `sizes` are those of its values, `age_s` is how old its records are. In a transaction of that id, if there is one."""
 
@@ -167,5 +179,7 @@ class Pause(NamedTuple):
 Member = Fetch | Acknowledge | Drop
 Groups = Beat | Look | Offsets | AlterOffsets | DeleteOffsets | DeleteGroup | Config
 States = InitState | ReadState | WriteState | DeleteState | Summary
+Behind = Pause | Settled
+"""What no request of a member or of a coordinator is."""
 Log = Produce | EndTransaction | DeleteRecords
-Step = Member | Groups | States | Log | Pause
+Step = Member | Groups | States | Log | Behind
