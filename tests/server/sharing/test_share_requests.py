@@ -28,8 +28,11 @@ from ottla.protocol.messages.share_fetch import ShareFetchRequest
 from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from ottla.protocol.records import batches
 from ottla.server.config.features import UpgradeType
+from ottla.server.sharing.in_flight import State
 from ottla.server.sharing.share_records import SharePartitionKey
 from ottla.server.sharing.share_sessions import FINAL_EPOCH
+from ottla.server.sharing.share_states import NOT_SAID
+from ottla.server.sharing.state_batches import StateBatch
 from support.broker.conversation import address, create_topic, produce
 from support.broker.housekeeping import eventually
 from support.broker.raw_client import RawClient
@@ -149,6 +152,15 @@ class Queue:
             await states.initialize(SharePartitionKey(group, self.topic_id, partition), 0, offset)
 
         self.broker.run(initialize)
+
+    def written(self) -> tuple[StateBatch, ...]:
+        """What is known of partition 0 where a leader begins anew."""
+
+        async def read() -> tuple[StateBatch, ...]:
+            states = self.broker.inner.services.coordinators.share_states
+            return (await states.read(SharePartitionKey("g", self.topic_id, 0), NOT_SAID)).batches
+
+        return self.broker.run(read)
 
     def configure(self, group: str, name: str, value: str) -> None:
         change = AlterableConfig(name=name, value=value)
@@ -292,6 +304,21 @@ def test_what_was_acknowledged_is_over_after_a_start_and_what_was_not_is_offered
         offsets = {offset: count for first, last, count in found for offset in range(first, last + 1)}
         assert set(offsets) == {3, 4, 6, 7, 8, 9}
         assert offsets[7] == 2
+
+
+def test_locks_that_run_out_together_are_one_batch_for_a_leader_that_begins_anew(tmp_path: Path) -> None:
+    """Apache Kafka, which writes an update for each of them, leaves the last one apart (docs/differences.md)."""
+    with shared(tmp_path) as queue:
+        queue.produce(4, 4)
+        with queue.member() as a:
+            for delivery in 1, 2:
+                assert a.fetch(batch_size=1, max_wait_ms=60_000) == [(0, 3, delivery), (4, 7, delivery)]
+                queue.broker.advance_clock(LOCK_MS)
+                released = StateBatch(0, 7, State.AVAILABLE, delivery)
+                assert eventually(queue.broker, lambda released=released: queue.written() == (released,))
+        topic_id = queue.topic_id
+    with ottla.Broker(str(tmp_path)) as broker, Member(broker, "b", topic_id) as b:
+        assert b.fetch(max_records=1) == [(0, 7, 3)]
 
 
 @pytest.mark.parametrize(
