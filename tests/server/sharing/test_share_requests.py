@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -153,14 +154,14 @@ class Queue:
 
         self.broker.run(initialize)
 
-    def written(self) -> tuple[StateBatch, ...]:
-        """What is known of partition 0 where a leader begins anew."""
+    def has_written(self, *batches: StateBatch) -> bool:
+        """Whether that is what a leader that begins anew is told of partition 0."""
 
         async def read() -> tuple[StateBatch, ...]:
             states = self.broker.inner.services.coordinators.share_states
             return (await states.read(SharePartitionKey("g", self.topic_id, 0), NOT_SAID)).batches
 
-        return self.broker.run(read)
+        return self.broker.run(read) == batches
 
     def configure(self, group: str, name: str, value: str) -> None:
         change = AlterableConfig(name=name, value=value)
@@ -314,8 +315,8 @@ def test_locks_that_run_out_together_are_one_batch_for_a_leader_that_begins_anew
             for delivery in 1, 2:
                 assert a.fetch(batch_size=1, max_wait_ms=60_000) == [(0, 3, delivery), (4, 7, delivery)]
                 queue.broker.advance_clock(LOCK_MS)
-                released = StateBatch(0, 7, State.AVAILABLE, delivery)
-                assert eventually(queue.broker, lambda released=released: queue.written() == (released,))
+                is_released = partial(queue.has_written, StateBatch(0, 7, State.AVAILABLE, delivery))
+                assert eventually(queue.broker, is_released)
         topic_id = queue.topic_id
     with ottla.Broker(str(tmp_path)) as broker, Member(broker, "b", topic_id) as b:
         assert b.fetch(max_records=1) == [(0, 7, 3)]
