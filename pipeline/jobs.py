@@ -25,6 +25,7 @@ from .run.engine import IN_PROCESS, Engine
 from .run.job_plans import Job, Say
 from .run.job_plans import status as status_of
 from .run.job_results import RESULT_DDL, PartitionResult
+from .run.progress import Progress
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -47,7 +48,7 @@ def job(
     partition: int | None = None,
     configs: Mapping[str, str] | None = None,
     admin: str | None = None,
-    say: Say = _quiet,
+    say: Say | None = None,
     at_once: int = 4,
     fs_options: Mapping[str, str] | None = None,
 ) -> Job:
@@ -58,7 +59,8 @@ def job(
         topic, partition: None is all; several topics with commas between them.
         configs: Topic configs that are not in the store, by their names.
         admin: HOST:PORT of the admin listener of the server that runs over the directory; None if it is stopped.
-        say: Takes lines of progress, one for each group; may be called from another thread.
+        say: Takes lines of progress, one for each group, and every half minute one that says how far it is; may be called from
+            another thread.
         at_once: On Spark, `plan` and `compact` work on so many partitions at a time, each a job of its own. What fails with one
             does not stop the others: the error that is raised then has all results in `results`.
         fs_options: Of a store, where `data_dir` is an address, by name: `s3.region`.
@@ -68,8 +70,8 @@ def job(
         topic=topic,
         partition=partition,
         configs=configs or {},
-        engine=Engine(IN_PROCESS if spark is None else None, session=spark),
-        say=say,
+        engine=Engine(IN_PROCESS if spark is None else None, session=spark, progress=Progress(say)),
+        say=_quiet if say is None else say,
         now_ms=lambda: time.time_ns() // 1_000_000,
         secret=lambda: secrets.token_bytes(SECRET_BYTES),
         admin=admin,

@@ -22,24 +22,30 @@ from socket import gethostname
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from ...storage.disk import paths
 from ...storage.disk.files import Files
 from ...storage.disk.os_files import OsFiles
 from ..errors import SparkFailedError, UsageError
 from ..records.fine_buckets import Buckets
 from ..spark.blobs import BlobRows
+from ..spark.task_logs import logged
 from ..spark.tasks import Batches, Task, attempt_of, collected, mapped, numbers, row, tasks_at_once, work
+from ..steps import Add, Watch, unwatched
 from ..stores.reading_files import ReadingFiles
 from .exchange import Blob, buckets_of, merge_buckets, scan_source
 from .group_results import GroupResult, check_finished_group, finished_group
 from .plan import CompactionPlan
 from .preview import preview_groups
-from .rewrite import remove_attempts, rewrite_groups
-from .staging import load_plan
+from .rewrite import by_group, finished_or_rewritten, remove_attempts
+from .staging import group_directory, load_plan
 from .survey import Survey, Surveying, survey_segment
 
 TASK_BYTES = 256 << 20
 """Of segments for each task, where there are many more of these than the cluster runs tasks at once: what a task costs
 Spark by itself is as much as 20 MB of work."""
+
+STAGES = "segments scanned, keys merged, groups rewritten"
+"""Of a job that has all three, in Spark's UI."""
 
 _BLOBS = BlobRows("source", "kind")
 _RESULTS = pa.schema([("manifest", pa.string())])
@@ -54,11 +60,14 @@ _SURVEYS = pa.schema(
 )
 
 
-def compact(spark: SparkSession, plan: CompactionPlan, *, buckets: Buckets | None = None) -> list[GroupResult]:
+def compact(
+    spark: SparkSession, plan: CompactionPlan, *, buckets: Buckets | None = None, watch: Watch | None = None
+) -> list[GroupResult]:
     """Run a plan that lies in its staging directory; returns what became of each group, in order.
 
     Args:
         buckets: How many parts the keys are merged in; unless given, as `exchange.buckets_of` says.
+        watch: Is told how far it is.
 
     Groups that are finished already are left as they are, so calling again after an error goes on where it stopped.
 
@@ -66,62 +75,75 @@ def compact(spark: SparkSession, plan: CompactionPlan, *, buckets: Buckets | Non
         CorruptSourceError, SourceChangedError: As the stages do.
         SparkFailedError: The job failed for another reason.
     """
-    files = OsFiles()
-    results = _whole(spark, plan, files)
+    files, watch = OsFiles(), watch or unwatched()
+    results = _whole(spark, plan, files, watch)
     missing = frozenset(range(len(plan.groups))) - results.keys()
     if missing:
-        dead = _superseded(spark, plan, missing, buckets)
-        for result in _results(dead, _rewrite(plan.staging, spark.sparkContext.applicationId)):
+        dead = _superseded(spark, plan, missing, buckets, watch)
+        written = watch.step("groups written", len(missing))
+        for result in _results(dead, _rewrite(plan.staging, spark.sparkContext.applicationId, written), STAGES):
             results[result.group] = result
     remove_attempts(plan, files)
     return [result for _, result in sorted(results.items())]
 
 
-def dry_run(spark: SparkSession, plan: CompactionPlan, *, buckets: Buckets | None = None) -> list[GroupResult]:
+def dry_run(
+    spark: SparkSession, plan: CompactionPlan, *, buckets: Buckets | None = None, watch: Watch | None = None
+) -> list[GroupResult]:
     """What `compact` would return for a plan that lies in its staging directory, without files: none is written.
 
     Arguments and errors as above.
     """
     if not plan.groups:
         return []
-    dead = _superseded(spark, plan, frozenset(range(len(plan.groups))), buckets)
-    return sorted(_results(dead, _preview(plan.staging)), key=lambda result: result.group)
+    watch = watch or unwatched()
+    dead = _superseded(spark, plan, frozenset(range(len(plan.groups))), buckets, watch)
+    previewed = watch.step("groups counted", len(plan.groups))
+    return sorted(_results(dead, _preview(plan.staging, previewed), STAGES), key=lambda result: result.group)
 
 
-def _whole(spark: SparkSession, plan: CompactionPlan, files: Files) -> dict[int, GroupResult]:
+def _whole(spark: SparkSession, plan: CompactionPlan, files: Files, watch: Watch) -> dict[int, GroupResult]:
     """The groups that are finished. The driver reads what their manifests say, the workers what lies beside these."""
     said = [group for group in range(len(plan.groups)) if finished_group(plan, group, files) is not None]
     if not said:
         return {}
-    checked = _results(work(spark, len(said)), _check(plan.staging, said))
+    looked = watch.step("finished groups read", len(said))
+    checked = _results(work(spark, len(said)), _check(plan.staging, said, looked), "finished groups")
     return {result.group: result for result in checked}
 
 
-def _results(dead: DataFrame, task: Task) -> list[GroupResult]:
-    return [GroupResult.from_json(each.manifest) for each in collected(mapped(dead, task, _RESULTS))]
+def _results(dead: DataFrame, task: Task, what: str) -> list[GroupResult]:
+    return [GroupResult.from_json(each.manifest) for each in collected(mapped(dead, task, _RESULTS), what)]
 
 
 def _superseded(
-    spark: SparkSession, plan: CompactionPlan, groups: frozenset[int], buckets: Buckets | None
+    spark: SparkSession, plan: CompactionPlan, groups: frozenset[int], buckets: Buckets | None, watch: Watch
 ) -> DataFrame:
     """Stages 1 and 2: the blobs of these groups, each group in one partition."""
     at_once = tasks_at_once(spark)
     if buckets is None:
         buckets = buckets_of(plan, at_once)
     tasks = max(2 * at_once, -(-plan.size_bytes // TASK_BYTES))
-    blobs = _BLOBS.exchanged(work(spark, len(plan.sources), tasks), _scan(plan.staging, buckets.coarse), buckets.coarse)
-    return _BLOBS.exchanged(blobs, _merge(plan.staging, groups, buckets), min(tasks, len(plan.groups)))
+    scanned = watch.step("segments scanned", len(plan.sources))
+    merged = watch.step("buckets merged", buckets.coarse)
+    scan, merge = _scan(plan.staging, buckets.coarse, scanned), _merge(plan.staging, groups, buckets, merged)
+    blobs = _BLOBS.exchanged(work(spark, len(plan.sources), tasks), scan, buckets.coarse)
+    return _BLOBS.exchanged(blobs, merge, min(tasks, len(plan.groups)))
 
 
-def survey_on(spark: SparkSession) -> Surveying:
+def survey_on(spark: SparkSession, watch: Watch | None = None) -> Surveying:
     """The `survey` of `make_plan` as a Spark job, for logs whose headers alone take the driver too long."""
+    watch = watch or unwatched()
 
     def survey(_files: Files, directory: str, base_offsets: Sequence[int]) -> Sequence[Survey]:
         bases = list(base_offsets)
+        surveyed = watch.step("segments' headers read", len(bases))
 
         def task(batches: Batches) -> Batches:
             for number in numbers(batches):
-                yield row(_SURVEYS, number, *survey_segment(ReadingFiles(), directory, bases[number]))
+                with logged(f"headers of {paths.log_path(directory, bases[number])}"):
+                    yield row(_SURVEYS, number, *survey_segment(ReadingFiles(), directory, bases[number]))
+                surveyed(1)
 
         rows = collected(mapped(work(spark, len(bases)), task, _SURVEYS))
         return [
@@ -132,51 +154,60 @@ def survey_on(spark: SparkSession) -> Surveying:
     return survey
 
 
-def _scan(staging: str, buckets: int) -> Task:
+def _scan(staging: str, buckets: int, scanned: Add) -> Task:
     def scan(batches: Batches) -> Batches:
         plan = _plan(staging)
-        each = (scan_source(plan, number, ReadingFiles(), buckets=buckets) for number in numbers(batches))
-        yield from _blob_rows(chain.from_iterable(each))
+        yield from _blob_rows(chain.from_iterable(blobs_of(plan, number) for number in numbers(batches)))
+
+    def blobs_of(plan: CompactionPlan, number: int) -> Iterator[Blob]:
+        path = paths.log_path(plan.directory, plan.sources[number].base_offset)
+        with logged(f"{plan.topic_partition}: scan of {path}"):
+            yield from scan_source(plan, number, ReadingFiles(), buckets=buckets)
+        scanned(1)
 
     return scan
 
 
-def _merge(staging: str, groups: frozenset[int], buckets: Buckets) -> Task:
+def _merge(staging: str, groups: frozenset[int], buckets: Buckets, merged: Add) -> Task:
     def merge(batches: Batches) -> Batches:
-        merged = merge_buckets(_plan(staging), _blobs(batches), buckets)
-        yield from _blob_rows(blob for blob in merged if blob.task in groups)
+        plan = _plan(staging)
+        with logged(f"{plan.topic_partition}: merge of a bucket of {buckets.coarse}"):
+            found = merge_buckets(plan, _blobs(batches), buckets)
+            yield from _blob_rows(blob for blob in found if blob.task in groups)
+        merged(1)
 
     return merge
 
 
-def _rewrite(staging: str, application_id: str) -> Task:
+def _rewrite(staging: str, application_id: str, written: Add) -> Task:
     def rewrite(batches: Batches) -> Batches:
-        results = rewrite_groups(
-            _plan(staging),
-            _blobs(batches),
-            source_files=ReadingFiles(),
-            files=OsFiles(),
-            attempt=attempt_of(application_id),
-        )
-        for result in results:
+        plan, attempt = _plan(staging), attempt_of(application_id)
+        for group, blobs in by_group(_blobs(batches)):
+            with logged(f"{plan.topic_partition}: rewrite of {group_directory(plan, group)}"):
+                result = finished_or_rewritten(
+                    plan, group, blobs, source_files=ReadingFiles(), files=OsFiles(), attempt=attempt
+                )
+            written(1)
             yield row(_RESULTS, result.to_json())
 
     return rewrite
 
 
-def _check(staging: str, groups: Sequence[int]) -> Task:
+def _check(staging: str, groups: Sequence[int], looked: Add) -> Task:
     def check(batches: Batches) -> Batches:
         for number in numbers(batches):
             if (found := check_finished_group(_plan(staging), groups[number], ReadingFiles())) is not None:
                 yield row(_RESULTS, found.to_json())
+            looked(1)
 
     return check
 
 
-def _preview(staging: str) -> Task:
+def _preview(staging: str, previewed: Add) -> Task:
     def preview(batches: Batches) -> Batches:
         for result in preview_groups(_plan(staging), _blobs(batches), source_files=ReadingFiles()):
             yield row(_RESULTS, result.to_json())
+            previewed(1)
 
     return preview
 

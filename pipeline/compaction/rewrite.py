@@ -46,14 +46,18 @@ PART = ".part"
 def rewrite_groups(
     plan: CompactionPlan, blobs: Iterable[Blob], *, source_files: Files, files: Files, attempt: str
 ) -> Iterable[GroupResult]:
-    """Stage 3 for the groups of these blobs, of each of which all are here, in any order. As `rewrite_group`.
-
-    Groups that an earlier attempt of this task has finished are not written again.
-    """
+    """Stage 3 for the groups of these blobs, of each of which all are here, in any order. As `finished_or_rewritten`."""
     for group, found in by_group(blobs):
-        yield check_finished_group(plan, group, files) or rewrite_group(
-            plan, group, found, source_files=source_files, files=files, attempt=attempt
-        )
+        yield finished_or_rewritten(plan, group, found, source_files=source_files, files=files, attempt=attempt)
+
+
+def finished_or_rewritten(
+    plan: CompactionPlan, group: int, blobs: Sequence[Blob], *, source_files: Files, files: Files, attempt: str
+) -> GroupResult:
+    """As `rewrite_group`; a group that an earlier attempt of this task has finished is not written again."""
+    return check_finished_group(plan, group, files) or rewrite_group(
+        plan, group, blobs, source_files=source_files, files=files, attempt=attempt
+    )
 
 
 def by_group(blobs: Iterable[Blob]) -> Iterator[tuple[int, list[Blob]]]:

@@ -27,10 +27,10 @@ def run(options: argparse.Namespace, say: Say) -> int:
     if options.master == IN_PROCESS:
         raise UsageError("--master none: expected a master of Spark, which apply cannot do without")
     given = dict(options.conf)
-    confs = {"spark.ui.showConsoleProgress": "false", "spark.sql.shuffle.partitions": "8"}
+    confs = {"spark.sql.shuffle.partitions": "8"}
     for name, value in EXTENSIONS.get(options.table_format, {}).items():
         confs[name] = value if name not in given or name != "spark.sql.extensions" else f"{given.pop(name)},{value}"
-    engine = Engine(options.master, {**confs, **given})
+    engine = Engine(options.master, {**confs, **given}, say=say)
     try:
         with engine.session(f"apply {options.topic}") as session:
             done = apply(session, job)

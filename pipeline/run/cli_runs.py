@@ -22,8 +22,9 @@ from ..install.install_steps import is_plan_installed
 from ..objects.addresses import parse_fs_options
 from . import commands
 from .engine import Engine
-from .job_plans import Job, find_plan, forget, status
+from .job_plans import Job, Say, find_plan, forget, status
 from .job_results import PartitionResult, as_json, html_of
+from .progress import DRAW_EVERY_S, Progress, Screen
 
 
 def run(options: argparse.Namespace) -> int:
@@ -36,16 +37,17 @@ def run(options: argparse.Namespace) -> int:
         from . import apply_run
 
         logging.getLogger("py4j").setLevel(logging.CRITICAL)
-        return apply_run.run(options, _quiet if options.quiet else _say)
+        return apply_run.run(options, _voices(options)[0])
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # a JVM that is gone is told of once, by us
-    engine = _engine(options)
+    say, progress = _voices(options)
+    engine = Engine(options.master, dict(options.conf), say=say, progress=progress)
     job = Job(
         data_dir=options.data_dir or "",
         topic=options.topic,
         partition=options.partition,
         configs=dict(options.config),
         engine=engine,
-        say=_quiet if options.quiet else _say,
+        say=say,
         now_ms=lambda: time.time_ns() // 1_000_000,
         secret=lambda: secrets.token_bytes(SECRET_BYTES),
         fs=parse_fs_options(dict(options.fs_option)),
@@ -68,9 +70,14 @@ def run(options: argparse.Namespace) -> int:
         engine.stop()
 
 
-def _engine(options: argparse.Namespace) -> Engine:
-    shows_progress = sys.stderr.isatty() and not options.quiet
-    return Engine(options.master, {"spark.ui.showConsoleProgress": str(shows_progress).lower(), **dict(options.conf)})
+def _voices(options: argparse.Namespace) -> tuple[Say, Progress]:
+    """Who says lines, and who is told how far it is."""
+    if options.quiet:
+        return _quiet, Progress()
+    if not sys.stderr.isatty():
+        return _say, Progress(_say)
+    screen = Screen(sys.stderr)
+    return screen.say, Progress(screen.draw, every_s=DRAW_EVERY_S, rest=screen.clear)
 
 
 def _say(line: str) -> None:
@@ -183,7 +190,7 @@ def _snapshot(job: Job, options: argparse.Namespace) -> int:
 
 def _check(options: argparse.Namespace) -> int:
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
-    engine = _engine(options)
+    engine = Engine(options.master, dict(options.conf))
     try:
         report = engine.check([] if options.data_dir is None else options.data_dir.split(","))
     finally:

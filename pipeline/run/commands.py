@@ -79,9 +79,18 @@ def compact(
 def _of_each(
     job: Job, one: Callable[[TopicPartition], PartitionResult], *, skips_corrupt: bool = False
 ) -> list[PartitionResult]:
+    partitions, progress = job.partitions(), job.engine.progress
+    progress.begin(len(partitions))
+
+    def counted(tp: TopicPartition) -> PartitionResult:
+        try:
+            return one(tp)
+        finally:
+            progress.partition_done()
+
     return of_each(
-        one,
-        job.partitions(),
+        counted,
+        partitions,
         lambda tp: tp,
         at_once=1 if job.engine.is_in_process else job.at_once,
         skips_corrupt=skips_corrupt,

@@ -17,10 +17,13 @@ from ...storage.disk.files import Files
 from ...storage.disk.os_files import OsFiles
 from ..compaction.group_results import GroupResult, finished_group
 from ..compaction.plan import CompactionPlan
+from ..compaction.staging import group_directory
 from ..compaction.survey import Survey, survey_segments
 from ..errors import SparkFailedError
+from ..steps import Watch
 from ..stores.reading_files import ReadingFiles
 from ..stores.stores import opened_store
+from .progress import Progress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,7 +40,7 @@ SURVEYED_HERE_BYTES = 1 << 30
 """The headers of logs up to this size are read on the driver: a job takes longer to start."""
 LOOK_EVERY_S = 0.5
 
-_OF_JOBS = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
+_OF_JOBS = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel", "ottla.logs")
 OnResult = Callable[[GroupResult], None]
 
 
@@ -45,17 +48,27 @@ class Engine:
     """Runs the jobs of one command."""
 
     def __init__(
-        self, master: str | None, confs: Mapping[str, str] | None = None, *, session: SparkSession | None = None
+        self,
+        master: str | None,
+        confs: Mapping[str, str] | None = None,
+        *,
+        session: SparkSession | None = None,
+        say: Callable[[str], None] = lambda _line: None,
+        progress: Progress | None = None,
     ) -> None:
         """
         Args:
             master: As Spark's, IN_PROCESS, or None for what spark-submit says.
             confs: Spark's.
             session: One that runs, and goes on when the jobs are done.
+            say: Takes a line: where the UI of a session is that is started here.
+            progress: Is told how far the jobs are.
         """
         self._master = master
         self._confs = confs or {}
         self._running = session
+        self._say = say
+        self.progress = Progress() if progress is None else progress
         self._is_ours = False
         self._starting = threading.Lock()
         self._job_group = f"ottla-{secrets.token_hex(8)}"
@@ -71,16 +84,26 @@ class Engine:
             if self._running is None:
                 self._running = self._found_or_started()
             running = self._running
+        from ..spark.task_logs import LOGS, are_wanted
         from ..spark.tasks import context_of
 
         context = context_of(running, what)
         context.setJobGroup(self._job_group, f"ottla: {what}")
+        context.setLocalProperty(LOGS, str(are_wanted(context)).lower())
         try:
             yield running
         finally:
             with suppress(Exception):  # its JVM may be gone
                 for name in _OF_JOBS:
                     context.setLocalProperty(name, None)  # type: ignore[arg-type]
+
+    @contextmanager
+    def _watched_spark(self, what: str, about: str) -> Iterator[tuple[SparkSession, Watch]]:
+        """As `_spark`, and what the job is to tell of its steps."""
+        from ..spark.tasks import counter_of
+
+        with self._spark(what) as spark, self.progress.watching(about, lambda: counter_of(spark)) as watch:
+            yield spark, watch
 
     def session(self, what: str) -> AbstractContextManager[SparkSession]:
         """The session, started if need be, for a job that is none of those here."""
@@ -106,6 +129,8 @@ class Engine:
             raise SparkFailedError(f"Spark did not start on {self._master or 'its master'}: {error}") from error
         self._is_ours = True
         started.sparkContext.setLogLevel("OFF")  # what a task raised is said once, by us
+        if started.sparkContext.uiWebUrl:
+            self._say(f"Spark's UI: {started.sparkContext.uiWebUrl}")
         if HAS_SOURCES:
             register(started, checks_workers=False)  # jobs say it themselves, and `check` asks such workers, too
         return started
@@ -131,31 +156,36 @@ class Engine:
             return survey_segments(files, directory, base_offsets)
         from ..compaction.compact import survey_on
 
-        with self._spark(f"headers of {directory.rpartition('/')[2]}") as spark:
-            return survey_on(spark)(files, directory, base_offsets)
+        about = directory.rpartition("/")[2]
+        with self._watched_spark(f"headers of {about}", about) as (spark, watch):
+            return survey_on(spark, watch)(files, directory, base_offsets)
 
     def compact(self, plan: CompactionPlan, on_result: OnResult) -> list[GroupResult]:
         """Run a plan; `on_result` is told of each group once it is finished, from another thread."""
+        about = str(plan.topic_partition)
         with _watched(plan, on_result):
             if self.is_in_process:
                 from ..compaction.local import compact_locally
 
-                return compact_locally(plan, source_files=ReadingFiles(), files=OsFiles())
+                with self.progress.watching(about) as watch:
+                    return compact_locally(plan, source_files=ReadingFiles(), files=OsFiles(), watch=watch)
             from ..compaction.compact import compact
 
-            with self._spark(f"compact {plan.topic_partition}") as spark:
-                return compact(spark, plan)
+            with self._watched_spark(f"compact {about}", about) as (spark, watch):
+                return compact(spark, plan, watch=watch)
 
     def dry_run(self, plan: CompactionPlan) -> list[GroupResult]:
         """What `compact` would return, without files."""
+        about = str(plan.topic_partition)
         if self.is_in_process:
             from ..compaction.local import dry_run_locally
 
-            return dry_run_locally(plan, source_files=ReadingFiles())
+            with self.progress.watching(about) as watch:
+                return dry_run_locally(plan, source_files=ReadingFiles(), watch=watch)
         from ..compaction.compact import dry_run
 
-        with self._spark(f"compact {plan.topic_partition}, dry run") as spark:
-            return dry_run(spark, plan)
+        with self._watched_spark(f"compact {about}, dry run", about) as (spark, watch):
+            return dry_run(spark, plan, watch=watch)
 
     def check(self, data_dirs: Sequence[str]) -> CheckReport:
         """What the driver and the executors have, and what of these directories they see."""
@@ -171,11 +201,13 @@ class Engine:
         if self.is_in_process:
             from ..verify.verify import verify
 
-            return verify(scopes, files, mode=mode)
+            with self.progress.watching("") as watch:
+                return verify(scopes, files, mode=mode, watch=watch)
         from ..verify.verify_jobs import verify_on
 
-        with self._spark(f"verify {', '.join(str(scope.tp) for scope in scopes[:3])}") as spark:
-            return verify_on(spark, scopes, files, mode=mode)
+        what = ", ".join(str(scope.tp) for scope in scopes[:3])
+        with self._watched_spark(f"verify {what}", what) as (spark, watch):
+            return verify_on(spark, scopes, files, mode=mode, watch=watch)
 
     def verify_wire(self, asked: Question, *, now_ms: int) -> WireReport:
         """On Spark only."""
@@ -207,12 +239,20 @@ class Engine:
         if self.is_in_process:
             from ..snapshot.snapshot import snapshot_locally
 
-            return snapshot_locally(
-                store, topic, out, now_ms=began_ms, partition=partition, overwrite=overwrite, since=earlier
-            )
+            with self.progress.watching(topic) as watch:
+                return snapshot_locally(
+                    store,
+                    topic,
+                    out,
+                    now_ms=began_ms,
+                    partition=partition,
+                    overwrite=overwrite,
+                    since=earlier,
+                    watch=watch,
+                )
         from ..snapshot.snapshot_job import snapshot
 
-        with self._spark(f"snapshot {topic}") as spark:
+        with self._watched_spark(f"snapshot {topic}", topic) as (spark, watch):
             return snapshot(
                 spark,
                 data_dir,
@@ -223,6 +263,7 @@ class Engine:
                 overwrite=overwrite,
                 since=earlier,
                 files=files,
+                watch=watch,
             )
 
 
@@ -254,14 +295,19 @@ def interrupts_deferred() -> Iterator[None]:
 
 @contextmanager
 def _watched(plan: CompactionPlan, on_result: OnResult) -> Iterator[None]:
-    """Look into the staging directory while a job runs: whoever the workers are, that is where groups end up."""
+    """Look into the staging directory while a job runs: whoever the workers are, that is where groups end up. A look is a listing,
+    and a manifest for each group that is new in it."""
     files, ended = ReadingFiles(), threading.Event()
-    waiting = list(range(len(plan.groups)))
+    waiting = {group_directory(plan, group): group for group in range(len(plan.groups))}
 
     def look() -> None:
-        for group in list(waiting):
-            if (found := finished_group(plan, group, files)) is not None:
-                waiting.remove(group)
+        names: Sequence[str] = ()
+        with suppress(FileNotFoundError):  # somebody has forgotten the plan
+            names = files.list(plan.staging)
+        for name in names:
+            directory = paths.join(plan.staging, name)
+            if directory in waiting and (found := finished_group(plan, waiting[directory], files)) is not None:
+                del waiting[directory]
                 on_result(found)
 
     def watch() -> None:

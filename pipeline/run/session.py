@@ -21,15 +21,15 @@ CONFS = {
     PUSHDOWN_CONF: "true",  # filters reach our source; it must not take any without it
     # Rows of our exchanges have 64 KiB where there are many: a task gets no more than 64 MB of them at once.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "1000",
-    "spark.ui.enabled": "false",  # no listener that nobody asked for
     "spark.ui.showConsoleProgress": "false",  # jobs say themselves how far they are
+    "spark.port.maxRetries": "100",  # the UI's 4040 to 4140: with Spark's 16 the 18th driver of a machine does not start
 }
 
 LOCAL_CONFS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
 }
-"""For a session in one process: it neither looks for the machine's name nor listens to others."""
+"""For a session in one process: it neither looks for the machine's name nor listens to others, with its UI as well."""
 
 
 def builder(app_name: str = "ottla", *, master: str | None = None) -> SparkSession.Builder:

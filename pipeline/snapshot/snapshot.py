@@ -29,13 +29,14 @@ from ..records.fine_buckets import Buckets, Parted, buckets_for
 from ..records.key_hashes import HASH, by_key, hashed
 from ..source.reading import Task
 from ..source.split_reader import Wanted, read_split
+from ..steps import Add, Watch, unwatched
 from ..stores.reading_files import objects_of
 from ..stores.store import Store
 from ..stores.stores import Stores
 from .layers import Since, SnapshotResult
 from .parquet_files import opened, rows_of_file
 from .places import write_snapshot_at
-from .snapshot_rounds import Round, RoundsDone, Written, run_rounds
+from .snapshot_rounds import Round, RoundsDone, RunRound, Written, run_rounds
 from .targets import Target
 
 SCHEMA = pa.schema(
@@ -240,12 +241,14 @@ def snapshot_locally(
     partition: int | None = None,
     overwrite: bool = False,
     since: Since | None = None,
+    watch: Watch | None = None,
 ) -> SnapshotResult:
     """Write a snapshot in this process: no Spark, no JVM. Memory: about 130 bytes for each key of each part.
 
     Args:
         now_ms: Unix milliseconds, now.
         since: An earlier snapshot: only what has come behind it is read, and written as a layer over it.
+        watch: Is told how far it is.
 
     Raises:
         UsageError: There is no such log; or `out` is there, and `overwrite` is not wanted.
@@ -253,11 +256,38 @@ def snapshot_locally(
         SourceChangedError: Records went away meanwhile, otherwise than by a cleaner; nothing is left.
     """
 
+    watch = watch or unwatched()
+
     def run(of: Round, target: Target) -> Iterator[Written]:
-        every = (rows for number in range(work_count(of)) for rows in keys_of(of, number))
-        offsets = dict(chosen(every, keeps_deleted=of.keeps_deleted))
+        watch.begin(topic)
+        searched = watch.step("parts searched", work_count(of))
+        offsets = dict(chosen(_every_key(of, searched), keeps_deleted=of.keeps_deleted))
+        written = watch.step("parts written", len(offsets))
         for part, found in offsets.items():
             yield write_part(of.tasks[part - of.first_part], part, found, target, attempt="local")
+            written(1)
+
+    return write_rounds(store, topic, out, run, now_ms=now_ms, partition=partition, overwrite=overwrite, since=since)
+
+
+def _every_key(of: Round, searched: Add) -> Iterator[NewestRows]:
+    for number in range(work_count(of)):
+        yield from keys_of(of, number)
+        searched(1)
+
+
+def write_rounds(
+    store: Store | Stores,
+    topic: str,
+    out: str,
+    run: RunRound,
+    *,
+    now_ms: int,
+    partition: int | None,
+    overwrite: bool,
+    since: Since | None,
+) -> SnapshotResult:
+    """Write a snapshot with whoever runs its rounds. Arguments and errors as of `snapshot_locally`."""
 
     def rounds(target: Target) -> RoundsDone:
         return run_rounds(store, topic, target, run, partition=partition, since=None if since is None else since.ends)

@@ -12,21 +12,14 @@ from pyspark.sql import DataFrame, SparkSession
 from ..records.fine_buckets import Buckets
 from ..records.key_hashes import by_bucket
 from ..spark.blobs import BlobRows
+from ..spark.task_logs import logged
 from ..spark.tasks import Batches, attempt_of, collected, mapped, numbers, row, tasks_at_once, work
-from ..stores.reading_files import ReadingFiles, objects_of
+from ..steps import Watch, unwatched
+from ..stores.reading_files import ReadingFiles
 from ..stores.stores import opened_store
 from .layers import Since, SnapshotResult
-from .places import write_snapshot_at
-from .snapshot import (
-    NEWEST,
-    SCHEMA,
-    buckets_of,
-    chosen,
-    keys_of,
-    work_count,
-    write_part,
-)
-from .snapshot_rounds import Round, RoundsDone, Written, run_rounds
+from .snapshot import NEWEST, NewestRows, buckets_of, chosen, keys_of, work_count, write_part, write_rounds
+from .snapshot_rounds import Round, Written
 from .targets import Target
 
 _BLOBS = BlobRows()
@@ -45,6 +38,7 @@ def snapshot(
     since: Since | None = None,
     buckets: Buckets | None = None,
     files: ReadingFiles | None = None,
+    watch: Watch | None = None,
 ) -> SnapshotResult:
     """Write the latest value of each key of a topic to Parquet; see `pipeline.snapshot`.
 
@@ -54,6 +48,7 @@ def snapshot(
         now_ms, since: As of `snapshot_locally`.
         buckets: How many parts the keys are chosen in; unless given, as `snapshot.buckets_of` says.
         files: Who opens what is read.
+        watch: Is told how far it is.
 
     Raises:
         UsageError: There is no such log; or `out` is there, and `overwrite` is not wanted.
@@ -62,53 +57,73 @@ def snapshot(
         SparkFailedError: The job failed for another reason; nothing is left.
     """
 
-    application_id = spark.sparkContext.applicationId
+    application_id, watch = spark.sparkContext.applicationId, watch or unwatched()
 
     def run(of: Round, target: Target) -> list[Written]:
+        watch.begin(topic)
+        frame = picked(spark, of, buckets, watch)
+        written = watch.step("parts written", len(of.tasks))
+
         def write(batches: Batches) -> Batches:
             for number, offsets in offsets_of(batches):
                 attempt = attempt_of(application_id)
-                yield row(
-                    _WRITTEN, *write_part(of.tasks[number], of.first_part + number, offsets, target, attempt=attempt)
-                )
+                with logged(f"{part_text(of, number)}: write"):
+                    yield row(
+                        _WRITTEN,
+                        *write_part(of.tasks[number], of.first_part + number, offsets, target, attempt=attempt),
+                    )
+                written(1)
 
-        return [Written(*each) for each in collected(mapped(picked(spark, of, buckets), write, _WRITTEN))]
+        rows = collected(mapped(frame, write, _WRITTEN), "keys found, chosen, written")
+        return [Written(*each) for each in rows]
 
-    store = opened_store(data_dir, files)
-
-    def rounds(target: Target) -> RoundsDone:
-        return run_rounds(store, topic, target, run, partition=partition, since=None if since is None else since.ends)
-
-    return write_snapshot_at(
-        out,
+    return write_rounds(
+        opened_store(data_dir, files),
         topic,
-        rounds,
-        SCHEMA,
+        out,
+        run,
+        now_ms=now_ms,
+        partition=partition,
         overwrite=overwrite,
         since=since,
-        now_ms=now_ms,
-        objects=objects_of(store.stores[0].files),
     )
 
 
-def picked(spark: SparkSession, of: Round, buckets: Buckets | None) -> DataFrame:
+def picked(spark: SparkSession, of: Round, buckets: Buckets | None, watch: Watch | None = None) -> DataFrame:
     """Which records of a round's parts are the newest of their keys: blobs of offsets for tasks that go by the parts' numbers
     within the round; see `offsets_of`."""
     shared_out = buckets_of(of, tasks_at_once(spark)) if buckets is None else buckets
+    watch = watch or unwatched()
+    searched = watch.step("parts searched", work_count(of))
+    judged = watch.step("buckets of keys chosen from", shared_out.coarse)
 
     def find(batches: Batches) -> Batches:
-        found = (rows for number in numbers(batches) for rows in keys_of(of, number))
+        found = (rows for number in numbers(batches) for rows in rows_of(number))
         yield from _BLOBS.rows(
             ((bucket,), data) for rows in found for bucket, data in by_bucket(rows, shared_out.coarse)
         )
+
+    def rows_of(number: int) -> Iterator[NewestRows]:
+        with logged(f"{part_text(of, number)}: keys"):
+            yield from keys_of(of, number)
+        searched(1)
 
     def choose(batches: Batches) -> Batches:
         rows = (np.frombuffer(data, NEWEST) for _, data in _BLOBS.read(batches))
         found = chosen(rows, keeps_deleted=of.keeps_deleted, buckets=shared_out)
         yield from _BLOBS.rows(((part - of.first_part,), offsets.tobytes()) for part, offsets in found)
+        judged(1)
 
     keys = _BLOBS.exchanged(work(spark, work_count(of)), find, shared_out.coarse)
     return _BLOBS.exchanged(keys, choose, max(1, len(of.tasks)))
+
+
+def part_text(of: Round, number: int) -> str:
+    """A piece of a round's work: the partition, the file, and where in it."""
+    if number >= len(of.tasks):
+        return of.written[number - len(of.tasks)]
+    split = of.tasks[number].split
+    return f"{split.of}: {split.log_path}, bytes {split.start} to {split.end}"
 
 
 def offsets_of(batches: Batches) -> Iterator[tuple[int, NDArray[np.int64]]]:

@@ -8,6 +8,7 @@ work(spark, count)                 the numbers below `count`
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 
 import pyarrow as pa
 from pyspark import SparkContext, TaskContext
@@ -17,10 +18,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from ..errors import SparkFailedError, UsageError
+from ..steps import Counter, nobody_counts
 from .failures import failures_translated
 
 Batches = Iterator[pa.RecordBatch]
 Task = Callable[[Batches], Batches]
+
+DESCRIPTION = "spark.job.description"
 
 
 def work(spark: SparkSession, count: int, tasks: int | None = None) -> DataFrame:
@@ -68,10 +72,41 @@ def row(schema: pa.Schema, *values: object) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def collected(frame: DataFrame) -> list[Row]:
-    """Run the job. Errors as of `failures_translated`."""
-    with failures_translated():
+def collected(frame: DataFrame, what: str = "") -> list[Row]:
+    """Run the job. Errors as of `failures_translated`.
+
+    Args:
+        what: Behind the description that this thread's jobs have, in Spark's UI.
+    """
+    with _described(frame.sparkSession, what), failures_translated():
         return frame.collect()
+
+
+@contextmanager
+def _described(spark: SparkSession, what: str) -> Iterator[None]:
+    try:
+        context = spark.sparkContext
+    except PySparkException:  # Spark Connect
+        yield
+        return
+    with failures_translated():
+        before = context.getLocalProperty(DESCRIPTION)
+        if what:
+            context.setLocalProperty(DESCRIPTION, f"{before or 'ottla'}: {what}")
+    try:
+        yield
+    finally:
+        with suppress(Exception):  # its JVM may be gone
+            context.setLocalProperty(DESCRIPTION, before)  # type: ignore[arg-type]
+
+
+def counter_of(spark: SparkSession) -> Counter:
+    """Counts what tasks have done, as they end. Of Spark Connect nothing is known."""
+    try:
+        counted = spark.sparkContext.accumulator(0)
+    except PySparkException:
+        return nobody_counts()
+    return counted.add, lambda: counted.value
 
 
 def attempt_of(application_id: str) -> str:

@@ -24,6 +24,7 @@ import numpy as np
 from ...storage.disk.files import Buffer, Files
 from ..records.fine_buckets import Buckets, Parted, buckets_for
 from ..records.key_hashes import by_bucket
+from ..steps import Watch, unwatched
 from .audit_scope import Scope
 from .findings import FINDINGS_MAX, Finding, PartitionReport, VerifyReport, in_order
 from .key_audit import KEY_ROW, LEFT, KeyRows, Verdict, from_bytes, judge, merge
@@ -44,7 +45,7 @@ class Judged(NamedTuple):
     """Of each bucket: how many, and the first ones."""
 
 
-def verify(scopes: Iterable[Scope], files: Files, *, mode: str = "alone") -> VerifyReport:
+def verify(scopes: Iterable[Scope], files: Files, *, mode: str = "alone", watch: Watch | None = None) -> VerifyReport:
     """Judge in this process, one range after the other.
 
     Memory: 49 bytes for each key of each range of a partition, besides what a task of `verify_jobs.verify_on` takes.
@@ -52,11 +53,12 @@ def verify(scopes: Iterable[Scope], files: Files, *, mode: str = "alone") -> Ver
     Raises:
         CorruptSourceError: The originals are damaged.
     """
-    partitions = []
+    partitions, watch = [], watch or unwatched()
     for scope in scopes:
+        watch.begin(str(scope.tp))
         marks = [marks_of(files, source.segment) for source in scope.txn_sources]
         promises = scope.with_transactions([each.rows for each in marks])
-        judged = _judge_here(scope.ranges, promises, files, buckets_of(marks, len(scope.ranges)))
+        judged = _judge_here(scope.ranges, promises, files, buckets_of(marks, len(scope.ranges)), watch)
         partitions.append(report_of(scope, promises, judged, files))
     return VerifyReport(mode=mode, partitions=partitions)
 
@@ -100,13 +102,16 @@ def buckets_of(marks: Iterable[Marks], ranges: int, at_once: int = 1) -> Buckets
     return buckets_for(rows * KEY_ROW.itemsize, ranges, ROWS_A_BUCKET * KEY_ROW.itemsize, at_once)
 
 
-def _judge_here(ranges: Sequence[Range], promises: Promises, files: Files, buckets: Buckets) -> Judged:
+def _judge_here(ranges: Sequence[Range], promises: Promises, files: Files, buckets: Buckets, watch: Watch) -> Judged:
     # All is in memory: as many buckets, none of them finer.
-    whole = Buckets(buckets.coarse * buckets.fine, 1)
-    blobs = (
-        blob for number, of in enumerate(ranges) for blob in range_blobs(of, promises, files, whole.coarse, number)
-    )
-    return judged_of(judge_blobs(blobs, promises, whole), len(ranges))
+    whole, verified = Buckets(buckets.coarse * buckets.fine, 1), watch.step("segments verified", len(ranges))
+
+    def blobs() -> Iterator[tuple[int, bytes]]:
+        for number, of in enumerate(ranges):
+            yield from range_blobs(of, promises, files, whole.coarse, number)
+            verified(1)
+
+    return judged_of(judge_blobs(blobs(), promises, whole), len(ranges))
 
 
 def judged_of(found: Iterable[Buffer], ranges: int) -> Judged:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
 import pyarrow as pa
@@ -11,10 +11,12 @@ from pyspark.sql import SparkSession
 from ...storage.disk.files import Files
 from ..records.fine_buckets import Buckets
 from ..spark.blobs import BlobRows
+from ..spark.task_logs import logged
 from ..spark.tasks import Batches, collected, mapped, numbers, row, tasks_at_once, work
+from ..steps import Watch, unwatched
 from .audit_scope import Scope, TxnSource
 from .findings import VerifyReport
-from .promises import Promises, Range
+from .promises import Promises
 from .txn_audit import Marks, marks_of
 from .verify import Judged, buckets_of, judge_blobs, judged_of, range_blobs, report_of
 
@@ -23,52 +25,75 @@ _FOUND = pa.schema([("found", pa.binary())])
 
 
 def verify_on(
-    spark: SparkSession, scopes: Iterable[Scope], files: Files, *, mode: str = "alone", buckets: Buckets | None = None
+    spark: SparkSession,
+    scopes: Iterable[Scope],
+    files: Files,
+    *,
+    mode: str = "alone",
+    buckets: Buckets | None = None,
+    watch: Watch | None = None,
 ) -> VerifyReport:
     """Judge on the workers.
 
     Args:
         files: The operating system's; workers read the same paths.
         buckets: How many parts the keys are judged in; unless given, as `verify.buckets_of` says.
+        watch: Is told how far it is.
 
     Raises:
         CorruptSourceError: The originals are damaged.
         SparkFailedError: A job failed for another reason.
     """
-    partitions = []
+    partitions, watch = [], watch or unwatched()
     for scope in scopes:
-        marks = read_marks(spark, scope.txn_sources, files)
+        watch.begin(str(scope.tp))
+        marks = read_marks(spark, scope, files, watch)
         promises = scope.with_transactions([each.rows for each in marks])
         parts = buckets_of(marks, len(scope.ranges), tasks_at_once(spark)) if buckets is None else buckets
-        judged = judge_ranges(spark, scope.ranges, promises, files, parts)
+        judged = judge_ranges(spark, scope, promises, files, parts, watch)
         partitions.append(report_of(scope, promises, judged, files))
     return VerifyReport(mode=mode, partitions=partitions)
 
 
-def read_marks(spark: SparkSession, sources: Sequence[TxnSource], files: Files) -> list[Marks]:
-    """The marks of each of these segments."""
+def read_marks(spark: SparkSession, scope: Scope, files: Files, watch: Watch) -> list[Marks]:
+    """The marks of each of its segments."""
+    sources: Sequence[TxnSource] = scope.txn_sources
+    tp, done = scope.tp, watch.step("segments' transactions read", len(sources))
 
     def read(batches: Batches) -> Batches:
         for number in numbers(batches):
-            yield _BLOBS.row(number, data=marks_of(files, sources[number].segment).to_bytes())
+            with logged(f"{tp}: transactions of {sources[number].segment.log_path}"):
+                yield _BLOBS.row(number, data=marks_of(files, sources[number].segment).to_bytes())
+            done(1)
 
-    rows = collected(mapped(work(spark, len(sources)), read, _BLOBS.schema))
+    rows = collected(mapped(work(spark, len(sources)), read, _BLOBS.schema), f"transactions of {tp}")
     return [Marks.from_bytes(bytes(row.data)) for row in sorted(rows, key=lambda each: each.task)]
 
 
 def judge_ranges(
-    spark: SparkSession, ranges: Sequence[Range], promises: Promises, files: Files, buckets: Buckets
+    spark: SparkSession, scope: Scope, promises: Promises, files: Files, buckets: Buckets, watch: Watch
 ) -> Judged:
     """Judge all ranges, and the keys of all of them in so many buckets."""
+    tp, ranges = scope.tp, scope.ranges
+    verified = watch.step("segments verified", len(ranges))
+    judged = watch.step("buckets of keys judged", buckets.coarse)
 
     def scan(batches: Batches) -> Batches:
-        each = (range_blobs(ranges[number], promises, files, buckets.coarse, number) for number in numbers(batches))
-        yield from _BLOBS.rows(((bucket,), data) for bucket, data in chain.from_iterable(each))
+        each = chain.from_iterable(blobs_of(number) for number in numbers(batches))
+        yield from _BLOBS.rows(((bucket,), data) for bucket, data in each)
+
+    def blobs_of(number: int) -> Iterator[tuple[int, bytes]]:
+        with logged(f"{tp}: verify {ranges[number].segment.log_path}"):
+            yield from range_blobs(ranges[number], promises, files, buckets.coarse, number)
+        verified(1)
 
     def judge(batches: Batches) -> Batches:
         blobs = ((bucket, data) for (bucket,), data in _BLOBS.read(batches))
-        for found in judge_blobs(blobs, promises, buckets):
-            yield row(_FOUND, bytes(found))
+        with logged(f"{tp}: keys of a bucket of {buckets.coarse}"):
+            for found in judge_blobs(blobs, promises, buckets):
+                yield row(_FOUND, bytes(found))
+        judged(1)
 
     blobs = _BLOBS.exchanged(work(spark, len(ranges)), scan, buckets.coarse)
-    return judged_of((bytes(each.found) for each in collected(mapped(blobs, judge, _FOUND))), len(ranges))
+    rows = collected(mapped(blobs, judge, _FOUND), f"segments and keys of {tp}")
+    return judged_of((bytes(each.found) for each in rows), len(ranges))

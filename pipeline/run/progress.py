@@ -1,0 +1,132 @@
+"""How far the jobs of a command are, said while they run: on a terminal in a line that is drawn over, else in a line now and then.
+
+    3 of 64 partitions; orders-3: segments scanned 312 of 400, groups written 0 of 60; orders-4: buckets merged 3 of 40, groups … (4:31)
+
+What it says comes from the steps that count themselves (`pipeline.steps`); no file is looked at.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TextIO
+
+from ..steps import Counter, Watch, counted_here
+
+Say = Callable[[str], None]
+TELL_EVERY_S = 30.0
+DRAW_EVERY_S = 0.5
+_ERASED = "\r\x1b[2K"
+
+
+class Progress:
+    """Of one command. Its jobs may run in threads."""
+
+    def __init__(
+        self,
+        tell: Say | None = None,
+        *,
+        every_s: float = TELL_EVERY_S,
+        rest: Callable[[], None] = lambda: None,
+        elapsed_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """
+        Args:
+            tell: Takes the line, from another thread; None for nobody.
+            rest: Called when no job runs any more.
+            elapsed_s: Seconds since any moment.
+        """
+        self._tell = tell
+        self._every_s = every_s
+        self._rest = rest
+        self._elapsed_s = elapsed_s
+        self._began_s = elapsed_s()
+        self._watches: list[Watch] = []
+        self._partitions, self._partitions_done = 0, 0
+        self._lock = threading.RLock()
+        self._ended: threading.Event | None = None
+
+    @contextmanager
+    def watching(self, about: str, counter: Callable[[], Counter] = counted_here) -> Iterator[Watch]:
+        """A job runs, whose steps are counted so."""
+        watch = Watch(about, counter)
+        with self._lock:
+            self._watches.append(watch)
+            if self._tell is not None and self._ended is None:
+                self._ended = threading.Event()
+                threading.Thread(target=self._run, args=(self._ended,), name="progress", daemon=True).start()
+        try:
+            yield watch
+        finally:
+            with self._lock:
+                self._watches.remove(watch)
+                if not self._watches and self._ended is not None:
+                    self._ended.set()
+                    self._ended = None
+                    self._rest()
+
+    def begin(self, partitions: int) -> None:
+        """So many partitions are to be worked on."""
+        with self._lock:
+            self._partitions, self._partitions_done = partitions, 0
+
+    def partition_done(self) -> None:
+        with self._lock:
+            self._partitions_done += 1
+
+    def look(self) -> None:
+        """Say how far it is, and since when."""
+        with self._lock:
+            if self._tell is not None and (text := self.text()):
+                minutes, seconds = divmod(int(self._elapsed_s() - self._began_s), 60)
+                self._tell(f"{text} ({minutes}:{seconds:02})")
+
+    def text(self) -> str:
+        """Empty while nothing is known."""
+        with self._lock:
+            jobs = [text for watch in self._watches if (text := str(watch))]
+            count = f"{self._partitions_done} of {self._partitions} partitions"
+            return "; ".join([count, *jobs] if jobs and self._partitions > 1 else jobs)
+
+    def _run(self, ended: threading.Event) -> None:
+        while not ended.wait(self._every_s):
+            self.look()
+
+
+class Screen:
+    """A terminal whose last line is drawn over; lines that are said stay above it."""
+
+    def __init__(self, out: TextIO, columns: Callable[[], int] = lambda: shutil.get_terminal_size().columns) -> None:
+        self._out = out
+        self._columns = columns
+        self._lock = threading.Lock()
+        self._is_drawn = False
+
+    def say(self, line: str) -> None:
+        with self._lock:
+            self._erase()
+            self._out.write(line + "\n")
+            self._out.flush()
+
+    def draw(self, text: str) -> None:
+        """Cut where the line ends."""
+        width = self._columns() - 1
+        with self._lock:
+            self._erase()
+            self._out.write(text if len(text) <= width else text[: width - 1] + "…")
+            self._out.flush()
+            self._is_drawn = True
+
+    def clear(self) -> None:
+        """Before something else writes there."""
+        with self._lock:
+            self._erase()
+            self._out.flush()
+
+    def _erase(self) -> None:
+        if self._is_drawn:
+            self._out.write(_ERASED)
+            self._is_drawn = False

@@ -1,0 +1,173 @@
+"""How far a command is: counted by its steps, said now and then, drawn over on a terminal."""
+
+from __future__ import annotations
+
+import io
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ottla.pipeline.run.progress import Progress, Screen
+from ottla.pipeline.steps import Counter, Watch, counted_here, unwatched
+from support.pipeline.stored_topic import TOPIC, stored_topic
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PATIENCE_S = 60
+
+
+class Clock:
+    now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def test_a_job_says_its_steps_until_they_are_done() -> None:
+    watch = Watch("orders-0")
+    assert str(watch) == ""
+    scanned, written = watch.step("segments scanned", 3), watch.step("groups written", 1)
+    assert str(watch) == "orders-0: segments scanned 0 of 3, groups written 0 of 1"
+    scanned(2)
+    assert str(watch) == "orders-0: segments scanned 2 of 3, groups written 0 of 1"
+    scanned(1)
+    assert str(watch) == "orders-0: groups written 0 of 1"
+    written(1)
+    assert str(watch) == ""
+
+
+def test_a_piece_that_is_done_again_is_not_more_than_all() -> None:
+    watch = Watch("orders-0")
+    scanned = watch.step("segments scanned", 3)
+    scanned(5)
+    assert watch.steps[0].done() == 3
+
+
+def test_a_job_goes_on_with_another_partition() -> None:
+    watch = Watch("orders-0")
+    watch.step("segments verified", 3)
+    watch.begin("orders-1")
+    assert str(watch) == ""
+    watch.step("segments verified", 2)
+    assert str(watch) == "orders-1: segments verified 0 of 2"
+
+
+def test_of_what_nobody_watches_nothing_is_counted() -> None:
+    watch = unwatched()
+    watch.step("segments scanned", 3)(2)
+    assert watch.steps[0].done() == 0
+
+
+def test_it_says_where_all_jobs_are_and_since_when() -> None:
+    lines: list[str] = []
+    clock = Clock()
+    progress = Progress(lines.append, every_s=PATIENCE_S, elapsed_s=clock)
+    progress.look()
+    progress.begin(3)
+    with progress.watching("orders-0") as one, progress.watching("orders-1") as other:
+        progress.look()
+        assert not lines, "there is nothing to say yet"
+        one.step("segments scanned", 4)(1)
+        other.step("groups written", 2)
+        progress.partition_done()
+        clock.now_s += 61
+        progress.look()
+    progress.look()
+    assert lines == ["1 of 3 partitions; orders-0: segments scanned 1 of 4; orders-1: groups written 0 of 2 (1:01)"]
+
+
+def test_one_partition_is_not_counted() -> None:
+    progress = Progress()
+    progress.begin(1)
+    with progress.watching("orders-0") as watch:
+        watch.step("segments scanned", 4)
+        assert progress.text() == "orders-0: segments scanned 0 of 4"
+
+
+def test_it_is_said_while_a_job_runs_and_not_afterwards() -> None:
+    told, rested = threading.Event(), threading.Event()
+    progress = Progress(lambda _line: told.set(), every_s=0.001, rest=rested.set)
+    for _ in range(2):  # a thread for as long as there are jobs
+        told.clear()
+        rested.clear()
+        with progress.watching("orders-0") as watch:
+            watch.step("segments scanned", 4)
+            assert told.wait(PATIENCE_S)
+        assert rested.is_set()
+    for thread in threading.enumerate():
+        if thread.name == "progress":
+            thread.join(PATIENCE_S)
+    told.clear()
+    assert not any(thread.name == "progress" for thread in threading.enumerate())
+    assert not told.is_set()
+
+
+def test_on_a_terminal_the_line_is_drawn_over_and_what_is_said_stays() -> None:
+    out = io.StringIO()
+    screen = Screen(out, columns=lambda: 11)
+    screen.draw("one")
+    screen.draw("far too much of it")
+    screen.say("group 1 of 3")
+    screen.clear()
+    screen.draw("two")
+    screen.clear()
+    erased = "\r\x1b[2K"
+    assert out.getvalue() == f"one{erased}far too m…{erased}group 1 of 3\ntwo{erased}"
+
+
+class Kept(Progress):
+    """Keeps what jobs have counted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counted: list[tuple[str, int, int]] = []
+
+    @contextmanager
+    def watching(self, about: str, counter: Callable[[], Counter] = counted_here) -> Iterator[Watch]:
+        with super().watching(about, counter) as watch:
+            yield watch
+            self.counted += [(f"{watch.about}: {step.name}", step.counted(), step.total) for step in watch.steps]
+
+
+ON_SPARK = {
+    "compact": ["segments scanned", "buckets merged", "groups written"],
+    "verify": ["segments' transactions read", "segments verified", "buckets of keys judged"],
+    "snapshot": ["parts searched", "buckets of keys chosen from", "parts written"],
+}
+HERE = {
+    "compact": ["segments scanned", "groups written"],
+    "verify": ["segments verified"],
+    "snapshot": ["parts searched", "parts written"],
+}
+
+
+def check_counts(spark: SparkSession | None, data_dir: Path, expected: dict[str, list[str]]) -> None:
+    from ottla.pipeline import jobs
+    from ottla.pipeline.run import commands
+
+    def counted(name: str, run: Callable[[Any], object]) -> None:
+        job = jobs.job(spark, str(data_dir), topic=TOPIC, partition=0)
+        job.engine.progress = kept = Kept()
+        run(job)
+        about = TOPIC if name == "snapshot" else f"{TOPIC}-0"
+        own = kept.counted[: len(expected[name])]  # behind those of a compaction are its verification's
+        assert [what for what, _, _ in own] == [f"{about}: {step}" for step in expected[name]]
+        assert all(done == total > 0 for _, done, total in own), own
+
+    counted("compact", lambda job: commands.compact(job, installs=True))
+    counted("verify", commands.verify)
+    counted("snapshot", lambda job: commands.snapshot(job, str(data_dir.with_name("out"))))
+
+
+def test_each_step_counts_all_of_its_pieces(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow", reason="needs the extra ottla[spark]")
+    check_counts(None, stored_topic(tmp_path), HERE)
+
+
+def test_on_spark_each_step_counts_all_of_its_pieces(spark: SparkSession, tmp_path: Path) -> None:
+    check_counts(spark, stored_topic(tmp_path), ON_SPARK)
