@@ -62,6 +62,7 @@ def body(suite: Suite, options: Options) -> None:
             "spark.local.dir": str(work / "spark"),
             "spark.sql.warehouse.dir": str(work / "warehouse"),
             "spark.sql.session.timeZone": "UTC",
+            "spark.ui.enabled": "false",  # its listener's CPU is none of the jobs'
         }.items():
             made = made.config(name, value)
         spark = made.getOrCreate()

@@ -1,9 +1,9 @@
-"""What grows with what: bytes that the driver reads, files that it has open, snapshots since an earlier one, and partitions.
+"""What grows with what: bytes that the driver reads, files that it has open, snapshots since an earlier one, partitions, and cores.
 
-    python -m compat.bench.spark.scale [--megabytes N] [--segments N]
+    python -m compat.bench.spark.scale [--part NAME] [--megabytes N] [--segments N]
     python -m compat.bench.spark.scale --quick
 
-Logs are those of `compat.bench.spark`. What is judged are bytes and files; times are told, and are those of local[2].
+Logs are those of `compat.bench.spark`. What is judged are bytes and files; times are told, and are those of local[2] but for `cores`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import resource
 import shutil
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -35,9 +36,11 @@ CHANGED = (0.001, 0.01, 0.1)
 FOR_WORKERS_BYTES = 1_200_000_000
 """Of larger logs than 1 GiB the workers read the headers, too."""
 LOOK_S = 0.005
+PARTS = ("driver", "files", "snapshots", "partitions", "cores")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--part", action="append", choices=PARTS, help="only this one; may be given again")
     parser.add_argument("--megabytes", type=int, help=f"of each log; default {MEGABYTES}")
     parser.add_argument("--segments", type=int, help=f"of the log of tiny segments; default {SEGMENTS}")
 
@@ -47,27 +50,42 @@ def body(suite: Suite, options: Options) -> None:
         raise NotRunError("no broker: it measures the pipeline")
     if importlib.util.find_spec("pyspark") is None:
         raise NotRunError("PySpark: pip install 'ottla[spark]'")
-    from ottla.pipeline.run.session import builder
-    from ottla.pipeline.source.source import register
-
     wanted = options.rest
     size_bytes = (wanted.megabytes or (QUICK_MEGABYTES if options.quick else MEGABYTES)) * 1_000_000
     segments = wanted.segments or (QUICK_SEGMENTS if options.quick else SEGMENTS)
     partitions = QUICK_PARTITIONS if options.quick else PARTITIONS
+    of_driver = size_bytes if options.quick else max(size_bytes, FOR_WORKERS_BYTES)
+    parts = wanted.part or PARTS
     with work_directory(2 * size_bytes) as work:
         suite.note(f"logs of {size_bytes / 1e6:.0f} MB; {load_note()}")
-        spark = builder("bench", master="local[2]").config("spark.local.dir", str(work / "spark")).getOrCreate()
-        try:
-            spark.sparkContext.setLogLevel("OFF")
-            register(spark)
-            _bytes_of_the_driver(
-                suite, spark, work, size_bytes if options.quick else max(size_bytes, FOR_WORKERS_BYTES)
-            )
-            _open_files(suite, spark, work, segments)
-            _snapshots(suite, spark, work, size_bytes)
-            _partitions(suite, spark, work, size_bytes, partitions)
-        finally:
-            spark.stop()
+        judged: dict[str, Callable[[SparkSession], None]] = {
+            "driver": lambda spark: _bytes_of_the_driver(suite, spark, work, of_driver),
+            "files": lambda spark: _open_files(suite, spark, work, segments),
+            "snapshots": lambda spark: _snapshots(suite, spark, work, size_bytes),
+            "partitions": lambda spark: _partitions(suite, spark, work, size_bytes, partitions),
+        }
+        if set(parts) & set(judged):
+            with _session(work, 2) as spark:
+                for part, judge in judged.items():
+                    if part in parts:
+                        judge(spark)
+        if "cores" in parts:
+            _cores(suite, work, size_bytes)
+
+
+@contextmanager
+def _session(work: Path, cores: int) -> Iterator[SparkSession]:
+    from ottla.pipeline.run.session import builder
+    from ottla.pipeline.source.source import register
+
+    made = builder("bench", master=f"local[{cores}]").config("spark.local.dir", str(work / "spark"))
+    spark = made.config("spark.ui.enabled", "false").getOrCreate()
+    try:
+        spark.sparkContext.setLogLevel("OFF")
+        register(spark)
+        yield spark
+    finally:
+        spark.stop()
 
 
 def _bytes_of_the_driver(suite: Suite, spark: SparkSession, work: Path, size_bytes: int) -> None:
@@ -85,18 +103,45 @@ def _bytes_of_the_driver(suite: Suite, spark: SparkSession, work: Path, size_byt
         jobs.compact(spark, str(made.data_dir), topic=TP.topic)
     with read_here() as status:
         jobs.status(str(made.data_dir))
+    old = _as_before(str(made.data_dir))
     with read_here() as installed:
         jobs.compact(spark, str(made.data_dir), topic=TP.topic, installs=True)
-    for name, found in (
-        ("plan", plan),
-        ("compact, verified", compact),
-        ("compact once more, all finished", resumed),
-        ("status", status),
-        ("compact once more, installed", installed),
+    suite.note(
+        "| the driver's Python | MB read | of the log | CPU, s/GB | reading as before 2026-11-24: MB, CPU, s/GB |"
+    )
+    gigabytes = made.size_bytes / 1e9
+    for name, found, reads in (
+        ("plan", plan, ""),
+        ("compact, verified", compact, "O"),
+        ("compact once more, all finished", resumed, "HO"),
+        ("status", status, "O"),
+        ("compact once more, installed", installed, "HOO"),
     ):
-        suite.note(f"{name}: the driver reads {found[0] / 1e6:.2f} MB, {found[0] / made.size_bytes:.4f} of the log")
+        then = [sum(old[each][number] for each in reads) for number in (0, 1)]
+        suite.note(
+            f"| {name} | {found[0] / 1e6:.2f} | {found[0] / made.size_bytes:.4f} | {found[1] / gigabytes:.3f}"
+            f" | {then[0] / 1e6:.2f}, {then[1] / gigabytes:.3f} |"
+        )
     _at_most(suite, "status: bytes that the driver reads, of the log", status[0] / made.size_bytes, 0.01)
     shutil.rmtree(made.data_dir)
+
+
+def _as_before(data_dir: str) -> dict[str, list[float]]:
+    """Bytes and CPU of what the driver did until 2026-11-24, by the functions that workers do it with now: H the headers of all
+    segments, O all that was written."""
+    from ottla.pipeline.compaction.group_results import check_finished_group
+    from ottla.pipeline.compaction.staging import pending_plans
+    from ottla.pipeline.compaction.survey import survey_segments
+    from ottla.pipeline.stores.reading_files import ReadingFiles
+    from ottla.storage.disk.os_files import OsFiles
+
+    (plan,) = pending_plans(OsFiles(), data_dir)
+    with read_here() as headers:
+        survey_segments(ReadingFiles(), plan.directory, [source.base_offset for source in plan.sources])
+    with read_here() as output:
+        for group in range(len(plan.groups)):
+            assert check_finished_group(plan, group, ReadingFiles()) is not None
+    return {"H": headers, "O": output}
 
 
 def _open_files(suite: Suite, spark: SparkSession, work: Path, segments: int) -> None:
@@ -187,13 +232,43 @@ def _partitions(suite: Suite, spark: SparkSession, work: Path, size_bytes: int, 
             shutil.rmtree(made.data_dir.with_name(made.data_dir.name + ".ottla-pipeline"))
 
 
+def _cores(suite: Suite, work: Path, size_bytes: int) -> None:
+    """A warm job each, on one core, on two, and on so many more as there are."""
+    from ottla.pipeline import jobs
+
+    from .cost import measured
+    from .logs import TP, Shape, make_log
+
+    made = make_log(Shape("cores", size_bytes), work / "cores")
+    data_dir, out = str(made.data_dir), str(work / "cores-latest")
+    beside = made.data_dir.with_name(made.data_dir.name + ".ottla-pipeline")
+    counts = [count for count in (1, 2, 4, 8, 16) if count <= max(2, os.cpu_count() or 1)]
+    suite.note("| cores | compact: wall, CPU | verify | snapshot |")
+    for count in counts:
+        with _session(work, count) as spark:
+            run: dict[str, Callable[[], object]] = {
+                "compact": partial(jobs.compact, spark, data_dir, topic=TP.topic, verifies=False),
+                "verify": partial(jobs.verify, spark, data_dir, topic=TP.topic),
+                "snapshot": partial(jobs.snapshot, spark, data_dir, topic=TP.topic, out=out, overwrite=True),
+            }
+            costs = []
+            for job in run.values():
+                for is_warm in (False, True):
+                    shutil.rmtree(beside, ignore_errors=True)
+                    cost = measured(job)
+                    if is_warm:
+                        costs.append(f"{cost.wall_s:.2f} s, {cost.cpu_s:.2f} s")
+            suite.note(f"| {count} | {' | '.join(costs)} |")
+    shutil.rmtree(made.data_dir)
+
+
 @contextmanager
-def read_here() -> Iterator[list[int]]:
-    """How many bytes this process reads meanwhile: the driver's Python, not Spark's workers."""
-    found: list[int] = []
-    before = _bytes_read()
+def read_here() -> Iterator[list[float]]:
+    """Bytes that this process reads meanwhile, and CPU seconds that it takes: the driver's Python, not Spark's workers."""
+    found: list[float] = []
+    bytes_before, cpu_before_s = _bytes_read(), time.process_time()
     yield found
-    found.append(_bytes_read() - before)
+    found += [_bytes_read() - bytes_before, time.process_time() - cpu_before_s]
 
 
 def _bytes_read() -> int:
