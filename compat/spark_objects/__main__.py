@@ -1,6 +1,6 @@
 """Copies of data directories in an S3 server: read, verified and snapshotted as the directories are, whatever goes wrong between.
 
-python -m compat.spark_objects [--quick] [--part equal|faults|refused|many|costs]
+python -m compat.spark_objects [--quick] [--part equal|gs|faults|refused|many|costs]
 """
 
 import argparse
@@ -19,14 +19,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..support.suite import NotRunError, Options, Suite, run_suite
+from . import gcs
 from .faults import FaultyProxy
 from .server import BUCKET, REGION, S3Server, s3_server
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-PARTS = ("equal", "faults", "refused", "many", "costs")
-QUICK = ("equal", "faults", "refused")
+PARTS = ("gs", "equal", "faults", "refused", "many", "costs")
+QUICK = ("gs", "equal", "faults", "refused")
 TOPIC = "orders"
 FAULTS = ("error", "slow down", "reset", "cut", "slow")
 SHARE = 0.12
@@ -76,6 +77,10 @@ class Judge:
         if {"faults", "costs"} & set(self.parts):
             _write_big(self.big, QUICK_BIG_BYTES if self.quick else BIG_BYTES)
             directories["big"] = self.big
+        if "gs" in self.parts:
+            gcs.judge(self.suite, self.small, self.work, TOPIC)
+        if not set(self.parts) - {"gs"}:
+            return
         if "many" in self.parts:
             _write_many(self.small, self.many_dir, SEGMENTS)
             directories["many"] = self.many_dir
@@ -83,7 +88,7 @@ class Judge:
             proxy = FaultyProxy(server.address, seed=7).start()
             os.environ.update(server.environment)
             try:
-                for part in self.parts:
+                for part in (each for each in self.parts if each != "gs"):
                     proxy.faults = {}
                     proxy.forget()
                     getattr(self, part)(server, proxy)

@@ -9,6 +9,7 @@ PyArrow raises OSError for all of it, with the SDK's words. The words decide, by
 
 from __future__ import annotations
 
+import errno
 import re
 import threading
 import time
@@ -54,6 +55,8 @@ REFUSALS = (
 _NOT_THERE = re.compile(
     r"curlCode: (?:6|7)\b|Could ?n.t connect|Could not resolve|Connection refused|UnknownHost", re.IGNORECASE
 )
+_MISSING = re.compile(r"No such file or directory '")
+"""PyArrow's words for a listing of nothing at GCS, which have no errno."""
 _SECRETS = re.compile(r"(?i)((?:sig|signature|secret|token|password|credential)[\w-]*=)[^&\s]+")
 _REQUEST_ID = re.compile(r" ?\(Request ID: [^)]*\)")
 
@@ -103,6 +106,9 @@ def patiently(
             raise
         except OSError as error:
             said = str(error)
+            if _MISSING.match(said):
+                _answered.add(store)
+                raise FileNotFoundError(errno.ENOENT, "No such file or directory", address) from error
             is_final = _refusal(said) is not None or (bool(_NOT_THERE.search(said)) and store not in _answered)
             if pause_s is None or is_final:
                 raise as_error(error, address) from error

@@ -6,7 +6,7 @@ directory that was listed costs nothing, and is as old as the listing. `list` al
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from .addresses import FsOptions, Opener, normal
@@ -16,6 +16,11 @@ from .tiered import Found, Listing, layout_of, listing, without_layout
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileInfo, FileSystem
+
+
+_NAMES_NO_FOLDERS = ("gcs",)
+"""Types of PyArrow's file systems whose listings have the objects of a directory and not the directories in it, unless somebody has made
+an object for each. There all that lies below is listed, a thousand names a request."""
 
 
 class ObjectFiles:
@@ -125,17 +130,25 @@ class ObjectFiles:
     def _list_plain(self, directory: str) -> Listing:
         from pyarrow.fs import FileSelector
 
-        def ask() -> list[FileInfo]:
+        def ask() -> Listing:
             filesystem, path = self.filesystem(directory)
-            infos: list[FileInfo] = filesystem.get_file_info(FileSelector(path))
-            return infos
+            is_deep = filesystem.type_name.rpartition("::")[2] in _NAMES_NO_FOLDERS
+            infos = filesystem.get_file_info(FileSelector(path, recursive=is_deep))
+            return dict(_listed(infos, path.rstrip("/") + "/", directory.rstrip("/")))
 
-        infos = patiently(ask, directory)
-        return {info.base_name: _found(info, f"{directory.rstrip('/')}/{info.base_name}") for info in infos}
+        return patiently(ask, directory)
 
     def _read(self, found: Found) -> bytes:
         file = self._opened(found)
         return file.read_at(0, file.size())
+
+
+def _listed(infos: Iterable[FileInfo], prefix: str, address: str) -> Iterator[tuple[str, Found]]:
+    """What lies directly below a path that ends with a slash, and which address that has. A name of more parts is a folder's."""
+    for info in infos:
+        name, slash, _ = info.path.removeprefix(prefix).partition("/")
+        if name:
+            yield name, Found(None, f"{address}/{name}") if slash else _found(info, f"{address}/{name}")
 
 
 def _found(info: FileInfo, address: str) -> Found:

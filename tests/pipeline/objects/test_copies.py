@@ -70,6 +70,21 @@ def test_a_copy_reads_as_the_directory(tmp_path: Path, below: str, isolation: st
     assert found
 
 
+def test_a_store_that_lists_no_folders_reads_and_is_written_to_all_the_same(tmp_path: Path) -> None:
+    data_dir = stored_topic(tmp_path)
+    store, _ = in_store(data_dir)
+    store.type_name = "gcs"
+    files = ReadingFiles(OpenerOf(store))
+    opened_copy = opened_store("s3://logs/copy", files)
+    assert opened_copy.topic_partitions(TOPIC) == Store(str(data_dir)).topic_partitions(TOPIC)
+    made = snapshot_locally(opened_copy, TOPIC, "s3://logs/out", now_ms=1)
+    assert made.keys == snapshot_locally(Store(str(data_dir)), TOPIC, str(tmp_path / "own"), now_ms=1).keys
+    again = snapshot_locally(opened_copy, TOPIC, "s3://logs/out", now_ms=2, overwrite=True)
+    assert again.keys == made.keys
+    with pytest.raises(UsageError, match="is not a directory"):
+        opened_store("s3://logs/nowhere", files)
+
+
 def test_it_may_have_lost_its_indexes_and_checkpoints(tmp_path: Path) -> None:
     data_dir = stored_topic(tmp_path)
     expected = read(str(data_dir), isolationLevel="read_committed")

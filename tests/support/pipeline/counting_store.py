@@ -20,7 +20,10 @@ class CountingStore(FileSystemHandler):  # type: ignore[misc]  # PyArrow has no 
         asked: How often, by kind: `open`, `read`, `info`, `list`, `write`, `delete`.
         bytes_read: By all ranges.
         before: Called before each request with (kind, path); raises what is to go wrong.
+        type_name: `gcs` lists as PyArrow does there: no folders, and an error without a number where there is nothing.
     """
+
+    type_name = "counting"
 
     def __init__(self) -> None:
         self.objects: dict[str, tuple[bytes, int]] = {}
@@ -54,7 +57,7 @@ class CountingStore(FileSystemHandler):  # type: ignore[misc]  # PyArrow has no 
     # What PyArrow asks
 
     def get_type_name(self) -> str:
-        return "counting"
+        return self.type_name
 
     def normalize_path(self, path: str) -> str:
         return path
@@ -69,7 +72,11 @@ class CountingStore(FileSystemHandler):  # type: ignore[misc]  # PyArrow has no 
         prefix = selector.base_dir.rstrip("/") + "/"
         below = [path.removeprefix(prefix) for path in list(self.objects) if path.startswith(prefix)]
         if not below and not selector.allow_not_found:
+            if self.type_name == "gcs":
+                raise OSError(f"No such file or directory '{selector.base_dir}'")
             raise FileNotFoundError(2, "No such file or directory", selector.base_dir)
+        if self.type_name == "gcs" and not selector.recursive:
+            below = [name for name in below if "/" not in name]
         names = {name if selector.recursive else name.partition("/")[0] for name in below}
         return [self._info(prefix + name) for name in sorted(names)]
 
