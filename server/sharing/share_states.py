@@ -30,6 +30,9 @@ BATCHES_MAX = 20_000
 NOT_SAID = -1
 """An epoch, an offset or a number that a request leaves as it is."""
 _EPOCH_MAX = 2**31 - 1
+# In Apache Kafka's words, which members of a share group hear, too (`leaders.told`).
+_LATE_LEADER = "The leader epoch in the request is older than the epoch on the broker."
+_LATE_STATE = "The share coordinator rejected the request because the share-group state epoch did not match."
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,9 +171,7 @@ class ShareStates:
             message = f"{what} operation on uninitialized share partition not allowed."
             raise KafkaError(ErrorCode.INVALID_REQUEST, message)
         if NOT_SAID != leader_epoch < state.leader_fence:
-            raise KafkaError(
-                ErrorCode.FENCED_LEADER_EPOCH, f"leader epoch {leader_epoch} is before {state.leader_fence}"
-            )
+            raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH, _LATE_LEADER)
         return state
 
     def _record(
@@ -269,7 +270,7 @@ def _snapshot(key: SharePartitionKey, state: ShareState) -> Change:
 
 def _check_state_epoch(state: ShareState, state_epoch: int) -> None:
     if NOT_SAID != state_epoch < state.state_fence:
-        raise KafkaError(ErrorCode.FENCED_STATE_EPOCH, f"state epoch {state_epoch} is before {state.state_fence}")
+        raise KafkaError(ErrorCode.FENCED_STATE_EPOCH, _LATE_STATE)
 
 
 def _after(snapshot_epoch: int) -> int:

@@ -12,6 +12,7 @@ import argparse
 import random
 import sys
 import time
+import traceback
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
@@ -43,8 +44,13 @@ def body(suite: Suite, options: Options) -> None:
     wanted = rest.requests or (REQUESTS_QUICK if options.quick else REQUESTS)
     runs = [Run(suite, name, wanted, rest.life) for name in chosen]
     with ThreadPoolExecutor(len(runs)) as threads:
-        for running in [threads.submit(run.whole, 1 if options.quick else KINDS[run.name].lanes) for run in runs]:
-            running.result()
+        going = [threads.submit(run.whole, 1 if options.quick else KINDS[run.name].lanes) for run in runs]
+        for run, running in zip(runs, going, strict=True):
+            if (error := running.exception()) is not None:
+                if isinstance(error, NotRunError):
+                    raise error
+                traceback.print_exception(error, file=sys.stdout)
+                suite.check(f"{run.name} ran to its end", False, repr(error))
 
 
 class Run:
@@ -65,9 +71,11 @@ class Run:
         self._lives = self._asked = self._differ = self._again = self._tripped = 0
 
     def whole(self, lanes: int) -> None:
-        with both(KINDS[self.name]) as brokers, ThreadPoolExecutor(lanes) as threads:
-            for running in [threads.submit(self._lane, brokers) for _ in range(lanes)]:
-                running.result()
+        with both(KINDS[self.name]) as brokers:
+            with ThreadPoolExecutor(lanes) as threads:
+                for running in [threads.submit(self._lane, brokers) for _ in range(lanes)]:
+                    running.result()
+            brokers[1].kill()  # Nobody waits for what it would do before it stops.
         with self._told:
             tries = f"Apache Kafka was asked again {self._again} times, and tripped {self._tripped} times"
             self._suite.note(f"{self.name}: {self._lives} lives; {tries}")
@@ -95,7 +103,7 @@ class Run:
             self._differ += found is not None
         if found is not None:
             with self._told:
-                for line in life.history(40):
+                for line in life.history(LIFE):
                     self._suite.note(line)
                 what = f"{self.name}, life {number}, request {life.asked}: {found.step}"
                 self._suite.check(what, False, found.words())

@@ -119,10 +119,18 @@ def test_each_row_is_refused_on_its_own(coordinated: Coordinated) -> None:
 def test_who_is_late_is_told_so(coordinated: Coordinated) -> None:
     coordinated.initialize(0, state_epoch=4)
     coordinated.read(0, leader_epoch=6)
-    assert coordinated.read(0, leader_epoch=5).error_code == ErrorCode.FENCED_LEADER_EPOCH
-    assert coordinated.write(0, state_epoch=4, leader_epoch=5).error_code == ErrorCode.FENCED_LEADER_EPOCH
-    assert coordinated.write(0, state_epoch=3, leader_epoch=6).error_code == ErrorCode.FENCED_STATE_EPOCH
-    assert coordinated.initialize(0, state_epoch=3).error_code == ErrorCode.FENCED_STATE_EPOCH
+    late_leader = (
+        ErrorCode.FENCED_LEADER_EPOCH,
+        "The leader epoch in the request is older than the epoch on the broker.",
+    )
+    rejected = "The share coordinator rejected the request because the share-group state epoch did not match."
+    for answer, said in (
+        (coordinated.read(0, leader_epoch=5), late_leader),
+        (coordinated.write(0, state_epoch=4, leader_epoch=5), late_leader),
+        (coordinated.write(0, state_epoch=3, leader_epoch=6), (ErrorCode.FENCED_STATE_EPOCH, rejected)),
+        (coordinated.initialize(0, state_epoch=3), (ErrorCode.FENCED_STATE_EPOCH, rejected)),
+    ):
+        assert (answer.error_code, answer.error_message) == said
 
 
 def test_more_batches_than_records_can_be_in_flight_are_refused(coordinated: Coordinated) -> None:
