@@ -173,7 +173,10 @@ class Life:
             self.tripped += 1
             self._is_over = not goes_on(step, ours, self._sides[1])
         elif ours != theirs:
-            return Difference(step, theirs, ours)
+            if not self._world.gives_deleted(step, theirs):
+                return Difference(step, theirs, ours)
+            self.tripped += 1
+            self._is_over = True
         self._world.told(step, ours, began_s, time.monotonic())
         return None
 

@@ -73,6 +73,8 @@ class World:
         self._sessions: dict[str, set[Place]] = {}
         """Member -> what its session has; loader among them."""
         self._loaded: set[Place] = set()
+        self._starts: dict[Place, int] = {}
+        """Where logs begin of which records were deleted."""
         self._joined: set[str] = set()
         self._transactions: dict[str, set[Place]] = {}
         self._queue: deque[Step] = deque(self._beginning())
@@ -200,10 +202,19 @@ class World:
                     self._queue.extend(self._joining())
             case AlterOffsets():
                 self._loaded.clear()
+            case DeleteRecords():
+                if answer[0] == "NONE":
+                    self._starts[step.place] = answer[1]
             case EndTransaction():
                 for place, (_, end) in answer:
                     self._ends[place] = end
                 self._transactions.pop(step.transaction, None)
+
+    def gives_deleted(self, step: Step, answer: Answer) -> bool:
+        """Whether a fetch acquired records that were deleted, as Apache Kafka does (docs/differences.md)."""
+        return isinstance(step, Fetch) and any(
+            first < self._starts.get(place, 0) for place, row in answer[4].items() for first, _, _ in row[5]
+        )
 
     def _fetched(self, step: Fetch, answer: Answer, began_s: float, ended_s: float) -> None:
         if answer[0] != "NONE":

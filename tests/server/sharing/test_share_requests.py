@@ -183,6 +183,14 @@ class Queue:
                     == 0
                 )
 
+    def delete_before(self, offset: int) -> None:
+        """Of partition 0."""
+        row = DeleteRecordsPartition(partition_index=0, offset=offset)
+        topic = DeleteRecordsTopic(name="t", partitions=(row,))
+        with RawClient(*address(self.broker)) as client:
+            (told,) = client.ask(DeleteRecordsRequest(topics=(topic,), timeout_ms=1_000)).topics[0].partitions
+        assert (told.error_code, told.low_watermark) == (0, offset)
+
 
 @contextmanager
 def shared(data_dir: Path | None = None, **options: Any) -> Iterator[Queue]:
@@ -459,10 +467,23 @@ def test_records_that_are_deleted_are_over(queue: Queue) -> None:
     queue.produce(5, 5)
     with queue.member() as a:
         assert a.fetch(max_records=5) == [(0, 4, 1)]
-        row = DeleteRecordsPartition(partition_index=0, offset=7)
-        a.client.ask(DeleteRecordsRequest(topics=(DeleteRecordsTopic(name="t", partitions=(row,)),), timeout_ms=1_000))
+        queue.delete_before(7)
         assert a.acknowledge((0, 4, ACCEPT)).error_code in (0, ErrorCode.INVALID_REQUEST)
         assert a.fetch() == [(7, 9, 1)]
+
+
+def test_of_a_batch_in_which_the_log_begins_nobody_gets_what_was_deleted(tmp_path: Path) -> None:
+    """Apache Kafka gives the whole batch where something older was in flight (docs/differences.md)."""
+    with shared(tmp_path) as queue:
+        queue.produce(7)
+        with queue.member() as a:
+            assert a.fetch() == [(0, 6, 1)]
+            assert a.acknowledge((0, 6, RELEASE)).error_code == 0
+        queue.produce(27)
+        queue.delete_before(29)
+        topic_id = queue.topic_id
+    with ottla.Broker(str(tmp_path)) as broker, Member(broker, "b", topic_id) as b:
+        assert b.fetch() == [(29, 33, 1)]
 
 
 def test_another_leader_goes_on_with_what_is_written() -> None:
