@@ -22,6 +22,7 @@ from ...support.suite import NotRunError, Options, Suite, run_suite
 from .asking import Side
 from .comparing import Difference, compared, trips
 from .configurations import KINDS, Kind
+from .seen import Seen
 from .steps import Beat, Step
 from .topologies import TOPICS
 from .world import World
@@ -48,9 +49,10 @@ def lives(suite: Suite, name: str, sides: tuple[Side, Side], count: int, only: i
         run: Makes names of groups that these brokers have not heard of yet.
     """
     asked = beats = differ = number = again = tripped = 0
+    seen = Seen()
     while beats < count:
         at = number if only is None else only
-        life = Life(KINDS[name], name, at, sides, run)
+        life = Life(KINDS[name], name, at, sides, seen, run)
         found = life.run(min(LIFE, count - beats))
         asked, beats = asked + life.asked, beats + life.beats
         again, tripped = again + life.again, tripped + life.is_tripped
@@ -66,6 +68,8 @@ def lives(suite: Suite, name: str, sides: tuple[Side, Side], count: int, only: i
         f"{name}: {number} lives, {asked} requests; Apache Kafka was asked again {again} times; {tripped} lives ended as it"
         " could not name endpoints"
     )
+    for line in seen.words():
+        suite.note(line)
     suite.check(f"{name}: {beats} random heartbeats", differ == 0, f"{differ} lives differ" if differ else "")
 
 
@@ -84,8 +88,8 @@ def both(kind: Kind) -> Iterator[tuple[Side, Side]]:
 class Life:
     """One group from its beginning on; ends at the first difference."""
 
-    def __init__(self, kind: Kind, name: str, number: int, sides: tuple[Side, Side], run: str) -> None:
-        self._sides = sides
+    def __init__(self, kind: Kind, name: str, number: int, sides: tuple[Side, Side], seen: Seen, run: str) -> None:
+        self._sides, self._seen = sides, seen
         self._world = World(random.Random(f"{name} {number}"), kind, f"{name}-{number}{run}")
         self._done: list[Step] = []
         self.asked = self.beats = self.again = 0
@@ -106,6 +110,7 @@ class Life:
         began_s = time.monotonic()
         theirs, ours, tries = compared(step, *self._sides)
         self.again += tries
+        self._seen.add(step, theirs)
         if ours != theirs:
             self.is_tripped = trips(step, ours, theirs)
             return None if self.is_tripped else Difference(step, theirs, ours)

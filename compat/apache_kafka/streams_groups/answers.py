@@ -48,9 +48,7 @@ def heard(answer: StreamsGroupHeartbeatResponse) -> Heard:
         answer.member_epoch,
         answer.heartbeat_interval_ms,
         (answer.acceptable_recovery_lag, answer.task_offset_interval_ms),
-        None
-        if answer.status is None
-        else tuple((one.status_code, _in_order(one.status_detail)) for one in answer.status),
+        None if answer.status is None else tuple((one.status_code, one.status_detail) for one in answer.status),
         tasks(answer.active_tasks),
         tasks(answer.standby_tasks),
         tasks(answer.warmup_tasks),
@@ -129,9 +127,3 @@ def tasks(rows: Iterable[Any] | None) -> Tasks | None:
 
 def code_name(code: int) -> str:
     return ErrorCode(code).name
-
-
-def _in_order(detail: str) -> str:
-    """Apache Kafka names missing internal topics in the order of a hash map."""
-    words, colon, names = detail.partition("missing: ")
-    return words + colon + ", ".join(sorted(names.split(", ")))

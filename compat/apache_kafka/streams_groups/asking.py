@@ -68,7 +68,7 @@ class Side:
     Attributes:
         epochs: Member -> the epoch that it was told last.
         given: Member -> the tasks that it was told last, by role.
-        had: Member -> those that it was told before that.
+        had: Member -> the others that it was told before that.
     """
 
     def __init__(self, bootstrap: str) -> None:
@@ -127,8 +127,8 @@ class Side:
             self._endpoint_epochs[member] = answer.endpoint_epoch
             if answer.active is not None:
                 now = {role: getattr(answer, role) or {} for role in ROLES}
-                self.had[member] = self.given.get(member, NO_TASKS)
-                self.given[member] = now
+                if now != (before := self.given.get(member, NO_TASKS)):
+                    self.had[member], self.given[member] = before, now
         elif answer.code in FORGOTTEN or (answer.is_well and epoch < 0):
             for table in (self.epochs, self.given, self.had, self._endpoint_epochs):
                 table.pop(member, None)

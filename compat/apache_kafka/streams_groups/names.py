@@ -1,7 +1,7 @@
-"""Names whose order at Apache Kafka is the order in which they are made.
+"""Names that Apache Kafka's hash maps keep in the order in which they are made.
 
 Its assignor goes over members and processes as its hash maps have them. With names that these maps keep in the order in which members
-join, which is the order at Ottla, both must give everybody the very same tasks.
+join, which is the order at Ottla, both must give everybody the very same tasks. So with topics.
 """
 
 from __future__ import annotations

@@ -113,9 +113,10 @@ class Surroundings:
         answer = self._alter(step.group, step.name, step.value)
         if answer[0] == "NONE":
             interval_ms = LEAST_INTERVAL_MS + next(self._count) % INTERVALS
-            self._alter("configs", HEARTBEAT_INTERVAL, str(interval_ms))
+            other = f"{step.group}-configs"
+            self._alter(other, HEARTBEAT_INTERVAL, str(interval_ms))
             end_s = time.monotonic() + PATIENCE_S
-            while self._probe("configs", "ready").heartbeat_interval_ms != interval_ms:
+            while self._probe(other, "ready").heartbeat_interval_ms != interval_ms:
                 _check_patience(end_s, "the coordinator does not hear of a changed config")
         return answer
 

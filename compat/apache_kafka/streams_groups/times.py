@@ -16,9 +16,14 @@ class Moment(NamedTuple):
 
 
 class Times:
-    """What ends, by name."""
+    """What ends, by name.
+
+    Attributes:
+        ended: How much has.
+    """
 
     def __init__(self) -> None:
+        self.ended = 0
         self._moments: dict[str, Moment] = {}
 
     def begins(self, name: str, began_s: float, ended_s: float, takes_s: float) -> None:
@@ -30,7 +35,9 @@ class Times:
 
     def quiet_s(self, now_s: float) -> float:
         """How long to wait until nothing ends just now."""
-        self._moments = {name: one for name, one in self._moments.items() if one.latest_s + GUARD_S > now_s}
+        left = {name: one for name, one in self._moments.items() if one.latest_s + GUARD_S > now_s}
+        self.ended += len(self._moments) - len(left)
+        self._moments = left
         at_s = now_s
         for moment in sorted(self._moments.values()):
             if moment.earliest_s - GUARD_S <= at_s <= moment.latest_s + GUARD_S:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 from ottla.protocol.messages.streams_group_heartbeat import (
     CopartitionGroup,
@@ -11,6 +12,8 @@ from ottla.protocol.messages.streams_group_heartbeat import (
     TopicInfo,
     Topology,
 )
+
+from .names import in_order
 
 TOPICS = {"alpha": 4, "beta": 4, "gamma": 6, "delta": 3}
 """What is there, and has so many partitions."""
@@ -21,6 +24,12 @@ COMPACTED = (KeyValue(key="cleanup.policy", value="compact"),)
 def own_topic(group: str) -> str:
     """A source that comes and goes while the group lives."""
     return f"{group}-in"
+
+
+@cache
+def _internal_names(group: str) -> list[str]:
+    """Apache Kafka names those that are missing, and the first that is wrong, in the order of hash maps; Ottla in that of names."""
+    return in_order(f"{group}-", 4)
 
 
 def internal_topics(topology: Topology) -> list[str]:
@@ -42,7 +51,7 @@ def _late(_group: str) -> Topology:
 
 def _counted(group: str) -> Topology:
     """A repartition topic between two subtopologies, the second of which joins and keeps something."""
-    between = TopicInfo(name=f"{group}-between")
+    between = TopicInfo(name=_internal_names(group)[0])
     return Topology(
         subtopologies=(
             Subtopology(subtopology_id="0", source_topics=("alpha",), repartition_sink_topics=(between.name,)),
@@ -50,7 +59,7 @@ def _counted(group: str) -> Topology:
                 subtopology_id="1",
                 repartition_source_topics=(between,),
                 source_topics=("beta",),
-                state_changelog_topics=(_store(group, "kept"),),
+                state_changelog_topics=(_store(group, 1),),
                 copartition_groups=(CopartitionGroup(source_topics=(0,), repartition_source_topics=(0,)),),
             ),
         )
@@ -61,8 +70,8 @@ def _stores(group: str) -> Topology:
     """Three subtopologies, two of which keep something."""
     return Topology(
         subtopologies=(
-            _alone("0", "alpha", _store(group, "one")),
-            _alone("1", "gamma", _store(group, "two"), _store(group, "three")),
+            _alone("0", "alpha", _store(group, 1)),
+            _alone("1", "gamma", _store(group, 2), _store(group, 3)),
             _alone("2", "delta"),
         )
     )
@@ -70,21 +79,21 @@ def _stores(group: str) -> Topology:
 
 def _fixed(group: str) -> Topology:
     """A repartition topic that says how many partitions it has."""
-    between = TopicInfo(name=f"{group}-fixed", partitions=5, replication_factor=1)
+    between = TopicInfo(name=_internal_names(group)[0], partitions=5, replication_factor=1)
     return Topology(
         subtopologies=(
             Subtopology(subtopology_id="0", source_topics=("delta",), repartition_sink_topics=(between.name,)),
             Subtopology(
                 subtopology_id="1",
                 repartition_source_topics=(between,),
-                state_changelog_topics=(_store(group, "kept"),),
+                state_changelog_topics=(_store(group, 1),),
             ),
         )
     )
 
 
 def _own(group: str) -> Topology:
-    return Topology(subtopologies=(_alone("0", own_topic(group), _store(group, "own")), _alone("1", "delta")))
+    return Topology(subtopologies=(_alone("0", own_topic(group), _store(group, 1)), _alone("1", "delta")))
 
 
 def _own_joined(group: str) -> Topology:
@@ -93,7 +102,7 @@ def _own_joined(group: str) -> Topology:
             Subtopology(
                 subtopology_id="0",
                 source_topics=("alpha", own_topic(group)),
-                state_changelog_topics=(_store(group, "joined"),),
+                state_changelog_topics=(_store(group, 1),),
                 copartition_groups=(CopartitionGroup(source_topics=(0, 1)),),
             ),
         )
@@ -111,13 +120,13 @@ def _unlike(_group: str) -> Topology:
 
 
 def _unfed(group: str) -> Topology:
-    between = TopicInfo(name=f"{group}-between")
+    between = TopicInfo(name=_internal_names(group)[0])
     one = Subtopology(subtopology_id="0", source_topics=("alpha",), repartition_source_topics=(between,))
     return Topology(subtopologies=(one,))
 
 
 def _loop(group: str) -> Topology:
-    between = TopicInfo(name=f"{group}-between")
+    between = TopicInfo(name=_internal_names(group)[0])
     one = Subtopology(subtopology_id="0", repartition_source_topics=(between,), repartition_sink_topics=(between.name,))
     return Topology(subtopologies=(one,))
 
@@ -126,8 +135,8 @@ def _alone(key: str, source: str, *stores: TopicInfo, sources: tuple[str, ...] =
     return Subtopology(subtopology_id=key, source_topics=(source, *sources), state_changelog_topics=stores)
 
 
-def _store(group: str, name: str) -> TopicInfo:
-    return TopicInfo(name=f"{group}-{name}", topic_configs=COMPACTED)
+def _store(group: str, at: int) -> TopicInfo:
+    return TopicInfo(name=_internal_names(group)[at], topic_configs=COMPACTED)
 
 
 TOPOLOGIES: dict[str, Callable[[str], Topology]] = {

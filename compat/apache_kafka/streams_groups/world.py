@@ -58,7 +58,7 @@ class World:
         self._configs: dict[str, str | None] = {}
         self._rejoins: str | None = None
         self._is_ready = self._exists = self._may_assign = False
-        self._count = 0
+        self._count = self._ended = 0
         self._queue: deque[Step] = deque(self._beginning())
         makers: dict[str, Callable[[], Step]] = {
             "join": self._join,
@@ -101,7 +101,7 @@ class World:
         if self._queue:
             return self._queue.popleft()
         if not self._members:
-            return self._rng.choice((self._join, self._join, self._join, *self._makers))()
+            return self._rng.choice((*(self._join,) * 20, *self._makers))()
         return self._rng.choices(self._makers, [*self._kind.weights.values()])[0]()
 
     # Heartbeats
@@ -245,8 +245,6 @@ class World:
                 for what in ("sync", "beat", "leave"):
                     self._queue.append(Classic(self.group, what, step.protocol))
                     self._queue.append(Look(self.group))
-            case Pause():
-                self._may_assign = True
         return []
 
     def _heard(self, step: Beat, answer: Heard, began_s: float, ended_s: float) -> list[str]:
@@ -273,7 +271,8 @@ class World:
         if self._rejoins == member:
             self._rejoins = None
             self._queue.append(self._entering(member, self._members[member]))
-        self._may_assign |= bool(step.fields)
+        self._may_assign |= bool(step.fields) or self.times.ended > self._ended
+        self._ended = self.times.ended
         if self._may_assign and not answer.has_status(DELAYED):
             self._assigned(began_s, ended_s)
         self._is_ready = not answer.has_status(MISSING_SOURCES, WRONG_PARTITIONS, MISSING_INTERNAL)
@@ -296,6 +295,12 @@ class World:
         if delay_s > 0:
             self._count += 1
             self.times.begins(f"delay {self._count}", began_s, ended_s, delay_s)
+            if interval_s := self._interval_s:
+                self.times.begins(f"interval after delay {self._count}", began_s, ended_s, delay_s + interval_s)
+
+    @property
+    def _interval_s(self) -> float:
+        return float(self._configs.get(INTERVAL) or 0) / 1000
 
     def _wait(self, member: str, step: Beat, began_s: float, ended_s: float) -> None:
         """It may have been told to give something up."""
@@ -305,7 +310,6 @@ class World:
     def _assigned(self, began_s: float, ended_s: float) -> None:
         """There may be another target assignment."""
         self._may_assign = False
-        interval_s = float(self._configs.get(INTERVAL) or 0) / 1000
-        if interval_s:
+        if interval_s := self._interval_s:
             self._count += 1
             self.times.begins(f"interval {self._count}", began_s, ended_s, interval_s)

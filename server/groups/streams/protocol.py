@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping
+from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from ....protocol.errors import ErrorCode, KafkaError
@@ -74,7 +75,7 @@ class StreamsProtocol:
         close_classic: Callable[[ClassicGroup, int], None],
     ) -> None:
         self._close_classic = close_classic
-        self.timers = MemberTimers(settings, deadlines, self.remove, self._start_assigning)
+        self.timers = MemberTimers(settings, deadlines, self.remove, self._delay_is_over)
         self._start_job = start_job
         self._elapsed_ms = deadlines.elapsed_ms
         self._settings = settings
@@ -177,7 +178,7 @@ class StreamsProtocol:
         if request.shutdown_application and kept.shutdown_by is None:
             log.info("group %s: member %s wants the application to end", kept.group_id, old.member_id)
             kept.shutdown_by = old.member_id
-        return self._heard(kept, transition, request, is_new=known is not kept)
+        return self._heard(kept, transition, request, known)
 
     def _group_for(self, shard: Shard, request: StreamsGroupHeartbeatRequest, changes: list[Change]) -> StreamsGroup:
         """The group; a new one, or one in place of a classic group without members, for a member that joins."""
@@ -216,8 +217,9 @@ class StreamsProtocol:
             self._start_assigning(shard, group, now_ms)
 
     def _heard(
-        self, group: StreamsGroup, transition: Transition, request: StreamsGroupHeartbeatRequest, *, is_new: bool
+        self, group: StreamsGroup, transition: Transition, request: StreamsGroupHeartbeatRequest, before: object
     ) -> Heard:
+        """`before` was the group of that name: this one, a classic one in whose place it is, or None."""
         member, problem = transition.member, transition.configured.problem
         claim = claim_of(request)
         # Apache Kafka does not look at the claim: whoever did not get the answer that named new tasks never hears of them.
@@ -229,8 +231,10 @@ class StreamsProtocol:
         is_news = request.member_epoch == 0 or member.assigned != transition.old.assigned
         endpoint_epoch = group.endpoint_epoch + (is_news and member.user_endpoint is not None)
         wants_endpoints = endpoint_epoch != request.endpoint_information_epoch
-        if not is_new:  # In Apache Kafka, too, the first member of a group does not count.
+        if before is group:  # In Apache Kafka, too, the first member of a group does not count,
             group.endpoint_epoch = endpoint_epoch
+        elif before is None:  # and is told so, unless there was a classic group.
+            endpoint_epoch = group.endpoint_epoch
         statuses = transition.statuses
         if problem is not None:
             statuses.append(Status(status_code=problem.code, status_detail=problem.detail))
@@ -253,7 +257,7 @@ class StreamsProtocol:
             active_tasks=_rows(has.active) if has is not None else None,
             standby_tasks=_rows(has.standby) if has is not None else None,
             warmup_tasks=_rows(has.warmup) if has is not None else None,
-            endpoint_information_epoch=group.endpoint_epoch,
+            endpoint_information_epoch=endpoint_epoch,
         )
         return Heard(response, transition.configured.missing, wants_endpoints)
 
@@ -264,6 +268,12 @@ class StreamsProtocol:
         return (yield from endpoints(group, member_id, self._topics))
 
     # Targets
+
+    def _delay_is_over(self, shard: Shard, group: StreamsGroup, now_ms: int) -> None:
+        """A group without members has waited for others to come. It had some before if its last target is too young."""
+        since_ms = inf if group.assigned_at_ms is None else self._elapsed_ms() - group.assigned_at_ms
+        if since_ms >= self._settings.streams_assignment_interval_ms(group.group_id):
+            self._start_assigning(shard, group, now_ms)
 
     def _start_assigning(self, shard: Shard, group: StreamsGroup, now_ms: int) -> None:
         if not group.is_assigning and group.assignment_epoch < group.epoch:

@@ -26,7 +26,7 @@ _RETRY_MS = 500
 Remove: TypeAlias = "Callable[[Shard, StreamsGroup, Member, int], None]"
 """Take a member out of (shard, group, member, now_ms). Raises KafkaError if that cannot be written down."""
 Assign: TypeAlias = "Callable[[Shard, StreamsGroup, int], None]"
-"""Give the members of (shard, group, now_ms) their tasks."""
+"""Give the members of (shard, group, now_ms) their tasks, if it is time."""
 
 
 class MemberTimers:

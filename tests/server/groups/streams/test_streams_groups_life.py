@@ -204,6 +204,21 @@ def test_a_target_is_not_older_than_the_interval_when_another_one_comes() -> Non
     assert active(groups.beat("a", 2, owns={"0": {0, 1, 2, 3}})) == {"0": {0, 1}}
 
 
+def test_the_interval_holds_for_a_group_that_has_waited_for_members_again() -> None:
+    settings = {"group_streams_assignment_interval_ms": 10_000, "group_streams_initial_rebalance_delay_ms": 3_000}
+    groups = StreamsGroups(orders=4, settings=settings)
+    groups.enter("a")
+    groups.advance(3_000)
+    groups.beat("a", -1)
+    groups.enter("b")
+    groups.advance(3_000)
+    assert groups.table().state_name == "Assigning"
+    interval = {StatusCode.ASSIGNMENT_DELAYED: "Assignment delayed due to the configured assignment interval."}
+    assert statuses(groups.beat("b", groups.table().members["b"].epoch)) == interval
+    groups.advance(7_000)
+    assert active(groups.beat("b", groups.table().members["b"].epoch)) == {"0": {0, 1, 2, 3}}
+
+
 def test_internal_topics_are_asked_for_and_nothing_is_assigned_before_they_are_there() -> None:
     groups = StreamsGroups(orders=4)
     heard = groups.hear_enter("a", topology=COUNTS)
@@ -282,6 +297,16 @@ def test_one_member_may_ask_all_to_end() -> None:
     groups.beat("b", -1)
     groups.beat("c", -1)
     assert StatusCode.SHUTDOWN_APPLICATION not in statuses(groups.enter("d"))
+
+
+def test_in_the_place_of_a_classic_group_the_first_member_hears_of_an_endpoint_epoch_that_does_not_last() -> None:
+    """As Apache Kafka 4.3.1 counts them; the next heartbeat names endpoints again."""
+    groups = groups_with_store(standbys=1)
+    groups.commit({("orders", 0): 7})
+    here = Endpoint(host="h", port=1)
+    assert groups.hear_enter("a", topology=STORE, user_endpoint=here).response.endpoint_information_epoch == 1
+    next_one = groups.hear("a", 2, endpoint_information_epoch=1)
+    assert (next_one.wants_endpoints, next_one.response.endpoint_information_epoch) == (True, 0)
 
 
 def test_members_hear_which_of_them_serves_what() -> None:
