@@ -38,7 +38,7 @@ from .topologies import TOPOLOGIES
 
 TIMEOUT_S = 60.0
 ROLES = ("active", "standby", "warmup")
-FORGOTTEN = {ErrorCode.FENCED_MEMBER_EPOCH.name, ErrorCode.UNKNOWN_MEMBER_ID.name}
+UNKNOWN = ErrorCode.UNKNOWN_MEMBER_ID.name
 
 Roles = dict[str, Tasks]
 """Tasks by role."""
@@ -129,7 +129,7 @@ class Side:
                 now = {role: getattr(answer, role) or {} for role in ROLES}
                 if now != (before := self.given.get(member, NO_TASKS)):
                     self.had[member], self.given[member] = before, now
-        elif answer.code in FORGOTTEN or (answer.is_well and epoch < 0):
+        elif answer.code == UNKNOWN or (answer.is_well and epoch < 0):
             for table in (self.epochs, self.given, self.had, self._endpoint_epochs):
                 table.pop(member, None)
 

@@ -10,7 +10,7 @@ from typing import Any
 from ottla.protocol.messages.streams_group_heartbeat import Endpoint, KeyValue, Topology
 
 from .answers import Answer, Heard
-from .asking import FORGOTTEN
+from .asking import UNKNOWN
 from .configurations import DELAY, INTERVAL, SESSION, Kind
 from .names import NAMES_MAX, in_order
 from .steps import (
@@ -250,7 +250,7 @@ class World:
     def _heard(self, step: Beat, answer: Heard, began_s: float, ended_s: float) -> list[str]:
         member = step.member
         if not answer.is_well:
-            if answer.code in FORGOTTEN and not step.is_join and step.off == 0:
+            if answer.code == UNKNOWN:
                 self._forget(member)
             self._rejoins = None
             return []
