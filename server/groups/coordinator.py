@@ -60,8 +60,9 @@ from .share.protocol import ShareProtocol, Wish
 from .share.requests import check_request as check_share_request
 from .share.states import Topics, TopicStates
 from .streams import requests as streams_requests
+from .streams.answering import Heard
 from .streams.group import StreamsGroup
-from .streams.protocol import Heard, StreamsProtocol
+from .streams.protocol import StreamsProtocol
 from .streams.records import tombstones as streams_tombstones
 from .streams.transition import Ready
 

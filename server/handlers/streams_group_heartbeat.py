@@ -24,8 +24,8 @@ from ...protocol.messages.streams_group_heartbeat import (
 )
 from ..cluster.topic_plans import PARTITIONS_MAX, check_name
 from ..groups.classic.protocol import Caller
-from ..groups.streams.configured import InternalTopic, StatusCode
-from ..groups.streams.protocol import Heard
+from ..groups.streams.answering import Heard
+from ..groups.streams.applications.configured import InternalTopic, StatusCode
 from ..groups.streams.requests import check_size
 from ..partitions.internal_topics import INTERNAL_TOPICS
 from ..runtime.turns import Turn, in_turns

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from ...coordination.jobs import Job, Steps
 from ..assigning.least_first import LeastFirst
-from .configured import ConfiguredSubtopology
+from .applications.configured import ConfiguredSubtopology
 from .member import Tasks
 
 Task = tuple[str, int]

@@ -11,10 +11,10 @@ from ....protocol.messages.streams_group_heartbeat import Endpoint, EndpointToPa
 from ....protocol.messages.streams_group_log import Subtopology, TopicInfo
 from ...coordination.jobs import Steps
 from ..assigning.topics import TopicView
-from .configured import Configured, ConfiguredSubtopology, InternalTopic
+from .applications.configured import Configured, ConfiguredSubtopology, InternalTopic
+from .applications.topology import Topology
 from .group import Served, StreamsGroup
 from .member import NO_TASKS, Member, Owned, Tasks
-from .topology import Topology
 
 
 def describe_streams(group: StreamsGroup) -> Steps[message.DescribedGroup]:

@@ -17,10 +17,10 @@ from ....protocol.messages.streams_group_heartbeat import EndpointToPartitions
 from ...coordination.deadlines import Deadline
 from ..kinds import PartitionCheck
 from ..records import CommittedOffset, write_record
-from .configured import Configured
+from .applications.configured import Configured
+from .applications.topology import Topology
 from .member import Member, Tasks
 from .records import tombstones
-from .topology import Topology
 
 # From this version of OffsetCommit on the generation may be a member epoch.
 _MEMBER_EPOCH_VERSION = 9

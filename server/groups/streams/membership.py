@@ -11,7 +11,7 @@ from ....protocol.messages import streams_group_heartbeat as message
 from ....protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest
 from ....protocol.messages.streams_group_log import Endpoint
 from ..classic.protocol import Caller
-from .configured import Configured
+from .applications.configured import Configured
 from .group import StreamsGroup
 from .member import Member, Tasks
 

@@ -8,15 +8,12 @@ load. An event that fails leaves no trace.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping
-from math import inf
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING
 
 from ....protocol.errors import ErrorCode, KafkaError
-from ....protocol.messages import streams_group_heartbeat as message
 from ....protocol.messages.streams_group_heartbeat import (
     EndpointToPartitions,
-    Status,
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
 )
@@ -31,12 +28,13 @@ from ..classic.protocol import Caller
 from ..records import write_record
 from ..settings import GroupSettings
 from . import records, targets
-from .configured import InternalTopic, StatusCode
+from .answering import Heard, answered
 from .describing import endpoints
 from .group import StreamsGroup
 from .member import LEAVE_EPOCH, Member
 from .membership import claim_of, member_for, streams_group, with_news
 from .records import Change
+from .target_jobs import TargetJobs
 from .timers import MemberTimers
 from .transition import Ready, Seen, Surroundings, Transition, preparing
 
@@ -48,18 +46,6 @@ log = logging.getLogger("ottla.groups")
 # Topics are looked at again after this time even if nobody said that they changed.
 _REFRESH_AFTER_MS = 60 * 60 * 1000
 _TRIES = 5
-
-
-class Heard(NamedTuple):
-    """
-    Attributes:
-        missing: Internal topics that are to be made for the group, by name.
-        wants_endpoints: The answer is to name all that `StreamsProtocol.endpoints` finds.
-    """
-
-    response: StreamsGroupHeartbeatResponse
-    missing: Mapping[str, InternalTopic] = {}
-    wants_endpoints: bool = False
 
 
 class StreamsProtocol:
@@ -75,8 +61,8 @@ class StreamsProtocol:
         close_classic: Callable[[ClassicGroup, int], None],
     ) -> None:
         self._close_classic = close_classic
-        self.timers = MemberTimers(settings, deadlines, self.remove, self._delay_is_over)
-        self._start_job = start_job
+        self._targets = TargetJobs(settings, store, deadlines.elapsed_ms, start_job)
+        self.timers = MemberTimers(settings, deadlines, self.remove, self._targets.delay_is_over)
         self._elapsed_ms = deadlines.elapsed_ms
         self._settings = settings
         self._store = store
@@ -178,7 +164,8 @@ class StreamsProtocol:
         if request.shutdown_application and kept.shutdown_by is None:
             log.info("group %s: member %s wants the application to end", kept.group_id, old.member_id)
             kept.shutdown_by = old.member_id
-        return self._heard(kept, transition, request, known)
+        interval_ms = self._settings.streams_heartbeat_interval_ms(kept.group_id)
+        return answered(kept, transition, request, known, interval_ms)
 
     def _group_for(self, shard: Shard, request: StreamsGroupHeartbeatRequest, changes: list[Change]) -> StreamsGroup:
         """The group; a new one, or one in place of a classic group without members, for a member that joins."""
@@ -213,98 +200,14 @@ class StreamsProtocol:
         self.timers.keep_alive(shard, group, member)
         if transition.has_stepped:
             self.timers.await_revocation(shard, group, member)
-        if transition.must_assign and not group.is_assigning:
-            self._start_assigning(shard, group, now_ms)
-
-    def _heard(
-        self, group: StreamsGroup, transition: Transition, request: StreamsGroupHeartbeatRequest, before: object
-    ) -> Heard:
-        """`before` was the group of that name: this one, a classic one in whose place it is, or None."""
-        member, problem = transition.member, transition.configured.problem
-        claim = claim_of(request)
-        # Apache Kafka does not look at the claim: whoever did not get the answer that named new tasks never hears of them.
-        is_over = claim is not None and not member.assigned.holds(claim)
-        if claim is not None and claim != member.assigned.tasks:
-            group.untold.add(member.member_id)
-        # What it lacks it hears of with the target that is to come, which may take it away.
-        is_lost = is_over or (member.member_id in group.untold and group.assignment_epoch >= group.epoch)
-        is_news = request.member_epoch == 0 or member.assigned != transition.old.assigned
-        endpoint_epoch = group.endpoint_epoch + (is_news and member.user_endpoint is not None)
-        wants_endpoints = endpoint_epoch != request.endpoint_information_epoch
-        if before is group:  # In Apache Kafka, too, the first member of a group does not count,
-            group.endpoint_epoch = endpoint_epoch
-        elif before is None:  # and is told so, unless there was a classic group.
-            endpoint_epoch = group.endpoint_epoch
-        statuses = transition.statuses
-        if problem is not None:
-            statuses.append(Status(status_code=problem.code, status_detail=problem.detail))
-        if group.shutdown_by is not None:
-            statuses.append(
-                Status(
-                    status_code=StatusCode.SHUTDOWN_APPLICATION,
-                    status_detail=f"Streams group member {group.shutdown_by} encountered a fatal error and requested a"
-                    " shutdown for the entire application.",
-                )
-            )
-        has = member.assigned if is_news or is_lost else None
-        if has is not None:
-            group.untold.discard(member.member_id)
-        response = StreamsGroupHeartbeatResponse(
-            member_id=member.member_id,
-            member_epoch=member.epoch,
-            heartbeat_interval_ms=self._settings.streams_heartbeat_interval_ms(group.group_id),
-            status=tuple(statuses),
-            active_tasks=_rows(has.active) if has is not None else None,
-            standby_tasks=_rows(has.standby) if has is not None else None,
-            warmup_tasks=_rows(has.warmup) if has is not None else None,
-            endpoint_information_epoch=endpoint_epoch,
-        )
-        return Heard(response, transition.configured.missing, wants_endpoints)
+        if transition.must_assign:
+            self._targets.start(shard, group, now_ms)
 
     def endpoints(self, group: object, member_id: str) -> Steps[tuple[EndpointToPartitions, ...]]:
         """`describing.endpoints`; nothing if there is no such group any more."""
         if not isinstance(group, StreamsGroup):
             return ()
         return (yield from endpoints(group, member_id, self._topics))
-
-    # Targets
-
-    def _delay_is_over(self, shard: Shard, group: StreamsGroup, now_ms: int) -> None:
-        """A group without members has waited for others to come. It had some before if its last target is too young."""
-        since_ms = inf if group.assigned_at_ms is None else self._elapsed_ms() - group.assigned_at_ms
-        if since_ms >= self._settings.streams_assignment_interval_ms(group.group_id):
-            self._start_assigning(shard, group, now_ms)
-
-    def _start_assigning(self, shard: Shard, group: StreamsGroup, now_ms: int) -> None:
-        if not group.is_assigning and group.assignment_epoch < group.epoch:
-            group.is_assigning = True
-            self._start_job(shard, self._assign(shard, group, now_ms))
-
-    def _assign(self, shard: Shard, group: StreamsGroup, now_ms: int) -> Job:
-        """Make a target assignment for the group as it is now; members get their parts at their next heartbeats.
-
-        Whatever happened to the group meanwhile has brought it to a later epoch, for which there will be another one.
-        """
-        epoch, members, before, configured = group.epoch, dict(group.members), dict(group.targets), group.configured
-        try:
-            # The group was loaded meanwhile: the next heartbeat looks at the topics. Or the last member has gone meanwhile: the
-            # first that comes brings it to its next epoch.
-            if configured is None or not members:
-                return
-            found = yield from targets.new_targets(members, before, configured, dict(group.assignment_configs))
-            whole = yield from targets.written(group, found, self._store.max_batch_bytes(shard.partition))
-            if shard.groups.get(group.group_id) is group:
-                targets.amended(group, whole)
-                last = records.target_metadata(group.group_id, epoch, now_ms)
-                whole.records.add(*write_record(*last))
-                self._store.append(shard.partition, whole.records, now_ms)
-                group.targets.update(whole.given)
-                shard.apply(*last)
-        except KafkaError as error:
-            log.warning("group %s: there is no new assignment: %s", group.group_id, error)
-        finally:
-            group.is_assigning = False
-            group.assigned_at_ms = self._elapsed_ms()
 
     # Leaving
 
@@ -346,10 +249,3 @@ class StreamsProtocol:
         self._store.append(shard.partition, made, now_ms)
         for key, value in changes:
             shard.apply(key, value)
-
-
-def _rows(places: Mapping[str, Collection[int]]) -> tuple[message.TaskIds, ...]:
-    return tuple(
-        message.TaskIds(subtopology_id=key, partitions=tuple(sorted(partitions)))
-        for key, partitions in sorted(places.items())
-    )

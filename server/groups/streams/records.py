@@ -28,8 +28,8 @@ from ....protocol.messages.streams_group_log import (
     StreamsGroupTopologyKey,
     TaskIds,
 )
+from .applications.topology import Topology
 from .member import Epochs, Member, Places, Tasks
-from .topology import Topology
 
 EPOCH_MAX = 2**31 - 1
 

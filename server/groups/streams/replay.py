@@ -22,9 +22,9 @@ from ....protocol.messages.streams_group_log import (
     StreamsGroupTopologyValue,
     TaskIds,
 )
+from .applications.topology import of_record
 from .group import StreamsGroup
 from .member import LEAVE_EPOCH, NOTHING, Member, MemberState, Owned, Places, Tasks
-from .topology import of_record
 
 
 def apply(group: StreamsGroup, key: Any, value: Any) -> None:

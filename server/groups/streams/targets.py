@@ -16,8 +16,8 @@ from ...coordination.records import Records
 from ..records import write_record
 from ..settings import MEMBERS_A_PIECE
 from . import records
+from .applications.configured import Configured
 from .assignor import AssignedMember, sticky
-from .configured import Configured
 from .group import StreamsGroup
 from .member import NO_TASKS, Member, Tasks
 from .records import Change

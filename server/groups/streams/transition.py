@@ -23,13 +23,13 @@ from ..assigning.topic_changes import TopicChanges
 from ..assigning.topics import TopicView
 from ..records import write_record
 from . import records, targets
-from .configured import Configured, StatusCode, configure
+from .applications.configured import Configured, StatusCode, configure
+from .applications.topology import Topology, of_request
 from .group import StreamsGroup
 from .member import NO_TASKS, Member, Tasks
 from .membership import check_claim
 from .reconciliation import next_step
 from .records import Change
-from .topology import Topology, of_request
 
 log = logging.getLogger("ottla.groups")
 

@@ -27,9 +27,9 @@ from ottla.protocol.messages.streams_group_heartbeat import (
 )
 from ottla.server.coordination.jobs import never, to_the_end
 from ottla.server.groups.classic.protocol import Caller
-from ottla.server.groups.streams.configured import StatusCode
+from ottla.server.groups.streams.answering import Heard
+from ottla.server.groups.streams.applications.configured import StatusCode
 from ottla.server.groups.streams.group import StreamsGroup
-from ottla.server.groups.streams.protocol import Heard
 from support.groups.groups import FakeTopics, Groups, MemoryStore
 
 SESSION_MS = 45_000

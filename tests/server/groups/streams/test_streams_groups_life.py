@@ -8,7 +8,7 @@ import pytest
 
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.streams_group_heartbeat import Endpoint, TopicPartition
-from ottla.server.groups.streams.configured import StatusCode
+from ottla.server.groups.streams.applications.configured import StatusCode
 from support.groups.consumer_groups import raised
 from support.groups.streams_groups import (
     COUNTS,

@@ -18,7 +18,7 @@ from ottla.protocol.messages.list_groups import ListGroupsRequest
 from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.protocol.messages.streams_group_describe import StreamsGroupDescribeRequest
 from ottla.protocol.messages.streams_group_heartbeat import Endpoint, StreamsGroupHeartbeatRequest, Topology
-from ottla.server.groups.streams.configured import StatusCode
+from ottla.server.groups.streams.applications.configured import StatusCode
 from support.broker.conversation import address, create_topic
 from support.broker.raw_client import RawClient
 from support.groups.streams_groups import COUNTS, active, info, statuses, subtopology, topology

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from ....protocol.errors import ErrorCode, KafkaError
-from ....protocol.messages import streams_group_heartbeat as wire
-from ....protocol.messages import streams_group_log as log
-from ...coordination.jobs import Steps
+from .....protocol.errors import ErrorCode, KafkaError
+from .....protocol.messages import streams_group_heartbeat as wire
+from .....protocol.messages import streams_group_log as log
+from ....coordination.jobs import Steps
 
 
 @dataclass(frozen=True, slots=True)

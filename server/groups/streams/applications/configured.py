@@ -11,10 +11,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from ....protocol.errors import ErrorCode, KafkaError
-from ....protocol.messages.streams_group_log import Subtopology, TopicInfo
-from ...coordination.jobs import Steps
-from ..assigning.topics import TopicView
+from .....protocol.errors import ErrorCode, KafkaError
+from .....protocol.messages.streams_group_log import Subtopology, TopicInfo
+from ....coordination.jobs import Steps
+from ...assigning.topics import TopicView
 from .partition_counts import repartition_counts
 from .topology import Topology, sources_of
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from heapq import heappop, heappush
 
-from ....protocol.errors import ErrorCode, KafkaError
-from ....protocol.messages.streams_group_log import Subtopology
+from .....protocol.errors import ErrorCode, KafkaError
+from .....protocol.messages.streams_group_log import Subtopology
 
 _FAILED = "Failed to compute number of partitions for all repartition topics"
 

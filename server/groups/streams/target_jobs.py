@@ -1,0 +1,77 @@
+"""Targets that are not made in the turn of a heartbeat: those of large groups, and of groups that have waited for more members."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from math import inf
+from typing import TYPE_CHECKING
+
+from ....protocol.errors import KafkaError
+from ...coordination.jobs import Job
+from ...coordination.store import RecordStore
+from ..records import write_record
+from ..settings import GroupSettings
+from . import records, targets
+from .group import StreamsGroup
+
+if TYPE_CHECKING:
+    from ..shard import Shard
+
+log = logging.getLogger("ottla.groups")
+
+
+class TargetJobs:
+    """
+    Args:
+        start_job: Of a shard: it ends when the shard is given up.
+    """
+
+    def __init__(
+        self,
+        settings: GroupSettings,
+        store: RecordStore,
+        elapsed_ms: Callable[[], int],
+        start_job: Callable[[Shard, Job], None],
+    ) -> None:
+        self._settings = settings
+        self._store = store
+        self._elapsed_ms = elapsed_ms
+        self._start_job = start_job
+
+    def delay_is_over(self, shard: Shard, group: StreamsGroup, now_ms: int) -> None:
+        """A group without members has waited for others to come. It had some before if its last target is too young."""
+        since_ms = inf if group.assigned_at_ms is None else self._elapsed_ms() - group.assigned_at_ms
+        if since_ms >= self._settings.streams_assignment_interval_ms(group.group_id):
+            self.start(shard, group, now_ms)
+
+    def start(self, shard: Shard, group: StreamsGroup, now_ms: int) -> None:
+        if not group.is_assigning and group.assignment_epoch < group.epoch:
+            group.is_assigning = True
+            self._start_job(shard, self._assign(shard, group, now_ms))
+
+    def _assign(self, shard: Shard, group: StreamsGroup, now_ms: int) -> Job:
+        """Make a target assignment for the group as it is now; members get their parts at their next heartbeats.
+
+        Whatever happened to the group meanwhile has brought it to a later epoch, for which there will be another one.
+        """
+        epoch, members, before, configured = group.epoch, dict(group.members), dict(group.targets), group.configured
+        try:
+            # The group was loaded meanwhile: the next heartbeat looks at the topics. Or the last member has gone meanwhile: the
+            # first that comes brings it to its next epoch.
+            if configured is None or not members:
+                return
+            found = yield from targets.new_targets(members, before, configured, dict(group.assignment_configs))
+            whole = yield from targets.written(group, found, self._store.max_batch_bytes(shard.partition))
+            if shard.groups.get(group.group_id) is group:
+                targets.amended(group, whole)
+                last = records.target_metadata(group.group_id, epoch, now_ms)
+                whole.records.add(*write_record(*last))
+                self._store.append(shard.partition, whole.records, now_ms)
+                group.targets.update(whole.given)
+                shard.apply(*last)
+        except KafkaError as error:
+            log.warning("group %s: there is no new assignment: %s", group.group_id, error)
+        finally:
+            group.is_assigning = False
+            group.assigned_at_ms = self._elapsed_ms()
