@@ -13,6 +13,9 @@ from ottla.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbea
 Answer = tuple[Any, ...]
 Tasks = dict[str, tuple[int, ...]]
 """Subtopology -> partitions, in order."""
+Roles = dict[str, Tasks]
+"""Tasks by role."""
+ROLES = ("active", "standby", "warmup")
 
 
 class Heard(NamedTuple):
@@ -35,6 +38,11 @@ class Heard(NamedTuple):
     @property
     def is_well(self) -> bool:
         return self.code == "NONE"
+
+    @property
+    def roles(self) -> Roles | None:
+        """The tasks that it tells; None if it does not."""
+        return None if self.active is None else {role: getattr(self, role) or {} for role in ROLES}
 
     def has_status(self, *codes: int) -> bool:
         return any(code in codes for code, _ in self.statuses or ())

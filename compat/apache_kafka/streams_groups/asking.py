@@ -16,7 +16,7 @@ from ottla.protocol.messages.streams_group_describe import StreamsGroupDescribeR
 from ottla.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, TaskIds
 from ottla.server.client.connection import Client
 
-from .answers import Answer, Heard, Tasks, code_name, described, heard
+from .answers import ROLES, Answer, Heard, Roles, code_name, described, heard
 from .offsets import Offsets
 from .other_protocols import OtherProtocols
 from .steps import (
@@ -37,11 +37,8 @@ from .surroundings import Surroundings
 from .topologies import TOPOLOGIES
 
 TIMEOUT_S = 60.0
-ROLES = ("active", "standby", "warmup")
 UNKNOWN = ErrorCode.UNKNOWN_MEMBER_ID.name
 
-Roles = dict[str, Tasks]
-"""Tasks by role."""
 NO_TASKS: Roles = {role: {} for role in ROLES}
 
 
@@ -125,10 +122,9 @@ class Side:
         if answer.is_well and epoch >= 0:
             self.epochs[member] = answer.epoch
             self._endpoint_epochs[member] = answer.endpoint_epoch
-            if answer.active is not None:
-                now = {role: getattr(answer, role) or {} for role in ROLES}
-                if now != (before := self.given.get(member, NO_TASKS)):
-                    self.had[member], self.given[member] = before, now
+            now, before = answer.roles, self.given.get(member, NO_TASKS)
+            if now is not None and now != before:
+                self.had[member], self.given[member] = before, now
         elif answer.code == UNKNOWN or (answer.is_well and epoch < 0):
             for table in (self.epochs, self.given, self.had, self._endpoint_epochs):
                 table.pop(member, None)

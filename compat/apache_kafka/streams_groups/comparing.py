@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import NamedTuple
 
-from .answers import Answer, Heard
-from .asking import Side
+from .answers import Answer, Heard, Roles
+from .asking import NO_TASKS, Side
 from .steps import Beat, Configure, Look, Read, Step
 
 PATIENCE_S, PAUSE_S = 3.0, 0.05
@@ -34,9 +34,10 @@ def compared(step: Step, ottla: Side, kafka: Side) -> tuple[Answer, Answer, int]
 
     Of what goes on behind its answers (deleted offsets) Apache Kafka may have done less so far; to look changes nothing.
     """
+    given = ottla.given.get(step.member, NO_TASKS) if isinstance(step, Beat) else None
     ours, theirs = ottla.ask(step), kafka.ask(step)
     if isinstance(ours, Heard) and isinstance(theirs, Heard):
-        return theirs, _retold(step, ours, theirs), 0
+        return theirs, _retold(ours, theirs, given), 0
     if isinstance(step, Configure):
         return theirs, _in_short(ours, theirs), 0
     tries = 0
@@ -48,17 +49,15 @@ def compared(step: Step, ottla: Side, kafka: Side) -> tuple[Answer, Answer, int]
     return theirs, ours, tries
 
 
-def _retold(step: Step, ours: Heard, theirs: Heard) -> Heard:
-    """Our answer as it would be if we did not tell a member its tasks again that says it has others, or has said so while another
-    assignment was to come, as we mean to do (docs/differences.md): Apache Kafka does not, and a member whose answer got lost works
-    at less for ever."""
-    assert isinstance(step, Beat)
+def _retold(ours: Heard, theirs: Heard, given: Roles | None) -> Heard:
+    """Our answer as it would be if we did not tell a member the tasks again that it was given, as it says that it has others. We mean
+    to (docs/differences.md): at Apache Kafka a member whose answer got lost works at less for ever."""
     if theirs.code == ours.code == FAILED:
         # Ottla's says why.
         return ours._replace(message=theirs.message)
-    if theirs.active is not None:
-        return ours
-    return ours._replace(active=None, standby=None, warmup=None)
+    if theirs.active is None and ours.roles == given:
+        return ours._replace(active=None, standby=None, warmup=None)
+    return ours
 
 
 def _in_short(ours: Answer, theirs: Answer) -> Answer:

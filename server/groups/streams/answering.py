@@ -13,6 +13,7 @@ from ....protocol.messages.streams_group_heartbeat import (
 )
 from .applications.configured import InternalTopic, StatusCode
 from .group import StreamsGroup
+from .member import Member, Tasks
 from .membership import claim_of
 from .transition import Transition
 
@@ -43,9 +44,7 @@ def answered(
         interval_ms: How often it is told to send heartbeats.
     """
     member = transition.member
-    claim = claim_of(request)
-    # Apache Kafka does not look at the claim: whoever did not get the answer that named new tasks never hears of them.
-    is_lost = claim is not None and claim != member.assigned.tasks
+    is_lost = _has_others(group, member, claim_of(request))
     is_news = request.member_epoch == 0 or member.assigned != transition.old.assigned
     endpoint_epoch = group.endpoint_epoch + (is_news and member.user_endpoint is not None)
     wants_endpoints = endpoint_epoch != request.endpoint_information_epoch
@@ -54,6 +53,8 @@ def answered(
     elif before is None:  # and is told so, unless there was a classic group.
         endpoint_epoch = group.endpoint_epoch
     has = member.assigned if is_news or is_lost else None
+    if has is not None:
+        group.untold.discard(member.member_id)
     response = StreamsGroupHeartbeatResponse(
         member_id=member.member_id,
         member_epoch=member.epoch,
@@ -65,6 +66,18 @@ def answered(
         endpoint_information_epoch=endpoint_epoch,
     )
     return Heard(response, transition.configured.missing, wants_endpoints)
+
+
+def _has_others(group: StreamsGroup, member: Member, claim: Tasks | None) -> bool:
+    """Whether the member is to be told its tasks again, as it has said that it has others.
+
+    Apache Kafka does not look at the claim: whoever did not get the answer that named new tasks never hears of them.
+    """
+    is_over = claim is not None and not member.assigned.holds(claim)
+    if claim is not None and claim != member.assigned.tasks:
+        group.untold.add(member.member_id)
+    # What it lacks it hears of with the target that is to come, which may take it away.
+    return is_over or (member.member_id in group.untold and group.assignment_epoch >= group.epoch)
 
 
 def _statuses(group: StreamsGroup, transition: Transition) -> list[Status]:
