@@ -95,6 +95,12 @@ def reassign(broker: ottla.Broker, client: RawClient) -> None:
     client.ask(AlterPartitionReassignmentsRequest(topics=topics))
 
 
+def give_up_a_log(broker: ottla.Broker, client: RawClient) -> None:
+    """Of a leader that is there: which partition begins with which node is chance."""
+    led = next(each for each in services(broker).topics.get("many").partitions if each.leader == 0)
+    led.log.give_up("damaged")
+
+
 def fail_a_disk(broker: ottla.Broker, client: RawClient) -> None:
     catalog, many = services(broker).cluster.catalog, services(broker).topics.get("many")
     log = next(each.log for each in many.partitions if each.leader == 0 and each.log.data_dir != catalog.data_dir)
@@ -119,7 +125,7 @@ CHANGES: dict[str, Callable[[ottla.Broker, RawClient], object]] = {
     "a node that starts": lambda broker, _: broker.start_node(STOPPED),
     "other replicas of a partition": reassign,
     "a disk that fails": fail_a_disk,
-    "a log that is given up": lambda broker, _: services(broker).topics.partition("many", 3).log.give_up("damaged"),
+    "a log that is given up": give_up_a_log,
     "another level of a feature": tell_of_eligible_replicas,
 }
 
