@@ -56,43 +56,47 @@ class Since(NamedTuple):
         }
 
 
-def write_snapshot(
-    out: str,
-    topic: str,
-    run: Callable[[Target], RoundsDone],
-    schema: pa.Schema,
-    *,
-    overwrite: bool,
-    since: Since | None,
-    now_ms: int,
-) -> SnapshotResult:
-    """Make the folder `out`, whole or not at all.
+class Order(NamedTuple):
+    """What a snapshot is to be, wherever it is written."""
 
-    Args:
-        run: Writes the rows to a target.
-        schema: Of a file without rows, where there are none.
-        now_ms: When this began.
+    topic: str
+    run: Callable[[Target], RoundsDone]
+    """Writes the rows to a target."""
+    schema: pa.Schema
+    """Of a file without rows, where there are none."""
+    overwrite: bool
+    since: Since | None
+    now_ms: int
+    """When this began, Unix milliseconds."""
+
+    def result(self, out: str, done: RoundsDone) -> SnapshotResult:
+        since = None if self.since is None else self.since.path
+        return SnapshotResult(out, done.keys, len(done.first.ends), len(done.tasks), since)
+
+
+def write_snapshot(out: str, order: Order) -> SnapshotResult:
+    """Make the folder `out`, whole or not at all.
 
     Raises:
         UsageError: As `replacing`; or the earlier snapshot's files cannot be linked to, or it has become too old meanwhile.
             Nothing is left.
-        Whatever `run` raises.
+        Whatever the order's `run` raises.
     """
-    files = OsFiles()
-    with replacing(out, overwrite=overwrite) as directory:
+    files, since = OsFiles(), order.since
+    with replacing(out, overwrite=order.overwrite) as directory:
         target, layers = directory, 0
         if since is not None:
             layers = _link_layers(files, since, directory) + 1
             target = layer_directory(directory, layers - 1)
             files.make_dir(target)
-        done = run(DiskTarget(target))
-        _finish(files, target, schema)
+        done = order.run(DiskTarget(target))
+        _finish(files, target, order.schema)
         if since is not None:
             since.check_age()
             sync_folder(files, os.path.dirname(target))
-        write_atomically(files, os.path.join(directory, MANIFEST), manifest_of(topic, done, layers, now_ms).to_json())
-    partitions = len(done.first.ends)
-    return SnapshotResult(out, done.keys, partitions, len(done.tasks), None if since is None else since.path)
+        manifest = manifest_of(order.topic, done, layers, order.now_ms)
+        write_atomically(files, os.path.join(directory, MANIFEST), manifest.to_json())
+    return order.result(out, done)
 
 
 def manifest_of(

@@ -14,39 +14,25 @@ from ..objects.object_files import ObjectFiles
 from ..stores.reading_files import objects_of
 from ..stores.store import Store
 from ..stores.stores import Stores
-from .layers import Since, SnapshotResult, write_snapshot
+from .layers import Order, Since, SnapshotResult, write_snapshot
 from .manifest import MANIFEST, check_age, check_goes_on, layer_directories, read_manifest
 from .parquet_files import opened
 from .snapshot_folder import FINISHED
-from .snapshot_rounds import RoundsDone
 from .store_snapshot import check_place, find, write_to_store
-from .targets import Target
 
 __all__ = ["StoredSnapshot", "check_place", "since_of", "write_snapshot_at"]
 
 BATCH_ROWS = 10_000
 
 
-def write_snapshot_at(
-    out: str,
-    topic: str,
-    run: Callable[[Target], RoundsDone],
-    schema: pa.Schema,
-    *,
-    overwrite: bool,
-    since: Since | None,
-    now_ms: int,
-    objects: ObjectFiles,
-) -> SnapshotResult:
+def write_snapshot_at(out: str, order: Order, objects: ObjectFiles) -> SnapshotResult:
     """Make a snapshot at a path or an address, whole or not at all. Arguments and errors are those of the two that do it.
 
     Args:
         objects: Who opens stores.
     """
-    check_place(out, None if since is None else since.path)
-    if is_address(out):
-        return write_to_store(out, topic, run, schema, overwrite=overwrite, since=since, now_ms=now_ms, objects=objects)
-    return write_snapshot(out, topic, run, schema, overwrite=overwrite, since=since, now_ms=now_ms)
+    check_place(out, None if order.since is None else order.since.path)
+    return write_to_store(out, order, objects) if is_address(out) else write_snapshot(out, order)
 
 
 def since_of(

@@ -33,7 +33,7 @@ from ..steps import Add, Watch, unwatched
 from ..stores.reading_files import objects_of
 from ..stores.store import Store
 from ..stores.stores import Stores
-from .layers import Since, SnapshotResult
+from .layers import Order, Since, SnapshotResult
 from .parquet_files import opened, rows_of_file
 from .places import write_snapshot_at
 from .snapshot_rounds import Round, RoundsDone, RunRound, Written, run_rounds
@@ -292,13 +292,5 @@ def write_rounds(
     def rounds(target: Target) -> RoundsDone:
         return run_rounds(store, topic, target, run, partition=partition, since=None if since is None else since.ends)
 
-    return write_snapshot_at(
-        out,
-        topic,
-        rounds,
-        SCHEMA,
-        overwrite=overwrite,
-        since=since,
-        now_ms=now_ms,
-        objects=objects_of(store.stores[0].files),
-    )
+    order = Order(topic, rounds, SCHEMA, overwrite=overwrite, since=since, now_ms=now_ms)
+    return write_snapshot_at(out, order, objects_of(store.stores[0].files))

@@ -23,17 +23,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-import pyarrow as pa
-
 from ..errors import PipelineError, SourceChangedError, UsageError
 from ..objects.addresses import is_address, normal
 from ..objects.object_files import ObjectFiles
 from ..objects.uploads import put, remove
-from .layers import Since, SnapshotResult, manifest_of
+from .layers import Order, SnapshotResult, manifest_of
 from .manifest import MANIFEST, Manifest, layer_directories, parse_manifest
 from .snapshot_folder import FINISHED
-from .snapshot_rounds import RoundsDone
-from .targets import StoreTarget, Target
+from .targets import StoreTarget
 
 PARTS = "_parts"
 LEFT_MS = 24 * 3_600_000
@@ -104,16 +101,7 @@ def check_place(out: str, since: str | None) -> None:
 
 
 def write_to_store(
-    out: str,
-    topic: str,
-    run: Callable[[Target], RoundsDone],
-    schema: pa.Schema,
-    *,
-    overwrite: bool,
-    since: Since | None,
-    now_ms: int,
-    objects: ObjectFiles,
-    token: Callable[[], str] = lambda: secrets.token_hex(4),
+    out: str, order: Order, objects: ObjectFiles, *, token: Callable[[], str] = lambda: secrets.token_hex(4)
 ) -> SnapshotResult:
     """Write a snapshot to an address; see the module.
 
@@ -121,11 +109,11 @@ def write_to_store(
         UsageError: There is a snapshot, and `overwrite` is not wanted; or something else; or the earlier one has become too old.
         SourceChangedError: Another snapshot was written there meanwhile.
         StoreFailedError: The store does not answer. While the manifest was written, the new snapshot may stand.
-        Whatever `run` raises. What was there is there; of the new one nothing is left, as far as it can be removed.
+        Whatever the order's `run` raises. What was there is there; of the new one nothing is left, as far as it can be removed.
     """
-    address = normal(out)
+    address, since, now_ms = normal(out), order.since, order.now_ms
     before = find(objects, address)
-    if before is not None and not overwrite:
+    if before is not None and not order.overwrite:
         raise UsageError(f"{out}: expected no snapshot there, found one (--overwrite takes its place)")
     if before is not None and before.name is None:
         raise UsageError(f"{out}: expected a snapshot that was written there to take the place of, found a copy of one")
@@ -135,15 +123,15 @@ def write_to_store(
     target = StoreTarget(f"{address}/{PARTS}/{own}", objects)
     name = f"_manifest.{(0 if before is None else before.number) + 1:08}.{own}.json"
     try:
-        done = run(target)
+        done = order.run(target)
         if not target.finished():
-            target.finish(0, target.write(0, "none", schema, [schema.empty_table()]))
+            target.finish(0, target.write(0, "none", order.schema, [order.schema.empty_table()]))
         if since is not None:
             since.check_age()
         older = [] if since is None or before is None else [*before.layers]
         layers = [*older, [*target.finished().values()]]
         relative = tuple(tuple(each.removeprefix(f"{address}/") for each in layer) for layer in layers)
-        manifest = manifest_of(topic, done, len(layers) if older else 0, now_ms, relative)
+        manifest = manifest_of(order.topic, done, len(layers) if older else 0, now_ms, relative)
         _check_alone(objects, address, None if before is None else before.name)
     except BaseException:
         _remove_parts(objects, target.address, keep=())
@@ -159,8 +147,7 @@ def write_to_store(
         raise
     with suppress(PipelineError, OSError):  # it stands; what is left of others costs space only
         _tidy(objects, address, name, {each for layer in layers for each in layer}, now_ms)
-    partitions = len(done.first.ends)
-    return SnapshotResult(out, done.keys, partitions, len(done.tasks), None if since is None else since.path)
+    return order.result(out, done)
 
 
 def _check_alone(objects: ObjectFiles, address: str, before: str | None, own: str | None = None) -> None:
