@@ -395,7 +395,7 @@ def _write_big(data_dir: Path, size_bytes: int) -> None:
         TopicPartition("big", 0),
         batches,
         records_a_batch=RECORDS_A_BATCH,
-        segment_bytes=max(size_bytes // 8, 2 << 20),
+        segment_bytes=size_bytes // 2,
     )
 
 

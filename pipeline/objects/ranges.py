@@ -1,8 +1,8 @@
 """The bytes of one object, for readers who ask as of a file: in ranges of some MiB, however small what is asked for is.
 
 Each range is a request, which costs its money and tens of milliseconds whatever its size. So what is asked for in small pieces, one
-behind the other, comes in ranges that grow up to AHEAD_MAX_BYTES; what is asked for at once comes as it is. What two reads have in
-common is fetched once.
+behind the other, with less than AHEAD_MAX_BYTES between (the headers of batches), comes in ranges that grow up to that; what is asked
+for at once comes as it is. What two reads have in common is fetched once.
 
 The object must stay what it was when its name was listed: that is looked at when it is opened, and again by `check` when all of it
 is read, for a store that replaces it meanwhile says nothing.
@@ -139,9 +139,9 @@ class ObjectFile:
     def _fetch(self, position: int, end: int) -> None:
         """Have at least these bytes in `_data`."""
         known_end = self._at + len(self._data)
-        follows = bool(self._data) and self._at <= position <= known_end
-        self._ahead = min(self._ahead * _GROWTH, AHEAD_MAX_BYTES) if follows else AHEAD_MIN_BYTES
-        kept = self._data[position - self._at :] if follows else b""
+        goes_on = bool(self._data) and self._at <= position < known_end + AHEAD_MAX_BYTES
+        self._ahead = min(self._ahead * _GROWTH, AHEAD_MAX_BYTES) if goes_on else AHEAD_MIN_BYTES
+        kept = self._data[position - self._at :] if goes_on else b""
         start = position + len(kept)
         wanted_bytes = min(max(end - start, self._ahead if end - position < AHEAD_MAX_BYTES else 0), self._size - start)
         fetched = patiently(lambda: self._range(start, wanted_bytes), self.address)

@@ -33,12 +33,13 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(failures, "PAUSES_S", (0.0,) * len(PAUSES_S))
 
 
-def test_small_reads_one_behind_the_other_are_few_requests(store: CountingStore) -> None:
+@pytest.mark.parametrize("step_bytes", [4 << 10, 164_157, 1_000_000])
+def test_small_reads_one_behind_the_other_are_few_requests(store: CountingStore, step_bytes: int) -> None:
     file = ObjectFiles(OpenerOf(store)).open(ADDRESS)
     at = 0
     while piece := file.read_at(at, 61):
         assert piece == DATA[at : at + 61]
-        at += 4 << 10
+        at += step_bytes
     assert store.asked["read"] <= len(DATA) // AHEAD_MAX_BYTES + 5
     assert store.bytes_read <= len(DATA)
 
