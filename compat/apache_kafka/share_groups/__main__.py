@@ -30,7 +30,6 @@ from .steps import Fetch, Pause, Settled, Step
 from .world import COMPACTED, World
 
 REQUESTS, REQUESTS_QUICK = 2_000, 68
-RUN = ""
 LIFE = 100
 """So many steps are about one group, at most."""
 
@@ -42,7 +41,7 @@ def body(suite: Suite, options: Options) -> None:
     rest = options.rest
     chosen = [rest.kind] if rest.kind else list(KINDS)
     wanted = rest.requests or (REQUESTS_QUICK if options.quick else REQUESTS)
-    runs = [Run(suite, name, wanted, rest.life) for name in chosen]
+    runs = [Run(suite, name, wanted, count(rest.first) if rest.life is None else [rest.life]) for name in chosen]
     with ThreadPoolExecutor(len(runs)) as threads:
         going = [threads.submit(run.whole, 1 if options.quick else KINDS[run.name].lanes) for run in runs]
         for run, running in zip(runs, going, strict=True):
@@ -58,16 +57,16 @@ class Run:
 
     Args:
         wanted: How many requests; lives that are on their way then go on to their end.
-        only: The number of the one life to be lived, if not all.
+        numbers: Of the lives.
     """
 
     _told = Lock()
 
-    def __init__(self, suite: Suite, name: str, wanted: int, only: int | None) -> None:
+    def __init__(self, suite: Suite, name: str, wanted: int, numbers: Iterable[int]) -> None:
         self.name = name
-        self._suite, self._wanted, self._only = suite, wanted, only
+        self._suite, self._wanted = suite, wanted
         self._lock = Lock()
-        self._numbers = iter(count() if only is None else [only])
+        self._numbers = iter(numbers)
         self._lives = self._asked = self._differ = self._again = self._tripped = 0
 
     def whole(self, lanes: int) -> None:
@@ -86,13 +85,13 @@ class Run:
         """One life after the other."""
         with ExitStack() as stack:
             ottla, kafka = (stack.enter_context(closing(Side(one.bootstrap))) for one in brokers)
-            while (number := self._next()) is not None:
+            while (missing := self._wanted - self._asked) > 0 and (number := self._next()) is not None:
                 life = Life(KINDS[self.name], self.name, number, (ottla, kafka))
-                self._over(life, number, life.run(islice(life.steps(), min(LIFE, self._wanted))))
+                self._over(life, number, life.run(islice(life.steps(), min(LIFE, missing))))
 
     def _next(self) -> int | None:
         with self._lock:
-            return next(self._numbers, None) if self._asked < self._wanted else None
+            return next(self._numbers, None)
 
     def _over(self, life: Life, number: int, found: Difference | None) -> None:
         with self._lock:
@@ -136,7 +135,7 @@ class Life:
 
     def __init__(self, kind: Kind, name: str, number: int, sides: tuple[Side, Side]) -> None:
         self._sides = sides
-        self._world = World(random.Random(f"{name} {number}"), kind, f"{name}-{number}{RUN}")
+        self._world = World(random.Random(f"{name} {number}"), kind, f"{name}-{number}")
         self._done: list[Step] = []
         self._is_over = False
         self.asked = self.again = self.tripped = 0
@@ -167,7 +166,7 @@ class Life:
 
     def _ask(self, step: Step) -> Difference | None:
         began_s = time.monotonic()
-        theirs, ours, tries = compared(step, *self._sides)
+        theirs, ours, tries = compared(step, *self._sides, has_ended=self._world.times.has_ended)
         self.again += tries
         if trips(step, ours, theirs):
             self.tripped += 1
@@ -188,6 +187,7 @@ class Life:
 def more_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--kind", choices=[*KINDS], help="one kind of configuration alone")
     parser.add_argument("--life", type=int, metavar="N", help="one life alone, by its number")
+    parser.add_argument("--first", type=int, metavar="N", default=0, help="the number of the first life")
     parser.add_argument("--requests", type=int, metavar="N", help="how many requests of each kind")
 
 

@@ -25,6 +25,8 @@ class Times:
     def __init__(self, lock_s: float, session_s: float) -> None:
         self._lock_s, self._session_s = lock_s, session_s
         self._locks: list[Moment] = []
+        self.has_ended = False
+        """Whether the time of a lock is over, which some records may have had until then."""
         self._members: dict[str, Moment] = {}
 
     @property
@@ -45,7 +47,9 @@ class Times:
 
     def quiet_s(self, now_s: float, takes_s: float) -> float:
         """How long to wait until nothing ends just now, nor while it takes so long."""
-        self._locks = [one for one in self._locks if one.latest_s + GUARD_S > now_s]
+        left = [one for one in self._locks if one.latest_s + GUARD_S > now_s]
+        self.has_ended |= len(left) < len(self._locks)
+        self._locks = left
         at_s = now_s
         for moment in sorted((*self._locks, *self._members.values())):
             if moment.earliest_s - GUARD_S - takes_s <= at_s <= moment.latest_s + GUARD_S:
