@@ -13,7 +13,7 @@ from ..partitions.topics import Partition
 from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
 from ..sharing.acknowledging import GAP, REJECT, RENEW, Acknowledgement, acknowledge_some, say_twice
-from ..sharing.beginning import Led
+from ..sharing.beginning import STATE_RETRY_MS, STATE_TRIES, Led
 from ..sharing.share_partition import RUNS_AT_ONCE, Update
 from ..sharing.share_records import SharePartitionKey
 from ..sharing.share_sessions import Place, SessionKey
@@ -98,6 +98,7 @@ class Acknowledging:
         self._renews = request.version >= RENEWALS_SINCE and body.is_renew_ack
         self._topics = body.topics
         self._written: dict[Place, Led] = {}
+        self._tries_left = STATE_TRIES
         self.answers: dict[Place, KafkaError | None] = {}
 
     async def run(self) -> None:
@@ -121,7 +122,7 @@ class Acknowledging:
                 self.answers[place] = error.with_traceback(None)
                 continue
             if row.acknowledgement_batches:
-                self.answers[place] = await self._acknowledge(place, row.acknowledgement_batches)
+                self.answers[place] = await self._acknowledge_patiently(place, row.acknowledgement_batches)
                 has_said = True
             else:
                 empty.append(place)
@@ -160,6 +161,20 @@ class Acknowledging:
                 if min(some) < GAP or (most := max(some)) > self._type_max or (most == RENEW and not self._renews):
                     raise KafkaError(ErrorCode.INVALID_REQUEST)
             before = last
+
+    async def _acknowledge_patiently(self, place: Place, batches: tuple[Any, ...]) -> KafkaError | None:
+        """As `_acknowledge`. While the share coordinator loads, it is waited for: so does Apache Kafka's persister, and whoever were refused
+        would have all that it has done delivered once more."""
+        services = self._ctx.services
+        while True:
+            refused = await self._acknowledge(place, batches)
+            is_early = refused is not None and refused.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+            # What was done of it in part is not to be done twice.
+            if not is_early or place in self._written or not self._tries_left or services.cluster.is_stopping:
+                return refused
+            self._tries_left -= 1
+            await services.clock.sleep(STATE_RETRY_MS)
+            self._ctx.turn.begin()
 
     async def _acknowledge(self, place: Place, batches: tuple[Any, ...]) -> KafkaError | None:
         leaders, turn = self._leaders, self._ctx.turn

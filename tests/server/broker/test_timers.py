@@ -244,6 +244,7 @@ HANDED_ON = {
     "security/sasl/jwks.py _refresh": "likewise",
     "security/sasl/jwks.py _take": "likewise",
     "handlers/share_fetch.py _taken": "tests of share requests: what a member has comes back",
+    "handlers/share_sessions.py _acknowledge_patiently": "while the share coordinator loads",
     "handlers/share_sessions.py _meant": "tests of share requests: a member may keep what it needs longer",
     "sharing/leaders.py __init__": "as `_expire`",
     "sharing/leaders.py _expire": "tests of share requests: what a member has comes back",

@@ -15,6 +15,8 @@ from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTop
 from ottla.server.broker.broker import Broker
 from ottla.server.client.connection import api_of
 from ottla.server.control.leaders import move_leader
+from ottla.server.coordination import service
+from ottla.server.coordination.shard import ShardState
 from ottla.server.handlers.share_sessions import TYPES_AT_ONCE
 from ottla.server.runtime.turns import Turn
 from ottla.server.sharing import leaders
@@ -182,3 +184,29 @@ def test_whoever_waits_hears_of_a_partition_that_is_gone_however_many_groups_it_
 
     run_in_order(main)
     assert heard == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * len(GROUPS)
+
+
+def test_what_is_acknowledged_while_the_share_coordinator_loads_is_written_once_it_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(service, "INLINE_LOAD_BYTES", 0)
+
+    async def main() -> None:
+        async with running(CrashFiles()) as (broker, client):
+            topic_id = await shared_topic(broker, client)
+            connection = Connection(Member("m"), 0)
+            asking = InProcessClient(broker, connection.client)
+            fetch = fetch_request(
+                "g", connection, topic_id, frozenset({0}), {}, max_wait_ms=5_000, max_records=500, batch_size=1, mode=0
+            )
+            await asking.ask(fetch, 2)
+            states = broker.services.coordinators.share_states
+            home = states.coordinator.partition_for(SharePartitionKey("g", topic_id, 0).text)
+            states.leadership_changed(home)
+            assert states.coordinator.shards[home].state is ShardState.LOADING
+            says = {0: dict.fromkeys(range(RECORDS), ACCEPT)}
+            answer: Any = await asking.ask(acknowledge_request("g", connection, topic_id, says, 1, renews=False), 2)
+            (row,) = answer.responses[0].partitions
+            assert (row.error_code, row.error_message) == (0, None)
+
+    run_in_order(main)
