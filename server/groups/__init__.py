@@ -3,7 +3,8 @@
 Read in this order: `classic.group` (one classic group: members, votes, states), `classic.protocol` (what requests and
 time-outs do to it), `classic.rebalance` (how it gets to its next generation), `offsets.offsets` and `offsets.commits`
 (committed offsets), `records` (how all is written down), `shard` (all groups of one partition of `__consumer_offsets`),
-`coordinator` (the front door), `service` (Trio). Consumer groups (KIP-848) are in `consumer`, share groups (KIP-932) in `share`, who gets which partition in
-`assigning`; `kinds` is what groups of all kinds have in common. What every coordinator needs is in
-`server.coordination`.
+`classic_requests` (who comes by the classic protocol, to whatever group), `upkeep` (what goes on without being asked),
+`coordinator` (the front door), `service` (Trio). Consumer groups (KIP-848) are in `consumer`, share groups (KIP-932) in
+`share`, streams groups (KIP-1071) in `streams`, who gets which partition in `assigning`; `kinds` is what groups of all kinds
+have in common. What every coordinator needs is in `server.coordination`.
 """

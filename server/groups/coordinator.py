@@ -20,7 +20,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
 from ...protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from ...protocol.messages.describe_groups import DescribedGroup
-from ...protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from ...protocol.messages.join_group import JoinGroupRequest
 from ...protocol.messages.leave_group import MemberIdentity, MemberResponse
 from ...protocol.messages.list_groups import ListedGroup
 from ...protocol.messages.offset_commit import OffsetCommitRequest
@@ -28,7 +28,7 @@ from ...protocol.messages.share_group_describe import DescribedGroup as Describe
 from ...protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from ...protocol.messages.streams_group_describe import DescribedGroup as DescribedStreamsGroup
 from ...protocol.messages.streams_group_heartbeat import EndpointToPartitions, StreamsGroupHeartbeatRequest
-from ...protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from ...protocol.messages.sync_group import SyncGroupRequest
 from ...protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from ...protocol.wire import ZERO_UUID
 from ..coordination.coordinator import Coordinator
@@ -37,23 +37,23 @@ from ..coordination.shard import ShardState
 from ..coordination.store import RecordStore
 from ..partitions.internal_topics import OFFSETS_TOPIC
 from .assigning.topics import TopicView
-from .classic.group import ClassicGroup, JoinReply, SyncReply, size_of
+from .classic.group import ClassicGroup, JoinReply, SyncReply
 from .classic.protocol import Caller, ClassicProtocol
-from .classic.rebalance import refuse
 from .classic.records import LEAST_MEMBER_BYTES, group_value
+from .classic_requests import ClassicRequests
 from .consumer.classic_members import ClassicMembers
 from .consumer.group import ConsumerGroup
 from .consumer.migration import Migration, Upgrade, is_large
 from .consumer.protocol import ConsumerProtocol
-from .consumer.records import group_epoch, target_metadata, tombstones
+from .consumer.records import group_epoch, target_metadata
 from .consumer.requests import check_request
 from .descriptions import describe_classic, describe_consumer, describe_share, describe_streams, list_groups
 from .kinds import Kind
 from .offsets.commits import Commits, Fetched, Positions, Prepared, TopicCommit, chunks, is_current
-from .offsets.offsets import Place, TopicId
+from .offsets.offsets import Place
 from .offsets.txn_commits import TxnCommits
-from .records import group_key, write_record
-from .settings import MEMBERS_A_PIECE, PLACES_A_PIECE, PROTOCOL_BATCHES_MAX, PROTOCOLS_MAX, GroupSettings
+from .records import group_key
+from .settings import PLACES_A_PIECE, GroupSettings
 from .shard import AnyGroup, Shard
 from .share.group import ShareGroup
 from .share.protocol import ShareProtocol, Wish
@@ -63,8 +63,8 @@ from .streams import requests as streams_requests
 from .streams.answering import Heard
 from .streams.group import StreamsGroup
 from .streams.protocol import StreamsProtocol
-from .streams.records import tombstones as streams_tombstones
 from .streams.transition import Ready
+from .upkeep import Upkeep
 
 log = logging.getLogger("ottla.groups")
 
@@ -107,11 +107,17 @@ class GroupCoordinator(Coordinator[Shard]):
         self._consumer = ConsumerProtocol(
             settings, store, self._deadlines, topics, migration, new_id, self._start_job, self._farewells.start
         )
-        self._classic_members = ClassicMembers(settings, self._consumer, migration, new_id)
+        members = ClassicMembers(settings, self._consumer, migration, new_id)
+        self._classic_requests = ClassicRequests(
+            settings, store, self._classic, members, self._group_shard, self._closing
+        )
         self._share = ShareProtocol(settings, store, self._deadlines, topics, self._start_job, wish)
         self._streams = StreamsProtocol(settings, store, self._deadlines, topics, self._start_job, self._close_classic)
         self._commits = Commits(settings, store, topics, self._classic)
         self._txn_commits = TxnCommits(settings, store, topics, self._classic)
+        self._upkeep = Upkeep(
+            settings, self._deadlines, topics, self._commits, self._share, self._start_job, self._drop
+        )
         self._kinds: dict[type[Any], Kind] = {
             ClassicGroup: Kind(
                 take_up=lambda _, group, now_ms: self._classic.loaded(group, now_ms),
@@ -132,14 +138,14 @@ class GroupCoordinator(Coordinator[Shard]):
         }
 
     def _new_shard(self, partition: int) -> Shard:
-        return Shard(partition, self._classic, self._expire)
+        return Shard(partition, self._classic, self._upkeep.expire)
 
     def _activated(self, shard: Shard, now_ms: int) -> None:
         self._consumer.activated(now_ms)
         self._start_job(shard, self._take_up(shard, now_ms))
-        self._settle_offsets(shard)
-        self._repeat_expiry(shard)
-        self._forget_gone(shard, now_ms)
+        self._upkeep.settle(shard)
+        self._upkeep.repeat_expiry(shard)
+        self._upkeep.forget_gone(shard, now_ms)
 
     def _take_up(self, shard: Shard, now_ms: int) -> Job:
         """Let the time of all loaded groups run; clients may have come to some of them before."""
@@ -291,125 +297,26 @@ class GroupCoordinator(Coordinator[Shard]):
                 called then.
         """
         shard = self._group_shard(request.group_id)
-        settings = self._settings
-        if not (
-            settings.group_min_session_timeout_ms <= request.session_timeout_ms <= settings.group_max_session_timeout_ms
-        ):
-            raise KafkaError(
-                ErrorCode.INVALID_SESSION_TIMEOUT,
-                f"session timeout {request.session_timeout_ms} ms is not between "
-                f"{settings.group_min_session_timeout_ms} and {settings.group_max_session_timeout_ms}",
-            )
+        self._classic_requests.check_session_timeout(request)
         _check_stays(shard, request.group_id)
-        group = shard.groups.get(request.group_id)
-        self._check_protocols(shard, group, request)
-        if isinstance(group, ConsumerGroup) and not group.is_empty:
-            try:
-                reply(self._classic_members.join(shard, group, request, caller, now_ms))
-            except KafkaError as error:
-                refuse(reply, error.code, "")
-            return
-        replaceable = group is None or isinstance(group, ClassicGroup | ConsumerGroup)
-        if not replaceable and not (isinstance(group, StreamsGroup) and group.is_empty):
-            refuse(reply, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")
-            return
-        if not isinstance(group, ClassicGroup):
-            if request.member_id:
-                reply(
-                    JoinGroupResponse(
-                        error_code=ErrorCode.UNKNOWN_MEMBER_ID, member_id=request.member_id, protocol_name=None
-                    )
-                )
-                return
-            new = self._classic.new_group(request.group_id, shard.partition, now_ms)
-            replaced: Iterable[tuple[Any, Any]] = ()
-            if isinstance(group, ConsumerGroup):
-                replaced = tombstones(group.group_id, (), group.regexes)
-            elif group is not None:
-                replaced = streams_tombstones(group.group_id, ())
-            # Apache Kafka writes the group down even if this first member is then refused.
-            made = group_key(new.group_id), group_value(new, {})
-            self._store.append(shard.partition, [*(write_record(*change) for change in replaced), made], now_ms)
-            if group is not None:
-                to_the_end(self._closing(group, ErrorCode.NONE, now_ms))  # It has no members.
-            group = shard.groups[request.group_id] = new
-        self._classic.join(group, request, caller, now_ms, reply)
+        self._classic_requests.join(shard, request, caller, now_ms, reply)
 
-    def _check_protocols(self, shard: Shard, group: object, request: JoinGroupRequest) -> None:
-        """Bound what a member brings along: it is kept while the member is there, and given to leaders again and again."""
-        if len(request.protocols) > PROTOCOLS_MAX:
-            raise KafkaError(
-                ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
-                f"a member offers {len(request.protocols)} protocols; at most {PROTOCOLS_MAX} are allowed",
-            )
-        size_bytes = size_of(tuple((one.name, one.metadata) for one in request.protocols))
-        if isinstance(group, ClassicGroup):
-            known = group.members.get(request.member_id)
-            size_bytes += group.protocol_bytes - (0 if known is None else size_of(known.protocols))
-        most_bytes = PROTOCOL_BATCHES_MAX * self._store.max_batch_bytes(shard.partition)
-        if size_bytes > most_bytes:
-            # The same as where it cannot be written down.
-            raise KafkaError(
-                ErrorCode.UNKNOWN_SERVER_ERROR,
-                f"the protocols of all members have {size_bytes} bytes; at most {most_bytes} are allowed",
-            )
+    def sync(self, request: SyncGroupRequest, now_ms: int, reply: SyncReply) -> None:
+        """Handle a SyncGroup (`ClassicRequests.sync`)."""
+        self._classic_requests.sync(request, now_ms, reply)
+
+    def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+        """Keep a classic member alive (`ClassicRequests.heartbeat`)."""
+        return self._classic_requests.heartbeat(group_id, member_id, instance_id, generation)
+
+    def leave(self, group_id: str, leaving: Sequence[MemberIdentity], now_ms: int) -> Steps[tuple[MemberResponse, ...]]:
+        """Remove classic members (`ClassicRequests.leave`), some hundred a piece."""
+        return self._classic_requests.leave(group_id, leaving, now_ms)
 
     def member_ids(self, group_id: str) -> Collection[str]:
         """Those of the group, as they come and go; none if there is no such group."""
         group = self._group_shard(group_id).groups.get(group_id)
         return () if group is None else group.members.keys()
-
-    def sync(self, request: SyncGroupRequest, now_ms: int, reply: SyncReply) -> None:
-        """Handle a SyncGroup; `reply` is called exactly once, perhaps later (`Rebalancing.sync`,
-        `ClassicMembers.sync`), unless KafkaError is raised."""
-        shard = self._group_shard(request.group_id)
-        match shard.groups.get(request.group_id):
-            case ConsumerGroup() as group:
-                reply(self._classic_members.sync(shard, group, request))
-            case ClassicGroup() as group:
-                self._classic.rebalancing.sync(group, request, now_ms, reply)
-            case _:
-                reply(SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
-
-    def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-        """Keep a member alive (`ClassicProtocol.heartbeat`, `ClassicMembers.heartbeat`)."""
-        shard = self._group_shard(group_id)
-        match shard.groups.get(group_id):
-            case ConsumerGroup() as group:
-                return self._classic_members.heartbeat(shard, group, member_id, instance_id, generation)
-            case ClassicGroup() as group:
-                return self._classic.heartbeat(group, member_id, instance_id, generation)
-            case _:
-                return ErrorCode.UNKNOWN_MEMBER_ID
-
-    def leave(self, group_id: str, leaving: Sequence[MemberIdentity], now_ms: int) -> Steps[tuple[MemberResponse, ...]]:
-        """Remove members, some hundred at a time, as if they were named in as many requests: those for whom it fails, when
-        others have left already, have the error in their answers.
-
-        Raises:
-            KafkaError: Nobody has left.
-        """
-        answers: list[MemberResponse] = []
-        for at in range(0, len(leaving) or 1, MEMBERS_A_PIECE):
-            some = leaving[at : at + MEMBERS_A_PIECE]
-            try:
-                answers += self._leave(group_id, some, now_ms)
-            except KafkaError as error:
-                if not at:
-                    raise
-                answers += _each_told(some, error.code)
-            yield
-        return tuple(answers)
-
-    def _leave(self, group_id: str, leaving: Sequence[MemberIdentity], now_ms: int) -> tuple[MemberResponse, ...]:
-        """`ClassicProtocol.leave`, `ClassicMembers.leave`; in a group that does not exist, or is of another kind, nobody is known."""
-        shard = self._group_shard(group_id)
-        group = shard.groups.get(group_id)
-        if isinstance(group, ConsumerGroup):
-            return self._classic_members.leave(shard, group, leaving, now_ms)
-        if isinstance(group, ClassicGroup):
-            return self._classic.leave(group, leaving, now_ms)
-        return _each_told(leaving, ErrorCode.UNKNOWN_MEMBER_ID)
 
     # Offsets
 
@@ -479,20 +386,7 @@ class GroupCoordinator(Coordinator[Shard]):
         """
         if partition < len(self.shards) and (shard := self.shards[partition]).state is ShardState.ACTIVE:
             shard.offsets.end_transaction(producer_id, commit=commit)
-            self._settle_offsets(shard)
-
-    def _settle_offsets(self, shard: Shard) -> None:
-        """Have done what is left to do of transactions that have ended."""
-        if not shard.offsets.is_settled and not shard.is_settling:
-            shard.is_settling = True
-            self._start_job(shard, self._settle_each(shard))
-
-    @staticmethod
-    def _settle_each(shard: Shard) -> Job:
-        while not shard.offsets.is_settled:
-            shard.offsets.settle_some()
-            yield
-        shard.is_settling = False
+            self._upkeep.settle(shard)
 
     def delete_offsets(self, group_id: str, places: Sequence[Place], now_ms: int) -> Steps[dict[Place, ErrorCode]]:
         """Delete offsets, some hundred a piece (`Commits.delete`).
@@ -608,46 +502,7 @@ class GroupCoordinator(Coordinator[Shard]):
         """
         for shard in self.shards:
             if shard.state is ShardState.ACTIVE:
-                self._forget(shard, {(name, topic_id), (name, ZERO_UUID)}, now_ms)
-
-    def _forget_gone(self, shard: Shard, now_ms: int) -> None:
-        """Forget the offsets of topics that were deleted while nobody could write it down here: the process had died, or
-        the partition was loading, without leader or refused by the disk."""
-        gone = {
-            (name, topic_id)
-            for name, topic_id in shard.topics_seen
-            if (present := self._topics.id_of(name)) is None or topic_id not in (present, ZERO_UUID)
-        }
-        shard.topics_seen.clear()
-        self._forget(shard, gone, now_ms)
-
-    def _forget(self, shard: Shard, gone: Collection[TopicId], now_ms: int) -> None:
-        shard.topics_gone.update(gone)
-        # However many topics are deleted meanwhile, the groups are gone through once more for all of them.
-        if shard.topics_gone and not shard.is_forgetting:
-            shard.is_forgetting = True
-            self._start_job(shard, self._forget_offsets(shard, now_ms))
-
-    def _forget_offsets(self, shard: Shard, now_ms: int) -> Job:
-        while shard.topics_gone:
-            gone, shard.topics_gone = frozenset(shard.topics_gone), set()
-            yield from for_each(
-                tuple(shard.offsets.groups()),
-                lambda group_id, gone=gone: self._commits.forget(shard, group_id, gone, now_ms),  # type: ignore[misc]
-                f"offsets of deleted topics stay in {OFFSETS_TOPIC}-{shard.partition}",
-            )
-            yield from for_each(
-                [group for group in shard.groups.values() if isinstance(group, ShareGroup)],
-                lambda group, gone=gone: self._forget_states(shard, group, gone, now_ms),  # type: ignore[misc]
-                f"share groups in {OFFSETS_TOPIC}-{shard.partition} know of deleted topics",
-            )
-        shard.is_forgetting = False
-
-    def _forget_states(self, shard: Shard, group: ShareGroup, gone: Collection[TopicId], now_ms: int) -> Job:
-        """Let a share group have no states in these topics; the share coordinator forgets them by itself."""
-        if shard.groups.get(group.group_id) is group:
-            self._share.forget_topics(shard, group, {topic_id for _, topic_id in gone}, now_ms)
-        yield
+                self._upkeep.forget(shard, {(name, topic_id), (name, ZERO_UUID)}, now_ms)
 
     def _drop(self, shard: Shard, group: AnyGroup, now_ms: int) -> None:
         """Forget a group without members."""
@@ -657,29 +512,8 @@ class GroupCoordinator(Coordinator[Shard]):
     def _closing(self, group: AnyGroup, error: ErrorCode, now_ms: int) -> Job:
         return self._kinds[type(group)].close(group, error, now_ms)
 
-    def _expire(self, shard: Shard, now_ms: int) -> None:
-        """Remove offsets that have passed their time, and groups that are left without members and offsets."""
-        self._repeat_expiry(shard)
-
-        def expire(group: AnyGroup) -> Job:
-            if (yield from self._commits.expire(shard, group, now_ms)):
-                self._drop(shard, group, now_ms)
-
-        failing = f"offsets in {OFFSETS_TOPIC}-{shard.partition} do not expire"
-        self._start_job(shard, for_each(tuple(shard.groups.values()), expire, failing))
-
-    def _repeat_expiry(self, shard: Shard) -> None:
-        self._deadlines.start(shard.expiry, self._settings.offsets_retention_check_interval_ms)
-
 
 def _check_stays(shard: Shard, group_id: str) -> None:
     """Raise COORDINATOR_LOAD_IN_PROGRESS, with which clients ask again, while the group is being deleted."""
     if group_id in shard.groups_going:
         raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"group {group_id} is being deleted")
-
-
-def _each_told(members: Sequence[MemberIdentity], error: ErrorCode) -> tuple[MemberResponse, ...]:
-    return tuple(
-        MemberResponse(member_id=one.member_id, group_instance_id=one.group_instance_id, error_code=error)
-        for one in members
-    )

@@ -1,0 +1,118 @@
+"""What the coordinator does to the groups of a partition without being asked: ends of transactions, deleted topics, what has passed its
+time. It is jobs, as there may be any number of groups and offsets; of each cause a shard has one at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from ...protocol.wire import ZERO_UUID
+from ..coordination.deadlines import Deadlines
+from ..coordination.jobs import Job, for_each
+from ..partitions.internal_topics import OFFSETS_TOPIC
+from .assigning.topics import TopicView
+from .offsets.commits import Commits
+from .offsets.offsets import TopicId
+from .settings import GroupSettings
+from .shard import AnyGroup, Shard
+from .share.group import ShareGroup
+from .share.protocol import ShareProtocol
+
+
+class Upkeep:
+    """
+    Args:
+        start_job: Of a shard: it ends when the shard is given up.
+        drop: Forget a group without members.
+    """
+
+    def __init__(
+        self,
+        settings: GroupSettings,
+        deadlines: Deadlines,
+        topics: TopicView,
+        commits: Commits,
+        share: ShareProtocol,
+        start_job: Callable[[Shard, Job], None],
+        drop: Callable[[Shard, AnyGroup, int], None],
+    ) -> None:
+        self._settings = settings
+        self._deadlines = deadlines
+        self._topics = topics
+        self._commits = commits
+        self._share = share
+        self._start_job = start_job
+        self._drop = drop
+
+    # Transactions
+
+    def settle(self, shard: Shard) -> None:
+        """Have done what is left to do of transactions that have ended."""
+        if not shard.offsets.is_settled and not shard.is_settling:
+            shard.is_settling = True
+            self._start_job(shard, self._settle_each(shard))
+
+    @staticmethod
+    def _settle_each(shard: Shard) -> Job:
+        while not shard.offsets.is_settled:
+            shard.offsets.settle_some()
+            yield
+        shard.is_settling = False
+
+    # Deleted topics
+
+    def forget_gone(self, shard: Shard, now_ms: int) -> None:
+        """Forget the offsets of topics that were deleted while nobody could write it down here: the process had died, or
+        the partition was loading, without leader or refused by the disk."""
+        gone = {
+            (name, topic_id)
+            for name, topic_id in shard.topics_seen
+            if (present := self._topics.id_of(name)) is None or topic_id not in (present, ZERO_UUID)
+        }
+        shard.topics_seen.clear()
+        self.forget(shard, gone, now_ms)
+
+    def forget(self, shard: Shard, gone: Collection[TopicId], now_ms: int) -> None:
+        """Forget the offsets, and the states of share groups, in these topics."""
+        shard.topics_gone.update(gone)
+        # However many topics are deleted meanwhile, the groups are gone through once more for all of them.
+        if shard.topics_gone and not shard.is_forgetting:
+            shard.is_forgetting = True
+            self._start_job(shard, self._forget_each(shard, now_ms))
+
+    def _forget_each(self, shard: Shard, now_ms: int) -> Job:
+        while shard.topics_gone:
+            gone, shard.topics_gone = frozenset(shard.topics_gone), set()
+            yield from for_each(
+                tuple(shard.offsets.groups()),
+                lambda group_id, gone=gone: self._commits.forget(shard, group_id, gone, now_ms),  # type: ignore[misc]
+                f"offsets of deleted topics stay in {OFFSETS_TOPIC}-{shard.partition}",
+            )
+            yield from for_each(
+                [group for group in shard.groups.values() if isinstance(group, ShareGroup)],
+                lambda group, gone=gone: self._forget_states(shard, group, gone, now_ms),  # type: ignore[misc]
+                f"share groups in {OFFSETS_TOPIC}-{shard.partition} know of deleted topics",
+            )
+        shard.is_forgetting = False
+
+    def _forget_states(self, shard: Shard, group: ShareGroup, gone: Collection[TopicId], now_ms: int) -> Job:
+        """Let a share group have no states in these topics; the share coordinator forgets them by itself."""
+        if shard.groups.get(group.group_id) is group:
+            self._share.forget_topics(shard, group, {topic_id for _, topic_id in gone}, now_ms)
+        yield
+
+    # Expiry
+
+    def expire(self, shard: Shard, now_ms: int) -> None:
+        """Remove offsets that have passed their time, and groups that are left without members and offsets; and so again."""
+        self.repeat_expiry(shard)
+
+        def expire(group: AnyGroup) -> Job:
+            if (yield from self._commits.expire(shard, group, now_ms)):
+                self._drop(shard, group, now_ms)
+
+        failing = f"offsets in {OFFSETS_TOPIC}-{shard.partition} do not expire"
+        self._start_job(shard, for_each(tuple(shard.groups.values()), expire, failing))
+
+    def repeat_expiry(self, shard: Shard) -> None:
+        """Have offsets expire when the time for it has come."""
+        self._deadlines.start(shard.expiry, self._settings.offsets_retention_check_interval_ms)
