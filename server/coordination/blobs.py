@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import islice
 from struct import Struct
 from typing import Any
 
 from ...protocol.errors import ProtocolError
-from ...protocol.wire import Codec, Parts
+from ...protocol.wire import Codec, Parts, uvarint
+from .jobs import AT_ONCE, Steps
 
 NUMBER = Struct(">h")
 
@@ -16,6 +20,29 @@ def write_blob(number: int, with_codec: Codec, message: object) -> bytes:
     parts.tail += NUMBER.pack(number)
     with_codec.write(message, parts)
     return bytes(parts.tail)
+
+
+def writing_blob(number: int, with_codec: Codec, message: Any, array: str, elements: Iterable[object]) -> Steps[bytes]:
+    """`write_blob` in pieces, where one array is long.
+
+    Args:
+        with_codec: Of a flexible version.
+        message: Without its elements.
+        array: The field that they belong in.
+        elements: Taken one after the other, so they may be made meanwhile.
+    """
+    blob, body, count, left = write_blob(number, with_codec, message), bytearray(), 0, iter(elements)
+    at, behind = len(blob), b""
+    while some := tuple(islice(left, AT_ONCE)):
+        piece = write_blob(number, with_codec, replace(message, **{array: some}))
+        if not count:
+            # They are alike up to the number of elements, which is a single byte where there are none.
+            at = next(at for at, (one, other) in enumerate(zip(blob, piece, strict=False)) if one != other)
+            behind = blob[at + 1 :]
+        body += piece[at + len(uvarint(len(some) + 1)) : len(piece) - len(behind)]
+        count += len(some)
+        yield
+    return b"".join((blob[:at], uvarint(count + 1), body, behind)) if count else blob
 
 
 def read_number(blob: bytes) -> int:

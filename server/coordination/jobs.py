@@ -10,17 +10,23 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
+from heapq import merge
+from itertools import islice
 from typing import TypeAlias, TypeVar
 
 from ...protocol.errors import KafkaError
 from ...storage.steps import Steps, to_the_end
 
-__all__ = ["IsOver", "Job", "Jobs", "Steps", "for_each", "never", "to_the_end"]
+__all__ = ["AT_ONCE", "IsOver", "Job", "Jobs", "Steps", "for_each", "in_order", "never", "to_the_end"]
 
 log = logging.getLogger("ottla.coordination")
 
+AT_ONCE = 500
+"""Small things, such as names of topics, that are gone through in one piece: a millisecond."""
+
 Thing = TypeVar("Thing")
+Ordered = TypeVar("Ordered", str, bytes, tuple[float, int, bytes])
 Job: TypeAlias = Steps[None]
 
 IsOver: TypeAlias = Callable[[], bool]
@@ -67,6 +73,21 @@ class Jobs:
                     return
             if is_over():
                 return
+
+
+def in_order(things: Iterable[Ordered]) -> Steps[list[Ordered]]:
+    """`sorted(things)`; of what they are taken from nothing may come or go meanwhile."""
+    left, runs = iter(things), list[list[Ordered]]()
+    while run := sorted(islice(left, AT_ONCE)):
+        runs.append(run)
+        yield
+    if len(runs) == 1:
+        return runs[0]
+    merged, found = merge(*runs), list[Ordered]()
+    while some := list(islice(merged, AT_ONCE)):
+        found += some
+        yield
+    return found
 
 
 def for_each(things: Collection[Thing], act: Callable[[Thing], Job], failing: str) -> Job:

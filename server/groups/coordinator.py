@@ -52,6 +52,7 @@ from .kinds import Kind
 from .offsets.commits import Commits, Fetched, Positions, Prepared, TopicCommit, chunks, is_current
 from .offsets.offsets import Place
 from .offsets.txn_commits import TxnCommits
+from .records import Ready as ReadyRecord
 from .records import group_key
 from .settings import PLACES_A_PIECE, GroupSettings
 from .shard import AnyGroup, Shard
@@ -174,10 +175,10 @@ class GroupCoordinator(Coordinator[Shard]):
 
     # Members
 
-    def prepare_consumer(self, request: ConsumerGroupHeartbeatRequest, caller: Caller) -> Job:
-        """Have ready what `consumer_heartbeat` asks of topics (`ConsumerProtocol.preparing`)."""
+    def prepare_consumer(self, request: ConsumerGroupHeartbeatRequest, caller: Caller) -> Steps[ReadyRecord | None]:
+        """What `consumer_heartbeat` takes, and have ready what it asks of topics (`ConsumerProtocol.preparing`)."""
         check_request(request, caller.version, self._settings.group_consumer_assignors)
-        yield from self._consumer.preparing(self.shard_of(request.group_id), request)
+        return (yield from self._consumer.preparing(self.shard_of(request.group_id), request, caller))
 
     def prepare_upgrade(self, request: ConsumerGroupHeartbeatRequest, caller: Caller) -> Steps[Upgrade | None]:
         """What `consumer_heartbeat` takes: what a large classic group becomes when the request's member joins it
@@ -197,26 +198,27 @@ class GroupCoordinator(Coordinator[Shard]):
         caller: Caller,
         now_ms: int,
         upgrade: Upgrade | None = None,
+        ready: ReadyRecord | None = None,
     ) -> ConsumerGroupHeartbeatResponse:
         """A member of a consumer group joins, stays or leaves (`ConsumerProtocol.heartbeat`)."""
         check_request(request, caller.version, self._settings.group_consumer_assignors)
         shard = self.shard_of(request.group_id)
         _check_stays(shard, request.group_id)
-        return self._consumer.heartbeat(shard, request, caller, now_ms, upgrade)
+        return self._consumer.heartbeat(shard, request, caller, now_ms, upgrade, ready)
 
-    def prepare_share(self, request: ShareGroupHeartbeatRequest) -> Job:
-        """Have ready what `share_heartbeat` asks of topics (`ShareProtocol.preparing`)."""
+    def prepare_share(self, request: ShareGroupHeartbeatRequest, caller: Caller) -> Steps[ReadyRecord | None]:
+        """What `share_heartbeat` takes, and have ready what it asks of topics (`ShareProtocol.preparing`)."""
         check_share_request(request)
-        yield from self._share.preparing(self.shard_of(request.group_id), request)
+        return (yield from self._share.preparing(self.shard_of(request.group_id), request, caller))
 
     def share_heartbeat(
-        self, request: ShareGroupHeartbeatRequest, caller: Caller, now_ms: int
+        self, request: ShareGroupHeartbeatRequest, caller: Caller, now_ms: int, ready: ReadyRecord | None = None
     ) -> ShareGroupHeartbeatResponse:
         """A member of a share group joins, stays or leaves (`ShareProtocol.heartbeat`)."""
         check_share_request(request)
         shard = self.shard_of(request.group_id)
         _check_stays(shard, request.group_id)
-        return self._share.heartbeat(shard, request, caller, now_ms)
+        return self._share.heartbeat(shard, request, caller, now_ms, ready)
 
     def share_states_begun(self, group_id: str, partitions: Topics, now_ms: int) -> None:
         """The states of these partitions are there (`ShareProtocol.begun`)."""

@@ -13,6 +13,8 @@ A null value deletes the key. Unknown types are skipped, as they may be left ove
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from ...protocol.errors import ProtocolError
@@ -24,7 +26,8 @@ from ...protocol.messages.consumer_offsets import (
     OffsetCommitValue,
 )
 from ...protocol.wire import Codec, codec
-from ..coordination.blobs import NUMBER, read_message, read_number, write_blob
+from ..coordination.blobs import NUMBER, read_message, read_number, write_blob, writing_blob
+from ..coordination.jobs import Steps
 from ..coordination.records import Pair
 
 _OFFSET_KEY_TYPES = (0, 1)
@@ -136,6 +139,37 @@ def write_record(key: object, value: object | None) -> Pair:
         version = GROUP_VALUE_VERSION if isinstance(value, GroupMetadataValue) else 0
         written = write_blob(version, codec(type(value), version, not isinstance(value, GroupMetadataValue)), value)
     return write_blob(_KEY_TYPES[type(key)], codec(type(key), 0, False), key), written
+
+
+class Ready(NamedTuple):
+    """The record that a member's news will be, made in pieces before the step that may write it.
+
+    Attributes:
+        member: As it will be with its news; with others the rest is of no use.
+    """
+
+    member: object
+    change: tuple[Any, Any]
+    pair: Pair
+
+
+def ready(member: object, change: tuple[Any, Any], array: str, elements: Iterable[object]) -> Steps[Ready]:
+    """Make it from the change without the elements of a long `array`."""
+    key, value = change
+    whole = tuple(elements)
+    pair = yield from writing_record(key, value, array, whole)
+    return Ready(member, (key, replace(value, **{array: whole})), pair)
+
+
+def writing_record(key: object, value: Any, array: str, elements: Iterable[object]) -> Steps[Pair]:
+    """`write_record` in pieces (`writing_blob`), of a record of one of RECORD_TYPES."""
+    value_bytes = yield from writing_blob(0, codec(type(value), 0, True), value, array, elements)
+    return write_record(key, None)[0], value_bytes
+
+
+def write_made(change: tuple[Any, Any], made: Ready | None) -> Pair:
+    """`write_record`, unless the record is `made` already."""
+    return made.pair if made is not None and change is made.change else write_record(*change)
 
 
 def value_codec(cls: type[Any], version: int) -> Codec:

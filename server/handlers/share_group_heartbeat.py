@@ -34,8 +34,8 @@ async def handle(ctx: Context, request: Request) -> ShareGroupHeartbeatResponse:
             check_without_words(ctx, Operation.DESCRIBE, ResourceType.TOPIC, name)
         coordinator = await groups.route(ctx.node, body.group_id)
         caller = Caller(request.client_id or "", f"/{ctx.client.client_host}", request.version)
-        await in_turns(coordinator.prepare_share(body), ctx.turn)
-        answer = coordinator.share_heartbeat(body, caller, ctx.services.clock.now_ms())
+        ready = await in_turns(coordinator.prepare_share(body, caller), ctx.turn)
+        answer = coordinator.share_heartbeat(body, caller, ctx.services.clock.now_ms(), ready)
         await groups.settle(body.group_id)
         return answer
     except KafkaError as error:

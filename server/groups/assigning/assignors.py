@@ -11,7 +11,7 @@ tables.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from itertools import islice
+from itertools import chain, islice
 
 from ...coordination.jobs import Steps
 from .assignment import Assignment, Assignor, GroupSpec, MemberSubscription
@@ -38,7 +38,7 @@ def range_assignor(spec: GroupSpec, partition_count: PartitionCount) -> Steps[Ma
             sorted_ids[member.topic_ids] = sorted(member.topic_ids)
         for topic_id in member.topic_ids:
             subscriber_counts[topic_id] = subscriber_counts.get(topic_id, 0) + 1
-        yield
+            yield
     next_rank = dict.fromkeys(subscriber_counts, 0)
     counts: dict[bytes, int] = {}
     for topic_id in subscriber_counts:
@@ -47,8 +47,8 @@ def range_assignor(spec: GroupSpec, partition_count: PartitionCount) -> Steps[Ma
     assignments: dict[str, Assignment] = {}
     for member in in_order:
         mine: dict[bytes, frozenset[int]] = {}
-        yield
         for topic_id in sorted_ids[member.topic_ids]:
+            yield
             rank = next_rank[topic_id]
             next_rank[topic_id] = rank + 1
             quota, extra = divmod(counts[topic_id], subscriber_counts[topic_id])
@@ -92,7 +92,7 @@ def _share_out(spec: GroupSpec, partition_count: PartitionCount) -> Steps[Mappin
                 mine = unassigned[topic_id] & member.target[topic_id]
                 unassigned[topic_id] -= mine
                 kept[member_id] += [(topic_id, index) for index in sorted(mine)]
-        yield
+            yield
     # Whoever has more than the even share already keeps one more.
     by_excess = sorted(members, key=lambda member_id: len(kept[member_id]) <= quota)
     shares = dict.fromkeys(members, quota) | dict.fromkeys(by_excess[:extra], quota + 1)
@@ -104,16 +104,22 @@ def _share_out(spec: GroupSpec, partition_count: PartitionCount) -> Steps[Mappin
     rest = ((topic_id, index) for topic_id in sorted(unassigned) for index in sorted(unassigned[topic_id]))
     assignments: dict[str, Assignment] = {}
     for member_id, share in shares.items():
-        assignments[member_id] = _by_topic([*kept[member_id], *islice(rest, share - len(kept[member_id]))])
-        yield
+        assignments[member_id] = yield from _by_topic(
+            chain(kept[member_id], islice(rest, share - len(kept[member_id])))
+        )
     return assignments
 
 
-def _by_topic(places: Iterable[tuple[bytes, int]]) -> Assignment:
+def _by_topic(places: Iterable[tuple[bytes, int]]) -> Steps[Assignment]:
     by_topic: dict[bytes, set[int]] = {}
     for topic_id, index in places:
         by_topic.setdefault(topic_id, set()).add(index)
-    return {topic_id: frozenset(indexes) for topic_id, indexes in by_topic.items()}
+        yield
+    found: dict[bytes, frozenset[int]] = {}
+    for topic_id, indexes in by_topic.items():
+        found[topic_id] = frozenset(indexes)
+        yield
+    return found
 
 
 ASSIGNORS: dict[str, Assignor] = {UNIFORM: uniform_assignor, RANGE: range_assignor}

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from heapq import heapify, heappop, heapreplace
 
-from ...coordination.jobs import Job, Steps
+from ...coordination.jobs import Job, Steps, in_order
 from .assignment import Assignment, GroupSpec
 
 MAX_ROUNDS = 16
@@ -40,12 +40,12 @@ class _Balancing:
         for number, member in enumerate(self.members):
             for topic_id in member.topic_ids:
                 self.subscribers.setdefault(topic_id, []).append(number)
-            yield
+                yield
         for topic_id in self.subscribers:
             self.owners[topic_id] = [_NOBODY] * partition_count(topic_id)
             yield
         yield from self._keep()
-        topic_ids = sorted(self.subscribers, key=self._order)
+        topic_ids = [one for *_, one in (yield from in_order(map(self._order, self.subscribers)))]
         for topic_id in topic_ids:
             yield from self._give_out(topic_id)
         shared = [topic_id for topic_id in topic_ids if len(self.subscribers[topic_id]) > 1]
@@ -70,7 +70,7 @@ class _Balancing:
                         if index < len(owners) and owners[index] == _NOBODY:
                             owners[index] = number
                             self.loads[number] += 1
-            yield
+                yield
 
     def _give_out(self, topic_id: bytes) -> Job:
         """Assign the partitions that nobody has."""

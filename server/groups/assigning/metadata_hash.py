@@ -10,20 +10,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from functools import lru_cache
 from hashlib import blake2b
-from heapq import merge
-from itertools import islice
 from typing import NamedTuple
 
-from ...coordination.jobs import Job, Steps, to_the_end
+from ...coordination.jobs import AT_ONCE, Job, Steps, in_order, to_the_end
 from .topics import TopicView
 
 KEPT = 1 << 14
 """Topics whose part is kept: a group that matches all topics asks for all of them with each member that joins."""
 HASHES_KEPT = 16
-_SORTED_AT_ONCE = 1_000
 _TRIES = 3
-# Topics that are looked at in one go: a millisecond.
-_AT_ONCE = 500
 
 
 class Hashed(NamedTuple):
@@ -31,10 +26,12 @@ class Hashed(NamedTuple):
     Attributes:
         number: A signed 64-bit number made of id, name, partition count and racks of those topics that exist; 0 if none does.
         existing: Their names, in order.
+        ids: Theirs.
     """
 
     number: int
     existing: tuple[str, ...]
+    ids: frozenset[bytes]
 
 
 def metadata_hash(names: Iterable[str], topics: TopicView) -> int:
@@ -48,23 +45,24 @@ def hashing(names: Collection[str], topics: TopicView) -> Steps[Hashed]:
     A topic never is again what it was before, as ids are given once and partitions only become more. So whoever finds the number
     that it knew has seen each topic as it was then.
     """
-    left, runs = iter(names), list[list[str]]()
-    while run := sorted(islice(left, _SORTED_AT_ONCE)):
-        runs.append(run)
-        yield
-    digest, existing = blake2b(digest_size=8), list[str]()
-    for name in merge(*runs):
-        if (part := _part(name, topics)) is not None:
-            digest.update(part)
+    ordered = yield from in_order(names)
+    digest, existing, ids = blake2b(digest_size=8), list[str](), list[bytes]()
+    for name in ordered:
+        topic_id = topics.id_of(name)
+        if topic_id is not None:
+            digest.update(_part(topic_id, name, topics))
             existing.append(name)
+            ids.append(topic_id)
         yield
-    return Hashed(int.from_bytes(digest.digest(), "big", signed=True) if existing else 0, tuple(existing))
+    number = int.from_bytes(digest.digest(), "big", signed=True) if existing else 0
+    return Hashed(number, tuple(existing), frozenset(ids))
 
 
 def describe(names: Iterable[str], topics: TopicView) -> Job:
     """Have what these topics add ready, as it takes some microseconds each the first time."""
     for name in names:
-        _part(name, topics)
+        if (topic_id := topics.id_of(name)) is not None:
+            _part(topic_id, name, topics)
         yield
 
 
@@ -84,9 +82,15 @@ class MetadataHashes:
         """Those of which there was a topic then, in order."""
         return self._hashed(names).existing
 
+    def ids(self, names: frozenset[str]) -> frozenset[bytes]:
+        """Those of the topics that there are, now."""
+        if names in self._known:
+            return self._known[names].ids
+        return frozenset(topic_id for name in names if (topic_id := self._topics.id_of(name)) is not None)
+
     def preparing(self, names: frozenset[str]) -> Job:
-        """Have both ready of many names, one a piece; without success where topics change all the time."""
-        if len(names) <= _AT_ONCE:
+        """Have all of that ready of many names, one a piece; without success where topics change all the time."""
+        if len(names) <= AT_ONCE:
             return
         for _ in range(_TRIES):
             if names in self._known:
@@ -113,10 +117,7 @@ class MetadataHashes:
         self._changes += 1
 
 
-def _part(name: str, topics: TopicView) -> bytes | None:
-    topic_id = topics.id_of(name)
-    if topic_id is None:
-        return None
+def _part(topic_id: bytes, name: str, topics: TopicView) -> bytes:
     racks = topics.racks(topic_id)
     shown = tuple(map(tuple, racks)) if any(racks) else ()
     return _described(topic_id, name, topics.partition_count(topic_id), shown)

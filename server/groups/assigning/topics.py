@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
+from ...coordination.jobs import Steps
+
 
 class TopicView(Protocol):
     """The topics as they are at this moment; internal ones are there too. `server/groups/service` has the real one."""
@@ -23,3 +25,13 @@ class TopicView(Protocol):
     def racks(self, topic_id: bytes) -> Sequence[Sequence[str]]:
         """For each partition the racks of the nodes that hold it, in the order of the replicas; nodes without rack are
         left out. May be empty where no node has one."""
+
+
+def ids_of(names: Iterable[str], topics: TopicView) -> Steps[frozenset[bytes]]:
+    """Ids of those of the topics that there are when their piece comes."""
+    found: set[bytes] = set()
+    for name in names:
+        if (topic_id := topics.id_of(name)) is not None:
+            found.add(topic_id)
+        yield
+    return frozenset(found)

@@ -15,7 +15,7 @@ from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages import consumer_group_heartbeat as message
 from ....protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from ...coordination.deadlines import Deadlines
-from ...coordination.jobs import Job, to_the_end
+from ...coordination.jobs import AT_ONCE, Job, Steps, to_the_end
 from ...coordination.records import Records
 from ...coordination.store import RecordStore
 from ..assigning.assignors import ASSIGNORS
@@ -25,7 +25,7 @@ from ..assigning.topic_changes import TopicChanges
 from ..assigning.topics import TopicView
 from ..classic.group import ClassicGroup
 from ..classic.protocol import Caller
-from ..records import write_record
+from ..records import Ready, write_made, write_record
 from ..settings import GroupSettings
 from . import records, targets
 from .group import ConsumerGroup, subscribed_topics
@@ -131,16 +131,23 @@ class ConsumerProtocol:
 
     # Heartbeats
 
-    def preparing(self, shard: Shard, request: ConsumerGroupHeartbeatRequest) -> Job:
-        """Look at the topics that the group will subscribe to, which may be thousands, as `heartbeat` will."""
+    def preparing(self, shard: Shard, request: ConsumerGroupHeartbeatRequest, caller: Caller) -> Steps[Ready | None]:
+        """Look at the topics that the group will subscribe to, which may be thousands, as `heartbeat` will; what is to be written
+        of a member that names as many."""
         group, named = shard.groups.get(request.group_id), frozenset(request.subscribed_topic_names or ())
-        names = named
+        names, old = named, None
         if isinstance(group, ConsumerGroup):
             old = group.members.get(request.member_id)
             is_other = old is not None and (request.member_epoch == LEAVE_EPOCH or (named and named != old.topic_names))
             others = group.subscribed_without([old]) if old is not None and is_other else group.subscribed_topics
             names = named | others if named else others  # No copy of thousands for a heartbeat without news.
         yield from self._hashes.preparing(names)
+        if len(named) <= AT_ONCE:
+            return None
+        if names != named:
+            yield from self._hashes.preparing(named)
+        member = with_news(old or Member(request.member_id), request, caller)
+        return None if member == old else (yield from records.writing_member(request.group_id, member))
 
     def heartbeat(
         self,
@@ -149,11 +156,13 @@ class ConsumerProtocol:
         caller: Caller,
         now_ms: int,
         upgrade: Upgrade | None = None,
+        ready: Ready | None = None,
     ) -> ConsumerGroupHeartbeatResponse:
         """Let a member join, stay or leave.
 
         Args:
             upgrade: Of the classic group that is to become a consumer group with this member; made here if it is small.
+            ready: As `preparing` made it for the request.
 
         Raises:
             KafkaError: INVALID_REGULAR_EXPRESSION, GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID,
@@ -167,7 +176,7 @@ class ConsumerProtocol:
         group, used = self._group_for(shard, request, changes, upgrade)
         old, replaced = member_for(group, request, self._new_id)
         new = with_news(old, request, caller)
-        transition = Transition(group, old, new, replaced, changes)
+        transition = Transition(group, old, new, replaced, changes, ready)
         member = self.advance(shard, transition, claim_of(request), caller, now_ms, used)
         is_full = (
             request.rebalance_timeout_ms != -1
@@ -207,7 +216,7 @@ class ConsumerProtocol:
         around = Surroundings(self._settings, self._topics, self._hashes, self._topics_version, now_ms, elapsed_ms)
         transition.run(around, claim)
         group_id, member = transition.group.group_id, transition.member
-        self.write(shard, group_id, transition.changes, now_ms, upgrade)
+        self.write(shard, group_id, transition.changes, now_ms, upgrade, transition.ready)
         group = consumer_group(group_id, shard.groups.get(group_id))
         if transition.has_seen_topics:
             group.refresh_at_ms = elapsed_ms + _REFRESH_AFTER_MS
@@ -423,18 +432,20 @@ class ConsumerProtocol:
         changes: Collection[Change],
         now_ms: int,
         upgrade: Upgrade | None = None,
+        ready: Ready | None = None,
     ) -> None:
         """Append changes of one group as one batch, then apply them; errors as `RecordStore.append`.
 
         Args:
             upgrade: What is written before them; its group takes its place then. Not to be used again.
+            ready: Of one of the changes, maybe.
         """
         if not changes and upgrade is None:
             return
         before = shard.groups.get(group_id)
         made = Records() if upgrade is None else upgrade.records
         for change in changes:
-            made.add(*write_record(*change))
+            made.add(*write_made(change, ready))
         self._store.append(shard.partition, made, now_ms)
         if upgrade is not None:
             shard.groups[group_id] = upgrade.group

@@ -14,7 +14,7 @@ from ....protocol.errors import ErrorCode, KafkaError
 from ...coordination.jobs import Steps
 from ...coordination.records import Records
 from ..assigning.assignment import Assignment, Assignor, GroupSpec, MemberSubscription
-from ..assigning.topics import TopicView
+from ..assigning.topics import TopicView, ids_of
 from ..records import write_record
 from ..settings import MEMBERS_A_PIECE
 from . import records
@@ -44,24 +44,10 @@ def is_homogeneous(members: Collection[Member]) -> bool:
     return len(by_regex) == 1 and by_name == {frozenset()}
 
 
-class Subscriptions:
-    """Topic ids that members subscribe to; equal subscriptions are looked up once."""
-
-    def __init__(self, topics: TopicView, regexes: Mapping[str, ResolvedRegex]) -> None:
-        self._topics = topics
-        self._regexes = regexes
-        self._known: dict[tuple[frozenset[str], str | None], frozenset[bytes]] = {}
-
-    def topic_ids(self, member: Member) -> frozenset[bytes]:
-        """Of all topics that exist now."""
-        key = member.topic_names, member.topic_regex
-        if key not in self._known:
-            resolved = self._regexes.get(member.topic_regex or "")
-            names = member.topic_names | resolved.topics if resolved is not None else member.topic_names
-            self._known[key] = frozenset(
-                topic_id for name in names if (topic_id := self._topics.id_of(name)) is not None
-            )
-        return self._known[key]
+def names_of(member: Member, regexes: Mapping[str, ResolvedRegex]) -> frozenset[str]:
+    """All topics that the member subscribes to, as far as its regular expression has been resolved."""
+    resolved = regexes.get(member.topic_regex or "")
+    return member.topic_names if resolved is None else member.topic_names | resolved.topics
 
 
 def are_many(members: int, names: Collection[str], topics: TopicView) -> bool:
@@ -81,14 +67,18 @@ def new_targets(
 ) -> Steps[dict[str, Assignment]]:
     """What each of `members` should have; `before` is what they should have had until now. All are to stay as they are
     meanwhile, but for the topics."""
-    subscriptions = Subscriptions(topics, regexes)
+    # Most members subscribe to the same topics.
+    known: dict[tuple[frozenset[str], str | None], frozenset[bytes]] = {}
     subscribing = {}
     for member_id, member in members.items():
+        key = member.topic_names, member.topic_regex
+        if key not in known:
+            known[key] = yield from ids_of(names_of(member, regexes), topics)
         subscribing[member_id] = MemberSubscription(
             member_id,
             member.instance_id,
             member.rack_id,
-            subscriptions.topic_ids(member),
+            known[key],
             before.get(member_id, {}),
         )
         yield
@@ -116,7 +106,7 @@ def written(group: ConsumerGroup, targets: Mapping[str, Assignment], max_bytes: 
     whole = WholeTarget(Records(), {})
     for member_id, assignment in targets.items():
         if member_id in group.members and group.targets.get(member_id) != assignment:
-            whole.records.add(*write_record(*records.target(group.group_id, member_id, assignment)))
+            whole.records.add(*(yield from records.writing_target(group.group_id, member_id, assignment)))
             whole.given[member_id] = assignment
             if whole.records.batch_bytes > max_bytes:
                 raise KafkaError(

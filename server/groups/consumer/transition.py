@@ -18,6 +18,7 @@ from ..assigning.assignors import ASSIGNORS
 from ..assigning.metadata_hash import MetadataHashes
 from ..assigning.regexes import REFRESH_AT_MOST_EVERY_MS, check_regex
 from ..assigning.topics import TopicView
+from ..records import Ready
 from ..settings import GROUP_NAMES_MAX, GroupSettings
 from . import records, targets
 from .group import ConsumerGroup, subscribed_topics
@@ -48,6 +49,7 @@ class Transition:
         new: The member with its news.
         replaced: The static member whose place it takes (`membership.taking_over`).
         changes: What is to be written before all else.
+        ready: What may have been written of the new member already.
 
     Attributes:
         changes: What is to be written; complete after `run`.
@@ -60,13 +62,20 @@ class Transition:
     """
 
     def __init__(
-        self, group: ConsumerGroup, old: Member, new: Member, replaced: Member | None, changes: list[Change]
+        self,
+        group: ConsumerGroup,
+        old: Member,
+        new: Member,
+        replaced: Member | None,
+        changes: list[Change],
+        ready: Ready | None = None,
     ) -> None:
         self.group = group
         self.old = old
         self.member = new
         self.replaced = replaced
         self.changes = changes
+        self.ready = ready
         self.has_assigned = False
         self.must_assign = False
         self.has_seen_topics = False
@@ -89,12 +98,16 @@ class Transition:
         if self.replaced is not None:
             self.changes += replacement(self.group, self.replaced, self.old)
         if new != self.old:
-            self.changes.append(records.member_metadata(group_id, new))
+            ready = self.ready
+            if ready is not None and ready.member == new:
+                self.changes.append(ready.change)
+            else:
+                self.changes.append(records.member_metadata(group_id, new))
         has_new_subscription = self._take_subscription()
         self._take_topics()
         epoch, assignment = self._take_target()
         if has_new_subscription or not new.is_reconciled_to(epoch):
-            subscribed = targets.Subscriptions(self._around.topics, self.group.regexes).topic_ids(new)
+            subscribed = self._around.hashes.ids(targets.names_of(new, self.group.regexes))
             target = Target(epoch, assignment, subscribed, has_new_subscription, self.group.is_free)
             self.member = next_step(new, target, claim)
         self.has_stepped = self.member != new

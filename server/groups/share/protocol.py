@@ -16,7 +16,7 @@ from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages import share_group_heartbeat as message
 from ....protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from ...coordination.deadlines import Deadlines
-from ...coordination.jobs import Job
+from ...coordination.jobs import AT_ONCE, Job, Steps
 from ...coordination.records import Records
 from ...coordination.store import RecordStore
 from ..assigning.assignment import Assignment
@@ -24,7 +24,7 @@ from ..assigning.metadata_hash import MetadataHashes
 from ..assigning.topic_changes import TopicChanges
 from ..assigning.topics import TopicView
 from ..classic.protocol import Caller
-from ..records import write_record
+from ..records import Ready, write_made, write_record
 from ..settings import GroupSettings
 from . import records, targets
 from .group import ShareGroup
@@ -117,21 +117,34 @@ class ShareProtocol:
 
     # Heartbeats
 
-    def preparing(self, shard: Shard, request: ShareGroupHeartbeatRequest) -> Job:
-        """Look at the topics that the group will subscribe to, which may be thousands, as `heartbeat` will."""
+    def preparing(self, shard: Shard, request: ShareGroupHeartbeatRequest, caller: Caller) -> Steps[Ready | None]:
+        """Look at the topics that the group will subscribe to, which may be thousands, as `heartbeat` will; what is to be written
+        of a member that names as many."""
         group, named = shard.groups.get(request.group_id), frozenset(request.subscribed_topic_names or ())
-        names = named
+        names, old = named, None
         if isinstance(group, ShareGroup):
             old = group.members.get(request.member_id)
             is_other = old is not None and (request.member_epoch == LEAVE_EPOCH or (named and named != old.topic_names))
             others = group.subscribed_without(old) if old is not None and is_other else group.subscribed_topics
             names = named | others if named else others  # No copy of thousands for a heartbeat without news.
         yield from self._hashes.preparing(names)
+        if len(named) <= AT_ONCE:
+            return None
+        member = _with_news(old or ShareMember(request.member_id), request, caller)
+        return None if member == old else (yield from records.writing_member(request.group_id, member))
 
     def heartbeat(
-        self, shard: Shard, request: ShareGroupHeartbeatRequest, caller: Caller, now_ms: int
+        self,
+        shard: Shard,
+        request: ShareGroupHeartbeatRequest,
+        caller: Caller,
+        now_ms: int,
+        ready: Ready | None = None,
     ) -> ShareGroupHeartbeatResponse:
         """Let a member join, stay or leave.
+
+        Args:
+            ready: As `preparing` made it for the request.
 
         Raises:
             KafkaError: GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, or what writing it
@@ -151,11 +164,11 @@ class ShareProtocol:
         if epoch == 0:
             log.info("group %s: member %s joins", group_id, member_id)
         self._changes.tell(group)
-        transition = Transition(group, old, _with_news(old, request, caller))
+        transition = Transition(group, old, _with_news(old, request, caller), ready)
         elapsed_ms = self._elapsed_ms()
         max_bytes = self._store.max_batch_bytes(shard.partition)
         transition.run(Surroundings(self._settings, self._topics, self._hashes, now_ms, elapsed_ms, max_bytes))
-        self._write(shard, transition.changes, now_ms)
+        self._write(shard, transition.changes, now_ms, ready)
         self._after(shard, transition, now_ms, elapsed_ms)
         member = transition.member
         must_tell = epoch == 0 or request.subscribed_topic_names is not None or member.assigned != old.assigned
@@ -329,12 +342,12 @@ class ShareProtocol:
             self._write(shard, [records.state_partitions(group.group_id, states)], now_ms)
             group.asked_at_ms = self._elapsed_ms()
 
-    def _write(self, shard: Shard, changes: Collection[Change], now_ms: int) -> None:
+    def _write(self, shard: Shard, changes: Collection[Change], now_ms: int, ready: Ready | None = None) -> None:
         """Append changes of one group as one batch, then apply them; errors as `RecordStore.append`."""
         if changes:
             made = Records()
             for change in changes:
-                made.add(*write_record(*change))
+                made.add(*write_made(change, ready))
             self._store.append(shard.partition, made, now_ms)
             for key, value in changes:
                 shard.apply(key, value)

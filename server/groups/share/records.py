@@ -7,11 +7,15 @@ when it is read again.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages import share_group_log as log
+from ...coordination.jobs import AT_ONCE, Steps, in_order
+from ...coordination.records import Pair
 from ..assigning.assignment import Assignment
+from ..records import Ready, ready, write_record, writing_record
 from .member import ShareMember
 from .states import StateTable, TopicStates
 
@@ -41,6 +45,13 @@ def member_metadata(group_id: str, member: ShareMember) -> Change:
     )
 
 
+def writing_member(group_id: str, member: ShareMember) -> Steps[Ready]:
+    """`member_metadata` and its record, in pieces."""
+    names = yield from in_order(member.topic_names)
+    without = member_metadata(group_id, replace(member, topic_names=frozenset()))
+    return (yield from ready(member, without, "subscribed_topic_names", names))
+
+
 def target_metadata(group_id: str, epoch: int, now_ms: int) -> Change:
     return log.ShareGroupTargetAssignmentMetadataKey(group_id=group_id), log.ShareGroupTargetAssignmentMetadataValue(
         assignment_epoch=epoch, assignment_timestamp=now_ms
@@ -56,6 +67,15 @@ def target(group_id: str, member_id: str, assignment: Assignment) -> Change:
             for topic_id, partitions in sorted(assignment.items())
         )
     )
+
+
+def writing_target(group_id: str, member_id: str, assignment: Assignment) -> Steps[Pair]:
+    """The record of `target`, in pieces."""
+    if len(assignment) <= AT_ONCE:
+        return write_record(*target(group_id, member_id, assignment))
+    topic_ids = yield from in_order(assignment)
+    rows = (log.TopicPartition(topic_id=one, partitions=tuple(sorted(assignment[one]))) for one in topic_ids)
+    return (yield from writing_record(*target(group_id, member_id, {}), "topic_partitions", rows))
 
 
 def target_tombstone(group_id: str, member_id: str) -> Change:

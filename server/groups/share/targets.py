@@ -13,8 +13,7 @@ from ...coordination.jobs import Steps
 from ...coordination.records import Records
 from ..assigning.assignment import Assignment, GroupSpec, MemberSubscription
 from ..assigning.simple import simple_assignor
-from ..assigning.topics import TopicView
-from ..records import write_record
+from ..assigning.topics import TopicView, ids_of
 from ..settings import MEMBERS_A_PIECE
 from . import records
 from .group import ShareGroup
@@ -53,7 +52,7 @@ def new_targets(
     for member_id, member in members.items():
         names = member.topic_names
         if names not in ids:
-            ids[names] = frozenset(topic_id for name in names if (topic_id := topics.id_of(name)) is not None)
+            ids[names] = yield from ids_of(names, topics)
         counts[names] = counts.get(names, 0) + 1
         subscribing[member_id] = MemberSubscription(
             member_id, None, member.rack_id, ids[names], before.get(member_id, {})
@@ -99,7 +98,7 @@ def written(group: ShareGroup, targets: Mapping[str, Assignment], max_bytes: int
     made = Records()
     for member_id, assignment in targets.items():
         if group.targets.get(member_id) != assignment:
-            made.add(*write_record(*records.target(group.group_id, member_id, assignment)))
+            made.add(*(yield from records.writing_target(group.group_id, member_id, assignment)))
             if made.batch_bytes > max_bytes:
                 raise KafkaError(
                     ErrorCode.UNKNOWN_SERVER_ERROR,

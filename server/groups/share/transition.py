@@ -18,6 +18,7 @@ from ...coordination.jobs import to_the_end
 from ..assigning.assignment import Assignment
 from ..assigning.metadata_hash import MetadataHashes
 from ..assigning.topics import TopicView
+from ..records import Ready
 from ..settings import GROUP_NAMES_MAX, GroupSettings
 from . import records, targets
 from .group import ShareGroup
@@ -44,6 +45,7 @@ class Transition:
     Args:
         old: The member before, as the group knows it, or as one that has just come.
         new: The member with its news.
+        ready: What may have been written of it already.
 
     Attributes:
         changes: What is to be written; complete after `run`.
@@ -56,8 +58,9 @@ class Transition:
         asked_for: Partitions whose states are to be begun, once this is written.
     """
 
-    def __init__(self, group: ShareGroup, old: ShareMember, new: ShareMember) -> None:
+    def __init__(self, group: ShareGroup, old: ShareMember, new: ShareMember, ready: Ready | None = None) -> None:
         self.group = group
+        self._ready = ready
         self.old = old
         self.member = new
         self.changes: list[Change] = []
@@ -96,7 +99,11 @@ class Transition:
         """Whether the member subscribes to something else than before."""
         group, old, new = self.group, self.old, self.member
         if new != old or new.member_id not in group.members:
-            self.changes.append(records.member_metadata(group.group_id, new))
+            ready = self._ready
+            if ready is not None and ready.member == new:
+                self.changes.append(ready.change)
+            else:
+                self.changes.append(records.member_metadata(group.group_id, new))
         if new.topic_names == old.topic_names:
             return False
         lists = group.name_subscribers

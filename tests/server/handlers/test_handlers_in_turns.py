@@ -910,14 +910,9 @@ CASES = [
     Case(
         "StreamsGroupHeartbeat",
         0,
-        lambda count: StreamsGroupHeartbeatRequest(
-            group_id="of-sources",
-            member_id="m",
-            topology=Topology(
-                subtopologies=(Subtopology(subtopology_id="0", source_topics=tuple(names(count))),),
-            ),
-        ),
-        lambda answer: [answer],
+        lambda count: joins(Subtopology(subtopology_id="0", source_topics=tuple(names(count)))),
+        lambda answer: [answer] if answer.error_message == "Topology updates are not supported yet." else [],
+        "with another topology",
     ),
     Case(
         "StreamsGroupDescribe",
@@ -1140,16 +1135,17 @@ JOINING = [
     ("StreamsGroupHeartbeat", 0, with_changelogs, 10),
     ("StreamsGroupHeartbeat", 0, with_subtopologies, 110),
     ("StreamsGroupHeartbeat", 0, with_joins, 45),
-    ("ShareGroupHeartbeat", 1, of_share_group, 12),
-    ("ConsumerGroupHeartbeat", 1, of_consumer_group, 18),
+    ("ShareGroupHeartbeat", 1, of_share_group, 6.5),
+    ("ConsumerGroupHeartbeat", 1, of_consumer_group, 10),
 ]
 """Who joins, and the calls that a name more may add to the longest stretch: a topology and a member are taken in at once, all
-else that is to be known of their topics is not. As many tasks as these subtopologies have are given out at once, too."""
+else that is to be known of their topics is not, nor is the record of a member made then. As many topics and tasks as these have are
+given out at once, too."""
 
 
 @pytest.mark.parametrize(("name", "version", "body", "most"), JOINING)
 def test_a_member_is_taken_in_with_few_calls_for_each_name_that_it_brings_along(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, version: int, body: Callable[[int], Any], most: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, version: int, body: Callable[[int], Any], most: float
 ) -> None:
     async def main() -> None:
         async with serving(tmp_path, OsFiles(), log_cleaner_enable="false") as served:

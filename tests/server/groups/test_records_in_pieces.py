@@ -1,0 +1,72 @@
+"""Records that are made in pieces are those that are made in one go."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ottla.server.coordination.jobs import AT_ONCE, Steps, in_order, to_the_end
+from ottla.server.groups.consumer import records as consumer_records
+from ottla.server.groups.consumer.member import Member
+from ottla.server.groups.records import Ready, write_made, write_record
+from ottla.server.groups.share import records as share_records
+from ottla.server.groups.share.member import ShareMember
+
+KINDS: dict[str, tuple[Any, Any]] = {
+    "consumer": (consumer_records, Member("m", instance_id="i", rack_id="r", client_id="é" * 40, assignor="range")),
+    "share": (share_records, ShareMember("m", rack_id="r", client_id="é" * 40)),
+}
+COUNTS = 0, 1, 126, 127, AT_ONCE, AT_ONCE + 1, 3 * AT_ONCE, 20_000
+"""Behind 126 the number of elements takes another byte, behind 16 382 a third."""
+
+
+def names(count: int) -> frozenset[str]:
+    return frozenset(f"tëst-{number}" for number in range(count))
+
+
+def pieces(steps: Steps[Any]) -> tuple[Any, int]:
+    count = 0
+
+    def counted() -> Steps[Any]:
+        nonlocal count
+        try:
+            while True:
+                next(steps)
+                count += 1
+                yield
+        except StopIteration as end:
+            return end.value
+
+    return to_the_end(counted()), count
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("count", COUNTS)
+def test_a_member_of_many_names(kind: str, count: int) -> None:
+    records, without = KINDS[kind]
+    member = replace(without, topic_names=names(count))
+    ready, in_pieces = pieces(records.writing_member("g", member))
+    change = records.member_metadata("g", member)
+    assert ready == Ready(member, change, write_record(*change))
+    assert in_pieces >= 2 * (count // AT_ONCE)
+    assert write_made(ready.change, ready) is ready.pair
+    assert write_made(change, ready) == ready.pair
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("count", COUNTS)
+def test_a_target_of_many_topics(kind: str, count: int) -> None:
+    records, _ = KINDS[kind]
+    assignment = {number.to_bytes(16): frozenset({number % 7, 300}) for number in reversed(range(count))}
+    pair, in_pieces = pieces(records.writing_target("g", "m", assignment))
+    assert pair == write_record(*records.target("g", "m", assignment))
+    assert in_pieces >= count // AT_ONCE - 1
+
+
+@pytest.mark.parametrize("count", COUNTS)
+def test_names_in_order(count: int) -> None:
+    ordered, in_pieces = pieces(in_order(names(count)))
+    assert ordered == sorted(names(count))
+    assert in_pieces >= count // AT_ONCE
