@@ -35,6 +35,7 @@ from ...protocol.messages.share_fetch import (
 )
 from ...storage.disk.files import WouldWaitError
 from ..runtime.cold_reads import TRIES_MAX, bring
+from ..runtime.turns import in_turns
 from ..services.context import Context
 from ..sharing.acquiring import Wish
 from ..sharing.beginning import Led
@@ -124,20 +125,20 @@ async def _session(ctx: Context, body: ShareFetchRequest, whose: SessionKey) -> 
                 await turn.next()
             forgotten.append(Place(gone.topic_id, index))
     has_acknowledgements = await _acknowledges(ctx, body)
-    named = await turn.once(places)
     if body.share_session_epoch == FULL_EPOCH:
         await shares.released(node_id, whose)
         turn.begin()
     if client.farewell is None:
         client.farewell = Visitor(shares, node_id)
-    return shares.sessions[node_id].fetch(
+    fetching = shares.sessions[node_id].fetch(
         whose,
         body.share_session_epoch,
         client.farewell,
-        places=named,
+        places=places,
         forgotten=forgotten,
         has_acknowledgements=has_acknowledgements,
     )
+    return await in_turns(fetching, turn)
 
 
 async def _acknowledges(ctx: Context, body: ShareFetchRequest) -> bool:

@@ -14,6 +14,8 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
 from ..config.features import SHARE_GROUPS
+from ..coordination.jobs import Steps
+from ..runtime.turns import in_turns
 from ..services.context import Context
 from ..sharing.share_records import SharePartitionKey
 from ..sharing.state_coordinator import ShareStateCoordinator
@@ -53,6 +55,8 @@ class StateApi(NamedTuple, Generic[Response]):
     partition: type[Any]
     act: Callable[[ShareStateCoordinator, SharePartitionKey, Any, int], Any]
     """What is done for one row of a request, and the answer to it, at a wall time. KafkaError as the coordinator's."""
+    read: Callable[[Any], Steps[Any]] | None = None
+    """Makes of a row, in pieces, what `act` takes instead."""
 
     async def handle(self, ctx: Context, request: Request) -> Response:
         """Each row on its own; what is answered is on disk, as far as `flush.messages` asks for it.
@@ -73,12 +77,13 @@ class StateApi(NamedTuple, Generic[Response]):
                 if turn.is_over():
                     await turn.next()
                 key, home = SharePartitionKey(body.group_id, topic.topic_id, row.partition), NOWHERE
+                said = row if self.read is None else await in_turns(self.read(row), turn)
                 try:
                     text = key.text
                     service.check_coordinates(ctx.node, text)
                     home = service.coordinator.partition_for(text)
                     homes[home] = key
-                    found[key] = home, self.act(service.coordinator, key, row, clock.now_ms())
+                    found[key] = home, self.act(service.coordinator, key, said, clock.now_ms())
                 except KafkaError as error:
                     found[key] = home, self._refused(key, error)
         lost = {}

@@ -14,35 +14,36 @@ from ...protocol.messages.write_share_group_state import (
     WriteShareGroupStateResponse,
     WriteStateResult,
 )
+from ..coordination.jobs import Steps
 from ..security.acls.kinds import ResourceType
 from ..services.context import Context
 from ..sharing.share_records import SharePartitionKey
-from ..sharing.share_states import Written
-from ..sharing.state_batches import StateBatch
+from ..sharing.share_states import WRITTEN_MAX, Written
+from ..sharing.state_batches import StateBatch, merging
 from ..sharing.state_coordinator import ShareStateCoordinator
 from .permissions import refusal
 from .share_groups import StateApi
 
 
-def _act(
-    coordinator: ShareStateCoordinator, key: SharePartitionKey, row: PartitionData, now_ms: int
-) -> PartitionResult:
-    batches = tuple(
+def _read(row: PartitionData) -> Steps[Written]:
+    told = len(row.state_batches)
+    # More are refused.
+    batches = [
         StateBatch(each.first_offset, each.last_offset, each.delivery_state, each.delivery_count)
-        for each in row.state_batches
+        for each in row.state_batches[:WRITTEN_MAX]
+    ]
+    merged = yield from merging(batches, row.start_offset)
+    return Written(
+        row.state_epoch, row.leader_epoch, row.start_offset, row.delivery_complete_count, tuple(merged), told
     )
-    written = Written(
-        row.state_epoch,
-        row.leader_epoch,
-        row.start_offset,
-        row.delivery_complete_count,
-        batches,
-    )
-    coordinator.write(key, written, now_ms)
+
+
+def _act(coordinator: ShareStateCoordinator, key: SharePartitionKey, row: Written, now_ms: int) -> PartitionResult:
+    coordinator.write(key, row, now_ms)
     return PartitionResult(partition=key.partition)
 
 
-_API = StateApi("write share group state", WriteShareGroupStateResponse, WriteStateResult, PartitionResult, _act)
+_API = StateApi("write share group state", WriteShareGroupStateResponse, WriteStateResult, PartitionResult, _act, _read)
 
 
 async def handle(ctx: Context, request: Request) -> WriteShareGroupStateResponse:

@@ -117,7 +117,7 @@ class Coordinators(Watcher):
     def leader_moved(self, partition: Partition) -> None:
         topic = None if self._share_leaders is None else self._ground.topics.get(partition.topic_partition.topic)
         if self._share_leaders is not None and topic is not None:
-            self._share_leaders.partition_gone(topic.id, partition)
+            self._share_leaders.partitions_gone(topic.id, [partition])
         if (keeper := self._keeper(partition)) is not None:
             keeper.leadership_changed(partition.index)
 
@@ -141,8 +141,7 @@ class Coordinators(Watcher):
         if self._share_states is not None:
             self._share_states.topic_deleted(topic.id)
         if self._share_leaders is not None:
-            for partition in topic.partitions:
-                self._share_leaders.partition_gone(topic.id, partition)
+            self._share_leaders.partitions_gone(topic.id, topic.partitions)
 
     def _keeper(self, partition: Partition) -> Keeper | None:
         """The one that keeps its state in this partition, if it is at work."""

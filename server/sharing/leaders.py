@@ -8,7 +8,7 @@ What becomes of records is written to the share coordinator and applied in one t
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from typing import TypeVar
@@ -34,8 +34,11 @@ Name = TypeVar("Name")
 
 log = logging.getLogger("ottla.sharing")
 
-# Share partitions that are let go of in one turn where a partition moves; of the others nobody gets anything meanwhile.
-LET_GO_AT_ONCE = 500
+# Share partitions that are let go of in one turn where partitions move or go: some milliseconds, as each may have somebody who waits. Of the
+# others nobody gets anything meanwhile.
+LET_GO_AT_ONCE = 100
+# Share partitions whose states are read in one pass of the scheduler: a new leader has each written down anew.
+BEGUN_AT_ONCE = 50
 
 
 class Visitor:
@@ -70,6 +73,7 @@ class ShareLeaders:
         self._led: dict[SharePartitionKey, Led] = {}
         self._of_groups: dict[str, set[SharePartitionKey]] = {}
         self._of_partitions: dict[tuple[bytes, int], set[SharePartitionKey]] = {}
+        self._to_begin: list[Led] = []
         self._leaving: dict[tuple[int, SessionKey], trio.Event] = {}
         """By node id and session: what its member had there is being released."""
         self._beginning = Beginning(ground, states, self.config_of)
@@ -129,7 +133,9 @@ class ShareLeaders:
             led.deadline.action = partial(self._expire, led)
             self._of_groups.setdefault(key.group_id, set()).add(key)
             self._of_partitions.setdefault(key[1:], set()).add(key)
-            self._tasks.start_soon(self._begin, led)
+            self._to_begin.append(led)
+            if len(self._to_begin) == 1:
+                self._tasks.start_soon(self._begin_all)
         return led
 
     def share_of(self, led: Led) -> SharePartition | None:
@@ -170,21 +176,21 @@ class ShareLeaders:
         if due_ms is not None and led.error is None:
             self._deadlines.start(led.deadline, max(due_ms - self._ground.clock.elapsed_ms(), 0))
 
-    def partition_gone(self, topic_id: bytes, partition: Partition) -> None:
-        """Another node leads it, none does, or its topic was deleted: nobody here has anything of it any more."""
-        keys, error = self._of_partitions.get((topic_id, partition.index), ()), _moved(partition)
+    def partitions_gone(self, topic_id: bytes, partitions: Iterable[Partition]) -> None:
+        """Other nodes lead these, none does, or their topic was deleted: nobody here has anything of them any more."""
+        keys = (key for one in partitions for key in self._of_partitions.get((topic_id, one.index), ()))
         all_of_it = [self._led[key] for key in keys]
         for led in all_of_it[:LET_GO_AT_ONCE]:
-            self._let_go(led, error)
+            self._let_go(led, _moved(led.partition))
         if left := all_of_it[LET_GO_AT_ONCE:]:
-            self._tasks.start_soon(self._let_go_of, left, error)
+            self._tasks.start_soon(self._let_go_of, left)
 
-    async def _let_go_of(self, left: list[Led], error: KafkaError) -> None:
+    async def _let_go_of(self, left: list[Led]) -> None:
         turn = Turn()
         for led in left:
             if turn.is_over():
                 await turn.next()
-            self._let_go(led, error)
+            self._let_go(led, _moved(led.partition))
 
     def begun_anew(self, key: SharePartitionKey) -> None:
         """Its state is another's from now on: what there was of it here is let go of."""
@@ -276,6 +282,15 @@ class ShareLeaders:
         return len(update.changes) == RUNS_AT_ONCE
 
     # Beginning and ending
+
+    async def _begin_all(self) -> None:
+        """Whoever fetches from thousands for the first time has all of them begun; tasks that start together run in one pass."""
+        turn = Turn()
+        while some := self._to_begin[:BEGUN_AT_ONCE]:
+            for led in some:
+                self._tasks.start_soon(self._begin, led)
+            await turn.next()
+            del self._to_begin[: len(some)]
 
     async def _begin(self, led: Led) -> None:
         try:

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from ...protocol.errors import ErrorCode, KafkaError
+from ..coordination.jobs import AT_ONCE, Steps
 
 FULL_EPOCH = 0
 FINAL_EPOCH = -1
@@ -39,10 +40,10 @@ class ShareSession:
 
     __slots__ = ("connection", "epoch", "key", "places")
 
-    def __init__(self, key: SessionKey, places: Iterable[Place], connection: object) -> None:
+    def __init__(self, key: SessionKey, places: dict[Place, bool], connection: object) -> None:
         self.key = key
         self.epoch = 1
-        self.places = dict.fromkeys(places, False)
+        self.places = places
         self.connection = connection
 
     def must_tell(self, place: Place, *, has_records: bool, has_error: bool) -> bool:
@@ -81,8 +82,9 @@ class ShareSessions:
         places: Iterable[Place],
         forgotten: Iterable[Place] = (),
         has_acknowledgements: bool,
-    ) -> ShareSession:
-        """The session that a fetch belongs to, as it is with it. With the final epoch it is left for `close`.
+    ) -> Steps[ShareSession]:
+        """The session that a fetch belongs to, as it is with it; nothing has changed before the last piece. With the final epoch it is
+        left for `close`.
 
         Raises:
             KafkaError: INVALID_REQUEST (who begins anew has nothing to acknowledge), SHARE_SESSION_LIMIT_REACHED (of sessions, or of
@@ -92,23 +94,24 @@ class ShareSessions:
         if epoch == FULL_EPOCH:
             if has_acknowledgements:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "a share session begins without acknowledgements")
+            made = yield from _with({}, places, (), is_due=False)
             self._forget(key)
             if len(self._sessions) >= self._most:
                 raise KafkaError(ErrorCode.SHARE_SESSION_LIMIT_REACHED, f"there are {self._most} share sessions")
-            named = dict.fromkeys(places, False)
-            self._check_room(len(named))
-            return self._begin(key, named, connection)
+            self._check_room(len(made))
+            return self._begin(key, made, connection)
         session = self._found(key)
         if epoch == FINAL_EPOCH:
             return session
         self._check(session, epoch)
-        new = [place for place in dict.fromkeys(places) if place not in session.places]
-        if new:
-            self._check_room(len(new))
+        made = yield from _with(session.places, places, forgotten, is_due=True)
+        if self._found(key) is not session:
+            raise KafkaError(ErrorCode.INVALID_SHARE_SESSION_EPOCH, "the share session was begun anew meanwhile")
+        self._check(session, epoch)  # With each change it has another one.
+        if len(made) > len(session.places):
+            self._check_room(len(made) - len(session.places))
         session.grow()
-        session.places.update(dict.fromkeys(new, True))
-        for place in forgotten:
-            session.places.pop(place, None)
+        session.places = made
         self._count(session)
         return session
 
@@ -150,7 +153,7 @@ class ShareSessions:
         """How many have a session; share partitions of a group without any need not be kept."""
         return self._members.get(group_id, 0)
 
-    def _begin(self, key: SessionKey, places: Iterable[Place], connection: object) -> ShareSession:
+    def _begin(self, key: SessionKey, places: dict[Place, bool], connection: object) -> ShareSession:
         session = self._sessions[key] = ShareSession(key, places, connection)
         self._of_connections.setdefault(connection, set()).add(key)
         self._members[key.group_id] = self.members(key.group_id) + 1
@@ -192,3 +195,19 @@ class ShareSessions:
             self._members[key.group_id] = left
         else:
             del self._members[key.group_id]
+
+
+def _with(
+    before: dict[Place, bool], more: Iterable[Place], less: Iterable[Place], *, is_due: bool
+) -> Steps[dict[Place, bool]]:
+    """`ShareSession.places` with others; of new ones an answer has to tell or not."""
+    made = before.copy()
+    for at, place in enumerate(more, 1):
+        made.setdefault(place, is_due)
+        if not at % AT_ONCE:
+            yield
+    for at, place in enumerate(less, 1):
+        made.pop(place, None)
+        if not at % AT_ONCE:
+            yield
+    return made

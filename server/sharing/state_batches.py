@@ -15,6 +15,8 @@ from itertools import pairwise
 from operator import attrgetter
 from typing import NamedTuple
 
+from ..coordination.jobs import Steps, to_the_end
+
 
 class StateBatch(NamedTuple):
     """Records, both ends inclusive, that are in one state; an `in_flight.State`, but never acquired."""
@@ -32,6 +34,7 @@ class StateBatch(NamedTuple):
 
 _LOOKS_PER_BATCH = 8
 """More are needed only where a write tells of a record many times, which no leader does."""
+_LOOKS_A_PIECE = 200
 
 
 class Combined(NamedTuple):
@@ -50,12 +53,17 @@ def merged(batches: Iterable[StateBatch], start_offset: int) -> list[StateBatch]
 
     Takes n log n of what there are. Where they tell of records many times over they become as few batches as can be.
     """
+    return to_the_end(merging(batches, start_offset))
+
+
+def merging(batches: Iterable[StateBatch], start_offset: int) -> Steps[list[StateBatch]]:
+    """`merged`, in pieces."""
     known = [_from(one, start_offset) for one in batches if start_offset <= one.last_offset >= one.first_offset]
-    found = _combined(known)
-    return _fewest(known, start_offset) if found is None else found
+    found = yield from _combined(known)
+    return (yield from _fewest(known, start_offset)) if found is None else found
 
 
-def _combined(batches: Sequence[StateBatch]) -> list[StateBatch] | None:
+def _combined(batches: Sequence[StateBatch]) -> Steps[list[StateBatch] | None]:
     """From the left: a batch and the next one, until they do not touch; None if that takes long."""
     waiting = [(one.first_offset, one.last_offset, one.rank) for one in batches]
     if not waiting:
@@ -66,6 +74,8 @@ def _combined(batches: Sequence[StateBatch]) -> list[StateBatch] | None:
     first, last, rank = heappop(waiting)
     while waiting and looks:
         looks -= 1
+        if not looks % _LOOKS_A_PIECE:
+            yield
         other_first, other_last, other_rank = waiting[0]
         if other_first > last + (rank == other_rank):
             found.append(StateBatch(first, last, rank[1], rank[0]))
@@ -91,12 +101,14 @@ def _combined(batches: Sequence[StateBatch]) -> list[StateBatch] | None:
     return found
 
 
-def _fewest(batches: Iterable[StateBatch], start_offset: int) -> list[StateBatch]:
+def _fewest(batches: Iterable[StateBatch], start_offset: int) -> Steps[list[StateBatch]]:
     waiting = sorted(batches)
     found: list[StateBatch] = []
     open_: list[tuple[tuple[int, int], StateBatch]] = []  # the highest first
     offset, at = start_offset, 0
     while at < len(waiting) or open_:
+        if not len(found) % _LOOKS_A_PIECE:
+            yield
         if not open_:
             batch = waiting[at]
             offset = max(offset, batch.first_offset)

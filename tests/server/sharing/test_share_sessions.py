@@ -8,6 +8,7 @@ from random import Random
 import pytest
 
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.server.coordination.jobs import AT_ONCE, to_the_end
 from ottla.server.sharing.share_sessions import FINAL_EPOCH, Place, SessionKey, ShareSession, ShareSessions
 
 KEY = SessionKey("g", "m")
@@ -17,7 +18,7 @@ ONE, TWO, THREE = (Place(bytes([number]) * 16, 0) for number in range(3))
 def fetch(sessions: ShareSessions, epoch: int, *places: Place, key: SessionKey = KEY, **more: object) -> ShareSession:
     said = {"forgotten": (), "has_acknowledgements": False, "connection": "c"} | more
     connection = said.pop("connection")
-    return sessions.fetch(key, epoch, connection, places=places, **said)  # type: ignore[arg-type]
+    return to_the_end(sessions.fetch(key, epoch, connection, places=places, **said))  # type: ignore[arg-type]
 
 
 def test_a_session_is_begun_goes_on_and_ends() -> None:
@@ -144,3 +145,45 @@ def test_nothing_is_left_of_sessions_that_are_gone(seed: int) -> None:
         for group in "gh":
             assert sessions.members(group) == sum(one.group_id == group for one in there)
     assert sessions._of_connections.keys() == set(there.values())
+
+
+def many(count: int) -> list[Place]:
+    return [Place(bytes(16), index) for index in range(count)]
+
+
+def test_thousands_of_partitions_come_and_go_in_pieces_and_all_at_once() -> None:
+    sessions = ShareSessions(1_000)
+    session, pieces = fetch(sessions, 0, TWO), 0
+    more = sessions.fetch(KEY, 1, "c", places=many(3 * AT_ONCE), forgotten=many(AT_ONCE), has_acknowledgements=False)
+    with pytest.raises(StopIteration) as end:
+        while True:
+            next(more)
+            pieces += 1
+            assert list(session.places) == [TWO] and session.epoch == 1 and sessions.place_count == 1
+    assert end.value.value is session and pieces == 4
+    assert list(session.places) == [TWO, *many(3 * AT_ONCE)[AT_ONCE:]]
+    assert (session.epoch, sessions.place_count) == (2, 2 * AT_ONCE + 1)
+
+
+@pytest.mark.parametrize(
+    ("meanwhile", "code"),
+    [
+        (lambda sessions: fetch(sessions, 1, THREE), ErrorCode.INVALID_SHARE_SESSION_EPOCH),
+        (lambda sessions: fetch(sessions, 0, THREE), ErrorCode.INVALID_SHARE_SESSION_EPOCH),
+        (lambda sessions: sessions.close(KEY), ErrorCode.SHARE_SESSION_NOT_FOUND),
+    ],
+    ids=["goes on", "begins anew", "ends"],
+)
+def test_of_two_requests_with_one_epoch_the_second_to_come_to_its_end_changes_nothing(
+    meanwhile: Callable[[ShareSessions], object], code: ErrorCode
+) -> None:
+    sessions = ShareSessions(1_000)
+    fetch(sessions, 0, TWO)
+    late = sessions.fetch(KEY, 1, "c", places=many(AT_ONCE), has_acknowledgements=False)
+    next(late)
+    meanwhile(sessions)
+    count = sessions.place_count
+    with pytest.raises(KafkaError) as error:
+        next(late)
+    assert error.value.code is code
+    assert sessions.place_count == count <= 2

@@ -13,7 +13,7 @@ from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ottla.protocol.messages.share_state_log import ShareSnapshotValue, ShareUpdateKey, ShareUpdateValue
 from ottla.server.sharing.share_records import Change, SharePartitionKey, read_record, write_batches, write_record
 from ottla.server.sharing.share_states import NOT_SAID, ShareState, ShareStates, Written
-from ottla.server.sharing.state_batches import StateBatch, are_apart, merged, seams_of, with_more
+from ottla.server.sharing.state_batches import StateBatch, are_apart, merged, merging, seams_of, with_more
 
 KEY = SharePartitionKey("g", bytes(range(16)), 3)
 OTHER = KEY._replace(partition=4)
@@ -260,7 +260,14 @@ def test_which_batches_there_are_is_as_in_apache_kafka() -> None:
 
 def test_words_that_tell_of_records_many_times_over_are_merged_in_bounded_time() -> None:
     batches = [StateBatch(n, 2_000 + n, 0, 2_000 - n) for n in range(2_000)]
-    looked = merged(batches, 0)
+    steps, pieces = merging(batches, 0), 0
+    with pytest.raises(StopIteration) as end:
+        while True:
+            next(steps)
+            pieces += 1
+    looked = end.value.value
+    assert looked == merged(batches, 0)
+    assert pieces > 8 * 2_000 // 200, "and in pieces, for a request may bring as many"
     assert looked[0] == StateBatch(0, 2_000, 0, 2_000)
     assert looked[1:] == [StateBatch(2_000 + n, 2_000 + n, 0, 2_000 - n) for n in range(1, 2_000)]
 

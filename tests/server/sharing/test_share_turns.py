@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
 from ottla.protocol.connection import encode_request, parse_request
 from ottla.protocol.errors import ErrorCode
@@ -18,14 +21,17 @@ from ottla.server.control.leaders import move_leader
 from ottla.server.coordination import service
 from ottla.server.coordination.shard import ShardState
 from ottla.server.handlers.share_sessions import TYPES_AT_ONCE
-from ottla.server.runtime.turns import Turn
+from ottla.server.runtime.turns import Turn, passes
 from ottla.server.sharing import leaders
 from ottla.server.sharing.acknowledging import ACCEPT, RENEW
+from ottla.server.sharing.beginning import Beginning, Led
 from ottla.server.sharing.share_records import SharePartitionKey
 from ottla.server.sharing.share_sessions import FINAL_EPOCH
+from ottla.storage.disk.os_files import OsFiles
 from support.broker.contexts import context_of
-from support.broker.conversation import produce_request
+from support.broker.conversation import create_topic, produce_request
 from support.broker.in_process_broker import NOW_MS, InProcessClient, run_in_order, running
+from support.broker.served import serving
 from support.disk.crash_files import CrashFiles
 from support.logs.batches import batch
 from support.sharing.chaos_members import Connection, Member, acknowledge_request, fetch_request
@@ -210,3 +216,29 @@ def test_what_is_acknowledged_while_the_share_coordinator_loads_is_written_once_
             assert (row.error_code, row.error_message) == (0, None)
 
     run_in_order(main)
+
+
+async def test_what_a_first_fetch_names_is_begun_some_in_a_pass(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(leaders, "BEGUN_AT_ONCE", 2)
+    begun: list[int] = []
+    begin = Beginning.begin
+
+    async def noted(self: Beginning, led: Led) -> None:
+        begun.append(passes())
+        await begin(self, led)
+
+    monkeypatch.setattr(Beginning, "begin", noted)
+    async with serving(tmp_path, OsFiles(), log_cleaner_enable="false") as served:
+        broker = served.broker
+        await served.ask(create_topic, "t", partitions=9)
+        topic = broker.services.topics.get("t")
+        assert topic is not None
+        await broker.services.coordinators.share_states.ensure_topic()
+        shares = broker.services.coordinators.share_leaders
+        found = [shares.begun(SharePartitionKey("g", topic.id, one.index), one) for one in topic.partitions]
+        await trio.testing.wait_all_tasks_blocked()
+        assert all(led.share is not None or led.error is not None for led in found)
+        assert len(begun) == 9
+        assert max(Counter(begun).values()) == 2
