@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 
 from .....protocol.errors import ErrorCode, KafkaError
 from .....protocol.messages import streams_group_heartbeat as wire
@@ -42,9 +43,7 @@ class Topology:
 
 def sources_of(subtopology: log.Subtopology) -> Iterator[str]:
     """All topics that it reads."""
-    yield from subtopology.source_topics
-    for topic in subtopology.repartition_source_topics:
-        yield topic.name
+    return chain(subtopology.source_topics, (topic.name for topic in subtopology.repartition_source_topics))
 
 
 def of_record(value: log.StreamsGroupTopologyValue) -> Topology:
