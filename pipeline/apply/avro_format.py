@@ -60,7 +60,7 @@ class AvroFormat:
             return self._by(f.col(data), self._reader)
         framed = (f.length(data) >= HEADER_BYTES) & (f.hex(f.substring(data, 1, 1)) == "00")
         schema_id = f.conv(f.hex(f.substring(data, 2, 4)), 16, 10).cast("bigint")
-        no_frame = f.when(~framed, f.lit("no magic byte and schema id before it"))
+        no_frame = f.when(~framed, f.lit("not framed: no magic byte and schema id before it"))
         ids = sorted(
             row[0] for row in records.where(f.col(data).isNotNull() & framed).select(schema_id).distinct().collect()
         )

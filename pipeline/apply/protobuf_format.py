@@ -43,7 +43,7 @@ class ProtobufFormat:
         if self._is_framed:
             framed = (f.hex(f.substring(data, 1, 1)) == "00") & (f.hex(f.substring(data, HEADER_BYTES, 1)) == "00")
             body = f.expr(f"substring({data}, {HEADER_BYTES + 1})")
-            why = f.when(~framed, f.lit("no magic byte, schema id and first message before it"))
+            why = f.when(~framed, f.lit("not framed: no magic byte, schema id and first message before it"))
         made = self._made(body)
         # Undecodable is null in each field, or as a whole; so is a message of fields that are all unset, which has no bytes.
         all_null = reduce(and_, (made.getField(field.name).isNull() for field in self.fields))
