@@ -129,15 +129,26 @@ def registry(schemas: Mapping[int, str], subject: str) -> Iterator[str]:
             thread.join()
 
 
-def written(commands: Commands, topic: str, *records: tuple[str | bytes | None, object]) -> None:
+def written(
+    commands: Commands, name: str, *records: tuple[str | bytes | None, object], cleanup_policy: str = "compact"
+) -> None:
     """Records of a topic, which is made if need be: values as they are, or of JSON."""
-    topic = commands.topic(topic)
+    topic, refused_records = commands.topic(name), list[object]()
+
+    def delivered(error: object, _: object) -> None:
+        if error is not None:
+            refused_records.append(error)
+
     if topic not in admin(commands.bootstrap).list_topics(timeout=30).topics:
-        create_topic(commands.bootstrap, topic, cleanup_policy="compact")
+        create_topic(commands.bootstrap, topic, cleanup_policy=cleanup_policy)
     values = [
         (key, value if isinstance(value, bytes) or value is None else json.dumps(value)) for key, value in records
     ]
-    produce_all(commands.bootstrap, topic, [{"key": key, "value": value} for key, value in values])
+    produce_all(
+        commands.bootstrap, topic, [{"key": key, "value": value, "on_delivery": delivered} for key, value in values]
+    )
+    if refused_records:
+        raise RuntimeError(f"{topic} did not take all records: {refused_records[0]}")
 
 
 def holds(suite: Suite, commands: Commands, what: str, ran: Ran, table: str, rows: Rows) -> None:
