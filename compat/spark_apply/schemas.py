@@ -11,7 +11,6 @@ from confluent_kafka import TopicPartition
 
 from ..support.clients.steps import admin, create_topic
 from ..support.suite import Suite
-from .command import table_name
 from .encoded import INT64, STRING, avro, avro_framed, descriptor_set, message, message_framed
 from .environments import Environment, format_jars
 from .user import Commands, Rows, holds, refused, registry, written
@@ -78,7 +77,7 @@ def json_given_and_inferred(suite: Suite, commands: Commands) -> None:
         CORRUPT,
         "given-0, offset 1: expected a record that can be decoded",
     )
-    aside = table_name(commands.of.kind.name, Path(), "aside")
+    aside = commands.table("aside")
     ran = commands.apply("given", *keys, "--undecodable-to", aside)
     holds(suite, commands, "undecodable records are put aside", ran, "given", wanted)
     bad = sorted(row["offset"] for row in commands.rows_of("aside"))
@@ -301,12 +300,24 @@ def asked_wrongly(suite: Suite, commands: Commands) -> None:
         (
             "what is put aside in the table itself",
             "wrong",
-            [*create, *COLUMNS, "--undecodable-to", table_name(commands.of.kind.name, Path(), "wrong")],
+            [*create, *COLUMNS, "--undecodable-to", commands.table("wrong")],
             "--undecodable-to: expected another table",
         ),
     ]
     for what, topic, more, words in cases:
         refused(suite, commands, what, commands.apply(topic, *more), USAGE, words)
+    if commands.of.kind.name == "delta":
+        ran = commands.run(
+            *("wrong" if each == "./wrong" else each for each in commands.words("wrong", None, *create, *COLUMNS))
+        )
+        refused(
+            suite,
+            commands,
+            "a table in a catalog that ends with the session",
+            ran,
+            USAGE,
+            "expected a path such as ./wrong",
+        )
     ran = commands.apply("no-such-topic", *create, *COLUMNS)
     refused(suite, commands, "a topic that is not there", ran, USAGE, "expected a topic of")
     ran = commands.apply("wrong", *COLUMNS)

@@ -61,10 +61,14 @@ class Commands:
         """Each format has topics of its own on the one broker."""
         return f"{self.of.kind.name}-{name}"
 
+    def table(self, name: str) -> str:
+        """As a user names it: in the catalog, or in the directory where the command is called."""
+        return table_name(self.of.kind.name, Path(), name) if self.of.kind.name == "iceberg" else f"./{name}"
+
     def words(self, topic: str, table: str | None = None, *more: str) -> list[str]:
         name = self.of.kind.name
         words = ["apply", "--bootstrap", self.bootstrap, "--topic", self.topic(topic), "--table-format", name]
-        return [*words, "--table", table_name(name, Path(), table or topic), *more]
+        return [*words, "--table", self.table(table or topic), *more]
 
     def apply(self, topic: str, *more: str, table: str | None = None) -> Ran:
         return self.run(*self.words(topic, table, *more))
@@ -92,7 +96,7 @@ class Commands:
         return {row.pop("key"): row for row in self.rows_of(table)}
 
     def rows_of(self, table: str) -> list[dict[str, Any]]:
-        ran = self.run("--rows", table_name(self.of.kind.name, Path(), table))
+        ran = self.run("--rows", self.table(table))
         found: list[dict[str, Any]] = json.loads(ran.out)
         return found
 

@@ -119,6 +119,18 @@ class DeltaTable(SqlTable):
             place = name if ":" in name.partition("/")[0] else os.path.abspath(name)
             self.name, self.sql = name, f"delta.{quoted(place)}"
 
+    def create(self, session: SparkSession, fields: StructType) -> None:
+        """UsageError: it would be in a catalog that ends with the session, and the next run would not find it."""
+        parts = _PART.findall(self.name)
+        catalog = parts[0].strip("`") if len(parts) > 2 else session.catalog.currentCatalog()
+        kept = session.conf.get("spark.sql.catalogImplementation", "in-memory")
+        if not self._is_path and catalog == "spark_catalog" and kept == "in-memory":
+            raise UsageError(
+                f"{self.name}: expected a path such as ./{self.name}, or a catalog that outlives the session"
+                " (--conf spark.sql.catalogImplementation=hive), found Spark's own, which does not"
+            )
+        super().create(session, fields)
+
     def _expected(self) -> str:
         return "a name such as schema.table, or a path"
 

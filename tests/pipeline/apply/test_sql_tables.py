@@ -8,6 +8,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs the extra ottla[spark]")
 
+from ottla.pipeline.apply.formats import ddl
 from ottla.pipeline.apply.kinds import table
 from ottla.pipeline.apply.packages import PACKAGES, advice, check_packages
 from ottla.pipeline.apply.sql_tables import DeltaTable, IcebergTable, states_of_history
@@ -101,3 +102,9 @@ def test_missing_jars_are_named_with_the_option_that_brings_them() -> None:
 def test_a_session_without_a_jar_is_told_so(spark: SparkSession, name: str) -> None:
     with pytest.raises(UsageError, match=f"the jar of {name} is missing"):
         check_packages(spark, [name])
+
+
+@pytest.mark.parametrize("name", ["customers", "shop.customers", "spark_catalog.shop.customers"])
+def test_a_delta_table_that_would_end_with_the_session_is_not_made(spark: SparkSession, name: str) -> None:
+    with pytest.raises(UsageError, match=f"expected a path such as ./{name}, or a catalog that outlives the session"):
+        DeltaTable(name).create(spark, ddl("n INT"))
