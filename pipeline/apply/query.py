@@ -21,6 +21,7 @@ from pyspark.sql.types import StructType
 
 from ..errors import UsageError
 from ..spark.failures import failures_translated
+from ..spark.interrupts import interrupts_deferred
 from ..stores.stores import opened_store
 from .applier import Applied, Applier
 from .formats import BinaryFormat, Format, FormatSpec, JsonFormat, TextFormat, parsed_ddl, sampled_json, schema_text
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 TEXT_KEYS, JSON_VALUES = FormatSpec("string", "key"), FormatSpec("json", "value")
+LOOK_EVERY_S = 1
+"""For an interrupt, while the stream runs."""
 KAFKA_DEFAULTS = {"isolation.level": "read_committed", "max.poll.records": "10000"}
 
 
@@ -119,11 +122,14 @@ def apply(session: SparkSession, job: ApplyJob) -> Applied:
             often: dict[str, Any] = {"availableNow": True}
             if job.every_s is not None:
                 often = {"processingTime": f"{job.every_s} seconds"}
-            query = writer.trigger(**often).start()
-            try:
-                query.awaitTermination()
-            finally:
-                query.stop()
+            with interrupts_deferred() as is_interrupted:
+                query = writer.trigger(**often).start()
+                try:
+                    while not query.awaitTermination(LOOK_EVERY_S):
+                        if is_interrupted():
+                            break
+                finally:
+                    query.stop()
         return made.applied
 
 

@@ -6,7 +6,6 @@ Spark is started by the first job that needs it, so that a command with nothing 
 from __future__ import annotations
 
 import secrets
-import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -115,6 +114,7 @@ class Engine:
         from ..source.data_source_api import HAS_SOURCES
         from ..source.source import register
         from ..spark.failures import failures_translated
+        from ..spark.interrupts import interrupts_deferred
         from .session import builder
 
         if (running := SparkSession.getActiveSession()) is not None:
@@ -265,32 +265,6 @@ class Engine:
                 files=files,
                 watch=watch,
             )
-
-
-@contextmanager
-def interrupts_deferred() -> Iterator[None]:
-    """SIGINT counts only at the end of this: a JVM whose launcher is interrupted lives on with nobody to end it.
-
-    Raises:
-        KeyboardInterrupt: There was one.
-    """
-    is_main = threading.current_thread() is threading.main_thread()
-    if not is_main or signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # so is it for the JVM
-        yield
-        return
-    noted: list[int] = []
-
-    def note(number: int, _frame: object) -> None:
-        noted.append(number)
-
-    before = signal.signal(signal.SIGINT, note)
-    try:
-        yield
-    finally:
-        if signal.getsignal(signal.SIGINT) is note:  # else Spark's own has taken its place, and cancels jobs first
-            signal.signal(signal.SIGINT, before)
-    if noted:
-        raise KeyboardInterrupt
 
 
 @contextmanager

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
-import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +18,6 @@ import ottla
 from ottla.pipeline import jobs
 from ottla.pipeline.cli import main
 from ottla.pipeline.errors import CorruptSourceError, SparkFailedError
-from ottla.pipeline.run.engine import interrupts_deferred
 from ottla.storage.disk import paths
 from ottla.storage.disk.os_files import OsFiles
 from support.commands.ended import ended
@@ -377,23 +373,6 @@ def test_jobs_without_a_session(tmp_path: Path) -> None:
     assert [each.outcome for each in jobs.install(None, data_dir, plan_id=plan["plan_id"])] == ["installed"]
     assert jobs.verify(None, data_dir, plan_id=plan["plan_id"]).passed
     assert jobs.snapshot(None, data_dir, topic=TOPIC, out=str(tmp_path / "out")).keys == 6
-
-
-@pytest.fixture(params=[signal.default_int_handler, signal.SIG_IGN], ids=["heard", "ignored"])
-def on_interrupt(request: pytest.FixtureRequest) -> Iterator[Any]:
-    """What this process does at an interrupt; who starts it in the background has it ignore them."""
-    before = signal.signal(signal.SIGINT, request.param)
-    yield request.param
-    signal.signal(signal.SIGINT, before)
-
-
-def test_an_interrupt_waits_until_the_jvm_has_somebody_to_end_it(on_interrupt: Any) -> None:
-    reached = False
-    is_heard = on_interrupt is not signal.SIG_IGN
-    with pytest.raises(KeyboardInterrupt) if is_heard else nullcontext(), interrupts_deferred():
-        signal.raise_signal(signal.SIGINT)
-        reached = True
-    assert reached and signal.getsignal(signal.SIGINT) is on_interrupt
 
 
 def without_the_extra(command: str, data_dir: Path, *options: str, but: str = "") -> tuple[int, str]:

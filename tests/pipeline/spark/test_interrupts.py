@@ -1,0 +1,30 @@
+"""An interrupt while the JVM is asked something."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import nullcontext
+from typing import Any
+
+import pytest
+
+from ottla.pipeline.spark.interrupts import interrupts_deferred
+
+
+@pytest.fixture(params=[signal.default_int_handler, signal.SIG_IGN], ids=["heard", "ignored"])
+def on_interrupt(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """What this process does at an interrupt; who starts it in the background has it ignore them."""
+    before = signal.signal(signal.SIGINT, request.param)
+    yield request.param
+    signal.signal(signal.SIGINT, before)
+
+
+def test_an_interrupt_waits_until_the_jvm_has_somebody_to_end_it(on_interrupt: Any) -> None:
+    reached = False
+    is_heard = on_interrupt is not signal.SIG_IGN
+    with pytest.raises(KeyboardInterrupt) if is_heard else nullcontext(), interrupts_deferred() as is_interrupted:
+        signal.raise_signal(signal.SIGINT)
+        assert is_interrupted() == is_heard
+        reached = True
+    assert reached and signal.getsignal(signal.SIGINT) is on_interrupt
