@@ -108,7 +108,7 @@ class Life:
 
     def _ask(self, step: Step) -> Difference | None:
         began_s = time.monotonic()
-        theirs, ours, tries = compared(step, *self._sides)
+        theirs, ours, tries = compared(step, *self._sides, is_new=self._world.is_new)
         self.again += tries
         self._seen.add(step, theirs)
         if ours != theirs:

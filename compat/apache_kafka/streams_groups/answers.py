@@ -11,6 +11,8 @@ from ottla.protocol.messages.streams_group_describe import Topology as Described
 from ottla.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatResponse
 
 Answer = tuple[Any, ...]
+_TOPOLOGY = 6
+"""Of a described group, where it is."""
 Tasks = dict[str, tuple[int, ...]]
 """Subtopology -> partitions, in order."""
 Roles = dict[str, Tasks]
@@ -122,6 +124,14 @@ def _topology(topology: DescribedTopology) -> Answer:
             for one in topology.subtopologies or ()
         ],
     )
+
+
+def without_counts(answer: Answer) -> Answer:
+    """The answer to a look, without partition counts of internal topics."""
+    head, *others = answer
+    epoch, rows = head[_TOPOLOGY] or (None, [])
+    plain = [(*row[:3], *([(name, 0, *rest) for name, _, *rest in topics] for topics in row[3:])) for row in rows]
+    return ((*head[:_TOPOLOGY], (epoch, plain), *head[_TOPOLOGY + 1 :]), *others)
 
 
 def _topic(topic: Any) -> Answer:

@@ -43,6 +43,9 @@ class World:
 
     Args:
         name: Of the group; its topics and members are named alike.
+
+    Attributes:
+        is_new: The group has had one heartbeat.
     """
 
     def __init__(self, rng: random.Random, kind: Kind, name: str) -> None:
@@ -55,9 +58,15 @@ class World:
         """Member -> its process, in the order in which they joined, as far as is known."""
         self._topics: dict[str, int] = {}
         """Those of the group that are there -> partitions."""
+        self._odd: list[str] = []
+        """Those of them that the coordinator was to make, with so many partitions."""
         self._configs: dict[str, str | None] = {}
         self._rejoins: str | None = None
         self._is_ready = self._exists = self._may_assign = False
+        self.is_new = False
+        self._has_looked = False
+        """Since topics changed a heartbeat was taken. If one is refused then, Apache Kafka's group has looked at them all the same
+        (docs/differences.md)."""
         self._count = self._ended = 0
         self._queue: deque[Step] = deque(self._beginning())
         makers: dict[str, Callable[[], Step]] = {
@@ -159,6 +168,8 @@ class World:
             ),
             (50, 26, 12, 5, 4, 1, 1),
         )[0]
+        if "there is not" in says and not self._has_looked:
+            says = "all"
         off = rng.choices((0, -1, 1), (40, 2, 1))[0]
         fields = {"shutdown_application": True} if rng.random() < 0.015 else {}
         return Beat(self.group, self._anybody(), None, off, says, fields, knows_endpoints=rng.random() < 0.9)
@@ -199,15 +210,21 @@ class World:
 
     def _topic(self) -> Step:
         """A topic of the group comes, grows, goes; one that the coordinator makes goes, and sometimes comes with another count."""
-        rng = self._rng
-        name = rng.choice((own_topic(self.group), own_topic(self.group), *internal_topics(self._topology)))
+        rng, own = self._rng, own_topic(self.group)
+        if self._odd and rng.random() < 0.8:
+            return Topic(self._odd.pop(), 0)
+        if own not in self._topics and rng.random() < 0.8:
+            return Topic(own, rng.choice((1, 2, 4, 6)))
+        name = rng.choice((own, own, *internal_topics(self._topology)))
         partitions = self._topics.get(name, 0)
-        if not partitions:
-            return Topic(name, rng.choice((1, 2, 4, 6)))
-        if name == own_topic(self.group) and rng.random() < 0.5:
+        if name == own and rng.random() < 0.6:
             return Topic(name, partitions + 2)
-        if rng.random() < 0.3:
-            self._queue.append(Topic(name, rng.choice((1, 2, 5))))
+        if name != own and (not partitions or rng.random() < 0.3):
+            odd = Topic(name, rng.choice((1, 2, 5)))
+            self._odd.append(name)
+            if not partitions:
+                return odd
+            self._queue.append(odd)
         return Topic(name, 0)
 
     def _classic(self) -> Step:
@@ -231,6 +248,7 @@ class World:
                 self._may_assign = True
             case Topic(name, partitions) if answer[0] == "NONE":
                 self._is_ready, self._may_assign = False, True
+                self._has_looked = False
                 if partitions:
                     self._topics[name] = partitions
                 else:
@@ -258,10 +276,11 @@ class World:
             self._forget(member)
             self._may_assign = True
             return []
+        self.is_new = not self._exists
         if not self._exists and step.brings is not None:
             # A group keeps what its first member brings.
             self._brings = step.brings
-        self._exists = True
+        self._exists = self._has_looked = True
         session_s = float(self._configs.get(SESSION) or 1000 * self._kind.session_s) / 1000
         self.times.begins(f"session of {member}", began_s, ended_s, session_s)
         if step.is_join:
@@ -283,7 +302,7 @@ class World:
     def appeared(self, topics: dict[str, int]) -> None:
         """The coordinator has made these topics, of so many partitions."""
         self._topics.update(topics)
-        self._may_assign = True
+        self._may_assign, self._has_looked = True, False
 
     def _forget(self, member: str) -> None:
         self._members.pop(member, None)
