@@ -14,7 +14,6 @@ from ....protocol.messages.streams_group_heartbeat import (
 from .applications.configured import InternalTopic, StatusCode
 from .group import StreamsGroup
 from .member import Member, Tasks
-from .membership import claim_of
 from .transition import Transition
 
 
@@ -44,7 +43,7 @@ def answered(
         interval_ms: How often it is told to send heartbeats.
     """
     member = transition.member
-    is_lost = _has_others(group, member, claim_of(request))
+    is_lost = _has_others(group, member, transition.claim)
     is_news = request.member_epoch == 0 or member.assigned != transition.old.assigned
     endpoint_epoch = group.endpoint_epoch + (is_news and member.user_endpoint is not None)
     wants_endpoints = endpoint_epoch != request.endpoint_information_epoch

@@ -159,6 +159,7 @@ class Transition:
     Attributes:
         changes: What is to be written; complete after `run`.
         member: The member after its step.
+        claim: What it says it has; None if it does not say.
         configured: What the topology makes of the topics.
         statuses: What the member is to be told of the group, as far as it follows from this.
         has_stepped: Its assignment, state or epoch changed.
@@ -170,6 +171,7 @@ class Transition:
         self.group = group
         self.old = old
         self.member = new
+        self.claim: Tasks | None = None
         self.changes = changes
         self.ready = ready
         self.configured: Configured
@@ -189,7 +191,7 @@ class Transition:
             KafkaError: UNKNOWN_SERVER_ERROR, STREAMS_INVALID_TOPOLOGY, INVALID_REQUEST (another topology, tasks that there
                 are not), FENCED_MEMBER_EPOCH (a state that we do not know).
         """
-        self._around = around
+        self._around, self.claim = around, claim
         group, new = self.group, self.member
         if new != self.old:
             self.changes.append(records.member_metadata(group.group_id, new))
