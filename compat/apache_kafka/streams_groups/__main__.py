@@ -21,7 +21,7 @@ from ...support.brokers.ottla_process import OttlaProcess
 from ...support.suite import NotRunError, Options, Suite, run_suite
 from .asking import Side
 from .comparing import Difference, compared, trips
-from .configurations import KINDS, Kind
+from .configurations import KINDS, OVERRIDES, Kind
 from .seen import Seen
 from .steps import Beat, Step
 from .topologies import TOPICS
@@ -37,22 +37,18 @@ def body(suite: Suite, options: Options) -> None:
     if options.broker or options.against != "ottla":
         raise NotRunError("to start both brokers itself")
     rest = options.rest
-    for name in [rest.kind] if rest.kind else list(KINDS):
-        with both(KINDS[name]) as sides:
-            count = rest.heartbeats or (HEARTBEATS_QUICK if options.quick else HEARTBEATS)
+    count = rest.heartbeats or (HEARTBEATS_QUICK if options.quick else HEARTBEATS)
+    with both() as sides:
+        for name in [rest.kind] if rest.kind else KINDS:
             lives(suite, name, sides, count, rest.life)
 
 
-def lives(suite: Suite, name: str, sides: tuple[Side, Side], count: int, only: int | None, run: str = "") -> None:
-    """
-    Args:
-        run: Makes names of groups that these brokers have not heard of yet.
-    """
+def lives(suite: Suite, name: str, sides: tuple[Side, Side], count: int, only: int | None) -> None:
     asked = beats = differ = number = again = tripped = 0
     seen = Seen()
     while beats < count:
         at = number if only is None else only
-        life = Life(KINDS[name], name, at, sides, seen, run)
+        life = Life(KINDS[name], name, at, sides, seen)
         found = life.run(min(LIFE, count - beats))
         asked, beats = asked + life.asked, beats + life.beats
         again, tripped = again + life.again, tripped + life.is_tripped
@@ -74,11 +70,11 @@ def lives(suite: Suite, name: str, sides: tuple[Side, Side], count: int, only: i
 
 
 @contextmanager
-def both(kind: Kind) -> Iterator[tuple[Side, Side]]:
+def both() -> Iterator[tuple[Side, Side]]:
     """Ottla and Apache Kafka, ready."""
     with ExitStack() as stack:
-        ottla = stack.enter_context(OttlaProcess(overrides=kind.overrides))
-        kafka = stack.enter_context(ApacheKafkaProcess(overrides=kind.overrides))
+        ottla = stack.enter_context(OttlaProcess(overrides=OVERRIDES))
+        kafka = stack.enter_context(ApacheKafkaProcess(overrides=OVERRIDES))
         sides = tuple(stack.enter_context(closing(Side(one.bootstrap))) for one in (ottla, kafka))
         for side in sides:
             side.surroundings.prepare(TOPICS)
@@ -88,9 +84,9 @@ def both(kind: Kind) -> Iterator[tuple[Side, Side]]:
 class Life:
     """One group from its beginning on; ends at the first difference."""
 
-    def __init__(self, kind: Kind, name: str, number: int, sides: tuple[Side, Side], seen: Seen, run: str) -> None:
+    def __init__(self, kind: Kind, name: str, number: int, sides: tuple[Side, Side], seen: Seen) -> None:
         self._sides, self._seen = sides, seen
-        self._world = World(random.Random(f"{name} {number}"), kind, f"{name}-{number}{run}")
+        self._world = World(random.Random(f"{name} {number}"), kind, f"{name}-{number}")
         self._done: list[Step] = []
         self.asked = self.beats = self.again = 0
         self.is_tripped = False

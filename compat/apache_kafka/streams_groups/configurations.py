@@ -1,18 +1,23 @@
-"""The three kinds of configuration, each with brokers of its own."""
+"""The three kinds of configuration. Options of the brokers are the same for all; what differs is those of groups, and what is done."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-OF_ALL = {
+OVERRIDES = {
     "group.initial.rebalance.delay.ms": "0",
     "group.streams.assignment.interval.ms": "0",
     "group.streams.initial.rebalance.delay.ms": "0",
     "group.streams.session.timeout.ms": "60000",
-    "group.streams.max.size": "4",
+    "group.streams.min.session.timeout.ms": "1000",
+    "group.streams.min.heartbeat.interval.ms": "500",
+    "group.streams.heartbeat.interval.ms": "500",
+    "group.streams.max.size": "6",
     # All groups in one: what one of them knows of topics and configs, all do (`surroundings`).
     "offsets.topic.num.partitions": "1",
 }
+SESSION_S = 60.0
+"""How long a member may be silent, unless its group says so itself."""
 SESSION = "streams.session.timeout.ms"
 DELAY = "streams.initial.rebalance.delay.ms"
 INTERVAL = "streams.assignment.interval.ms"
@@ -23,34 +28,28 @@ STANDBYS = "streams.num.standby.replicas"
 class Kind(NamedTuple):
     """
     Attributes:
-        overrides: Of the brokers.
         topologies: Names of those that members of a group bring along, one of them a group.
         weights: How often what is done, as in `World`.
         begins: Configs that a group begins with, and values of which one is chosen.
         changes: Configs that change while it lives.
         rebalance_ms: How long members may take to give up tasks.
-        session_s: How long a member may be silent, unless the group says so itself.
     """
 
-    overrides: dict[str, str]
     topologies: tuple[str, ...]
     weights: dict[str, int]
     begins: tuple[tuple[str, tuple[str | None, ...]], ...] = ()
     changes: tuple[tuple[str, tuple[str | None, ...]], ...] = ()
     rebalance_ms: tuple[int, ...] = (60_000,)
-    session_s: float = 60.0
     endpoints: float = 0.25
     """Of members that join where all topics are there, the part that has one."""
 
 
 KINDS = {
     "active": Kind(
-        overrides=OF_ALL,
         topologies=("plain", "plain", "counted", "counted", "lacking", "unlike", "late", "fixed"),
         weights={"join": 12, "beat": 60, "news": 3, "leave": 5, "look": 12, "commit": 6, "bad": 5},
     ),
     "standbys": Kind(
-        overrides=OF_ALL | {"group.streams.max.size": "8"},
         topologies=("stores", "stores", "counted", "fixed"),
         begins=((STANDBYS, ("1", "1", "2", None)),),
         changes=((STANDBYS, ("0", "1", "2", "3", None)), (HEARTBEAT, ("5000", "6000", "20000", None))),
@@ -58,12 +57,6 @@ KINDS = {
         endpoints=0.6,
     ),
     "expiry": Kind(
-        overrides=OF_ALL
-        | {
-            "group.streams.min.session.timeout.ms": "1000",
-            "group.streams.min.heartbeat.interval.ms": "500",
-            "group.streams.heartbeat.interval.ms": "500",
-        },
         topologies=("plain", "counted", "own", "own", "own joined", "stores"),
         begins=(
             (SESSION, ("4000", "6000", "9000")),

@@ -11,7 +11,7 @@ from ottla.protocol.messages.streams_group_heartbeat import Endpoint, KeyValue, 
 
 from .answers import Answer, Heard
 from .asking import UNKNOWN
-from .configurations import DELAY, INTERVAL, SESSION, Kind
+from .configurations import DELAY, INTERVAL, SESSION, SESSION_S, Kind
 from .names import NAMES_MAX, in_order
 from .steps import (
     JOIN,
@@ -281,7 +281,7 @@ class World:
             # A group keeps what its first member brings.
             self._brings = step.brings
         self._exists = self._has_looked = True
-        session_s = float(self._configs.get(SESSION) or 1000 * self._kind.session_s) / 1000
+        session_s = float(self._configs.get(SESSION) or 1000 * SESSION_S) / 1000
         self.times.begins(f"session of {member}", began_s, ended_s, session_s)
         if step.is_join:
             self._joined(step, began_s, ended_s)
