@@ -98,8 +98,8 @@ SUITES = (
 )
 ALONE = {"loop_holds", "bench.race"}
 """Measures what other suites beside it would spoil."""
-LONG = {"spark_objects", "spark_versions", "spark_apply", "apache_kafka.share_groups", "apache_kafka.share_state"}
-"""Even their slices take longer than `quick` has for one: environments with another Spark, locks that run out by waiting."""
+LONG = {"spark_objects", "spark_versions", "spark_apply", "apache_kafka.share_state"}
+"""Even their slices take longer than `quick` has for one: environments with another Spark, ten lives of two brokers in turns."""
 BUSY = {
     "spark_histories",
     "spark_large",
