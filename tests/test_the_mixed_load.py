@@ -155,3 +155,33 @@ def test_what_is_refused_is_told_and_records_without_a_key_are_counted() -> None
     ledger.delivered("_MSG_TIMED_OUT", Message(KEPT, -1, b"1 "))
     assert ledger.acknowledged == {(KEPT, 0): 1}
     assert ledger.refused == ["_MSG_TIMED_OUT"]
+
+
+class Hurried(threading.Event):
+    """Nobody waits for it."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        return self.is_set()
+
+
+def test_what_a_turn_that_failed_has_left_is_looked_for_until_somebody_answers() -> None:
+    class Leaving(Load):
+        every_s = 0
+        asked = 0
+
+        def turn(self) -> None:
+            if self.begun:
+                self.end.set()
+            else:
+                raise ConnectionError("restarted")
+
+        def again(self) -> None:
+            self.asked += 1
+            if self.asked < 3:
+                raise ConnectionError("loading")
+
+    load = Leaving(Scene("", None))
+    load.end = Hurried()
+    load.run()
+    assert (load.asked, load.begun, load.turns) == (3, 2, 1)
+    assert len(load.scene.complaints) == 3

@@ -55,7 +55,8 @@ def excused(at_s: float, restarts: list[float]) -> bool:
 
 
 class Load(threading.Thread):
-    """`turn` every `every_s`, until its end is set; what it raises is a complaint, `again` then makes its clients anew.
+    """`turn` every `every_s`, until its end is set; what it raises is a complaint, `again` then makes its clients anew, at the
+    second try if the first fails.
 
     Attributes:
         begun: How many turns have ended, names that are used once come from it.
@@ -74,8 +75,9 @@ class Load(threading.Thread):
         while not self.end.wait(max(0.0, due_s - time.monotonic())):
             due_s = max(due_s + self.every_s, time.monotonic())
             if not self.take():
-                self.end.wait(AFTER_AN_ERROR_S)
-                self.try_to(self.again)
+                # Until it has: what a turn has left would stay otherwise, from each restart some more.
+                while not self.end.wait(AFTER_AN_ERROR_S) and not self.try_to(self.again):
+                    pass
         self.try_to(self.close)
 
     def take(self) -> bool:
