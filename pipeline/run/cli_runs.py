@@ -40,7 +40,12 @@ def run(options: argparse.Namespace) -> int:
         return apply_run.run(options, _voices(options)[0])
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # a JVM that is gone is told of once, by us
     say, progress = _voices(options)
-    engine = Engine(options.master, dict(options.conf), say=say, progress=progress)
+    confs = dict(options.conf)
+    if (
+        options.command == "verify" and options.bootstrap is not None
+    ):  # its steps do not count themselves: Spark's own line
+        confs = {"spark.ui.showConsoleProgress": str(sys.stderr.isatty() and not options.quiet).lower(), **confs}
+    engine = Engine(options.master, confs, say=say, progress=progress)
     job = Job(
         data_dir=options.data_dir or "",
         topic=options.topic,

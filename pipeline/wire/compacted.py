@@ -147,7 +147,8 @@ def judge_topic(
                 row(_FOUND, found) for found in judged_blobs(_BLOBS.read(batches), known, named_by_a_bucket(parts))
             )
 
-        for each in collected(mapped(_BLOBS.exchanged(frame, find, parts), judge, _FOUND)):
+        what = f"records of {scan.topic} read, keys judged"
+        for each in collected(mapped(_BLOBS.exchanged(frame, find, parts), judge, _FOUND), what):
             is_seen, found = pickle.loads(bytes(each.found))
             for partition, more in found.items():
                 (seen if is_seen else keys)[partition].add(more)

@@ -141,7 +141,7 @@ def compare(spark: SparkSession, scans: Sequence[Scan], asked: Asked, *, buckets
     def judge(batches: Batches) -> Batches:
         yield from (row(_FOUND, found) for found in judged_blobs(_BLOBS.read(batches), asked, named_by_a_bucket(parts)))
 
-    found = collected(mapped(_BLOBS.exchanged(blobs, None, parts), judge, _FOUND))
+    found = collected(mapped(_BLOBS.exchanged(blobs, None, parts), judge, _FOUND), "both topics read, keys compared")
     return look_of([pickle.loads(bytes(each.found)) for each in found])
 
 
@@ -247,7 +247,7 @@ def versions_of(
         yield from kept_versions(batches, wanted, asked)
 
     found: dict[tuple[int, int], tuple[bytes | None, list[Version]]] = {}
-    for each in collected(mapped(frame, find, _VERSIONS)):
+    for each in collected(mapped(frame, find, _VERSIONS), f"versions of what differs in {scan.topic}"):
         order = (each.time, each.offset) if asked.by_time else (0, each.offset)
         # Spark has no unsigned numbers: they have come as they are, in two's complement.
         own = found.setdefault((each.high % (1 << 64), each.low % (1 << 64)), (each.key, []))
