@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from ....protocol.errors import ErrorCode, ProtocolError
+from ....protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ....protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from ....protocol.messages.describe_groups import DescribeGroupsRequest
-from ....protocol.messages.describe_share_group_offsets import (
-    DescribeShareGroupOffsetsRequest,
-    DescribeShareGroupOffsetsRequestGroup,
-)
 from ....protocol.messages.share_group_describe import ShareGroupDescribeRequest
 from ....protocol.messages.streams_group_describe import StreamsGroupDescribeRequest
 from ...client.nodes import check
@@ -30,6 +26,7 @@ from ..frame.parser import Parser
 from ..frame.printing import show, show_json, show_table
 from ..frame.times import time_ms
 from .asking import Cluster, connected
+from .share_groups import Position, move, positions
 
 RESET_NOTES = """\
 WHERE is beginning, end, an offset, +N or -N (relative to what is committed), or a time: 2026-01-31T12:00:00Z, or ms since 1970
@@ -40,7 +37,8 @@ examples:
   ottla groups reset billing --topic orders:0 --to 1200
   ottla groups reset billing --topic orders --to=-10 --dry-run
 
-The group must have no members: they commit for themselves.
+The group must have no members: they commit for themselves. A share group goes on where it is set; records that its members had,
+or that are behind that and were done with, are delivered again.
 """
 _TOPIC = re.compile(r"([^:]+)(?::([0-9]{1,9}))?")
 _NUMBER = re.compile(r"[+-]?[0-9]{1,18}")
@@ -71,16 +69,19 @@ class Place:
 
 def _list(options: argparse.Namespace) -> None:
     with connected(options) as cluster:
-        found = cluster.kafka.groups()
+        found = [
+            (each, len(_shared(cluster, each) if each.type == "share" else each.offsets))
+            for each in cluster.kafka.groups()
+        ]
     rows = [
         {
             "group": each.group_id,
             "type": each.type,
             "state": each.state,
             "protocol_type": each.protocol_type,
-            "partitions": len(each.offsets),
+            "partitions": count,
         }
-        for each in found
+        for each, count in found
     ]
     if options.json:
         show_json(rows)
@@ -226,30 +227,41 @@ def _places(cluster: Cluster, group: Group, members: list[dict[str, Any]]) -> It
     for member in members:
         for topic, index in member["partitions"]:
             reads.setdefault((topic, index), []).append(member["member_id"])
-    offsets, lags = _share_offsets(cluster, group) if group.type == "share" else (group.offsets, {})
+    shared = _shared(cluster, group)
+    offsets = _offsets(group, shared)
     ends: dict[str, dict[int, int]] = {}
-    for topic, index in sorted({*offsets, *reads}):
+    for topic, index in sorted({*offsets, *shared, *reads}):
         if topic not in ends:
             ends[topic] = cluster.ends(topic)
         place = topic, index
         if group.type == "streams" and index not in ends[topic] and place not in offsets:
             continue  # A task has as many topics as read it, and each of them may have fewer partitions.
         yield Place(
-            topic, index, offsets.get(place), ends[topic].get(index), tuple(reads.get(place, ())), lags.get(place)
+            topic,
+            index,
+            offsets.get(place),
+            ends[topic].get(index),
+            tuple(reads.get(place, ())),
+            shared[place].lag if place in shared else None,
         )
 
 
-def _share_offsets(cluster: Cluster, group: Group) -> tuple[dict[tuple[str, int], int], dict[tuple[str, int], int]]:
-    """Where the group is in each of its partitions, and its lags, as far as they are known."""
-    asked = DescribeShareGroupOffsetsRequestGroup(group_id=group.group_id, topics=None)
-    request = DescribeShareGroupOffsetsRequest(groups=(asked,))
-    (found,) = cluster.nodes.retrying(partial(cluster.nodes.ask_coordinator, request, group.group_id)).groups
-    check(found.error_code, found.error_message)
-    rows = [((topic.topic_name, row.partition_index), row) for topic in found.topics for row in topic.partitions]
-    return (
-        {place: row.start_offset for place, row in rows if row.start_offset >= 0},
-        {place: row.lag for place, row in rows if row.lag >= 0},
-    )
+def _shared(cluster: Cluster, group: Group) -> dict[tuple[str, int], Position]:
+    """What there is of a share group; nothing of others, or of one that has gone meanwhile."""
+    if group.type != "share":
+        return {}
+    try:
+        return positions(cluster, group.group_id)
+    except KafkaError as error:
+        if error.code != ErrorCode.GROUP_ID_NOT_FOUND:
+            raise
+        return {}
+
+
+def _offsets(group: Group, shared: dict[tuple[str, int], Position]) -> dict[tuple[str, int], int]:
+    """Where the group goes on, in each partition in which that is known."""
+    starts = {place: one.start for place, one in shared.items() if one.start is not None}
+    return starts if group.type == "share" else group.offsets
 
 
 def _delete(options: argparse.Namespace) -> None:
@@ -266,13 +278,18 @@ def _delete(options: argparse.Namespace) -> None:
 
 def _reset(options: argparse.Namespace) -> None:
     with connected(options) as cluster:
-        committed = {each.group_id: each.offsets for each in cluster.kafka.groups()}.get(options.group)
-        if committed is None:
+        group = {each.group_id: each for each in cluster.kafka.groups()}.get(options.group)
+        if group is None:
             _check_right(cluster, options.group)
-            committed = {}
-        wanted = list(_wanted(cluster, options, committed))
+        shared = {} if group is None else _shared(cluster, group)
+        committed = {} if group is None else _offsets(group, shared)
+        wanted = list(_wanted(cluster, options, {*committed, *shared}))
         changes = dict(_moved(cluster, options.to, wanted, committed))
-        if not options.dry_run:
+        if options.dry_run:
+            pass
+        elif group is not None and group.type == "share":
+            move(cluster, options.group, changes)
+        else:
             cluster.kafka.commit(options.group, changes)
     rows = [
         {"topic": topic, "partition": index, "from": committed.get((topic, index)), "to": to}
@@ -287,13 +304,13 @@ def _reset(options: argparse.Namespace) -> None:
 
 
 def _wanted(
-    cluster: Cluster, options: argparse.Namespace, committed: dict[tuple[str, int], int]
+    cluster: Cluster, options: argparse.Namespace, known: Collection[tuple[str, int]]
 ) -> Iterator[tuple[str, int]]:
-    """The partitions that are to be set, each once."""
+    """The partitions that are to be set, each once; those that the group is in if nothing else is said."""
     if not options.topics:
-        if not committed:
+        if not known:
             raise WrongCallError(f"group {options.group!r} has committed nothing: say with --topic what to set")
-        yield from sorted(committed)
+        yield from sorted(known)
         return
     seen = set()
     for topic, index in options.topics:

@@ -220,14 +220,68 @@ def test_a_share_group_is_described_with_its_members_and_where_it_is(broker: ott
     assert rows(ran("groups describe s").out)[2] == ["t", "0", "1", "3", "2", "-"]
 
 
-def test_a_streams_group_is_described_with_what_its_members_read(client: RawClient) -> None:
+def shared(client: RawClient, *topics: str) -> ShareGroupHeartbeatRequest:
+    """A member of the share group s comes; its request to leave."""
+    client.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=("s",)))
+    joining = ShareGroupHeartbeatRequest(group_id="s", member_id="m", subscribed_topic_names=topics)
+    assert client.ask(joining).error_code == 0
+    return ShareGroupHeartbeatRequest(group_id="s", member_id="m", member_epoch=-1)
+
+
+def test_a_share_group_is_listed_set_and_deleted(client: RawClient) -> None:
+    leaving = shared(client, "t")
+    refused = ran("groups reset s --topic t --to beginning")
+    assert (refused.code, refused.err) == (1, "ottla: NON_EMPTY_GROUP: The group is not empty.\n")
+    assert ran("groups delete s").err.startswith("ottla: NON_EMPTY_GROUP")
+    client.ask(leaving)
+    assert rows(ran("groups reset s --topic t:0 --to 2").out)[2:] == [["t", "0", "-", "2"]]
+    assert rows(ran("groups describe s").out)[2][:5] == ["t", "0", "2", "3", "1"]
+    assert rows(ran("groups reset s --topic t:0 --to=-1").out)[2:] == [["t", "0", "2", "1"]]
+    assert rows(ran("groups reset s --topic t --to @0 --dry-run").out)[2:] == [
+        ["t", "0", "1", "0"],
+        ["t", "1", "-", "0"],
+    ]
+    assert rows(ran("groups reset s --to end").out)[2:] == [["t", "0", "1", "3"], ["t", "1", "-", "1"]]
+    assert told("groups list") == [
+        {"group": "s", "type": "share", "state": "Empty", "protocol_type": "share", "partitions": 2}
+    ]
+    assert ran("groups describe s").out.startswith("s  share group, Empty, 0 members, lag 0\n")
+    assert rows(ran("groups reset s --to beginning").out)[2:] == [["t", "0", "3", "0"], ["t", "1", "1", "0"]]
+    assert ran("groups describe s").out.startswith("s  share group, Empty, 0 members, lag 4\n")
+    assert ran("groups reset s --to +1 --topic empty").code == 2
+    assert ran("groups delete s").out == "deleted s\n"
+    assert told("groups list") == []
+    assert ran("groups describe s").code == 1
+
+
+def test_a_streams_group_is_set_and_deleted_once_its_members_have_left(client: RawClient) -> None:
+    joining = streams_member()
     client.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=("a",)))
+    assert client.ask(joining).error_code == 0
+    assert ran("groups reset a --topic t --to end").code == 1
+    assert ran("groups delete a").err.startswith("ottla: NON_EMPTY_GROUP")
+    assert client.ask(StreamsGroupHeartbeatRequest(group_id="a", member_id="m", member_epoch=-1)).error_code == 0
+    assert rows(ran("groups reset a --topic t:0 --to 1").out)[2:] == [["t", "0", "-", "1"]]
+    assert rows(ran("groups reset a --to=+1").out)[2:] == [["t", "0", "1", "2"]]
+    assert told("groups list") == [
+        {"group": "a", "type": "streams", "state": "Empty", "protocol_type": "streams", "partitions": 1}
+    ]
+    assert ran("groups delete a").out == "deleted a\n"
+    assert told("groups list") == []
+
+
+def streams_member() -> StreamsGroupHeartbeatRequest:
+    """Joins the group a, and reads t and empty."""
     topology = Topology(subtopologies=(Subtopology(subtopology_id="0", source_topics=("t", "empty")),))
     nothing: Any = {"active_tasks": (), "standby_tasks": (), "warmup_tasks": ()}
-    joining = StreamsGroupHeartbeatRequest(
+    return StreamsGroupHeartbeatRequest(
         group_id="a", member_id="m", rebalance_timeout_ms=10_000, process_id="p", topology=topology, **nothing
     )
-    assert client.ask(joining).error_code == 0
+
+
+def test_a_streams_group_is_described_with_what_its_members_read(client: RawClient) -> None:
+    client.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=("a",)))
+    assert client.ask(streams_member()).error_code == 0
     found = told("groups describe a")
     assert isinstance(found, dict)
     assert (found["type"], [member["member_id"] for member in found["members"]]) == ("streams", ["m"])

@@ -1,0 +1,76 @@
+"""How far a share group is in each of its partitions, and where it is to go on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import NamedTuple, TypeAlias
+
+from ....protocol.messages.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestPartition,
+    AlterShareGroupOffsetsRequestTopic,
+)
+from ....protocol.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+)
+from ...client.nodes import check
+from .asking import Cluster
+
+Place: TypeAlias = tuple[str, int]
+"""Topic and partition."""
+
+
+class Position(NamedTuple):
+    """
+    Attributes:
+        start: The first record that is not done with; None: nobody has fetched yet.
+        lag: How many are not done with, some of which may lie before others that are; None where nobody knows.
+    """
+
+    start: int | None
+    lag: int | None
+
+
+def positions(cluster: Cluster, group_id: str) -> dict[Place, Position]:
+    """All partitions that the group has had something to do with. KafkaError as the coordinator's."""
+    asked = DescribeShareGroupOffsetsRequestGroup(group_id=group_id, topics=None)
+    request = DescribeShareGroupOffsetsRequest(groups=(asked,))
+    (found,) = cluster.nodes.retrying(partial(cluster.nodes.ask_coordinator, request, group_id)).groups
+    check(found.error_code, found.error_message)
+    return {
+        (topic.topic_name, row.partition_index): Position(
+            row.start_offset if row.start_offset >= 0 else None, row.lag if row.lag >= 0 else None
+        )
+        for topic in found.topics
+        for row in topic.partitions
+    }
+
+
+def move(cluster: Cluster, group_id: str, offsets: Mapping[Place, int]) -> None:
+    """Let a group without members go on at these offsets.
+
+    Raises:
+        KafkaError: NON_EMPTY_GROUP; for a partition that is refused the others may be set.
+    """
+    topics: dict[str, list[AlterShareGroupOffsetsRequestPartition]] = {}
+    for (topic, index), offset in offsets.items():
+        row = AlterShareGroupOffsetsRequestPartition(partition_index=index, start_offset=offset)
+        topics.setdefault(topic, []).append(row)
+    request = AlterShareGroupOffsetsRequest(
+        group_id=group_id,
+        topics=tuple(
+            AlterShareGroupOffsetsRequestTopic(topic_name=name, partitions=tuple(rows)) for name, rows in topics.items()
+        ),
+    )
+
+    def attempt() -> None:
+        answer = cluster.nodes.ask_coordinator(request, group_id)
+        check(answer.error_code, answer.error_message or f"group {group_id!r}")
+        for topic in answer.responses:
+            for row in topic.partitions:
+                where = f"group {group_id!r}, topic {topic.topic_name!r}, partition {row.partition_index}"
+                check(row.error_code, f"{where}: {row.error_message}" if row.error_message else where)
+
+    cluster.nodes.retrying(attempt)
