@@ -7,6 +7,8 @@ which update it was.
 import random
 import threading
 from array import array
+from collections.abc import Sequence
+from itertools import pairwise
 
 POOL_BYTES = 1 << 20
 NOT_WRITTEN = -1
@@ -70,6 +72,18 @@ class Model:
                 newest[self.keys[update]] = offset
         return newest
 
+    def superseding(self, since: int) -> dict[int, int]:
+        """Offset -> offset of the next update of the same key that is known to be in the log, for offsets from `since` on that have one."""
+        following: dict[int, int] = {}
+        next_of: dict[int, int] = {}
+        for offset in range(self.end_offset - 1, since - 1, -1):
+            if (update := self.written[offset]) != NOT_WRITTEN:
+                key = self.keys[update]
+                if key in next_of:
+                    following[offset] = next_of[key]
+                next_of[key] = offset
+        return following
+
 
 class Reading:
     """What a consumer from the beginning saw, checked record by record against the model.
@@ -107,17 +121,47 @@ class Reading:
     def fault(self, text: str) -> None:
         self.faults.append(text)
 
-    def finish(self, first_dirty_offset: int | None = None) -> None:
-        """Judge what was not seen: the newest update of each key, and everything at or above the first dirty offset."""
+    def finish(
+        self, first_dirty_offset: int | None = None, bases: Sequence[int] = (0,), *, are_as_read: bool = True
+    ) -> None:
+        """Judge what was not seen: the newest update of each key, and of what is not below the first dirty offset what no pass can have
+        taken away.
+
+        Args:
+            bases: Where the segments began when the reading did, in order.
+            are_as_read: They stayed as they were; else the cleaner has changed some meanwhile.
+        """
         seen = set(self.offsets)
         newest = self.model.newest_offsets()
         for key, offset in newest.items():
             if offset not in seen:
                 self.fault(f"key {key}: its newest update, acknowledged at {offset}, is lost")
         if first_dirty_offset is not None:
-            for offset in range(first_dirty_offset, self.model.end_offset):
-                if self.model.written[offset] != NOT_WRITTEN and offset not in seen:
-                    self.fault(f"offset {offset} is lost, though above the first dirty offset {first_dirty_offset}")
+            self._judge_dirty(first_dirty_offset, bases, seen, are_as_read=are_as_read)
+
+    def _judge_dirty(self, first_dirty_offset: int, bases: Sequence[int], seen: set[int], *, are_as_read: bool) -> None:
+        """A broker that is killed, or read, between a pass's swap of a segment and its checkpoint has cleaned what the checkpoint calls
+        dirty. But a pass leaves nothing in a segment that is superseded by what superseded the others; the active segment it does not
+        touch, nor does what lies there supersede anything for it."""
+        following = self.model.superseding(first_dirty_offset)
+        active, end = bases[-1], max(self.model.end_offset, bases[-1])
+        for low, high in pairwise([*bases, end] if are_as_read else [0, active, end]):
+            known = [one for one in range(max(low, first_dirty_offset), high) if self.model.written[one] != NOT_WRITTEN]
+            missing = [one for one in known if one not in seen and one in following]
+            if not missing:
+                continue
+            reach = max(following[one] for one in missing)
+            left = next((one for one in known if one in seen and following.get(one, reach + 1) <= reach), None)
+            if low == active:
+                why = "in the active segment"
+            elif reach >= active:
+                why = f"superseded in the active segment, at {reach}"
+            elif are_as_read and left is not None:
+                why = f"{left}, superseded as well, is there"
+            else:
+                continue
+            at = f"above the first dirty offset {first_dirty_offset}"
+            self.fault(f"offset {missing[0]} and {len(missing) - 1} more are lost {at}: {why}")
 
     def live_keys(self) -> int:
         """Keys whose newest record has a value: what the reader's table would hold."""

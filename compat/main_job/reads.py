@@ -1,5 +1,6 @@
 """Reads the topic from the beginning with real consumers and compares with the model."""
 
+from contextlib import suppress
 from pathlib import Path
 
 from kafka import KafkaConsumer, TopicPartition
@@ -22,11 +23,12 @@ def read_and_judge(
 ) -> Reading:
     """One check: the consumer saw the model's final state in order, at the acknowledged offsets, unchanged."""
     reading = Reading(model)
+    before = _files(data_dir / f"{topic}-0") if data_dir else {}
     for message in read_messages(bootstrap, [(topic, 0)]):
         reading.see(message.offset(), message.timestamp()[1], message.key(), message.value())
     # Read after consuming: the cleaner may go on meanwhile, never back.
     first_dirty = cleaner_checkpoint(data_dir, topic) if data_dir else None
-    reading.finish(first_dirty)
+    reading.finish(first_dirty, [*before] or [0], are_as_read=_are_still(before, data_dir, topic))
     _judge(suite, f"{when}: confluent-kafka sees the model's final state", reading)
     if second_client:
         second = Reading(model)
@@ -40,9 +42,23 @@ def read_and_judge(
                 for record in records:
                     second.see(record.offset, record.timestamp, record.key, record.value)
         consumer.close()
-        second.finish(first_dirty)
+        second.finish(first_dirty, [*before] or [0], are_as_read=_are_still(before, data_dir, topic))
         _judge(suite, f"{when}: kafka-python sees the model's final state", second)
     return reading
+
+
+def _files(partition_dir: Path) -> dict[int, tuple[int, int]]:
+    """Base offset -> inode and size of each segment, in order; one that goes meanwhile is left out."""
+    found = {}
+    for segment in segments(partition_dir):
+        with suppress(FileNotFoundError):
+            at = segment.stat()
+            found[base_offset(segment)] = at.st_ino, at.st_size
+    return found
+
+
+def _are_still(before: dict[int, tuple[int, int]], data_dir: Path | None, topic: str) -> bool:
+    return data_dir is not None and before == _files(data_dir / f"{topic}-0")
 
 
 def _judge(suite: Suite, what: str, reading: Reading) -> None:
