@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import random
+from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -44,6 +45,7 @@ MORE_MAX = 6
 INTERNAL = ("words", "kept")
 BEAT_MS = 3_000
 MEMBERS_MAX = 6
+SAID_MAX = 60
 EXPELLED = (E.FENCED_MEMBER_EPOCH, E.UNKNOWN_MEMBER_ID, E.GROUP_ID_NOT_FOUND)
 
 
@@ -78,6 +80,7 @@ class StreamsChaos:
         self.members: list[StreamsMember] = []
         self.names = 0
         self.seen: set[str] = set()
+        self.said: deque[tuple[str, StreamsGroupHeartbeatRequest]] = deque(maxlen=SAID_MAX)
         self.stopped: int | None = None
         self.is_full = False
         self.cut: CrashFiles | None = None
@@ -117,6 +120,7 @@ class StreamsChaos:
             (30, self.beat),
             (30, self.everybody_beats),
             (4, self.lose_answer),
+            (3, self.say_again),
             (2, self.bring_other_topology),
             (10, self.wait),
             (6, self.move_group),
@@ -206,6 +210,7 @@ class StreamsChaos:
 
     async def beat_of(self, member: StreamsMember, *, is_lost: bool = False) -> None:
         request = member.request(GROUP)
+        self.said.append((member.member_id, request))
         before = self.model.known(self.group, member.member_id)
         was = self.table() if self.is_full else None
         answer = await self.ask(request)
@@ -233,6 +238,22 @@ class StreamsChaos:
             self.seen.add("given other tasks")
         if request.member_epoch and answer.member_epoch > request.member_epoch:
             self.seen.add("went on")
+
+    async def say_again(self) -> None:
+        """A heartbeat of long ago comes late, from a member that has gone on twice since: it is refused, and nothing has changed."""
+        group = self.group
+        members = {} if group is None else group.members
+        late = [
+            request
+            for name, request in self.said
+            if name in members and 0 < request.member_epoch < members[name].previous_epoch
+        ]
+        if late and not self.is_full:
+            before = self.table()
+            answer = await self.ask(self.rng.choice(late))
+            assert answer.error_code == E.FENCED_MEMBER_EPOCH, answer
+            assert self.table() == before
+            self.seen.add(E(answer.error_code).name)
 
     async def bring_other_topology(self) -> None:
         """One that is newer than the group's is refused, and nothing has changed."""

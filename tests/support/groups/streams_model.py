@@ -32,6 +32,7 @@ class StreamsModel:
         self.told: dict[str, int] = {}
         self.heard_ms: dict[str, int] = {}
         self.gives_up_ms: dict[str, int] = {}
+        self.loaded_ms = 0
         self._epochs = (0, 0)
 
     # What happens
@@ -47,6 +48,7 @@ class StreamsModel:
         self.gives_up_ms.pop(member_id, None)
 
     def sessions_begin_anew(self, now_ms: int) -> None:
+        self.loaded_ms = now_ms
         self.heard_ms = dict.fromkeys(self.heard_ms, now_ms)
         self.gives_up_ms = dict.fromkeys(self.gives_up_ms, now_ms)
 
@@ -83,6 +85,8 @@ class StreamsModel:
             self.gives_up_ms.pop(name, None)
         elif before is None or (before.epoch, before.revoking) != (member.epoch, member.revoking):
             self.gives_up_ms[name] = now_ms
+        else:  # The heartbeat that told it to was one of which nobody heard: the power was lost in it.
+            self.gives_up_ms.setdefault(name, self.loaded_ms)
         self.told[name] = answer.member_epoch
         self.heard_ms[name] = now_ms
 
