@@ -17,6 +17,8 @@ public final class PlainResults implements ExecutionCondition, BeforeEachCallbac
     private static final Pattern CLASSES = Pattern.compile(
         "org\\.apache\\.kafka\\.(streams\\.integration\\.|tools\\.streams\\.|tools\\.ResetIntegration).*");
     private static final Pattern INVOCATION = Pattern.compile("test-template-invocation:#(\\d+)");
+    /** Runs its tests in another order each time: their numbers say nothing. */
+    private static final String SHUFFLED = "org.apache.kafka.streams.integration.IQv2StoreIntegrationTest#";
     private static final ThreadLocal<Long> BEGUN_NS = ThreadLocal.withInitial(System::nanoTime);
 
     /** Class#method, and of a test that runs several times its number and what JUnit calls it, without what changes from run to run. */
@@ -26,6 +28,7 @@ public final class PlainResults implements ExecutionCondition, BeforeEachCallbac
         if (!nth.find()) return base;
         String shown = context.getDisplayName().replaceAll("^\\[\\d+\\] *", "").replaceAll("\"?\\w+\\([^)]*\\)\\.", "")
             .replaceAll("@[0-9a-f]+", "").replaceAll("[\\s\\[\\]\"]+", " ").trim();
+        if (base.startsWith(SHUFFLED)) return base + "[" + shown + "]";
         return base + "[" + nth.group(1) + (shown.isEmpty() ? "" : ", " + shown) + "]";
     }
 
