@@ -19,18 +19,22 @@ from contextlib import ExitStack, closing, contextmanager
 from ...support.brokers.apache_kafka import ApacheKafkaProcess
 from ...support.brokers.ottla_process import OttlaProcess
 from ...support.suite import NotRunError, Options, Suite, run_suite
+from .answers import Answer, in_short
 from .asking import Side
 from .comparing import Difference, compared, trips
-from .configurations import KINDS, OVERRIDES, Kind
+from .configurations import KINDS, OVERRIDES
 from .seen import Seen
-from .steps import Beat, Step
+from .steps import Beat, Pause, Step
 from .topologies import TOPICS
+from .topology_world import TopologyWorld
 from .world import World
 
 HEARTBEATS, HEARTBEATS_QUICK = 2_000, 40
 LIFE = 100
 """So many heartbeats are about one group, at most."""
 HISTORY = 16
+TOPOLOGIES_ALONE = "topologies"
+RUN = ""
 
 
 def body(suite: Suite, options: Options) -> None:
@@ -39,7 +43,7 @@ def body(suite: Suite, options: Options) -> None:
     rest = options.rest
     count = rest.heartbeats or (HEARTBEATS_QUICK if options.quick else HEARTBEATS)
     with both() as sides:
-        for name in [rest.kind] if rest.kind else KINDS:
+        for name in [rest.kind] if rest.kind else (*KINDS, TOPOLOGIES_ALONE):
             lives(suite, name, sides, count, rest.life)
 
 
@@ -48,7 +52,7 @@ def lives(suite: Suite, name: str, sides: tuple[Side, Side], count: int, only: i
     seen = Seen()
     while beats < count:
         at = number if only is None else only
-        life = Life(KINDS[name], name, at, sides, seen)
+        life = Life(name, at, sides, seen)
         found = life.run(min(LIFE, count - beats))
         asked, beats = asked + life.asked, beats + life.beats
         again, tripped = again + life.again, tripped + life.is_tripped
@@ -81,21 +85,25 @@ def both() -> Iterator[tuple[Side, Side]]:
         yield sides[0], sides[1]
 
 
+def _world(name: str, number: int) -> World | TopologyWorld:
+    rng, named = random.Random(f"{name} {number}"), f"{name}-{number}{RUN}"
+    return TopologyWorld(rng, named) if name == TOPOLOGIES_ALONE else World(rng, KINDS[name], named)
+
+
 class Life:
     """One group from its beginning on; ends at the first difference."""
 
-    def __init__(self, kind: Kind, name: str, number: int, sides: tuple[Side, Side], seen: Seen) -> None:
+    def __init__(self, name: str, number: int, sides: tuple[Side, Side], seen: Seen) -> None:
         self._sides, self._seen = sides, seen
-        self._world = World(random.Random(f"{name} {number}"), kind, f"{name}-{number}")
-        self._done: list[Step] = []
+        self._world = _world(name, number)
+        self._done: list[tuple[Step, Answer]] = []
         self.asked = self.beats = self.again = 0
         self.is_tripped = False
 
     def run(self, beats: int) -> Difference | None:
         while self.beats < beats and not self.is_tripped:
-            time.sleep(self._world.times.quiet_s(time.monotonic()))
+            self._world.times.wait(self._world.times.quiet_s(time.monotonic()))
             step = self._world.next_step()
-            self._done.append(step)
             self.asked += 1
             self.beats += isinstance(step, Beat)
             if (found := self._ask(step)) is not None:
@@ -103,10 +111,15 @@ class Life:
         return None
 
     def _ask(self, step: Step) -> Difference | None:
+        if isinstance(step, Pause):
+            self._world.times.wait(step.seconds)
+            self._done.append((step, ()))
+            return None
         began_s = time.monotonic()
         theirs, ours, tries = compared(step, *self._sides, is_new=self._world.is_new)
         self.again += tries
         self._seen.add(step, theirs)
+        self._done.append((step, theirs))
         if ours != theirs:
             self.is_tripped = trips(step, ours, theirs)
             return None if self.is_tripped else Difference(step, theirs, ours)
@@ -119,12 +132,12 @@ class Life:
         return None
 
     def history(self, count: int) -> list[str]:
-        """The last steps."""
-        return [str(step)[:700] for step in self._done[-count:]]
+        """The last steps, and what Apache Kafka answered."""
+        return [f"{str(step)[:500]} -> {in_short(answer)[:300]}" for step, answer in self._done[-count:]]
 
 
 def more_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--kind", choices=[*KINDS], help="one kind of configuration alone")
+    parser.add_argument("--kind", choices=[*KINDS, TOPOLOGIES_ALONE], help="one kind of configuration alone")
     parser.add_argument("--life", type=int, metavar="N", help="one life alone, by its number")
     parser.add_argument("--heartbeats", type=int, metavar="N", help="how many heartbeats of each kind")
 

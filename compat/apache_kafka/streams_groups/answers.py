@@ -50,6 +50,13 @@ class Heard(NamedTuple):
         return any(code in codes for code, _ in self.statuses or ())
 
 
+def in_short(answer: Answer) -> str:
+    """For a line that tells of it."""
+    if isinstance(answer, Heard):
+        return f"{answer.code} {answer.message or ''} epoch {answer.epoch} {answer.statuses} {answer.active} {answer.standby}"
+    return str(answer)
+
+
 def heard(answer: StreamsGroupHeartbeatResponse) -> Heard:
     return Heard(
         code_name(answer.error_code),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -28,7 +27,6 @@ from .steps import (
     DeleteOffsets,
     Look,
     OtherBeat,
-    Pause,
     Read,
     Step,
     Topic,
@@ -89,7 +87,6 @@ class Side:
             DeleteGroup: self._delete,
             OtherBeat: others.beat,
             Classic: others.classic,
-            Pause: self._pause,
         }
 
     def ask(self, step: Step) -> Answer:
@@ -150,11 +147,6 @@ class Side:
     def _delete(self, step: DeleteGroup) -> Answer:
         (answer,) = self._client.ask(DeleteGroupsRequest(groups_names=(step.group,)), 2).results
         return (code_name(answer.error_code),)
-
-    @staticmethod
-    def _pause(step: Pause) -> Answer:
-        time.sleep(step.seconds)
-        return ()
 
 
 def _rows(claim: Roles | None, role: str) -> tuple[TaskIds, ...] | None:

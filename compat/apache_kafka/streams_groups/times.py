@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from typing import NamedTuple
 
 GUARD_S = 0.5
 """A busy machine lets a broker sleep so long."""
+LATE_S = 0.1
+"""Who wakes so late is on a machine that stood still: brokers have to catch up, too."""
 
 
 class Moment(NamedTuple):
@@ -32,6 +35,13 @@ class Times:
 
     def is_over(self, name: str) -> None:
         self._moments.pop(name, None)
+
+    @staticmethod
+    def wait(seconds: float) -> None:
+        end_s = time.monotonic() + seconds
+        time.sleep(seconds)
+        if time.monotonic() > end_s + LATE_S:
+            time.sleep(GUARD_S)
 
     def quiet_s(self, now_s: float) -> float:
         """How long to wait until nothing ends just now."""

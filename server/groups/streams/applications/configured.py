@@ -113,17 +113,23 @@ def _configure(topology: Topology, existing: PartitionCount) -> Steps[Configured
         return count
 
     yield from _copartition(subtopologies, decided, count_of)
+    tasks: dict[str, int] = {}
+    sizes: dict[str, int] = {}
+    for key, one in topology.subtopologies.items():
+        tasks[key] = max(map(count_of, sources_of(one)), default=0)
+        if not tasks[key]:
+            raise KafkaError(ErrorCode.STREAMS_INVALID_TOPOLOGY, f"No source topics found for subtopology {key}")
+        # Where two have a changelog together it is as large as the last needs it, as with Apache Kafka.
+        sizes.update((topic.name, tasks[key]) for topic in one.state_changelog_topics)
+        yield
     made = {}
     for key, one in topology.subtopologies.items():
-        tasks = max(map(count_of, sources_of(one)), default=0)
-        if not tasks:
-            raise KafkaError(ErrorCode.STREAMS_INVALID_TOPOLOGY, f"No source topics found for subtopology {key}")
         repartition = yield from _internal(
             one.repartition_source_topics, lambda info: info.partitions or decided[info.name]
         )
-        changelogs = yield from _internal(one.state_changelog_topics, lambda _, tasks=tasks: tasks)  # type: ignore[misc]
+        changelogs = yield from _internal(one.state_changelog_topics, lambda info: sizes[info.name])
         made[key] = ConfiguredSubtopology(
-            tasks,
+            tasks[key],
             tuple(sorted(set(one.source_topics))),
             repartition,
             tuple(sorted(set(one.repartition_sink_topics))),
@@ -172,9 +178,11 @@ def _copartition(
     subtopologies: Iterable[Subtopology], decided: dict[str, int], count_of: Callable[[str], int]
 ) -> Steps[None]:
     """Let repartition topics have as many partitions as what they are joined with."""
-    internal = {info.name: info for one in subtopologies for info in one.repartition_source_topics}
-    # What these have nothing here decides.
-    fixed = {count_of(name) for name, info in internal.items() if info.partitions}
+    infos = [info for one in subtopologies for info in one.repartition_source_topics]
+    internal = {info.name for info in infos}
+    # What these have nothing here decides, though others that read them may leave it open.
+    fixed = {info.name for info in infos if info.partitions}
+    fixed_counts = {count_of(name) for name in fixed}
     for one in subtopologies:
         for group in one.copartition_groups:
             names = {
@@ -188,13 +196,13 @@ def _copartition(
                 continue
             if others:
                 count = _same(set(others.values()), others)
-            elif fixed:
-                count = _same(fixed, repartition)
+            elif fixed_counts:
+                count = _same(fixed_counts, repartition)
             else:
                 count = max(repartition.values())
             for name, own in repartition.items():
                 decided[name] = count
-                if internal[name].partitions and own != count:
+                if name in fixed and own != count:
                     raise Problem(
                         StatusCode.INCORRECTLY_PARTITIONED_TOPICS,
                         f"Number of partitions [{own}] of repartition topic [{name}] doesn't match number of partitions"

@@ -92,6 +92,15 @@ WRONG = [
     ),
     (
         topology(
+            subtopology("0", "orders", repartition=[info("r", 5)]),
+            subtopology("1", "orders", repartition=[info("r")], together=[((0,), (0,))], sinks=["r"]),
+        ),
+        {"orders": 4},
+        PARTITIONING,
+        "Number of partitions [5] of repartition topic [r] doesn't match number of partitions [4] of the source topic.",
+    ),
+    (
+        topology(
             subtopology("0", repartition=[info("r", 3), info("s", 4)], together=[((), (0, 1))]),
             subtopology("1", "orders", sinks=["r", "s"]),
         ),
@@ -146,6 +155,16 @@ NEVER = [
 @pytest.mark.parametrize(("application", "words"), NEVER)
 def test_what_no_topics_could_help_is_refused(application: Topology, words: str) -> None:
     assert raised(lambda: configured(application, orders=3)) == (ErrorCode.STREAMS_INVALID_TOPOLOGY, words)
+
+
+def test_a_changelog_of_two_subtopologies_is_as_large_as_the_last_needs_it() -> None:
+    """As in Apache Kafka 4.3.1, whose description of both names that number."""
+    shared = topology(
+        subtopology("0", "bills", changelogs=[info("kept")]), subtopology("1", "orders", changelogs=[info("kept")])
+    )
+    found = configured(shared, bills=4, orders=6)
+    assert {key: one.tasks for key, one in (found.subtopologies or {}).items()} == {"0": 4, "1": 6}
+    assert [one.changelogs[0].partitions for one in (found.subtopologies or {}).values()] == [6, 6]
 
 
 def test_a_topic_without_a_number_of_its_own_that_is_there_has_the_number_it_has() -> None:
