@@ -61,8 +61,6 @@ async def handle(ctx: Context, request: Request) -> ShareFetchResponse:
         whose = checked(ctx, body)
         _check_renewal(body, request.version)
         session, epoch = await _session(ctx, body, whose), body.share_session_epoch
-        if request.version >= _MODES_SINCE and body.share_acquire_mode not in (_BATCH_OPTIMIZED, _RECORD_LIMIT):
-            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
     except KafkaError as error:
         if error.code is ErrorCode.SHARE_SESSION_LIMIT_REACHED and body.max_wait_ms > 0:
             # Its client would ask at once again.
@@ -75,8 +73,11 @@ async def handle(ctx: Context, request: Request) -> ShareFetchResponse:
     rows: dict[Place, PartitionData] = {}
     leaders = Leaders(ctx)
     if epoch != FINAL_EPOCH and not (request.version >= RENEWALS_SINCE and body.is_renew_ack):
-        fetching = _Fetching(ctx, body, whose, shares, leaders)
-        found = await fetching.run(_rotated(list(session.places), epoch))
+        fetching = _Fetching(ctx, request, whose, shares, leaders)
+        try:
+            found = await fetching.run(_rotated(list(session.places), epoch))
+        except KafkaError as error:
+            return ShareFetchResponse(error_code=error.code)
         for place, row in found.items():
             if ctx.turn.is_over():
                 await ctx.turn.next()
@@ -176,11 +177,13 @@ class _Fetching:
     """One fetch: what there is for a member in the partitions of its session."""
 
     def __init__(
-        self, ctx: Context, body: ShareFetchRequest, whose: SessionKey, shares: ShareLeaders, leaders: Leaders
+        self, ctx: Context, request: Request, whose: SessionKey, shares: ShareLeaders, leaders: Leaders
     ) -> None:
+        body: ShareFetchRequest = request.body
         config = shares.config_of(whose.group_id)
         self._ctx = ctx
         self._body = body
+        self._version = request.version
         self._whose = whose
         self._shares = shares
         self._leaders = leaders
@@ -191,9 +194,14 @@ class _Fetching:
         self._rows: dict[Place, PartitionData] = {}
 
     async def run(self, places: list[Place]) -> dict[Place, PartitionData]:
-        """What is to be answered of each partition; those that had nothing to acquire are left out."""
+        """What is to be answered of each partition; those that had nothing to acquire are left out.
+
+        Raises:
+            KafkaError: UNKNOWN_SERVER_ERROR: an acquire mode that there is not. As in Apache Kafka that is seen where something is fetched.
+        """
         ctx, turn = self._ctx, self._ctx.turn
-        is_for_nothing = self._body.max_records <= 0 or self._max_bytes <= 0
+        has_mode = self._version < _MODES_SINCE or self._body.share_acquire_mode in (_BATCH_OPTIMIZED, _RECORD_LIMIT)
+        is_for_nothing = self._body.max_records <= 0 or self._max_bytes <= 0 or not has_mode
         for place in places:
             if turn.is_over():
                 await turn.next()
@@ -204,6 +212,8 @@ class _Fetching:
                     self._led[place] = self._shares.begun(key, led_partition(ctx, *place))
             except KafkaError as error:
                 self._refuse(place, error)
+        if not has_mode and len(self._rows) < len(places):
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
         deadline_s = trio.current_time() + self._body.max_wait_ms / 1000
         while self._led:
             look = await self._look_and_wait(deadline_s)

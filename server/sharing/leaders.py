@@ -22,7 +22,7 @@ from ..coordination.ground import Ground
 from ..partitions.topics import Partition
 from ..runtime.nursery import Tasks
 from ..runtime.turns import Turn
-from .beginning import Beginning, Led, told
+from .beginning import STATE_RETRY_MS, STATE_TRIES, Beginning, Led, told
 from .share_group_config import ShareGroupConfig, share_group_config
 from .share_partition import RUNS_AT_ONCE, SharePartition, Update
 from .share_records import SharePartitionKey
@@ -252,33 +252,41 @@ class ShareLeaders:
                 self.begun_anew(key)
 
     async def _release(self, node_id: int, session: ShareSession) -> None:
-        """Raises nothing: what cannot be released its locks release."""
+        """Raises nothing: what cannot be released its locks release. While the share coordinator loads it is waited for."""
         try:
             await trio.lowlevel.checkpoint()  # a broker that is killed writes nothing more
-            turn = Turn()
+            turn, tries_left = Turn(), STATE_TRIES
             for place in session.places:
-                if turn.is_over():
-                    await turn.next()
-                while self._release_some(node_id, session, place):
-                    await turn.next()
+                has_more = True
+                while has_more:
+                    if turn.is_over():
+                        await turn.next()
+                    try:
+                        if has_more := self._release_some(node_id, session, place):
+                            await turn.next()
+                    except KafkaError as error:
+                        has_more = error.code is ErrorCode.COORDINATOR_NOT_AVAILABLE and tries_left > 0
+                        if not has_more:
+                            log.warning("records of %s are not released: %s", session.key.member_id, error)
+                        elif self._is_closed:
+                            return
+                        else:
+                            tries_left -= 1
+                            await self._ground.clock.sleep(STATE_RETRY_MS)
         except Exception:
             log.exception("what %s had is not released", session.key.member_id)
         finally:
             self._leaving.pop((node_id, session.key)).set()
 
     def _release_some(self, node_id: int, session: ShareSession, place: Place) -> bool:
-        """Whether the member has more of a partition."""
+        """Whether the member has more of a partition. KafkaError: it is not released."""
         led = self._led.get(SharePartitionKey(session.key.group_id, *place))
         share = None if led is None else self.share_of(led)
         # A partition that has moved is in the member's session with another node by now.
         if led is None or share is None or led.partition.leader != node_id:
             return False
         update = share.release(session.key.member_id, RUNS_AT_ONCE)
-        try:
-            self.carry_out(led, update)
-        except KafkaError as error:  # Their locks end in time.
-            log.warning("records of %s are not released: %s", session.key.member_id, error)
-            return False
+        self.carry_out(led, update)
         return len(update.changes) == RUNS_AT_ONCE
 
     # Beginning and ending

@@ -222,6 +222,19 @@ def test_no_more_records_than_are_asked_for_where_that_is_the_mode(queue: Queue)
         assert b.fetch() == [(2, 4, 1)]
 
 
+def test_a_mode_that_there_is_not_is_refused_where_something_is_fetched(queue: Queue) -> None:
+    """As in Apache Kafka 4.3.1, which carries acknowledgements out before."""
+    queue.produce(3)
+    with queue.member() as a:
+        assert a.fetch() == [(0, 2, 1)]
+        assert a.whole(said=[(0, 0, ACCEPT)], share_acquire_mode=2).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        a.epoch += 1
+        renewing = {"is_renew_ack": True, "max_bytes": 0, "min_bytes": 0, "max_records": 0}
+        assert a.fetch(said=[(1, 1, RENEW)], share_acquire_mode=2, **renewing) == []
+        assert a.acknowledge((1, 2, RELEASE)).error_code == 0
+        assert a.fetch(share_acquire_mode=1) == [(1, 2, 2)]
+
+
 def test_acknowledgements_come_along_with_a_fetch(queue: Queue) -> None:
     queue.produce(3, 3)
     with queue.member() as a:

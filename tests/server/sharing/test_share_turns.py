@@ -37,6 +37,7 @@ from support.logs.batches import batch
 from support.sharing.chaos_members import Connection, Member, acknowledge_request, fetch_request
 
 RECORDS = 20
+LOCK_MS = 30_000
 GROUPS = ("g", "h", "i", "j")
 
 
@@ -242,3 +243,44 @@ async def test_what_a_first_fetch_names_is_begun_some_in_a_pass(
         assert all(led.share is not None or led.error is not None for led in found)
         assert len(begun) == 9
         assert max(Counter(begun).values()) == 2
+
+
+def test_what_is_released_while_there_is_no_share_coordinator_is_there_for_others_once_there_is() -> None:
+
+    async def main() -> None:
+        async with running(CrashFiles()) as (broker, client):
+            topic_id = await shared_topic(broker, client)
+            one, other = Connection(Member("m"), 0), Connection(Member("n"), 0)
+
+            async def fetch(connection: Connection) -> int:
+                request = fetch_request(
+                    "g",
+                    connection,
+                    topic_id,
+                    frozenset({0}),
+                    {},
+                    max_wait_ms=5_000,
+                    max_records=500,
+                    batch_size=500,
+                    mode=0,
+                )
+                answer: Any = await InProcessClient(broker, connection.client).ask(request, 2)
+                return len(answer.responses[0].partitions[0].acquired_records)
+
+            assert await fetch(one) == 1
+            states = broker.services.coordinators.share_states
+            home = states.coordinator.partition_for(SharePartitionKey("g", topic_id, 0).text)
+            states.coordinator.unload(home, ErrorCode.NOT_COORDINATOR, NOW_MS)
+
+            async def end() -> None:
+                request = acknowledge_request("g", one, topic_id, {}, FINAL_EPOCH, renews=False)
+                await InProcessClient(broker, one.client).ask(request, 2)
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(end)
+                await trio.testing.wait_all_tasks_blocked()
+                states.leadership_changed(home)
+                assert await fetch(other) == 1
+            assert broker.clock.elapsed_ms() < LOCK_MS
+
+    run_in_order(main)
