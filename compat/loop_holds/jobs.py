@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from ottla.protocol.apis import APIS
 from ottla.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
@@ -32,6 +32,7 @@ from ottla.protocol.messages.incremental_alter_configs import (
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -525,6 +526,34 @@ def _subscribe_to_all(at: At) -> None:
     at.settle()
 
 
+def _of_consumer_group(member_id: str, names: tuple[str, ...]) -> ConsumerGroupHeartbeatRequest:
+    return ConsumerGroupHeartbeatRequest(
+        group_id="members",
+        member_id=member_id,
+        rebalance_timeout_ms=300_000,
+        subscribed_topic_names=names,
+        topic_partitions=(),
+    )
+
+
+def _of_share_group(member_id: str, names: tuple[str, ...]) -> ShareGroupHeartbeatRequest:
+    return ShareGroupHeartbeatRequest(group_id="members", member_id=member_id, subscribed_topic_names=names)
+
+
+Joining: TypeAlias = Callable[[str, tuple[str, ...]], ConsumerGroupHeartbeatRequest | ShareGroupHeartbeatRequest]
+
+
+def _join(joining: Joining, member_id: str, at: At) -> None:
+    asked = joining(member_id, tuple(f"topic{number}" for number in range(at.size)))
+    retried(lambda: at.client.ask(asked), lambda answer: not answer.error_code)
+    at.settle()
+
+
+def _topics_and_a_member(joining: Joining, at: At) -> None:
+    _topics_for_expression(at)
+    _join(joining, "first", at)
+
+
 # --- transactions
 
 
@@ -850,6 +879,22 @@ JOBS = (
         _topics_for_expression,
         5_000,
         500,
+    ),
+    Job(
+        "A second member of a consumer group names many topics",
+        "{size} topics",
+        partial(_join, _of_consumer_group, "second"),
+        partial(_topics_and_a_member, _of_consumer_group),
+        5_000,
+        1_000,
+    ),
+    Job(
+        "A second member of a share group names many topics",
+        "{size} topics",
+        partial(_join, _of_share_group, "second"),
+        partial(_topics_and_a_member, _of_share_group),
+        5_000,
+        1_000,
     ),
     Job("Transactions time out", "{size} of them", _transactions_time_out, _transactions, 5_000, 300, needs_clock=True),
     Job(
