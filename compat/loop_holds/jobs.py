@@ -886,7 +886,7 @@ JOBS = (
         partial(_join, _of_consumer_group, "second"),
         partial(_topics_and_a_member, _of_consumer_group),
         5_000,
-        1_000,
+        500,
     ),
     Job(
         "A second member of a share group names many topics",
@@ -894,7 +894,7 @@ JOBS = (
         partial(_join, _of_share_group, "second"),
         partial(_topics_and_a_member, _of_share_group),
         5_000,
-        1_000,
+        500,
     ),
     Job("Transactions time out", "{size} of them", _transactions_time_out, _transactions, 5_000, 300, needs_clock=True),
     Job(
