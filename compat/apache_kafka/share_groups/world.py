@@ -210,10 +210,13 @@ class World:
                     self._ends[place] = end
                 self._transactions.pop(step.transaction, None)
 
-    def gives_deleted(self, step: Step, answer: Answer) -> bool:
-        """Whether a fetch acquired records that were deleted, as Apache Kafka does (docs/differences.md)."""
+    def stumbles(self, step: Step, answer: Answer) -> bool:
+        """Whether a fetch met a batch of which the beginning was deleted, as Apache Kafka does (docs/differences.md): it acquired that, or failed
+        as the transaction was aborted."""
         return isinstance(step, Fetch) and any(
-            first < self._starts.get(place, 0) for place, row in answer[4].items() for first, _, _ in row[5]
+            row[0] == "UNKNOWN_SERVER_ERROR" or any(first < self._starts[place] for first, _, _ in row[5])
+            for place, row in answer[4].items()
+            if self._starts.get(place, 0)
         )
 
     def _fetched(self, step: Fetch, answer: Answer, began_s: float, ended_s: float) -> None:
