@@ -60,6 +60,9 @@ class Watched(Protocol):
             Whether there may be something more, of which no event will tell.
         """
 
+    def stirred(self) -> None:
+        """Its socket has brought something since it was last asked."""
+
     def wake(self) -> None:
         """Let its own task go on, if it is parked."""
 
@@ -122,7 +125,9 @@ class Arrivals:
                 await trio.lowlevel.wait_readable(epoll.fileno())
                 turn.begin()
                 unseen: dict[int, int] = {}
-                while events := unseen | dict(epoll.poll(0, AT_ONCE)):  # mostly some have brought more meanwhile
+                while events := self._with_news(
+                    unseen, dict(epoll.poll(0, AT_ONCE))
+                ):  # mostly some have brought more meanwhile
                     unseen = await self._go_through(events, turn)
         finally:
             self._is_running = False
@@ -132,6 +137,14 @@ class Arrivals:
                 self._epoll = None
             for each in left:
                 each.wake()
+
+    def _with_news(self, unseen: dict[int, int], news: dict[int, int]) -> dict[int, int]:
+        """Both. Who is to be looked at again has requests here, which are taken without asking the socket: it would count as drained
+        behind them, and what the news is of would lie there until more comes."""
+        for fd in unseen.keys() & news.keys():
+            if (watched := self._watched.get(fd)) is not None:
+                watched.stirred()
+        return unseen | news
 
     async def _go_through(self, events: dict[int, int], turn: Turn) -> dict[int, int]:
         """One request of each in turn, so that nobody waits for all that another has sent. `events` by descriptor.

@@ -178,6 +178,10 @@ class Straight:
         """As `Watched`."""
         return self._task is not None
 
+    def stirred(self) -> None:
+        """As `Watched`."""
+        self._frames.is_drained = False
+
     def wake(self) -> None:
         """As `Watched`."""
         task, self._task = self._task, None

@@ -6,6 +6,7 @@ import errno
 import gc
 import logging
 import os
+import random
 import select
 import socket
 import struct
@@ -499,6 +500,58 @@ async def test_others_have_their_turn_while_one_client_never_stops(monkeypatch: 
         assert turns.passes() - before >= 50
 
 
+@pytest.mark.parametrize(("count", "during"), [(count, during) for count in range(1, 6) for during in range(count)])
+async def test_what_comes_while_requests_before_it_are_answered_is_not_missed(
+    monkeypatch: pytest.MonkeyPatch, count: int, during: int
+) -> None:
+    """The socket is asked once for many requests, and tells once of what comes behind them, maybe between two turns."""
+    async with serving() as served:
+        peer = await served.watched()
+        monkeypatch.setattr(turns, "TURN_S", 0)
+        peer_sends = {f"g{during}": lambda: peer.send(count)}
+        served.desk.meanwhile = lambda key: peer_sends.pop(key, lambda: None)()
+        assert await peer.asked(*range(count)) == [*range(count + 1)]
+        assert set(served.desk.ways) == {"straight"}
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_every_request_is_answered_whenever_it_comes(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    """Each that is carried out lets some client send, whole requests or parts of them; turns are over as often as not."""
+    chance = random.Random(seed)
+    async with serving() as served:
+        peers = [await served.watched() for _ in range(chance.randint(1, 5))]
+        sent = [0 for _ in peers]
+        unsent = [b"" for _ in peers]
+
+        def send_some(_key: str = "") -> None:
+            monkeypatch.setattr(turns, "TURN_S", chance.choice((0, turn_s)))
+            for _ in range(chance.randint(0, 2)):
+                at = chance.randrange(len(peers))
+                if sent[at] < 40:
+                    for _ in range(chance.randint(1, 4)):
+                        sent[at] += 1
+                        unsent[at] += request(sent[at], f"{at}")
+                size_bytes = chance.choice((len(unsent[at]), chance.randint(0, len(unsent[at]))))
+                peers[at].socket.sendall(unsent[at][:size_bytes])
+                unsent[at] = unsent[at][size_bytes:]
+
+        turn_s = turns.TURN_S
+        served.desk.meanwhile = send_some
+        for _ in range(20):
+            send_some()
+            await trio.testing.wait_all_tasks_blocked()
+        served.desk.meanwhile = lambda key: None
+        for at, peer in enumerate(peers):
+            assert await peer.answers() == [
+                (number, f"{at}") for number in range(1, sent[at] + 1 - _waiting(unsent[at]))
+            ]
+
+
+def _waiting(unsent: bytes) -> int:
+    """How many requests are not sent to their end."""
+    return 0 if not unsent else -(-len(unsent) // len(request(0, "0")))
+
+
 @pytest.mark.parametrize("greedy_count", [1, 3])
 async def test_who_comes_later_has_an_answer_though_others_always_have_another_request_there(
     monkeypatch: pytest.MonkeyPatch, greedy_count: int
@@ -687,6 +740,9 @@ class Noting:
 
     def send(self, answer: list[Part], *, is_ending: bool) -> bool:
         return True
+
+    def stirred(self) -> None:
+        """It asks its socket whenever it is looked at."""
 
     def wake(self) -> None:
         self.is_parked = False
