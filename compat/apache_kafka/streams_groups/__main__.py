@@ -44,11 +44,12 @@ def body(suite: Suite, options: Options) -> None:
     count = rest.heartbeats or (HEARTBEATS_QUICK if options.quick else HEARTBEATS)
     with both() as sides:
         for name in [rest.kind] if rest.kind else (*KINDS, TOPOLOGIES_ALONE):
-            lives(suite, name, sides, count, rest.life)
+            lives(suite, name, sides, count, rest.first, rest.life)
 
 
-def lives(suite: Suite, name: str, sides: tuple[Side, Side], count: int, only: int | None) -> None:
-    asked = beats = differ = number = again = tripped = 0
+def lives(suite: Suite, name: str, sides: tuple[Side, Side], count: int, first: int, only: int | None) -> None:
+    asked = beats = differ = again = tripped = 0
+    number = first
     seen = Seen()
     while beats < count:
         at = number if only is None else only
@@ -65,7 +66,7 @@ def lives(suite: Suite, name: str, sides: tuple[Side, Side], count: int, only: i
         if only is not None:
             break
     suite.note(
-        f"{name}: {number} lives, {asked} requests; Apache Kafka was asked again {again} times; {tripped} lives ended as it"
+        f"{name}: {number - first} lives, {asked} requests; Apache Kafka was asked again {again} times; {tripped} lives ended as it"
         " could not name endpoints"
     )
     for line in seen.words():
@@ -123,7 +124,9 @@ class Life:
         if ours != theirs:
             self.is_tripped = trips(step, ours, theirs)
             return None if self.is_tripped else Difference(step, theirs, ours)
-        made = self._world.told(step, ours, began_s, time.monotonic())
+        ended_s = time.monotonic()
+        self._world.times.took(ended_s - began_s)
+        made = self._world.told(step, ours, began_s, ended_s)
         if made:
             ours_made, theirs_made = ({name: side.surroundings.appears(name) for name in made} for side in self._sides)
             if ours_made != theirs_made:
@@ -139,6 +142,7 @@ class Life:
 def more_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--kind", choices=[*KINDS, TOPOLOGIES_ALONE], help="one kind of configuration alone")
     parser.add_argument("--life", type=int, metavar="N", help="one life alone, by its number")
+    parser.add_argument("--first", type=int, metavar="N", default=0, help="the number of the first life")
     parser.add_argument("--heartbeats", type=int, metavar="N", help="how many heartbeats of each kind")
 
 

@@ -32,7 +32,7 @@ class Difference(NamedTuple):
 def compared(step: Step, ottla: Side, kafka: Side, *, is_new: bool) -> tuple[Answer, Answer, int]:
     """Apache Kafka's answer, Ottla's, and how often Apache Kafka was asked again.
 
-    Of a group that has had one heartbeat Apache Kafka does not know what the topology makes of the topics (docs/differences.md).
+    Of a new group Apache Kafka does not show what the topology makes of the topics (docs/differences.md).
     Of what goes on behind its answers (deleted offsets) Apache Kafka may have done less so far; to look changes nothing.
     """
     given = ottla.given.get(step.member, NO_TASKS) if isinstance(step, Beat) else None

@@ -45,7 +45,7 @@ class World:
         name: Of the group; its topics and members are named alike.
 
     Attributes:
-        is_new: The group has had one heartbeat.
+        is_new: Since the second heartbeat of the group nothing has been written down, as far as is known.
     """
 
     def __init__(self, rng: random.Random, kind: Kind, name: str) -> None:
@@ -63,7 +63,8 @@ class World:
         self._configs: dict[str, str | None] = {}
         self._rejoins: str | None = None
         self._is_ready = self._exists = self._may_assign = False
-        self.is_new = False
+        self.is_new = self._is_second = False
+        self._last_epoch = -1
         self._has_looked = False
         """Since topics changed a heartbeat was taken. If one is refused then, Apache Kafka's group has looked at them all the same
         (docs/differences.md)."""
@@ -275,8 +276,9 @@ class World:
         if step.is_leave:
             self._forget(member)
             self._may_assign = True
+            self.is_new &= not self._is_second
             return []
-        self.is_new = not self._exists
+        self._learn_newness(step, answer)
         if not self._exists and step.brings is not None:
             # A group keeps what its first member brings.
             self._brings = step.brings
@@ -298,6 +300,15 @@ class World:
         if not answer.has_status(MISSING_INTERNAL):
             return []
         return [name for name in internal_topics(self._topology) if name not in self._topics]
+
+    def _learn_newness(self, step: Beat, answer: Heard) -> None:
+        if not self._exists:
+            self.is_new, self._is_second = True, False
+        elif not self._is_second:
+            self._is_second = True
+        elif answer.epoch != self._last_epoch:
+            self.is_new = False
+        self._last_epoch = answer.epoch if step.member in self._members else -1
 
     def appeared(self, topics: dict[str, int]) -> None:
         """The coordinator has made these topics, of so many partitions."""
