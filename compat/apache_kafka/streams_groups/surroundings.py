@@ -32,6 +32,7 @@ from .answers import Answer, code_name
 from .steps import JOIN, Configure, Topic
 
 PAUSE_S, PATIENCE_S = 0.01, 60.0
+APPEARS_S = 20.0
 GROUP_RESOURCE, SET, DELETE = 32, 0, 1
 HEARTBEAT_INTERVAL = "streams.heartbeat.interval.ms"
 LEAST_INTERVAL_MS, INTERVALS = 5_000, 9_000
@@ -73,9 +74,9 @@ class Surroundings:
         return (code_name(answer),)
 
     def appears(self, name: str) -> int:
-        """Wait until a topic is there that the coordinator has made; how many partitions it has."""
+        """Wait until a topic is there that the coordinator makes; how many partitions it has. TimeoutError if it does not come."""
         wanted = MetadataRequest(topics=(MetadataRequestTopic(name=name),), allow_auto_topic_creation=False)
-        end_s = time.monotonic() + PATIENCE_S
+        end_s = time.monotonic() + APPEARS_S
         while (row := self._client.ask(wanted).topics[0]).error_code:
             _check_patience(end_s, f"topic {name} does not appear")
         partitions = self._partitions[name] = len(row.partitions)
