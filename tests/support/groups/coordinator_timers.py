@@ -457,6 +457,7 @@ CLASSIC, REBALANCE = "groups/classic/protocol.py", "groups/classic/rebalance.py"
 TIMERS, PROTOCOL = "groups/consumer/timers.py", "groups/consumer/protocol.py"
 SHARE_TIMERS, SHARE = "groups/share/timers.py", "groups/share/protocol.py"
 STREAMS, STREAMS_TIMERS = "groups/streams/protocol.py", "groups/streams/timers.py"
+STREAMS_TARGETS = "groups/streams/target_jobs.py"
 STATES = "sharing/state_coordinator.py"
 ENDINGS = "transactions/endings.py"
 
@@ -469,7 +470,7 @@ COORDINATOR_TIMERS = {
     "session of a classic member": Timer(f"{REBALANCE} keep_alive", 10_000, _session),
     "member id that nobody uses": Timer(f"{CLASSIC} join", 10_000, _unused_member_id),
     "new member that is not answered": Timer(f"{CLASSIC} _add", NEW_MEMBER_JOIN_TIMEOUT_MS, _new_member),
-    "look for expired offsets": Timer("groups/coordinator.py _repeat_expiry", 600_000, _offsets_look),
+    "look for expired offsets": Timer("groups/upkeep.py repeat_expiry", 600_000, _offsets_look),
     "session of a member": Timer(f"{TIMERS} keep_alive", SESSION_MS, _consumer_session),
     "session of a loaded member": Timer(f"{TIMERS} keep_alive", SESSION_MS, _consumer_session_after_a_load),
     "revocation": Timer(f"{TIMERS} limit", REBALANCE_MS, _revocation),
@@ -497,7 +498,7 @@ COORDINATOR_TIMERS = {
     "initial delay of a streams group": Timer(f"{STREAMS_TIMERS} await_members", 3_000, _streams_initial_delay),
     "another look at topics of a topology": Timer(f"{STREAMS} _keep", 3_600_000, _streams_refresh),
     "next assignment of tasks": Timer(f"{STREAMS} _keep", 5_000, _streams_assignment),
-    "next assignment of many tasks": Timer(f"{STREAMS} _assign", 5_000, _streams_assignment_of_many_tasks),
+    "next assignment of many tasks": Timer(f"{STREAMS_TARGETS} _assign", 5_000, _streams_assignment_of_many_tasks),
     "next assignment of tasks after a load": Timer(f"{STREAMS} loaded", 3_000, _streams_assignment_after_a_load),
     "pruning of share states": Timer(f"{STATES} _repeat_pruning", 10_000, _pruning),
     "look for cold share states": Timer(f"{STATES} _repeat_refreshing", 60_000, _look_for_cold_states),

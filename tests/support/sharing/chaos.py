@@ -275,7 +275,8 @@ class Chaos(ChaosBroker):
                 self.ledger.unheard(partition, says)
                 return
             told = f"{member.name} says {says} of {partition}: {E(error)!r}"
-            assert self.is_full and error == E.COORDINATOR_NOT_AVAILABLE, told
+            # Who waits for room may lose what it has meanwhile: its locks end.
+            assert self.is_full and error in (E.COORDINATOR_NOT_AVAILABLE, E.INVALID_RECORD_STATE), told
             self.seen.add("refused")
             return  # and nothing has become of it
         ledger = self.ledger
