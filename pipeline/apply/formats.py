@@ -132,7 +132,10 @@ class TextFormat:
     def decoded(self, records: DataFrame, data: str) -> tuple[Column, Column]:
         (field,) = self.fields
         text = f.col(data).cast("string")
-        is_text = f.is_valid_utf8(text) if hasattr(f, "is_valid_utf8") else f.lit(True)  # from Spark 4.0 on
+        if hasattr(f, "is_valid_utf8"):
+            is_text = f.is_valid_utf8(text)
+        else:  # before Spark 4.0: what is no text does not come back as the same bytes
+            is_text = f.encode(f.decode(data, "UTF-8"), "UTF-8") == f.col(data)
         found = f.expr(f"try_cast(CAST({data} AS STRING) AS {field.dataType.simpleString()})")
         why = f.when(~is_text, f.lit("not UTF-8")).when(found.isNull(), f.lit(f"no {field.dataType.simpleString()}"))
         return f.struct(found.alias(field.name)), why
