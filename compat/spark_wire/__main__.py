@@ -226,7 +226,8 @@ def judge_cleaned(suite: Suite, wire: Wire, broker: BrokerProcess) -> None:
     wait_until_cleaned(broker, "cleaned", timeout_s=180)
     ran = wire.passes("what the broker's cleaner has cleaned passes", "cleaned", "--no-transactions")
     (own,) = ran.result["partitions"]
-    suite.check("and is known to be compacted", own["clean_end"] > 2_000, own["clean_end"])
+    # The active segment begins about where the fourth thousand does, so the last offset that is missing is the second thousand's last.
+    suite.check("and is known to be compacted", own["clean_end"] > 1_900, own["clean_end"])
     suite.check("and a part of it is not", own["compacted_up_to"] >= own["clean_end"], own["compacted_up_to"])
     wire.passes("and is equal to itself", "cleaned", "--against-topic", "cleaned", "--every-version", "--headers")
 
