@@ -112,7 +112,7 @@ def _bytes_of_the_driver(suite: Suite, spark: SparkSession, work: Path, size_byt
     gigabytes = made.size_bytes / 1e9
     for name, found, reads in (
         ("plan", plan, ""),
-        ("compact, verified", compact, "O"),
+        ("compact, verified", compact, "OO"),
         ("compact once more, all finished", resumed, "HO"),
         ("status", status, "O"),
         ("compact once more, installed", installed, "HOO"),
