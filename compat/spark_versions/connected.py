@@ -16,6 +16,7 @@ import ottla
 from ottla.pipeline import cli, jobs, latest, read_snapshot, register
 from ottla.pipeline.errors import UsageError
 from ottla.pipeline.run.java import java_home
+from ottla.pipeline.source.source import PUSHDOWN_CONF
 from support.pipeline.stored_topic import TOPIC, stored_topic
 
 FULL = {("a", "3"), ("c", "1"), ("z", "1"), ("d", "1"), ("a", "p1 again"), ("e", "1")}
@@ -40,6 +41,7 @@ def main() -> None:
     os.environ["JAVA_HOME"] = str(java_home())
     session = SparkSession.builder.remote("local[2]").getOrCreate()
     say("the session is one of Connect", "connect" in type(session).__module__, f"Spark {session.version}")
+    session.conf.set(PUSHDOWN_CONF, "true")  # the option `pushdown` wants it, on any session that is not ours
     register(session)
     register(session)
     say("register, twice", True)
