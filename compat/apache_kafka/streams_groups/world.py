@@ -304,7 +304,6 @@ class World:
         if self.is_new and not self._is_second and self._configs.get(DELAY):
             # Where a delay ends before its second heartbeat, Apache Kafka's group waits on (docs/differences.md).
             self._queue.appendleft(Beat(self.group, member, says="not a word"))
-            return []
         if not answer.has_status(MISSING_INTERNAL):
             return []
         return [name for name in internal_topics(self._topology) if name not in self._topics]
