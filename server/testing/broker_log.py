@@ -39,10 +39,16 @@ class BrokerLog(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         self.lines.append((self.count, self.format(record)))
         self.count += 1
-        level = self._level_before if self._logger.level == _LEVEL else self._logger.level
-        if record.levelno < (level or logging.getLogger().getEffectiveLevel()):
+        if record.levelno < self._level_without_us(record.name):
             # Handlers behind us, the root logger's among them, take no record below their level: none has one below this.
             record.levelno = -1
+
+    def _level_without_us(self, name: str) -> int:
+        """What a logger would let pass: a level of its own, or of one between it and ours, holds as it is."""
+        own = logging.getLogger(name).getEffectiveLevel()
+        if own != _LEVEL:
+            return own
+        return self._level_before or logging.getLogger().getEffectiveLevel()
 
     def since(self, number: int, at_most: int) -> list[str]:
         """The lines from `number` on, the last `at_most` of them."""

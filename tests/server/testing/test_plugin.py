@@ -432,8 +432,13 @@ def test_the_users_own_logging_sees_no_line_more_and_none_less(pytester: pytest.
             with caplog.at_level(logging.ERROR, logger="ottla"):
                 say()
             assert caplog.messages == []
+
+        def test_its_own_logger_at_info(kafka_broker, caplog):
+            with caplog.at_level(logging.INFO, logger="ottla.broker"):
+                say()
+            assert caplog.messages == ["information", "warning"]
         """,
-        passed=3,
+        passed=4,
     )
     assert logging.getLogger("ottla").handlers == []
 
