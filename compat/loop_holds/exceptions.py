@@ -22,11 +22,6 @@ EXCEPTIONS: dict[str, Allowed] = {
         "mostly 13 ms, in one of three rounds 40; no pass of the scheduler takes more than 11 ms of CPU, so the rest may be waiting for the"
         " interpreter's lock, which the workers that read and write for 200 have half a millisecond at a time",
     ),
-    "A member of a consumer group is given many topics": Allowed(
-        80.0,
-        "what it has is one record, written and applied in the turn of its heartbeat: 7 µs a topic; in the next step it would be"
-        " another member",
-    ),
     "A roll behind many producers": Allowed(
         100.0,
         "the snapshot of 200 000 producers is put together and written in one go, 9 MB: 0.2 µs each, 20 ms for 100 000",

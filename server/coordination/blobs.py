@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import islice
 from struct import Struct
@@ -22,27 +22,29 @@ def write_blob(number: int, with_codec: Codec, message: object) -> bytes:
     return bytes(parts.tail)
 
 
-def writing_blob(number: int, with_codec: Codec, message: Any, array: str, elements: Iterable[object]) -> Steps[bytes]:
-    """`write_blob` in pieces, where one array is long.
+def writing_blob(number: int, with_codec: Codec, message: Any, arrays: Mapping[str, Iterable[object]]) -> Steps[bytes]:
+    """`write_blob` in pieces, where arrays are long.
 
     Args:
         with_codec: Of a flexible version.
-        message: Without its elements.
-        array: The field that they belong in.
-        elements: Taken one after the other, so they may be made meanwhile.
+        message: Without the elements of these arrays.
+        arrays: By field, in the order of the message. Elements are taken one after the other, so they may be made meanwhile.
     """
-    blob, body, count, left = write_blob(number, with_codec, message), bytearray(), 0, iter(elements)
-    at, behind = len(blob), b""
-    while some := tuple(islice(left, AT_ONCE)):
-        piece = write_blob(number, with_codec, replace(message, **{array: some}))
-        if not count:
-            # They are alike up to the number of elements, which is a single byte where there are none.
-            at = next(at for at, (one, other) in enumerate(zip(blob, piece, strict=False)) if one != other)
-            behind = blob[at + 1 :]
-        body += piece[at + len(uvarint(len(some) + 1)) : len(piece) - len(behind)]
-        count += len(some)
-        yield
-    return b"".join((blob[:at], uvarint(count + 1), body, behind)) if count else blob
+    blob, parts, done = write_blob(number, with_codec, message), list[bytes | bytearray](), 0
+    for array, elements in arrays.items():
+        body, count, at, left = bytearray(), 0, len(blob), iter(elements)
+        while some := tuple(islice(left, AT_ONCE)):
+            piece = write_blob(number, with_codec, replace(message, **{array: some}))
+            if not count:
+                # They are alike up to the number of elements, which is a single byte where there are none.
+                at = next(at for at, (one, other) in enumerate(zip(blob, piece, strict=False)) if one != other)
+            body += piece[at + len(uvarint(len(some) + 1)) : len(piece) - (len(blob) - at - 1)]
+            count += len(some)
+            yield
+        if count:
+            parts += blob[done:at], uvarint(count + 1), body
+            done = at + 1
+    return b"".join((*parts, blob[done:]))
 
 
 def read_number(blob: bytes) -> int:

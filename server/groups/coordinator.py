@@ -47,6 +47,8 @@ from .consumer.migration import Migration, Upgrade, is_large
 from .consumer.protocol import ConsumerProtocol
 from .consumer.records import group_epoch, target_metadata
 from .consumer.requests import check_request
+from .consumer.steps_ahead import NOTHING_PREPARED
+from .consumer.steps_ahead import Prepared as PreparedMember
 from .descriptions import describe_classic, describe_consumer, describe_share, describe_streams, list_groups
 from .kinds import Kind
 from .offsets.commits import Commits, Fetched, Positions, Prepared, TopicCommit, chunks, is_current
@@ -175,7 +177,7 @@ class GroupCoordinator(Coordinator[Shard]):
 
     # Members
 
-    def prepare_consumer(self, request: ConsumerGroupHeartbeatRequest, caller: Caller) -> Steps[ReadyRecord | None]:
+    def prepare_consumer(self, request: ConsumerGroupHeartbeatRequest, caller: Caller) -> Steps[PreparedMember]:
         """What `consumer_heartbeat` takes, and have ready what it asks of topics (`ConsumerProtocol.preparing`)."""
         check_request(request, caller.version, self._settings.group_consumer_assignors)
         return (yield from self._consumer.preparing(self.shard_of(request.group_id), request, caller))
@@ -198,13 +200,13 @@ class GroupCoordinator(Coordinator[Shard]):
         caller: Caller,
         now_ms: int,
         upgrade: Upgrade | None = None,
-        ready: ReadyRecord | None = None,
+        prepared: PreparedMember = NOTHING_PREPARED,
     ) -> ConsumerGroupHeartbeatResponse:
         """A member of a consumer group joins, stays or leaves (`ConsumerProtocol.heartbeat`)."""
         check_request(request, caller.version, self._settings.group_consumer_assignors)
         shard = self.shard_of(request.group_id)
         _check_stays(shard, request.group_id)
-        return self._consumer.heartbeat(shard, request, caller, now_ms, upgrade, ready)
+        return self._consumer.heartbeat(shard, request, caller, now_ms, upgrade, prepared)
 
     def prepare_share(self, request: ShareGroupHeartbeatRequest, caller: Caller) -> Steps[ReadyRecord | None]:
         """What `share_heartbeat` takes, and have ready what it asks of topics (`ShareProtocol.preparing`)."""

@@ -13,7 +13,7 @@ A null value deletes the key. Unknown types are skipped, as they may be left ove
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -142,10 +142,10 @@ def write_record(key: object, value: object | None) -> Pair:
 
 
 class Ready(NamedTuple):
-    """The record that a member's news will be, made in pieces before the step that may write it.
+    """A record of a member, made in pieces before the step that may write it.
 
     Attributes:
-        member: As it will be with its news; with others the rest is of no use.
+        member: As it will be then; for another the rest is of no use.
     """
 
     member: object
@@ -153,23 +153,22 @@ class Ready(NamedTuple):
     pair: Pair
 
 
-def ready(member: object, change: tuple[Any, Any], array: str, elements: Iterable[object]) -> Steps[Ready]:
-    """Make it from the change without the elements of a long `array`."""
+def ready(member: object, change: tuple[Any, Any], arrays: Mapping[str, tuple[object, ...]]) -> Steps[Ready]:
+    """Make it from the change without the elements of its long arrays (`writing_blob`)."""
     key, value = change
-    whole = tuple(elements)
-    pair = yield from writing_record(key, value, array, whole)
-    return Ready(member, (key, replace(value, **{array: whole})), pair)
+    pair = yield from writing_record(key, value, arrays)
+    return Ready(member, (key, replace(value, **arrays)), pair)
 
 
-def writing_record(key: object, value: Any, array: str, elements: Iterable[object]) -> Steps[Pair]:
+def writing_record(key: object, value: Any, arrays: Mapping[str, Iterable[object]]) -> Steps[Pair]:
     """`write_record` in pieces (`writing_blob`), of a record of one of RECORD_TYPES."""
-    value_bytes = yield from writing_blob(0, codec(type(value), 0, True), value, array, elements)
+    value_bytes = yield from writing_blob(0, codec(type(value), 0, True), value, arrays)
     return write_record(key, None)[0], value_bytes
 
 
-def write_made(change: tuple[Any, Any], made: Ready | None) -> Pair:
-    """`write_record`, unless the record is `made` already."""
-    return made.pair if made is not None and change is made.change else write_record(*change)
+def write_made(change: tuple[Any, Any], made: Iterable[Ready | None]) -> Pair:
+    """`write_record`, unless the record is among those that are `made` already."""
+    return next((one.pair for one in made if one is not None and change is one.change), None) or write_record(*change)
 
 
 def value_codec(cls: type[Any], version: int) -> Codec:

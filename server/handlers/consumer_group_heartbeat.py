@@ -33,9 +33,9 @@ async def handle(ctx: Context, request: Request) -> ConsumerGroupHeartbeatRespon
                 await ctx.turn.next()
             check_without_words(ctx, Operation.DESCRIBE, ResourceType.TOPIC, name)
         coordinator = await groups.route(ctx.node, body.group_id)
-        ready = await in_turns(coordinator.prepare_consumer(body, caller), ctx.turn)
+        prepared = await in_turns(coordinator.prepare_consumer(body, caller), ctx.turn)
         upgrade = None if body.member_epoch else await in_turns(coordinator.prepare_upgrade(body, caller))
-        answer = coordinator.consumer_heartbeat(body, caller, ctx.services.clock.now_ms(), upgrade, ready)
+        answer = coordinator.consumer_heartbeat(body, caller, ctx.services.clock.now_ms(), upgrade, prepared)
         await groups.settle(body.group_id)
         return answer
     except KafkaError as error:

@@ -37,6 +37,7 @@ class ConsumerGroup:
         name_subscribers: Every set of topic names -> how many members name just these.
         classic_count: How many members speak the classic protocol.
         owners: (topic id, partition) -> member id, for all that is assigned or being revoked.
+        owners_version: Grows whenever they may have changed.
         has_old_metadata: A record of type 4 is there, which brokers before 4.1 wrote.
         sessions, waits: Member id -> when its silence, and its delay in what a rebalance asks of it, has lasted too
             long. Set by `timers`, not in the log.
@@ -67,6 +68,7 @@ class ConsumerGroup:
         self.name_subscribers: dict[frozenset[str], int] = {}
         self.classic_count = 0
         self.owners: dict[tuple[bytes, int], str] = {}
+        self.owners_version = 0
         self.has_old_metadata = False
         self.sessions: dict[str, Deadline] = {}
         self.waits: dict[str, Deadline] = {}
@@ -216,6 +218,7 @@ class ConsumerGroup:
     def _take_out(self, member_id: str) -> None:
         """Forget what follows from what is known of a member, if anything is."""
         self._subscribed_topics = None
+        self.owners_version += 1
         member = self.members.get(member_id)
         if member is None:
             return

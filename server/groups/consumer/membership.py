@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -12,8 +11,6 @@ from ..classic.protocol import Caller
 from .group import ConsumerGroup
 from .member import STATIC_LEAVE_EPOCH, Member
 from .reconciliation import Claim
-
-log = logging.getLogger("ottla.groups")
 
 
 def consumer_group(group_id: str, group: object) -> ConsumerGroup:
@@ -41,7 +38,6 @@ def member_for(
 
 def _joining(group: ConsumerGroup, member_id: str, instance_id: str | None) -> tuple[Member, Member | None]:
     known = group.static_member(instance_id)
-    log.info("group %s: member %s joins, instance id %s", group.group_id, member_id, instance_id)
     if known is None:
         return group.members.get(member_id) or Member(member_id), None
     if known.classic is None and known.epoch != STATIC_LEAVE_EPOCH:

@@ -29,13 +29,14 @@ from ..records import Ready, write_made, write_record
 from ..settings import GroupSettings
 from . import records, targets
 from .group import ConsumerGroup, subscribed_topics
-from .member import LEAVE_EPOCH, STATIC_LEAVE_EPOCH, Member, Owned, ResolvedRegex, away
+from .member import LEAVE_EPOCH, STATIC_LEAVE_EPOCH, Member, ResolvedRegex, away
 from .membership import claim_of, consumer_group, identified, member_for, with_news
 from .migration import TRIES, Migration, Upgrade, is_large
-from .reconciliation import Claim
+from .reconciliation import Claim, Target
 from .records import Change
+from .steps_ahead import NOTHING_PREPARED, Prepared, StepAhead, step_ahead, told
 from .timers import MemberTimers
-from .transition import Surroundings, Transition
+from .transition import Surroundings, Transition, subscribes_anew
 
 if TYPE_CHECKING:
     from ..shard import Shard
@@ -131,9 +132,9 @@ class ConsumerProtocol:
 
     # Heartbeats
 
-    def preparing(self, shard: Shard, request: ConsumerGroupHeartbeatRequest, caller: Caller) -> Steps[Ready | None]:
-        """Look at the topics that the group will subscribe to, which may be thousands, as `heartbeat` will; what is to be written
-        of a member that names as many."""
+    def preparing(self, shard: Shard, request: ConsumerGroupHeartbeatRequest, caller: Caller) -> Steps[Prepared]:
+        """Look at the topics that the group will subscribe to, which may be thousands, as `heartbeat` will; make what is to be
+        written of a member that names as many, and the step of one that has or gets as many."""
         group, named = shard.groups.get(request.group_id), frozenset(request.subscribed_topic_names or ())
         names, old = named, None
         if isinstance(group, ConsumerGroup):
@@ -142,12 +143,34 @@ class ConsumerProtocol:
             others = group.subscribed_without([old]) if old is not None and is_other else group.subscribed_topics
             names = named | others if named else others  # No copy of thousands for a heartbeat without news.
         yield from self._hashes.preparing(names)
-        if len(named) <= AT_ONCE:
+        news = None
+        if len(named) > AT_ONCE:
+            if names != named:
+                yield from self._hashes.preparing(named)
+            member = with_news(old or Member(request.member_id), request, caller)
+            news = None if member == old else (yield from records.writing_member(request.group_id, member))
+        return Prepared(news, (yield from self._preparing_step(shard, request, caller)))
+
+    def _preparing_step(
+        self, shard: Shard, request: ConsumerGroupHeartbeatRequest, caller: Caller
+    ) -> Steps[StepAhead | None]:
+        """As `heartbeat` has it while the group's target stays as it is. A small group's may become another one in the same turn; a
+        static member that comes back is taken in at once."""
+        group = shard.groups.get(request.group_id)
+        if not isinstance(group, ConsumerGroup) or request.member_epoch < 0 or request.member_id not in group.members:
             return None
-        if names != named:
-            yield from self._hashes.preparing(named)
-        member = with_news(old or Member(request.member_id), request, caller)
-        return None if member == old else (yield from records.writing_member(request.group_id, member))
+        try:
+            old, replaced = member_for(group, request, self._new_id)
+            new = with_news(old, request, caller)
+            epoch, assignment = group.assignment_epoch, group.targets.get(new.member_id, {})
+            has_new_subscription = subscribes_anew(old, new)
+            if replaced is not None or (new.is_reconciled_to(epoch) and not has_new_subscription):
+                return None
+            subscribed = self._hashes.ids(targets.names_of(new, group.regexes))
+            target = Target(epoch, assignment, subscribed, has_new_subscription, group.is_free)
+            return (yield from step_ahead(group, new, target, claim_of(request)))
+        except KafkaError:  # `heartbeat` says it
+            return None
 
     def heartbeat(
         self,
@@ -156,13 +179,13 @@ class ConsumerProtocol:
         caller: Caller,
         now_ms: int,
         upgrade: Upgrade | None = None,
-        ready: Ready | None = None,
+        prepared: Prepared = NOTHING_PREPARED,
     ) -> ConsumerGroupHeartbeatResponse:
         """Let a member join, stay or leave.
 
         Args:
             upgrade: Of the classic group that is to become a consumer group with this member; made here if it is small.
-            ready: As `preparing` made it for the request.
+            prepared: As `preparing` made it for the request.
 
         Raises:
             KafkaError: INVALID_REGULAR_EXPRESSION, GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID,
@@ -176,7 +199,9 @@ class ConsumerProtocol:
         group, used = self._group_for(shard, request, changes, upgrade)
         old, replaced = member_for(group, request, self._new_id)
         new = with_news(old, request, caller)
-        transition = Transition(group, old, new, replaced, changes, ready)
+        if request.member_epoch == 0:
+            log.info("group %s: member %s joins, instance id %s", group.group_id, new.member_id, request.instance_id)
+        transition = Transition(group, old, new, replaced, changes, prepared.news, prepared.step)
         member = self.advance(shard, transition, claim_of(request), caller, now_ms, used)
         is_full = (
             request.rebalance_timeout_ms != -1
@@ -188,8 +213,12 @@ class ConsumerProtocol:
             member_id=member.member_id,
             member_epoch=member.epoch,
             heartbeat_interval_ms=self._settings.heartbeat_interval_ms(group.group_id),
-            assignment=_assignment(member.assigned) if must_tell else None,
+            assignment=self._told(member, prepared.step) if must_tell else None,
         )
+
+    @staticmethod
+    def _told(member: Member, step: StepAhead | None) -> message.Assignment:
+        return step.told if step is not None and step.made.member is member else told(member.assigned)
 
     def advance(
         self,
@@ -216,7 +245,7 @@ class ConsumerProtocol:
         around = Surroundings(self._settings, self._topics, self._hashes, self._topics_version, now_ms, elapsed_ms)
         transition.run(around, claim)
         group_id, member = transition.group.group_id, transition.member
-        self.write(shard, group_id, transition.changes, now_ms, upgrade, transition.ready)
+        self.write(shard, group_id, transition.changes, now_ms, upgrade, transition.made)
         group = consumer_group(group_id, shard.groups.get(group_id))
         if transition.has_seen_topics:
             group.refresh_at_ms = elapsed_ms + _REFRESH_AFTER_MS
@@ -432,13 +461,13 @@ class ConsumerProtocol:
         changes: Collection[Change],
         now_ms: int,
         upgrade: Upgrade | None = None,
-        ready: Ready | None = None,
+        ready: Collection[Ready | None] = (),
     ) -> None:
         """Append changes of one group as one batch, then apply them; errors as `RecordStore.append`.
 
         Args:
             upgrade: What is written before them; its group takes its place then. Not to be used again.
-            ready: Of one of the changes, maybe.
+            ready: Those of the changes that are made already.
         """
         if not changes and upgrade is None:
             return
@@ -457,12 +486,3 @@ class ConsumerProtocol:
             self.take_leave(before, self._migration.close(before, now_ms))
             # Members that were in it have their session times here from now on.
             self._take_up(shard, after, now_ms)
-
-
-def _assignment(assigned: Owned) -> message.Assignment:
-    return message.Assignment(
-        topic_partitions=tuple(
-            message.TopicPartitions(topic_id=topic_id, partitions=tuple(sorted(epochs)))
-            for topic_id, epochs in sorted(assigned.items())
-        )
-    )

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from ....protocol.errors import ErrorCode, KafkaError
+from ...coordination.jobs import Steps, to_the_end
 from ..assigning.assignment import Assignment
 from .member import Member, MemberState, Owned
 
@@ -51,22 +52,27 @@ def next_step(member: Member, target: Target, claim: Claim) -> Member:
     Raises:
         KafkaError: FENCED_MEMBER_EPOCH if its state is unknown to us and it still has partitions.
     """
+    return to_the_end(stepping(member, target, claim))
+
+
+def stepping(member: Member, target: Target, claim: Claim) -> Steps[Member]:
+    """`next_step`, a topic a piece; nobody is to get or give up a partition meanwhile."""
     match member.state:
         case MemberState.STABLE if member.epoch != target.epoch:
-            return _advance(member, member.epoch, target, claim)
+            return (yield from _advance(member, member.epoch, target, claim))
         case MemberState.UNREVOKED_PARTITIONS if not _owns_any(claim, member.revoking):
-            return _advance(member, member.epoch, target, claim)
+            return (yield from _advance(member, member.epoch, target, claim))
         case MemberState.STABLE | MemberState.UNREVOKED_PARTITIONS if target.has_new_subscription:
             return _unsubscribe(member, target.subscribed, claim)
         case MemberState.UNRELEASED_PARTITIONS:
-            return _advance(member, member.epoch, target, claim)
+            return (yield from _advance(member, member.epoch, target, claim))
         case MemberState.UNKNOWN:
             if claim is None or claim:
                 message = (
                     f"The state of member {member.member_id} is unknown. It must abandon its partitions and rejoin."
                 )
                 raise KafkaError(ErrorCode.FENCED_MEMBER_EPOCH, message)
-            return _advance(member, target.epoch, target, claim)
+            return (yield from _advance(member, target.epoch, target, claim))
     return member
 
 
@@ -94,13 +100,14 @@ def _unsubscribe(member: Member, subscribed: AbstractSet[bytes], claim: Claim) -
     return _enter(member, member.epoch, member.state, assigned, member.revoking)
 
 
-def _advance(member: Member, epoch: int, target: Target, claim: Claim) -> Member:
+def _advance(member: Member, epoch: int, target: Target, claim: Claim) -> Steps[Member]:
     """Go on towards the target; `epoch` is kept as long as there is something to give up."""
     kept: dict[bytes, Mapping[int, int]] = {}
     granted: dict[bytes, Mapping[int, int]] = {}
     revoking: dict[bytes, Mapping[int, int]] = {}
     must_wait = False
     for topic_id in member.assigned.keys() | target.assignment.keys():
+        yield
         has = member.assigned.get(topic_id, _NONE)
         wanted = target.assignment.get(topic_id, _NOTHING) if topic_id in target.subscribed else _NOTHING
         if has.keys() == wanted:  # so it is with most topics of a member that has thousands

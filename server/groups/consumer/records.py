@@ -79,7 +79,7 @@ def writing_member(group_id: str, member: Member) -> Steps[Ready]:
     """`member_metadata` and its record, in pieces."""
     names = yield from in_order(member.topic_names)
     without = member_metadata(group_id, replace(member, topic_names=frozenset()))
-    return (yield from ready(member, without, "subscribed_topic_names", names))
+    return (yield from ready(member, without, {"subscribed_topic_names": tuple(names)}))
 
 
 def target_metadata(group_id: str, epoch: int, now_ms: int) -> Change:
@@ -105,7 +105,7 @@ def writing_target(group_id: str, member_id: str, assignment: Assignment) -> Ste
         return write_record(*target(group_id, member_id, assignment))
     topic_ids = yield from in_order(assignment)
     rows = (TopicPartition(topic_id=one, partitions=tuple(sorted(assignment[one]))) for one in topic_ids)
-    return (yield from writing_record(*target(group_id, member_id, {}), "topic_partitions", rows))
+    return (yield from writing_record(*target(group_id, member_id, {}), {"topic_partitions": rows}))
 
 
 def target_tombstone(group_id: str, member_id: str) -> Change:
@@ -122,6 +122,23 @@ def current_assignment(group_id: str, member: Member) -> Change:
         assigned_partitions=_topic_partitions(member.assigned),
         partitions_pending_revocation=_topic_partitions(member.revoking),
     )
+
+
+def writing_current(group_id: str, member: Member) -> Steps[Ready]:
+    """`current_assignment` and its record, in pieces."""
+    assigned = yield from _rows(member.assigned)
+    revoking = yield from _rows(member.revoking)
+    without = current_assignment(group_id, replace(member, assigned={}, revoking={}))
+    arrays = {"assigned_partitions": assigned, "partitions_pending_revocation": revoking}
+    return (yield from ready(member, without, arrays))
+
+
+def _rows(owned: Owned) -> Steps[tuple[TopicPartitions, ...]]:
+    topic_ids, rows = (yield from in_order(owned)), list[TopicPartitions]()
+    for topic_id in topic_ids:
+        rows += _topic_partitions({topic_id: owned[topic_id]})
+        yield
+    return tuple(rows)
 
 
 def regex(group_id: str, pattern: str, resolved: ResolvedRegex | None) -> Change:

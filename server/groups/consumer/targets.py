@@ -24,6 +24,8 @@ from .records import Change
 
 ASSIGNED_AT_ONCE = 4_000
 """Partitions, and members times topics: some milliseconds."""
+TOPICS_AT_ONCE = 1_000
+"""Each is a row of what a member should have, of what it has, and of the answer."""
 
 
 def preferred_assignor(members: Iterable[Member], default: str) -> str:
@@ -52,7 +54,7 @@ def names_of(member: Member, regexes: Mapping[str, ResolvedRegex]) -> frozenset[
 
 def are_many(members: int, names: Collection[str], topics: TopicView) -> bool:
     """Whether it takes long to assign the partitions of these topics to so many members."""
-    if members > MEMBERS_A_PIECE or members * len(names) > ASSIGNED_AT_ONCE:
+    if members > MEMBERS_A_PIECE or len(names) > TOPICS_AT_ONCE or members * len(names) > ASSIGNED_AT_ONCE:
         return True
     ids = filter(None, map(topics.id_of, names))
     return sum(map(topics.partition_count, ids)) > ASSIGNED_AT_ONCE

@@ -25,6 +25,7 @@ from .group import ConsumerGroup, subscribed_topics
 from .member import Member
 from .reconciliation import Claim, Target, next_step
 from .records import Change
+from .steps_ahead import StepAhead
 from .whole_groups import replacement
 
 log = logging.getLogger("ottla.groups")
@@ -49,11 +50,13 @@ class Transition:
         new: The member with its news.
         replaced: The static member whose place it takes (`membership.taking_over`).
         changes: What is to be written before all else.
-        ready: What may have been written of the new member already.
+        ready: What may have been made of the new member already.
+        ahead: Its step, if that may have been made.
 
     Attributes:
         changes: What is to be written; complete after `run`.
         member: The member after its step.
+        made: The records among `changes` that need not be made any more.
         has_stepped: Its assignment, state or epoch changed.
         has_assigned: There is another target assignment.
         must_assign: There is to be one, which takes too long to make it here.
@@ -69,13 +72,16 @@ class Transition:
         replaced: Member | None,
         changes: list[Change],
         ready: Ready | None = None,
+        ahead: StepAhead | None = None,
     ) -> None:
         self.group = group
         self.old = old
         self.member = new
         self.replaced = replaced
         self.changes = changes
-        self.ready = ready
+        self.made = (ready, None if ahead is None else ahead.made)
+        self._ready = ready
+        self._ahead = ahead
         self.has_assigned = False
         self.must_assign = False
         self.has_seen_topics = False
@@ -98,7 +104,7 @@ class Transition:
         if self.replaced is not None:
             self.changes += replacement(self.group, self.replaced, self.old)
         if new != self.old:
-            ready = self.ready
+            ready = self._ready
             if ready is not None and ready.member == new:
                 self.changes.append(ready.change)
             else:
@@ -109,10 +115,19 @@ class Transition:
         if has_new_subscription or not new.is_reconciled_to(epoch):
             subscribed = self._around.hashes.ids(targets.names_of(new, self.group.regexes))
             target = Target(epoch, assignment, subscribed, has_new_subscription, self.group.is_free)
+            if self._ahead is not None and self._ahead.leads(new, target, self.group):
+                self._take_step_ahead(self._ahead)
+                return
             self.member = next_step(new, target, claim)
         self.has_stepped = self.member != new
         if self.has_stepped:
             self.changes.append(records.current_assignment(group_id, self.member))
+
+    def _take_step_ahead(self, ahead: StepAhead) -> None:
+        after = ahead.made.member
+        assert isinstance(after, Member)
+        self.member, self.has_stepped = after, True
+        self.changes.append(ahead.made.change)
 
     def _take_subscription(self) -> bool:
         """Whether the member subscribes to something else than before.
@@ -139,7 +154,7 @@ class Transition:
                 self._must_bump |= new.topic_regex in group.regexes
         if is_unknown or group.regex_subscribers:
             self.must_resolve = self._is_time_to_resolve(is_unknown=is_unknown)
-        return has_new_names or has_new_regex
+        return subscribes_anew(old, new)
 
     def _check_names(self) -> None:
         """Raise GROUP_MAX_SIZE_REACHED if the group would name too many topics; members that name the same count once."""
@@ -214,6 +229,10 @@ class Transition:
         gone = self.replaced.member_id if self.replaced is not None else None
         stay = {member_id: member for member_id, member in self.group.members.items() if member_id != gone}
         return {**stay, self.member.member_id: self.member}
+
+
+def subscribes_anew(old: Member, new: Member) -> bool:
+    return new.topic_names != old.topic_names or new.topic_regex != old.topic_regex
 
 
 def _since(at_ms: int | None, elapsed_ms: int) -> float:

@@ -347,7 +347,7 @@ class ShareProtocol:
         if changes:
             made = Records()
             for change in changes:
-                made.add(*write_made(change, ready))
+                made.add(*write_made(change, [ready]))
             self._store.append(shard.partition, made, now_ms)
             for key, value in changes:
                 shard.apply(key, value)

@@ -49,7 +49,7 @@ def writing_member(group_id: str, member: ShareMember) -> Steps[Ready]:
     """`member_metadata` and its record, in pieces."""
     names = yield from in_order(member.topic_names)
     without = member_metadata(group_id, replace(member, topic_names=frozenset()))
-    return (yield from ready(member, without, "subscribed_topic_names", names))
+    return (yield from ready(member, without, {"subscribed_topic_names": tuple(names)}))
 
 
 def target_metadata(group_id: str, epoch: int, now_ms: int) -> Change:
@@ -75,7 +75,7 @@ def writing_target(group_id: str, member_id: str, assignment: Assignment) -> Ste
         return write_record(*target(group_id, member_id, assignment))
     topic_ids = yield from in_order(assignment)
     rows = (log.TopicPartition(topic_id=one, partitions=tuple(sorted(assignment[one]))) for one in topic_ids)
-    return (yield from writing_record(*target(group_id, member_id, {}), "topic_partitions", rows))
+    return (yield from writing_record(*target(group_id, member_id, {}), {"topic_partitions": rows}))
 
 
 def target_tombstone(group_id: str, member_id: str) -> Change:

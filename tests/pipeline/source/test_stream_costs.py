@@ -92,6 +92,7 @@ def cost_of_a_trigger(data_dir: Path, segments: int, isolation_level: str) -> tu
     return first, files.asked.total()
 
 
+@pytest.mark.needs_sources
 @pytest.mark.parametrize("isolation_level", ["read_uncommitted", "read_committed"])
 def test_a_trigger_costs_what_is_new_and_not_what_the_log_has(tmp_path: Path, isolation_level: str) -> None:
     short = cost_of_a_trigger(tmp_path / "short", 5, isolation_level)

@@ -58,6 +58,7 @@ def test_the_refusal_is_one_line_that_says_what_to_do(python: str | None, is_giv
     assert text.startswith(says) and "No module named 'ottla'" in text and "ottla[spark]" in text and "\n" not in text
 
 
+@pytest.mark.needs_sources
 @pytest.mark.parametrize(("python", "says"), [("base", "Error: "), ("/nowhere/python", "Cannot run program")])
 def test_a_session_whose_workers_have_no_ottla_is_told_so_by_register(python: str, says: str) -> None:
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from ottla.server.coordination.jobs import AT_ONCE, Steps, in_order, to_the_end
 from ottla.server.groups.consumer import records as consumer_records
-from ottla.server.groups.consumer.member import Member
+from ottla.server.groups.consumer.member import Member, Owned
 from ottla.server.groups.records import Ready, write_made, write_record
 from ottla.server.groups.share import records as share_records
 from ottla.server.groups.share.member import ShareMember
@@ -51,8 +52,8 @@ def test_a_member_of_many_names(kind: str, count: int) -> None:
     change = records.member_metadata("g", member)
     assert ready == Ready(member, change, write_record(*change))
     assert in_pieces >= 2 * (count // AT_ONCE)
-    assert write_made(ready.change, ready) is ready.pair
-    assert write_made(change, ready) == ready.pair
+    assert write_made(ready.change, [None, ready]) is ready.pair
+    assert write_made(change, [None, ready]) == ready.pair
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -63,6 +64,19 @@ def test_a_target_of_many_topics(kind: str, count: int) -> None:
     pair, in_pieces = pieces(records.writing_target("g", "m", assignment))
     assert pair == write_record(*records.target("g", "m", assignment))
     assert in_pieces >= count // AT_ONCE - 1
+
+
+@pytest.mark.parametrize("revoking", [0, 1, 200])
+@pytest.mark.parametrize("count", COUNTS)
+def test_what_a_member_has_of_many_topics(count: int, revoking: int) -> None:
+    def owned(numbers: Iterable[int]) -> Owned:
+        return {number.to_bytes(16): {300: 7, number % 7: 2} for number in numbers}
+
+    member = replace(Member("m", epoch=4), assigned=owned(reversed(range(count))), revoking=owned(range(revoking)))
+    ready, in_pieces = pieces(consumer_records.writing_current("g", member))
+    change = consumer_records.current_assignment("g", member)
+    assert ready == Ready(member, change, write_record(*change))
+    assert in_pieces >= count
 
 
 @pytest.mark.parametrize("count", COUNTS)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.protocol.batch_builder import build_batch
-from ottla.server.groups.consumer import targets
+from ottla.server.groups.consumer import protocol, steps_ahead, targets
 from ottla.server.groups.consumer.group import ConsumerGroup
 from support.broker.steppable_wall import WALL_STEPS_MS
 from support.groups.consumer_groups import REBALANCE_MS, SESSION_MS, ConsumerGroups, ConsumerMember
@@ -177,6 +177,7 @@ def said(group: ConsumerGroup) -> dict[str, Any]:
         "resolved_at_ms",
         "resolve_again_ms",
         "is_assigning",
+        "owners_version",
         "_subscribed_topics",
     }
     return {name: value for name, value in vars(group).items() if name not in derived}
@@ -254,8 +255,10 @@ def test_no_partition_has_two_owners_and_none_is_left_without(steps: list[Step],
     world = World(random.Random(seed))
     with pytest.MonkeyPatch.context() as patch:
         if is_large:
-            # The target assignment of a large group is made in pieces.
+            # The target assignment of a large group is made in pieces, and so are the steps of its members.
             patch.setattr(targets, "MEMBERS_A_PIECE", 0)
+            patch.setattr(steps_ahead, "AT_ONCE", 0)
+            patch.setattr(protocol, "AT_ONCE", 0)
         for step in steps:
             world.do(step.action)
             world.pass_time(step.then_wait_ms)

@@ -1,0 +1,154 @@
+"""Steps of members with thousands of topics are made in pieces before the heartbeat, and taken only if they are still right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from ottla.server.coordination.jobs import to_the_end
+from ottla.server.groups.classic.protocol import Caller
+from ottla.server.groups.consumer import steps_ahead, targets
+from support.groups.consumer_groups import ConsumerGroups
+
+CALLER = Caller("c", "/host", 1)
+Act = Callable[[ConsumerGroups], object]
+
+
+def beat_of(member: str, epoch: int, **fields: Any) -> ConsumerGroupHeartbeatRequest:
+    return ConsumerGroupHeartbeatRequest(group_id="g", member_id=member, member_epoch=epoch, **fields)
+
+
+def nothing(_groups: ConsumerGroups) -> None:
+    """The group stays as it is."""
+
+
+def its_own_step(groups: ConsumerGroups) -> None:
+    groups.beat("a", 2)
+
+
+def another_member_comes(groups: ConsumerGroups) -> None:
+    groups.enter("c")
+
+
+def it_is_gone(groups: ConsumerGroups) -> None:
+    groups.beat("a", -1)
+
+
+def another_one_leaves(groups: ConsumerGroups) -> None:
+    groups.beat("b", -1)
+
+
+def a_topic_goes(groups: ConsumerGroups) -> None:
+    groups.delete_topic("bills")
+
+
+BETWEEN: tuple[Act, ...] = (
+    nothing,
+    its_own_step,
+    another_member_comes,
+    it_is_gone,
+    another_one_leaves,
+    a_topic_goes,
+)
+
+
+def two_members() -> ConsumerGroups:
+    """Of which the first is to give up half of what it has."""
+    groups = ConsumerGroups(orders=4, bills=2)
+    groups.enter("a", "orders", "bills")
+    groups.enter("b", "orders", "bills")
+    return groups
+
+
+def heard(groups: ConsumerGroups, request: ConsumerGroupHeartbeatRequest, between: Act, *, is_prepared: bool) -> Any:
+    """The answer to a heartbeat, or its error; what is written and what the group is then."""
+    answer: Any
+    if is_prepared:
+        prepared = to_the_end(groups.coordinator.prepare_consumer(request, CALLER))
+        assert prepared.step is not None
+        between(groups)
+        arguments: tuple[Any, ...] = (None, prepared)
+    else:
+        between(groups)
+        arguments = ()
+    try:
+        answer = groups.coordinator.consumer_heartbeat(request, CALLER, groups.now_ms, *arguments)
+    except Exception as error:  # noqa: BLE001 -- compared
+        answer = repr(error)
+    partition = groups.coordinator.partition_for("g")
+    return answer, groups.store.records(partition), groups.described()
+
+
+@pytest.mark.parametrize("between", BETWEEN)
+def test_a_step_that_was_made_is_the_one_that_the_heartbeat_takes(
+    between: Act, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = heard(two_members(), beat_of("a", 2), between, is_prepared=False)
+    monkeypatch.setattr(steps_ahead, "AT_ONCE", 0)
+    assert heard(two_members(), beat_of("a", 2), between, is_prepared=True) == plain
+
+
+@pytest.mark.parametrize("between", [nothing, another_one_leaves, another_member_comes])
+def test_what_is_free_only_later_is_not_given_by_a_step_that_was_made(
+    between: Act, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second member waits for what the first gives up, while its step is made."""
+
+    def given_up(groups: ConsumerGroups) -> None:
+        between(groups)
+        groups.beat("a", 2)
+        groups.beat("a", 2, owns={"orders": [0, 1]})
+
+    plain = heard(two_members(), beat_of("b", 3), given_up, is_prepared=False)
+    monkeypatch.setattr(steps_ahead, "AT_ONCE", 0)
+    groups = two_members()
+    request = beat_of("b", 3)
+    prepared = to_the_end(groups.coordinator.prepare_consumer(request, CALLER))
+    given_up(groups)
+    try:
+        answer: Any = groups.coordinator.consumer_heartbeat(request, CALLER, groups.now_ms, None, prepared)
+    except Exception as error:  # noqa: BLE001 -- compared
+        answer = repr(error)
+    assert answer == plain[0]
+
+
+def of_many(count: int) -> tuple[ConsumerGroups, tuple[str, ...]]:
+    """A member of so many topics, whose target has been made behind its first heartbeat."""
+    names = tuple(f"t{number}" for number in range(count))
+    groups = ConsumerGroups(**dict.fromkeys(names, 1))
+    assert groups.given(groups.enter("a", *names)) == {}
+    return groups, names
+
+
+def test_one_piece_of_a_large_step_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counted in topics that are gone through, sorted, written, or told: none of it is done with all of them in one piece."""
+    groups, names = of_many(targets.TOPICS_AT_ONCE + 1)
+    request = beat_of("a", 1)
+    steps, pieces = groups.coordinator.prepare_consumer(request, CALLER), 0
+    try:
+        while True:
+            next(steps)
+            pieces += 1
+    except StopIteration as end:
+        prepared = end.value
+    assert pieces > 3 * len(names), "of its step, its record, and the answer"
+    monkeypatch.setattr(steps_ahead, "telling", None)  # It is not made again.
+    answer = groups.coordinator.consumer_heartbeat(request, CALLER, groups.now_ms, None, prepared)
+    assert answer.assignment is prepared.step.told
+    assert len(answer.assignment.topic_partitions) == len(names)
+    assert groups.restarted().table().members == groups.table().members
+
+
+def test_who_has_nothing_to_step_to_has_nothing_made() -> None:
+    groups, _ = of_many(targets.TOPICS_AT_ONCE + 1)
+    epoch = groups.beat("a", 1).member_epoch
+    for request in beat_of("a", epoch), beat_of("a", -1), beat_of("b", epoch), beat_of("a", epoch + 1):
+        assert to_the_end(groups.coordinator.prepare_consumer(request, CALLER)).step is None
+
+
+def test_a_member_of_a_thousand_topics_is_given_them_at_once() -> None:
+    names = tuple(f"t{number}" for number in range(targets.TOPICS_AT_ONCE))
+    assert ConsumerGroups(**dict.fromkeys(names, 1)).enter("a", *names).assignment.topic_partitions
