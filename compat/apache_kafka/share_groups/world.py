@@ -77,6 +77,9 @@ class World:
         """Where logs begin of which records were deleted."""
         self._joined: set[str] = set()
         self._transactions: dict[str, set[Place]] = {}
+        self._batches: dict[str, list[tuple[Place, int, int]]] = defaultdict(list)
+        """By transaction, of those that go on: where each was written, its first offset, and the one behind its last."""
+        self._aborted: list[tuple[Place, int, int]] = []
         self._queue: deque[Step] = deque(self._beginning())
         self._what: dict[str, tuple[int, Callable[[], Step]]] = {
             "fetch": (40, self._fetch),
@@ -195,6 +198,7 @@ class World:
                     self._ends[step.place] = answer[1] + len(step.sizes)
                     if step.transaction is not None:
                         self._transactions.setdefault(step.transaction, set()).add(step.place)
+                        self._batches[step.transaction].append((step.place, answer[1], self._ends[step.place]))
             case DeleteGroup() | DeleteOffsets():
                 if step.group == self.group and "NONE" in repr(answer):
                     # States are gone: have them begun again.
@@ -209,15 +213,23 @@ class World:
                 for place, (_, end) in answer:
                     self._ends[place] = end
                 self._transactions.pop(step.transaction, None)
+                batches = self._batches.pop(step.transaction, [])
+                if not step.commit:
+                    self._aborted += batches
 
     def stumbles(self, step: Step, answer: Answer) -> bool:
         """Whether a fetch met a batch of which the beginning was deleted, as Apache Kafka does (docs/differences.md): it acquired that, or failed
-        as the transaction was aborted."""
+        as the transaction was aborted. A fetch that waited tells of no error then, and of no records, now and ever after."""
         return isinstance(step, Fetch) and any(
-            row[0] == "UNKNOWN_SERVER_ERROR" or any(first < self._starts[place] for first, _, _ in row[5])
+            row[0] == "UNKNOWN_SERVER_ERROR"
+            or any(first < self._starts[place] for first, _, _ in row[5])
+            or (not row[5] and self._begins_in_aborted(place))
             for place, row in answer[4].items()
             if self._starts.get(place, 0)
         )
+
+    def _begins_in_aborted(self, place: Place) -> bool:
+        return any(of == place and first < self._starts[place] < end for of, first, end in self._aborted)
 
     def _fetched(self, step: Fetch, answer: Answer, began_s: float, ended_s: float) -> None:
         if answer[0] != "NONE":
