@@ -276,7 +276,8 @@ class Chaos(ChaosBroker):
                 return
             told = f"{member.name} says {says} of {partition}: {E(error)!r}"
             # Who waits for room may lose what it has meanwhile: its locks end.
-            assert self.is_full and error in (E.COORDINATOR_NOT_AVAILABLE, E.INVALID_RECORD_STATE), told
+            has_lost = not says.keys() <= set(self.ledger.holds(member.name, partition))
+            assert self.is_full and error == (E.INVALID_RECORD_STATE if has_lost else E.COORDINATOR_NOT_AVAILABLE), told
             self.seen.add("refused")
             return  # and nothing has become of it
         ledger = self.ledger

@@ -12,6 +12,7 @@ from ottla.server.coordination.jobs import to_the_end
 from ottla.server.groups.classic.protocol import Caller
 from ottla.server.groups.consumer import steps_ahead, targets
 from support.groups.consumer_groups import ConsumerGroups
+from support.groups.groups import FakeTopics
 
 CALLER = Caller("c", "/host", 1)
 Act = Callable[[ConsumerGroups], object]
@@ -118,7 +119,7 @@ def test_what_is_free_only_later_is_not_given_by_a_step_that_was_made(
 def of_many(count: int) -> tuple[ConsumerGroups, tuple[str, ...]]:
     """A member of so many topics, whose target has been made behind its first heartbeat."""
     names = tuple(f"t{number}" for number in range(count))
-    groups = ConsumerGroups(**dict.fromkeys(names, 1))
+    groups = ConsumerGroups(topics=FakeTopics(**dict.fromkeys(names, 1)))
     assert groups.given(groups.enter("a", *names)) == {}
     return groups, names
 
@@ -151,4 +152,5 @@ def test_who_has_nothing_to_step_to_has_nothing_made() -> None:
 
 def test_a_member_of_a_thousand_topics_is_given_them_at_once() -> None:
     names = tuple(f"t{number}" for number in range(targets.TOPICS_AT_ONCE))
-    assert ConsumerGroups(**dict.fromkeys(names, 1)).enter("a", *names).assignment.topic_partitions
+    groups = ConsumerGroups(topics=FakeTopics(**dict.fromkeys(names, 1)))
+    assert groups.given(groups.enter("a", *names)) == {name: {0} for name in names}
