@@ -38,7 +38,7 @@ def compared(step: Step, ottla: Side, kafka: Side, *, is_new: bool) -> tuple[Ans
     given = ottla.given.get(step.member, NO_TASKS) if isinstance(step, Beat) else None
     ours, theirs = ottla.ask(step), kafka.ask(step)
     if isinstance(ours, Heard) and isinstance(theirs, Heard):
-        return theirs, _retold(ours, theirs, given), 0
+        return theirs, _with_old_port(step, _retold(ours, theirs, given), theirs), 0
     if isinstance(step, Configure):
         return theirs, _in_short(ours, theirs), 0
     if isinstance(step, Look) and is_new:
@@ -61,6 +61,19 @@ def _retold(ours: Heard, theirs: Heard, given: Roles | None) -> Heard:
     if theirs.active is None and ours.roles == given:
         return ours._replace(active=None, standby=None, warmup=None)
     return ours
+
+
+def _with_old_port(step: Step, ours: Heard, theirs: Heard) -> Heard:
+    """Our answer as it would be if a member that names another endpoint were told of its own as it was, once more (docs/differences.md).
+    Hosts are the members' names here, and stay."""
+    if not isinstance(step, Beat) or not ours.endpoints or not theirs.endpoints or "user_endpoint" not in step.fields:
+        return ours
+    own = step.fields["user_endpoint"].host
+    ports = [port for (host, port), *_ in theirs.endpoints if host == own]
+    rows = [
+        ((own, ports[0]), *rest) if where[0] == own and ports else (where, *rest) for where, *rest in ours.endpoints
+    ]
+    return ours._replace(endpoints=sorted(rows))
 
 
 def _in_short(ours: Answer, theirs: Answer) -> Answer:
