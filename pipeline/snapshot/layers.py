@@ -83,7 +83,7 @@ def write_snapshot(out: str, order: Order) -> SnapshotResult:
         Whatever the order's `run` raises.
     """
     files, since = OsFiles(), order.since
-    with replacing(out, overwrite=order.overwrite) as directory:
+    with replacing(out, overwrite=order.overwrite, now_ms=order.now_ms) as directory:
         target, layers = directory, 0
         if since is not None:
             layers = _link_layers(files, since, directory) + 1

@@ -1,12 +1,15 @@
 """A folder of Parquet files that takes the place of another one, or of none: at every moment one of them is there, whole.
 
     <out>                 the snapshot
-    <out>.<pid>.part      a new one while it is written; what is left of an old one while it is removed. Never a snapshot
+    <out>.<own>.part      a new one while it is written; what is left of an old one while it is removed. Never a snapshot
     <out>.replaced        the old one, whole, while the new one takes its name
+
+`own` is when the job began, in milliseconds, and something at random: of two jobs at once, which may have the same process id in containers, each
+writes its own, and the last one stands. What dead ones have left goes once a job begins more than LEFT_MS later.
 
     1. who writes a file syncs it, then it gets its name; the folder is synced
     2. <out> -> <out>.replaced      and its parent is synced, as after
-    3. <out>.<pid>.part -> <out>
+    3. <out>.<own>.part -> <out>
     4. <out>.replaced goes
 
 A process that dies between 2 and 3 leaves no <out>: the next call gives it back, and until then it is <out>.replaced.
@@ -17,7 +20,9 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+import re
+import secrets
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from ...storage.disk import paths
@@ -33,11 +38,21 @@ UNFINISHED = ".part-"
 REPLACED = ".replaced"
 """Behind the name of a snapshot: the old one, while the new one takes its name."""
 
+LEFT_MS = 24 * 3_600_000
+_OWN = re.compile(r"\.([0-9]{13,})-[0-9a-f]+\.part")
+
 _NO_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.ENOSYS)
 
 
 @contextmanager
-def replacing(out: str, *, overwrite: bool, files: Files | None = None) -> Iterator[str]:
+def replacing(
+    out: str,
+    *,
+    overwrite: bool,
+    now_ms: int,
+    files: Files | None = None,
+    token: Callable[[], str] = lambda: secrets.token_hex(4),
+) -> Iterator[str]:
     """A folder beside `out` to write into; takes its name at the end, and is gone after an error. See the module.
 
     Raises:
@@ -48,14 +63,15 @@ def replacing(out: str, *, overwrite: bool, files: Files | None = None) -> Itera
         raise UsageError(f"{out}: expected a path (of a mounted file system), found an address")
     files = OsFiles() if files is None else files
     given, out = out, os.path.realpath(out)
-    parent, part, old = paths.parent(out), f"{out}.{os.getpid()}.part", f"{out}{REPLACED}"
+    parent, old = paths.parent(out), f"{out}{REPLACED}"
+    part, junk = (f"{out}.{now_ms:013}-{token()}.part" for _ in range(2))
     if files.exists(old):
-        _give_back(files, out, old)
+        _give_back(files, out, old, junk)
     if files.exists(out) and not overwrite:
         raise UsageError(f"{given}: expected no such folder, found one (--overwrite takes its place)")
     if files.exists(out) and not _is_snapshot(files, out):
         raise UsageError(f"{given}: expected a snapshot to take the place of, found something else")
-    files.remove_dir(part)
+    _remove_left(files, out, now_ms)
     _make(files, part)
     try:
         yield part
@@ -72,10 +88,11 @@ def replacing(out: str, *, overwrite: bool, files: Files | None = None) -> Itera
             raise
         sync_folder(files, parent)
         if files.exists(old):
-            _give_back(files, out, old)
+            _give_back(files, out, old, junk)
     finally:
-        with suppress(OSError):
-            files.remove_dir(part)
+        for each in part, junk:
+            with suppress(OSError):
+                files.remove_dir(each)
 
 
 def sync_file(files: Files, path: str) -> None:
@@ -87,13 +104,24 @@ def sync_file(files: Files, path: str) -> None:
         file.close()
 
 
-def _give_back(files: Files, out: str, old: str) -> None:
-    """Put an old snapshot back where there is no new one; else it goes."""
+def _remove_left(files: Files, out: str, now_ms: int) -> None:
+    """Take away what jobs that have died have left beside `out`."""
+    parent, name = paths.parent(out), out.rpartition("/")[2]
+    if not files.exists(parent):
+        return
+    for each in files.list(parent):
+        own = _OWN.fullmatch(each.removeprefix(name)) if each.startswith(name) else None
+        if own is not None and int(own[1]) < now_ms - LEFT_MS:
+            with suppress(OSError):
+                files.remove_dir(paths.join(parent, each))
+
+
+def _give_back(files: Files, out: str, old: str, junk: str) -> None:
+    """Put an old snapshot back where there is no new one; else it goes, by way of `junk`, a name that nobody has."""
     if not files.exists(out):
         files.rename(old, out)
         sync_folder(files, paths.parent(out))
         return
-    junk = f"{out}.{os.getpid()}.part"
     with suppress(OSError):
         files.remove_dir(junk)
     files.rename(old, junk)  # its name is free at once, whatever keeps its files (on NFS: whoever reads them)

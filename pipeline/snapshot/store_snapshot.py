@@ -29,11 +29,10 @@ from ..objects.object_files import ObjectFiles
 from ..objects.uploads import put, remove
 from .layers import Order, SnapshotResult, manifest_of
 from .manifest import MANIFEST, Manifest, layer_directories, parse_manifest
-from .snapshot_folder import FINISHED
+from .snapshot_folder import FINISHED, LEFT_MS
 from .targets import StoreTarget
 
 PARTS = "_parts"
-LEFT_MS = 24 * 3_600_000
 _MANIFEST_NAME = re.compile(r"_manifest\.([0-9]{8})\.([0-9]{13,}-[0-9a-f]+)\.json")
 
 

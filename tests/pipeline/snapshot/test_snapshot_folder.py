@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 
 import pytest
 
 from ottla.pipeline.errors import UsageError
-from ottla.pipeline.snapshot.snapshot_folder import replacing, sync_file
+from ottla.pipeline.snapshot.snapshot_folder import LEFT_MS, replacing, sync_file
 from support.disk.crash_files import CrashFiles, power_losses
 
 OUT = "/s/out"
 OLD = {"part-00000.parquet": b"old a", "part-00001.parquet": b"old b", "part-00002.parquet": b"old c"}
 NEW = {"part-00000.parquet": b"new a", "part-00003.parquet": b"new b"}
 NEWER = {"part-00001.parquet": b"newer"}
+NOW_MS = 1_700_000_000_000
 
 
-def write(files: CrashFiles, content: dict[str, bytes]) -> None:
-    with replacing(OUT, overwrite=True, files=files) as directory:
+def write(files: CrashFiles, content: dict[str, bytes], now_ms: int = NOW_MS) -> None:
+    with replacing(OUT, overwrite=True, now_ms=now_ms, files=files) as directory:
         for name, data in content.items():
             unfinished = f"{directory}/.part-{name}.7"
             files.open(unfinished, create=True).append(data)
             sync_file(files, unfinished)
             files.rename(unfinished, f"{directory}/{name}")
         files.open(f"{directory}/.part-00009.8", create=True).append(b"of an executor that died")
+
+
+def again(files: CrashFiles, *, overwrite: bool = False) -> AbstractContextManager[str]:
+    return replacing(OUT, overwrite=overwrite, now_ms=NOW_MS, files=files)
 
 
 def with_old(*, is_first: bool = False) -> CrashFiles:
@@ -57,9 +63,9 @@ def test_power_may_go_before_any_operation(is_first: bool) -> None:
     for disk in lost(with_old(is_first=is_first)):
         count += 1
         assert snapshot_there(disk) in (None if is_first else OLD, NEW)
-        write(disk, NEWER)
+        write(disk, NEWER, NOW_MS + LEFT_MS + 1)
         assert content(disk) == NEWER
-        assert disk.list("/s") == ["out"]
+        assert disk.list("/s") == ["out"], "what was left a day before is gone"
     assert count > 30
 
 
@@ -73,7 +79,7 @@ def test_a_process_may_be_killed_before_any_operation() -> None:
     assert len(disks) > 15
     for disk in disks:
         assert snapshot_there(disk) in (OLD, NEW)
-        with pytest.raises(UsageError, match="expected no such folder"), replacing(OUT, overwrite=False, files=disk):
+        with pytest.raises(UsageError, match="expected no such folder"), again(disk):
             pass
         assert content(disk) in (OLD, NEW), "the old one is given back"
     assert content(done) == NEW
@@ -103,10 +109,36 @@ def test_a_disk_that_refuses_anything_leaves_one_of_them() -> None:
 
 def test_an_error_while_it_is_written_leaves_the_old_one() -> None:
     files = with_old()
-    with pytest.raises(ZeroDivisionError), replacing(OUT, overwrite=True, files=files):
+    with pytest.raises(ZeroDivisionError), again(files, overwrite=True):
         raise ZeroDivisionError
     assert content(files) == OLD
     assert files.list("/s") == ["out"]
+
+
+@pytest.mark.parametrize("ends_first", ["the one that began first", "the other"])
+def test_of_two_jobs_at_once_each_writes_its_own(ends_first: str) -> None:
+    """In containers both may be process 1; the second one took away what the first had written, and they went on in one folder."""
+    files = with_old()
+    first, second = again(files, overwrite=True), again(files, overwrite=True)
+    one = first.__enter__()
+    files.open(f"{one}/part-00000.parquet", create=True).append(NEW["part-00000.parquet"])
+    other = second.__enter__()
+    files.open(f"{other}/part-00001.parquet", create=True).append(NEWER["part-00001.parquet"])
+    files.open(f"{one}/part-00003.parquet", create=True).append(NEW["part-00003.parquet"])
+    for job, then in ((first, NEW), (second, NEWER)) if ends_first != "the other" else ((second, NEWER), (first, NEW)):
+        job.__exit__(None, None, None)
+        assert content(files) == then
+    assert files.list("/s") == ["out"]
+
+
+def test_what_jobs_have_left_goes_after_a_day_and_nothing_else_does() -> None:
+    files = with_old()
+    old, young = (f"{OUT}.{at}-0a1b.part" for at in (NOW_MS - LEFT_MS - 1, NOW_MS - LEFT_MS))
+    others = ["/s/outer.1600000000000-0a1b.part", f"{OUT}.1600000000000-0a1b.parts", f"{OUT}.7.part"]
+    for each in (old, young, *others):
+        files.make_dir(each)
+    write(files, NEW)
+    assert set(files.list("/s")) == {each.removeprefix("/s/") for each in (OUT, young, *others)}
 
 
 def test_what_a_dead_executor_has_left_is_no_reason_to_refuse() -> None:
@@ -119,6 +151,6 @@ def test_what_a_dead_executor_has_left_is_no_reason_to_refuse() -> None:
 def test_addresses_are_refused() -> None:
     with (
         pytest.raises(UsageError, match="hdfs://there/out: expected a path"),
-        replacing("hdfs://there/out", overwrite=True),
+        replacing("hdfs://there/out", overwrite=True, now_ms=NOW_MS),
     ):
         pass

@@ -19,7 +19,8 @@ from ottla.pipeline.objects.object_files import ObjectFiles
 from ottla.pipeline.snapshot.layers import SnapshotResult
 from ottla.pipeline.snapshot.places import StoredSnapshot, since_of
 from ottla.pipeline.snapshot.snapshot import snapshot_locally
-from ottla.pipeline.snapshot.store_snapshot import LEFT_MS, find
+from ottla.pipeline.snapshot.snapshot_folder import LEFT_MS
+from ottla.pipeline.snapshot.store_snapshot import find
 from ottla.pipeline.stores.reading_files import ReadingFiles
 from ottla.pipeline.stores.stores import opened_store
 from ottla.storage.disk.os_files import OsFiles
