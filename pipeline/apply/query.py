@@ -130,6 +130,9 @@ def apply(session: SparkSession, job: ApplyJob) -> Applied:
                             break
                 finally:
                     query.stop()
+        made.table.read(
+            session
+        )  # Batches have a session of their own: the caller's sees the table as they have left it.
         return made.applied
 
 

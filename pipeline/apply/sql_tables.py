@@ -205,6 +205,10 @@ class IcebergTable(SqlTable):
 
     min_parts = 2
 
+    def read(self, session: SparkSession) -> DataFrame:
+        session.catalog.refreshTable(self.sql)  # as for `states`
+        return super().read(session)
+
     def states(self, session: SparkSession) -> Iterator[AppliedState]:
         session.catalog.refreshTable(self.sql)  # a catalog remembers a table for half a minute
         key = f"summary['{PROPERTY}']"

@@ -37,8 +37,11 @@ class BrokerLog(logging.Handler):
             self._logger.setLevel(self._level_before)
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.lines.append((self.count, self.format(record)))
-        self.count += 1
+        try:
+            self.lines.append((self.count, self.format(record)))
+            self.count += 1
+        except Exception:  # noqa: BLE001 -- words that do not fit: whoever has logged them goes on, as with all handlers
+            self.handleError(record)
         if record.levelno < self._level_without_us(record.name):
             # Handlers behind us, the root logger's among them, take no record below their level: none has one below this.
             record.levelno = -1

@@ -437,8 +437,13 @@ def test_the_users_own_logging_sees_no_line_more_and_none_less(pytester: pytest.
             with caplog.at_level(logging.INFO, logger="ottla.broker"):
                 say()
             assert caplog.messages == ["information", "warning"]
+
+        def test_words_that_do_not_fit(kafka_broker, caplog, capsys):
+            log.info("%d", "no number")
+            assert "--- Logging error ---" in capsys.readouterr().err
+            assert caplog.messages == []
         """,
-        passed=4,
+        passed=5,
     )
     assert logging.getLogger("ottla").handlers == []
 
