@@ -17,7 +17,8 @@ class CountingStore(FileSystemHandler):  # type: ignore[misc]  # PyArrow has no 
     """Objects by their paths; directories are what names have before a slash. Uploads are there once they are closed.
 
     Attributes:
-        asked: How often, by kind: `open`, `read`, `info`, `list`, `write`, `delete`.
+        asked: How often, by kind: `open`, `read`, `info`, `list`, `delete`; `write` as an upload begins, `written` before it is there, and
+            `answered` behind that.
         bytes_read: By all ranges.
         before: Called before each request with (kind, path); raises what is to go wrong.
         type_name: `gcs` lists as PyArrow does there: no folders, and an error without a number where there is nothing.
@@ -185,6 +186,7 @@ class _Writer:
             self.closed = True
             self._store._ask("written", self._path)
             self._store.put(self._path, b"".join(self._parts))
+            self._store._ask("answered", self._path)
 
     def readable(self) -> bool:
         return False

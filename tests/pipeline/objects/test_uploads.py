@@ -1,0 +1,55 @@
+"""An upload is made again until the object is there, whole; and not once more when it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyarrow", reason="needs the extra ottla[spark]")
+
+from ottla.pipeline.errors import StoreFailedError
+from ottla.pipeline.objects import failures
+from ottla.pipeline.objects.failures import PAUSES_S
+from ottla.pipeline.objects.object_files import ObjectFiles
+from ottla.pipeline.objects.uploads import PIECE_BYTES, put, upload
+from support.pipeline.counting_store import CountingStore, OpenerOf, raising
+
+ADDRESS, PATH = "s3://out/snapshot/_manifest.json", "out/snapshot/_manifest.json"
+LOST = OSError(
+    "AWS Error NETWORK_CONNECTION during CompleteMultipartUpload operation: curlCode: 18, Transferred a partial file"
+)
+
+
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(failures, "PAUSES_S", (0.0,) * len(PAUSES_S))
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", bytes(PIECE_BYTES + 1)], ids=["empty", "small", "of two pieces"])
+@pytest.mark.parametrize("kind", ["write", "written", "info"])
+def test_what_fails_is_made_again(tmp_path: Path, kind: str, data: bytes) -> None:
+    store = CountingStore()
+    store.before = raising(LOST, kinds=[kind], times=len(PAUSES_S))
+    path = tmp_path / "file"
+    path.write_bytes(data)
+    upload(ObjectFiles(OpenerOf(store)), str(path), ADDRESS)
+    assert store.objects[PATH][0] == data
+
+
+def test_an_object_that_is_there_is_believed_though_no_answer_says_so() -> None:
+    """Where every answer is lost behind the last part, it was made again until nobody would any more, and a snapshot that stood was told as failed."""
+    store = CountingStore()
+    store.before = raising(LOST, kinds=["answered"], times=99)
+    put(ObjectFiles(OpenerOf(store)), ADDRESS, b"{}")
+    assert store.objects[PATH][0] == b"{}"
+    assert store.asked["write"] == 1
+
+
+def test_a_store_that_never_takes_it_is_told_as_such() -> None:
+    store = CountingStore()
+    store.before = raising(LOST, kinds=["written"], times=99)
+    with pytest.raises(StoreFailedError, match=r"_manifest\.json: the store does not answer"):
+        put(ObjectFiles(OpenerOf(store)), ADDRESS, b"{}")
+    assert store.objects == {}
+    assert store.asked["write"] == len(PAUSES_S) + 1
