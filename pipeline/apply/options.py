@@ -44,7 +44,11 @@ def add_options(
         help="of Kafka's clients, as security.protocol=SSL (default: isolation.level=read_committed, max.poll.records=10000)",
     )  # fmt: skip
     source.add_argument(
-        "--max-offsets", type=number(1), default=1_000_000, metavar="N", help="of a batch (default: %(default)s)"
+        "--max-offsets",
+        type=number(1),
+        default=1_000_000,
+        metavar="N",
+        help="of a batch (default: %(default)s); with --data-dir from PySpark 4.2 on",
     )
     source.add_argument(
         "--every", type=number(1), metavar="SECONDS",

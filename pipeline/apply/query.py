@@ -20,6 +20,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql.types import StructType
 
 from ..errors import UsageError
+from ..source.data_source_api import HAS_READ_LIMITS
 from ..spark.failures import failures_translated
 from ..spark.interrupts import interrupts_deferred
 from ..stores.stores import opened_store
@@ -112,7 +113,9 @@ def apply(session: SparkSession, job: ApplyJob) -> Applied:
         made = applier(session, job, now)
         begun = begin(session, made, now, job)
         with tempfile.TemporaryDirectory(prefix="ottla-apply-", ignore_cleanup_errors=True) as checkpoint:
-            reader = session.readStream.option("maxOffsetsPerTrigger", str(job.max_offsets))
+            reader = session.readStream
+            if job.data_dir is None or HAS_READ_LIMITS:
+                reader = reader.option("maxOffsetsPerTrigger", str(job.max_offsets))
             reader = reader.option("failOnDataLoss", str(not job.takes_losses).lower())
             starting = json.dumps({job.topic: {str(partition): offset for partition, offset in begun.items()}})
             writer = records_of(reader, job, starting).writeStream.foreachBatch(made)

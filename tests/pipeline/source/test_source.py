@@ -110,7 +110,7 @@ def collected(frame: DataFrame) -> list[Row]:
         (
             *row[:5],
             *(None if field is None else bytes(field) for field in row[5:7]),
-            tuple(tuple(h) for h in row[7] or ()),
+            tuple((name, None if value is None else bytes(value)) for name, value in row[7] or ()),
         )
         for row in chosen.collect()
     ]
@@ -160,7 +160,7 @@ def test_a_schema_chooses_columns(spark: SparkSession, broker: ottla.Broker, dat
     reader = spark.read.format("ottla").option("topic", "orders")
     frame = reader.schema("offset bigint, key binary, partition int, valueSize int").load(data_dir)
     assert frame.columns == ["offset", "key", "partition", "valueSize"]
-    rows = {tuple(row) for row in frame.collect()}
+    rows = {(row[0], None if row[1] is None else bytes(row[1]), *row[2:]) for row in frame.collect()}
     uncommitted = consumed(broker, "read_uncommitted")
     assert rows == {
         (offset, key, partition, None if value is None else len(value))
