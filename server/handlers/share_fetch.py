@@ -139,7 +139,12 @@ async def _session(ctx: Context, body: ShareFetchRequest, whose: SessionKey) -> 
         forgotten=forgotten,
         has_acknowledgements=has_acknowledgements,
     )
-    return await in_turns(fetching, turn)
+    session = await in_turns(fetching, turn)
+    if body.share_session_epoch == FULL_EPOCH:
+        # The one before may have ended in the midst of that: who names thousands takes many turns.
+        await shares.released(node_id, whose)
+        turn.begin()
+    return session
 
 
 async def _acknowledges(ctx: Context, body: ShareFetchRequest) -> bool:

@@ -75,7 +75,7 @@ class ShareLeaders:
         self._of_partitions: dict[tuple[bytes, int], set[SharePartitionKey]] = {}
         self._to_begin: list[Led] = []
         self._leaving: dict[tuple[int, SessionKey], trio.Event] = {}
-        """By node id and session: what its member had there is being released."""
+        """By node id and session: what its member had there is being released. Of two that end one behind the other, the later one."""
         self._beginning = Beginning(ground, states, self.config_of)
         self._is_closed = False
         self._sleep = trio.CancelScope()
@@ -205,8 +205,8 @@ class ShareLeaders:
             session = self.sessions[node_id].close(key)
             if key.group_id in self._of_groups and isinstance(session.connection, Visitor):
                 session.connection.groups.add(key.group_id)
-            self._leaving[node_id, key] = trio.Event()
-            await self._release(node_id, session)
+            done = self._leaving[node_id, key] = trio.Event()
+            await self._release(node_id, session, done)
 
     async def released(self, node_id: int, key: SessionKey) -> None:
         """Wait until what a member had in a session that is over is released: else that would take what it acquires meanwhile."""
@@ -218,8 +218,9 @@ class ShareLeaders:
         or before, nothing is kept, as in Apache Kafka: what was acquired in partitions that were forgotten since is offered anew."""
         sessions = self.sessions[node_id].disconnected(visitor)
         if not self._is_closed:
-            self._leaving |= {(node_id, session.key): trio.Event() for session in sessions}
-            self._tasks.start_soon(self._leave, node_id, sessions, visitor.groups)
+            leaving = [(session, trio.Event()) for session in sessions]
+            self._leaving |= {(node_id, session.key): done for session, done in leaving}
+            self._tasks.start_soon(self._leave, node_id, leaving, visitor.groups)
 
     def _take_features(self) -> None:
         """Where share groups are not served any more nobody has a session, as in Apache Kafka: all begins anew once they are."""
@@ -239,11 +240,11 @@ class ShareLeaders:
         """The broker stops: what members have acquired is offered anew by the next start."""
         self._is_closed = True
 
-    async def _leave(self, node_id: int, sessions: list[ShareSession], groups: set[str]) -> None:
-        for session in sessions:
-            await self._release(node_id, session)
+    async def _leave(self, node_id: int, leaving: list[tuple[ShareSession, trio.Event]], groups: set[str]) -> None:
+        for session, done in leaving:
+            await self._release(node_id, session, done)
         turn = Turn()
-        for group_id in {*groups, *(session.key.group_id for session in sessions)}:
+        for group_id in {*groups, *(session.key.group_id for session, _ in leaving)}:
             for key in tuple(self._of_groups.get(group_id, ())):
                 if turn.is_over():
                     await turn.next()
@@ -251,7 +252,7 @@ class ShareLeaders:
                     break
                 self.begun_anew(key)
 
-    async def _release(self, node_id: int, session: ShareSession) -> None:
+    async def _release(self, node_id: int, session: ShareSession, done: trio.Event) -> None:
         """Raises nothing: what cannot be released its locks release. While the share coordinator loads it is waited for."""
         try:
             await trio.lowlevel.checkpoint()  # a broker that is killed writes nothing more
@@ -276,7 +277,9 @@ class ShareLeaders:
         except Exception:
             log.exception("what %s had is not released", session.key.member_id)
         finally:
-            self._leaving.pop((node_id, session.key)).set()
+            if self._leaving.get((node_id, session.key)) is done:
+                del self._leaving[node_id, session.key]
+            done.set()
 
     def _release_some(self, node_id: int, session: ShareSession, place: Place) -> bool:
         """Whether the member has more of a partition. KafkaError: it is not released."""

@@ -19,14 +19,17 @@ from ottla.server.broker.broker import Broker
 from ottla.server.client.connection import api_of
 from ottla.server.control.leaders import move_leader
 from ottla.server.coordination import service
+from ottla.server.coordination.jobs import Steps, to_the_end
 from ottla.server.coordination.shard import ShardState
+from ottla.server.handlers import share_fetch
 from ottla.server.handlers.share_sessions import TYPES_AT_ONCE
-from ottla.server.runtime.turns import Turn, passes
-from ottla.server.sharing import leaders
+from ottla.server.runtime.turns import Turn, in_turns, passes
+from ottla.server.sharing import leaders, share_sessions
 from ottla.server.sharing.acknowledging import ACCEPT, RENEW
 from ottla.server.sharing.beginning import Beginning, Led
+from ottla.server.sharing.leaders import Visitor
 from ottla.server.sharing.share_records import SharePartitionKey
-from ottla.server.sharing.share_sessions import FINAL_EPOCH
+from ottla.server.sharing.share_sessions import FINAL_EPOCH, FULL_EPOCH, Place, SessionKey
 from ottla.storage.disk.os_files import OsFiles
 from support.broker.contexts import context_of
 from support.broker.conversation import create_topic, produce_request
@@ -60,7 +63,9 @@ async def shared_topic(broker: Broker, client: InProcessClient) -> bytes:
     return topic.id
 
 
-@pytest.mark.parametrize("how", ["its connection breaks", "it ends its session"])
+@pytest.mark.parametrize(
+    "how", ["its connection breaks", "it ends its session", "its connection breaks while the new session begins"]
+)
 def test_a_member_that_comes_again_keeps_what_it_acquires_then(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leaders, "RUNS_AT_ONCE", 1)
 
@@ -87,6 +92,15 @@ def test_a_member_that_comes_again_keeps_what_it_acquires_then(how: str, monkeyp
             async with trio.open_nursery() as nursery:
                 if how == "its connection breaks":
                     before.close()
+                elif how == "its connection breaks while the new session begins":
+                    monkeypatch.setattr(share_sessions, "AT_ONCE", 1)
+
+                    async def broken(steps: Steps[Any], turn: Turn) -> Any:
+                        next(steps)
+                        before.close()
+                        return await in_turns(steps, turn)
+
+                    monkeypatch.setattr(share_fetch, "in_turns", broken)
                 else:
                     nursery.start_soon(end, before)
                     sessions = broker.services.coordinators.share_leaders.sessions[0]
@@ -99,6 +113,41 @@ def test_a_member_that_comes_again_keeps_what_it_acquires_then(how: str, monkeyp
             answer: Any = await InProcessClient(broker, after.client).ask(request, 2)
             (row,) = answer.responses[0].partitions
             assert (row.error_code, row.error_message) == (0, None)
+
+    run_in_order(main)
+
+
+def test_a_member_whose_session_ends_again_while_the_last_one_is_being_released_harms_nobody() -> None:
+    """The second release took the place of the first in a table; the first to end took it out, and the other fell over that, and the broker with it."""
+
+    async def main() -> None:
+        async with running(CrashFiles()) as (broker, client):
+            topic_id = await shared_topic(broker, client)
+            shares, states = broker.services.coordinators.share_leaders, broker.services.coordinators.share_states
+            connection = Connection(Member("m"), 0)
+            request = fetch_request(
+                "g", connection, topic_id, frozenset({0}), {}, max_wait_ms=5_000, max_records=500, batch_size=1, mode=0
+            )
+            await InProcessClient(broker, connection.client).ask(request, 2)
+            home = states.coordinator.partition_for(SharePartitionKey("g", topic_id, 0).text)
+            states.coordinator.unload(home, ErrorCode.NOT_COORDINATOR, NOW_MS)
+            connection.close()
+            await trio.testing.wait_all_tasks_blocked()
+            key, again = SessionKey("g", "m"), Visitor(shares, 0)
+            begins = shares.sessions[0].fetch(
+                key, FULL_EPOCH, again, places=[Place(topic_id, 0)], has_acknowledgements=False
+            )
+            to_the_end(begins)
+            again()
+            states.leadership_changed(home)
+            other = Connection(Member("n"), 0)
+            request = fetch_request(
+                "g", other, topic_id, frozenset({0}), {}, max_wait_ms=5_000, max_records=500, batch_size=1, mode=0
+            )
+            answer: Any = await InProcessClient(broker, other.client).ask(request, 2)
+            assert answer.responses[0].partitions[0].acquired_records
+            await shares.released(0, key)
+            assert broker.clock.elapsed_ms() < LOCK_MS
 
     run_in_order(main)
 
