@@ -133,9 +133,8 @@ def apply(session: SparkSession, job: ApplyJob) -> Applied:
                             break
                 finally:
                     query.stop()
-        made.table.read(
-            session
-        )  # Batches have a session of their own: the caller's sees the table as they have left it.
+        # Batches have a session of their own: the caller's is to see the table as they have left it.
+        made.table.read(session)
         return made.applied
 
 

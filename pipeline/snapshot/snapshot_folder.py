@@ -39,6 +39,7 @@ REPLACED = ".replaced"
 """Behind the name of a snapshot: the old one, while the new one takes its name."""
 
 LEFT_MS = 24 * 3_600_000
+"""A job that began longer ago is taken for dead; one that is not finds its folder gone, and fails."""
 _OWN = re.compile(r"\.([0-9]{13,})-[0-9a-f]+\.part")
 
 _NO_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.ENOSYS)
@@ -54,6 +55,10 @@ def replacing(
     token: Callable[[], str] = lambda: secrets.token_hex(4),
 ) -> Iterator[str]:
     """A folder beside `out` to write into; takes its name at the end, and is gone after an error. See the module.
+
+    Args:
+        now_ms: Unix milliseconds.
+        token: Something that no other job says.
 
     Raises:
         UsageError: `out` is there, and `overwrite` is not wanted; or it is no snapshot, or no path.

@@ -174,7 +174,7 @@ class Life:
             self.tripped += 1
             self._is_over = not goes_on(step, ours, self._sides[1])
         elif ours != theirs:
-            if not self._world.stumbles(step, theirs):
+            if not self._world.stumbles(step, theirs, ours):
                 return Difference(step, theirs, ours)
             self.tripped += 1
             self._is_over = True

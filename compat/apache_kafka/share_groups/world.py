@@ -217,19 +217,27 @@ class World:
                 if not step.commit:
                     self._aborted += batches
 
-    def stumbles(self, step: Step, answer: Answer) -> bool:
+    def stumbles(self, step: Step, theirs: Answer, ours: Answer) -> bool:
         """Whether a fetch met a batch of which the beginning was deleted, as Apache Kafka does (docs/differences.md): it acquired that, or failed
-        as the transaction was aborted. A fetch that waited tells of no error then, and of no records, now and ever after."""
-        return isinstance(step, Fetch) and any(
-            row[0] == "UNKNOWN_SERVER_ERROR"
-            or any(first < self._starts[place] for first, _, _ in row[5])
-            or (not row[5] and self._begins_in_aborted(place))
-            for place, row in answer[4].items()
+        as the transaction was aborted. A fetch that waited tells of no error then, and of no records, now and ever after: so of those
+        partitions alone, where that is all that differs."""
+        if not isinstance(step, Fetch):
+            return False
+        if any(
+            row[0] == "UNKNOWN_SERVER_ERROR" or any(first < self._starts[place] for first, _, _ in row[5])
+            for place, row in theirs[4].items()
             if self._starts.get(place, 0)
+        ):
+            return True
+        of_theirs, of_ours = theirs[4], ours[4]
+        differ = {place for place in of_theirs.keys() | of_ours.keys() if of_theirs.get(place) != of_ours.get(place)}
+        return theirs[:4] == ours[:4] and all(
+            self._begins_in_aborted(place) and not (place in of_theirs and of_theirs[place][5]) for place in differ
         )
 
     def _begins_in_aborted(self, place: Place) -> bool:
-        return any(of == place and first < self._starts[place] < end for of, first, end in self._aborted)
+        start = self._starts.get(place, 0)
+        return any(of == place and first < start < end for of, first, end in self._aborted)
 
     def _fetched(self, step: Fetch, answer: Answer, began_s: float, ended_s: float) -> None:
         if answer[0] != "NONE":

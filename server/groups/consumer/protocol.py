@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 from ....protocol.errors import ErrorCode, KafkaError
-from ....protocol.messages import consumer_group_heartbeat as message
 from ....protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from ...coordination.deadlines import Deadlines
 from ...coordination.jobs import AT_ONCE, Job, Steps, to_the_end
@@ -34,7 +33,7 @@ from .membership import claim_of, consumer_group, identified, member_for, with_n
 from .migration import TRIES, Migration, Upgrade, is_large
 from .reconciliation import Claim, Target
 from .records import Change
-from .steps_ahead import NOTHING_PREPARED, Prepared, StepAhead, step_ahead, told
+from .steps_ahead import NOTHING_PREPARED, Prepared, StepAhead, has_many, step_ahead
 from .timers import MemberTimers
 from .transition import Surroundings, Transition, subscribes_anew
 
@@ -157,12 +156,16 @@ class ConsumerProtocol:
         """As `heartbeat` has it while the group's target stays as it is. A small group's may become another one in the same turn; a
         static member that comes back is taken in at once."""
         group = shard.groups.get(request.group_id)
-        if not isinstance(group, ConsumerGroup) or request.member_epoch < 0 or request.member_id not in group.members:
+        known = group.members.get(request.member_id) if isinstance(group, ConsumerGroup) else None
+        if known is None or request.member_epoch < 0:
+            return None
+        assert isinstance(group, ConsumerGroup)
+        assignment = group.targets.get(known.member_id, {})
+        if not has_many(known, assignment):
             return None
         try:
             old, replaced = member_for(group, request, self._new_id)
-            new = with_news(old, request, caller)
-            epoch, assignment = group.assignment_epoch, group.targets.get(new.member_id, {})
+            new, epoch = with_news(old, request, caller), group.assignment_epoch
             has_new_subscription = subscribes_anew(old, new)
             if replaced is not None or (new.is_reconciled_to(epoch) and not has_new_subscription):
                 return None
@@ -213,12 +216,8 @@ class ConsumerProtocol:
             member_id=member.member_id,
             member_epoch=member.epoch,
             heartbeat_interval_ms=self._settings.heartbeat_interval_ms(group.group_id),
-            assignment=self._told(member, prepared.step) if must_tell else None,
+            assignment=prepared.told_of(member) if must_tell else None,
         )
-
-    @staticmethod
-    def _told(member: Member, step: StepAhead | None) -> message.Assignment:
-        return step.told if step is not None and step.made.member is member else told(member.assigned)
 
     def advance(
         self,

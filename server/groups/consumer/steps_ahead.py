@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from ....protocol.messages.consumer_group_heartbeat import Assignment, TopicPartitions
@@ -20,6 +22,12 @@ class Prepared(NamedTuple):
     """The record of what the member says of itself."""
     step: StepAhead | None = None
 
+    def told_of(self, member: Member) -> Assignment:
+        """What the member has, for the answer; made at once unless that is the step's outcome."""
+        if self.step is not None and self.step.told is not None and self.step.after is member:
+            return self.step.told
+        return to_the_end(telling(member.assigned))
+
 
 NOTHING_PREPARED = Prepared()
 
@@ -30,35 +38,40 @@ class StepAhead(NamedTuple):
         before: The member with its news, before its step.
         target: What it steps towards.
         owners_version: Of the group, when the step began to be made.
-        made: The member after its step, and the record of that.
-        told: What it has then, for the answer.
+        after: The member after its step; `before` itself where it waits for others.
+        made: The record of that; None where nothing is to be written.
+        told: What it has then, for the answer; None where that has not changed.
     """
 
     before: Member
     target: Target
     owners_version: int
-    made: Ready
-    told: Assignment
+    after: Member
+    made: Ready | None = None
+    told: Assignment | None = None
 
     def leads(self, member: Member, target: Target, group: ConsumerGroup) -> bool:
         """Whether the group is still as it was, and this is the member's step towards its target."""
         return self.owners_version == group.owners_version and self.target == target and self.before == member
 
 
-def step_ahead(group: ConsumerGroup, member: Member, target: Target, claim: Claim) -> Steps[StepAhead | None]:
-    """The member's step, unless it is a small one, which is made where it is taken.
+def has_many(member: Member, assignment: Mapping[bytes, AbstractSet[int]]) -> bool:
+    """Whether a member has so many topics, or is to have, that its step is worth making ahead."""
+    return max(map(len, (assignment, member.assigned, member.revoking))) > AT_ONCE
+
+
+def step_ahead(group: ConsumerGroup, member: Member, target: Target, claim: Claim) -> Steps[StepAhead]:
+    """The member's step, a topic a piece.
 
     Raises:
         KafkaError: As `next_step`.
     """
-    if max(map(len, (target.assignment, member.assigned, member.revoking))) <= AT_ONCE:
-        return None
     version = group.owners_version
     after = yield from stepping(member, target, claim)
-    if after is member:
-        return None
+    if after == member:
+        return StepAhead(member, target, version, member)
     made = yield from records.writing_current(group.group_id, after)
-    return StepAhead(member, target, version, made, (yield from telling(after.assigned)))
+    return StepAhead(member, target, version, after, made, (yield from telling(after.assigned)))
 
 
 def telling(assigned: Owned) -> Steps[Assignment]:
@@ -68,8 +81,3 @@ def telling(assigned: Owned) -> Steps[Assignment]:
         rows.append(TopicPartitions(topic_id=topic_id, partitions=tuple(sorted(assigned[topic_id]))))
         yield
     return Assignment(topic_partitions=tuple(rows))
-
-
-def told(assigned: Owned) -> Assignment:
-    """`telling`, at once."""
-    return to_the_end(telling(assigned))

@@ -116,18 +116,17 @@ class Transition:
             subscribed = self._around.hashes.ids(targets.names_of(new, self.group.regexes))
             target = Target(epoch, assignment, subscribed, has_new_subscription, self.group.is_free)
             if self._ahead is not None and self._ahead.leads(new, target, self.group):
-                self._take_step_ahead(self._ahead)
+                self._take(self._ahead)
                 return
             self.member = next_step(new, target, claim)
         self.has_stepped = self.member != new
         if self.has_stepped:
             self.changes.append(records.current_assignment(group_id, self.member))
 
-    def _take_step_ahead(self, ahead: StepAhead) -> None:
-        after = ahead.made.member
-        assert isinstance(after, Member)
-        self.member, self.has_stepped = after, True
-        self.changes.append(ahead.made.change)
+    def _take(self, ahead: StepAhead) -> None:
+        self.member, self.has_stepped = ahead.after, ahead.made is not None
+        if ahead.made is not None:
+            self.changes.append(ahead.made.change)
 
     def _take_subscription(self) -> bool:
         """Whether the member subscribes to something else than before.

@@ -134,7 +134,8 @@ def test_faults_are_declared_listed_waited_for_and_removed() -> None:
     )
     assert said("faults add --disk slow --delay 2s") == "fault 3: disk slow, 2 s each\n"
     first, second, third = rows(said("faults list"))[1:]
-    assert (first[:3], second[:3], third[::2][:2]) == (["1", "0", "all"], ["2", "0", "1"], ["3", "all"])
+    # How often a slow disk has struck is the broker's business: it looks after its files all the time.
+    assert (first[:3], second[:3], third[0], third[2]) == (["1", "0", "all"], ["2", "0", "1"], "3", "all")
     assert ran("faults wait 1 --timeout 0").code == 1
     assert [each["fault_id"] for each in told("faults list")] == [1, 2, 3]
     assert told("faults remove 3")["is_active"] is False

@@ -116,6 +116,19 @@ def test_what_is_free_only_later_is_not_given_by_a_step_that_was_made(
     assert answer == plain[0]
 
 
+def test_a_member_that_waits_for_others_writes_nothing_however_often_it_is_heard(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its step was another member, equal to the one before, and so was written down: with thousands of topics, at each heartbeat."""
+    monkeypatch.setattr(steps_ahead, "AT_ONCE", 0)
+    groups = two_members()
+    groups.beat("b", 3)  # Its epoch is its last one, too, from now on.
+    written = groups.store.end_offset(groups.coordinator.partition_for("g"))
+    for _ in range(3):
+        assert groups.beat("b", 3).assignment is None
+    assert groups.store.end_offset(groups.coordinator.partition_for("g")) == written
+
+
 def of_many(count: int) -> tuple[ConsumerGroups, tuple[str, ...]]:
     """A member of so many topics, whose target has been made behind its first heartbeat."""
     names = tuple(f"t{number}" for number in range(count))
@@ -136,7 +149,7 @@ def test_one_piece_of_a_large_step_is_small(monkeypatch: pytest.MonkeyPatch) -> 
     except StopIteration as end:
         prepared = end.value
     assert pieces > 3 * len(names), "of its step, its record, and the answer"
-    monkeypatch.setattr(steps_ahead, "telling", None)  # It is not made again.
+    monkeypatch.setattr(steps_ahead, "telling", None)  # it is not made again
     answer = groups.coordinator.consumer_heartbeat(request, CALLER, groups.now_ms, None, prepared)
     assert answer.assignment is prepared.step.told
     assert len(answer.assignment.topic_partitions) == len(names)
