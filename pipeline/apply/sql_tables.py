@@ -34,7 +34,7 @@ RECENT = 32
 """Commits that are looked at first: between two of ours there are few others."""
 
 _PART = re.compile(r"[^\s`.;]+|`(?:[^`]|``)+`")
-_CONFLICT = re.compile(r"Concurrent\w+Exception|DELTA_CONCURRENT|CommitFailedException|Found conflicting files")
+_CONFLICT = re.compile(r"Concurrent\w{1,60}Exception|DELTA_CONCURRENT|CommitFailedException|Found conflicting files")
 
 
 class SqlTable:

@@ -57,8 +57,8 @@ _NOT_THERE = re.compile(
 )
 _MISSING = re.compile(r"No such file or directory '")
 """PyArrow's words for a listing of nothing at GCS, which have no errno."""
-_SECRETS = re.compile(r"(?i)((?:sig|signature|secret|token|password|credential)[\w-]*=)[^&\s]+")
-_REQUEST_ID = re.compile(r" ?\(Request ID: [^)]*\)")
+_SECRETS = re.compile(r"(?i)((?:sig|signature|secret|token|password|credential)[\w-]{0,40}=)[^&\s]+")
+_REQUEST_ID = re.compile(r" ?\(Request ID: [^()]{0,200}\)")
 
 _answered: set[str] = set()
 """Stores (`SCHEME://AUTHORITY`) that have answered this process."""

@@ -45,7 +45,7 @@ _REFUSALS: Mapping[str, tuple[type[PipelineError], str]] = {
 """What Kafka's client throws, by its class -> what is said of it, and the exit code."""
 
 
-_THROWN = re.compile(r"org\.apache\.kafka\.common\.([\w.]*Exception)(?:: ([^\n]*))?")
+_THROWN = re.compile(r"org\.apache\.kafka\.common\.([\w.]{1,60}Exception)(?:: ([^\n]*))?")
 _LOST = re.compile(r"data may have been lost|KAFKA_DATA_LOSS|OffsetOutOfRange|OFFSET_OUT_OF_RANGE")
 
 

@@ -18,7 +18,7 @@ from .jwks import Jwks
 
 _REFUSALS = Floods(logging.getLogger("ottla.sasl"))
 
-_NAME = r"(?:[\x01-+\x2d-<>-\x7f]|=2C|=3D)+"
+_NAME = r"(?:[\x01-+\x2d-<>-\x7f]|=(?:2C|3D))+"
 _FIRST = re.compile(rf"n,(?:a=(?P<authorization>{_NAME}))?,\x01(?P<pairs>(?:[A-Za-z]+=[\x21-\x7e \t\r\n]+\x01)*)\x01")
 _AUTH = re.compile(r"(?P<scheme>\w+) +(?P<token>[-_.a-zA-Z0-9]+)")
 _INVALID = '{"status":"invalid_token"}'

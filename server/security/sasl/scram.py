@@ -24,7 +24,7 @@ from ..principal import USER, Principal
 from .conversation import InvalidCredentialsError, SaslError
 from .scram_users import ScramUsers, salt_from
 
-_NAME = r"(?:[\x01-+\x2d-<>-\x7f]|=2C|=3D)+"
+_NAME = r"(?:[\x01-+\x2d-<>-\x7f]|=(?:2C|3D))+"
 _VALUE = r"[\x01-+\x2d-\x7f]+"
 _PRINTABLE = r"[\x21-+\x2d-\x7e]+"
 _EXTENSIONS = rf"(?:,[A-Za-z]+={_VALUE})*"

@@ -5,43 +5,58 @@ Rules with commas between, of which the first that applies to the whole name cou
     DEFAULT                                  the name as it is
     RULE:PATTERN/REPLACEMENT/[L|U]           what PATTERN leaves of it, `$1` for its groups, in lower or upper case
 
-Patterns are regular expressions as Python knows them, which are Java's but for rarities.
+Patterns are regular expressions as RE2 knows them: a match takes time that grows with the name, not with its powers. RE2 has
+Java's syntax without look-around, back-references and sets within sets, which are refused.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
 _RULE = r"(?P<default>DEFAULT)|RULE:(?P<pattern>(?:\\.|[^\\/])*)/(?P<replacement>(?:\\.|[^\\/])*)/(?P<case>[LU]?)"
 _NEXT = re.compile(rf"\s*(?:{_RULE})\s*(?:,|$)")
 _REFERENCE = re.compile(r"\\(.)|\$([0-9]+)|\$\{(\w+)\}", re.DOTALL)
-_JAVA_GROUP = re.compile(r"\(\?<(?=[A-Za-z])")
+_OF_JAVA_ALONE = re.compile(
+    r"\\Q(?:(?!\\E).)*(?:\\E)?|\\.|(?P<flag>\(\?[a-z-]*U)|\[\^?\]?(?:\\.|[^\\\[\]&]|&(?!&))*(?P<set>\[|&&)?", re.DOTALL
+)
+"""What RE2 takes for something else: `(?U)`, and a set within a set (`[a-z&&[^x]]`)."""
+
+NAME_CHARS_MAX = 1_024
+"""Of a subject that a rule is tried with: the replacement of each of its characters costs some microseconds."""
+_SHOWN_CHARS = 200
 
 
 class NoRuleError(Exception):
-    """No rule applies to a name."""
+    """A certificate's subject becomes no name of a user."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
     """One of them; without `pattern` it is DEFAULT."""
 
-    pattern: re.Pattern[str] | None = None
+    pattern: Any = None
+    """Of RE2, which has no types."""
     replacement: str = ""
     case: str = ""
 
     def apply(self, name: str) -> str | None:
-        """What `name` becomes, None if the rule does not apply."""
+        """What `name` becomes, None if the rule does not apply. NoRuleError: the name is too long to try."""
         pattern = self.pattern
         if pattern is None:
             return name
+        if len(name) > NAME_CHARS_MAX:
+            raise NoRuleError(
+                f"ssl.principal.mapping.rules: the subject of the client's certificate is too long"
+                f" ({len(name)} characters, limit {NAME_CHARS_MAX}); it begins with {name[:_SHOWN_CHARS]}"
+            )
         if pattern.fullmatch(name) is None:
             return None
-        result = pattern.sub(self._expanded, name)
+        result: str = pattern.sub(self._expanded, name)
         return {"L": result.lower, "U": result.upper}.get(self.case, lambda: result)()
 
-    def _expanded(self, match: re.Match[str]) -> str:
+    def _expanded(self, match: Any) -> str:
         """The replacement as Java reads it: `$12` is group 1 and a 2 where there is no group 12, `$9` is text without group 9."""
 
         def value(reference: re.Match[str]) -> str:
@@ -50,7 +65,7 @@ class Rule:
                 return str(literal)
             if name is not None:
                 return match[name] or ""
-            groups = match.re.groups
+            groups: int = match.re.groups
             if int(digits[0]) > groups:
                 return f"${digits}"
             size = 1
@@ -77,10 +92,7 @@ def parse_rules(text: str) -> tuple[Rule, ...]:
         if found["default"]:
             rules.append(Rule())
             continue
-        try:
-            pattern = re.compile(_JAVA_GROUP.sub("(?P<", found["pattern"]))
-        except re.error as error:
-            raise ValueError(f"{found['pattern']!r} is no regular expression: {error}") from None
+        pattern = _compiled(found["pattern"])
         for name in re.findall(r"\$\{(\w+)\}", found["replacement"]):
             if name not in pattern.groupindex:
                 raise ValueError(f"{found['pattern']!r} has no group {name}")
@@ -88,10 +100,31 @@ def parse_rules(text: str) -> tuple[Rule, ...]:
     return tuple(rules) or (Rule(),)
 
 
+def _compiled(pattern: str) -> Any:
+    # Imported here, as few brokers have a rule.
+    import re2
+
+    for found in _OF_JAVA_ALONE.finditer(pattern):
+        if found["set"] or found["flag"]:
+            what = "a set within a set" if found["set"] else "the flag U"
+            raise ValueError(f"{pattern!r}: {what} is of Java alone ({found[0]!r}); write the pattern without it")
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        return re2.compile(pattern, options)
+    except re2.error as error:
+        reason = error.args[0].decode(errors="replace")
+        raise ValueError(
+            f"{pattern!r} is no regular expression of RE2: {reason}; write it in the syntax of RE2"
+        ) from None
+    except UnicodeEncodeError:
+        raise ValueError(f"{pattern!r} is no text") from None
+
+
 def mapped(rules: tuple[Rule, ...], name: str) -> str:
-    """What the first of `rules` that applies makes of `name`. NoRuleError: there is none."""
+    """What the first of `rules` that applies makes of `name`. NoRuleError: there is none, or the name is too long to try one."""
     for rule in rules:
         result = rule.apply(name)
         if result is not None:
             return result
-    raise NoRuleError(f"no rule of ssl.principal.mapping.rules applies to {name}")
+    raise NoRuleError(f"no rule of ssl.principal.mapping.rules applies to {name[:_SHOWN_CHARS]}")

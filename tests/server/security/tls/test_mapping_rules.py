@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.server.security.tls.mapping_rules import NoRuleError, mapped, parse_rules
+from ottla.server.security.tls.mapping_rules import NAME_CHARS_MAX, NoRuleError, mapped, parse_rules
 
 DOCUMENTED = (
     "RULE:^CN=(.*?),OU=ServiceUsers.*$/$1/,"
@@ -28,6 +28,7 @@ DOCUMENTED = (
         ("RULE:^CN=(.).*$/$12-$9\\$/", "CN=abc", "a2-$9$"),
         ("RULE:^CN=(?<who>.*)$/${who}!/", "CN=abc", "abc!"),
         ("RULE:^(CN=)?(.*)$/<$1>$2/", "O=x", "<>O=x"),
+        (r"RULE:^CN=\Q[a&&b]\E(\[[&x]+)$/$1/", "CN=[a&&b][x&", "[x&"),
         ("RULE:.*/x/", "CN=a", "xx"),  # replaceAll meets the empty rest, too
     ],
 )
@@ -38,6 +39,47 @@ def test_the_first_rule_that_applies_to_all_of_a_name_counts(rules: str, name: s
 def test_a_name_that_no_rule_applies_to_is_nobody() -> None:
     with pytest.raises(NoRuleError, match=r"CN=b$"):
         mapped(parse_rules("RULE:^CN=a$/x/"), "CN=b")
+
+
+def test_a_rule_is_tried_with_a_name_of_a_bounded_length() -> None:
+    longest = "CN=" + "a" * (NAME_CHARS_MAX - 3)
+    assert mapped(parse_rules("RULE:^CN=(.*)$/$1/"), longest) == longest[3:]
+    with pytest.raises(
+        NoRuleError, match=r"^ssl\.principal\.mapping\.rules: .*1025 characters, limit 1024.*CN=a{197}$"
+    ):
+        mapped(parse_rules("RULE:^CN=(.*)$/$1/,DEFAULT"), longest + "a")
+    assert mapped(parse_rules("DEFAULT,RULE:^CN=(.*)$/$1/"), longest + "a") == longest + "a"
+
+
+@pytest.mark.parametrize("rules", [DOCUMENTED, "RULE:(a*)*b/x/", "RULE:^(.*?,)*(.*?,)*(.*?,)*C=.*$/x/"])
+def test_no_name_of_that_length_makes_a_rule_try_its_splits(rules: str) -> None:
+    parts = ("OU=a", "O=a", "L=a", "ST=a")
+    name = ",".join(["CN=a", *(part for part in parts for _ in range(45))])
+    assert len(name) < NAME_CHARS_MAX
+    with pytest.raises(NoRuleError):
+        mapped(parse_rules(rules.replace(r"RULE:^.*[Cc][Nn]=([a-zA-Z0-9.]*).*$/$1/U", "RULE:none/x/")), name)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "part"),
+    [
+        ("CN=(?=a).*", "(?="),
+        ("CN=(?<!a)b", "(?<"),
+        (r"CN=(.)\1", r"\1"),
+        ("CN=a++", "++"),
+        ("CN=(?>a)", "(?>"),
+        (r"CN=\p{Alpha}", r"\p{Alpha}"),
+        ("CN=[a-z&&[^x]]", "[a-z&&"),
+        ("CN=[a[bc]]", "[a["),
+        (r"\Qx\E[^\]a[:alpha:]]", r"[^\]a["),
+        ("(?iU)cn=a", "(?iU"),
+    ],
+)
+def test_what_java_alone_knows_is_refused_by_a_message_that_names_the_rule(pattern: str, part: str) -> None:
+    with pytest.raises(ValueError, match="RE2|Java alone") as refused:
+        parse_rules(f"DEFAULT,RULE:{pattern}/x/")
+    assert str(refused.value).startswith(repr(pattern))
+    assert part in str(refused.value).replace(repr(pattern), "").replace("\\\\", "\\")
 
 
 @pytest.mark.parametrize(

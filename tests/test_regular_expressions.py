@@ -1,0 +1,118 @@
+"""No regular expression that a stranger's text meets can backtrack: what `re` is given is read and judged, or named here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from support.backtracking import Use, doubts, uses
+
+GIVES_BACK = "one loop, which gives back each character once: what follows it fails at its first character"
+FILE_NAME = "a file's name, of 255 bytes at most; one loop, which gives back each character once"
+OF_OPERATOR = "the text of whoever runs the command; its time grows with the square of it at most"
+FROM_SPARK = "what our own Spark wrote; the text before the loop holds a character that the loop does not take"
+NOT_PROVED = {
+    ("storage/disk/paths.py", "([a-zA-Z0-9._-]+)-(0|[1-9][0-9]{0,9})"): FILE_NAME,
+    ("storage/disk/paths.py", "([a-zA-Z0-9._-]*)-(0|[1-9]"): FILE_NAME,
+    ("pipeline/objects/tiered.py", "(.+)-([0-9]+)-({_UUID})"): FILE_NAME,
+    ("pipeline/objects/tiered.py", "(.+)-({_UUID})"): FILE_NAME,
+    ("pipeline/spark/on_executors.py", ".+-[0-9]+"): FILE_NAME,
+    ("server/commands/frame/environment.py", "(\\\\w+_)?(SERVICE_HOST"): OF_OPERATOR,
+    ("server/commands/frame/environment.py", "(?<!\\\\\\\\)"): "begins at the first backslash of a row alone",
+    ("server/commands/frame/options.py", "([0-9]+(?:"): OF_OPERATOR,
+    (
+        "server/config/sasl/jaas.py",
+        "_TOKEN",
+    ): "takes every character, so nothing is read twice but a quote left open, which ends it",
+    ("server/handlers/api_versions.py", "[a-zA-Z0-9](?:"): GIVES_BACK,
+    ("server/http/decoding.py", "matches.pattern"): "those of `Matches`, which are read as well",
+    ("server/http/openapi.py", "\\\\{"): "our own paths",
+    ("server/quotas/entities.py", "_PART"): "a lazy loop, each of whose steps looks ahead by 12 characters at most",
+    ("server/quotas/entities.py", "_AMBIGUOUS"): GIVES_BACK,
+    (
+        "server/security/sasl/scram.py",
+        "(?P<bare>c=",
+    ): "at most 8 192 characters; parts hold no comma, so each gives back itself alone",
+    ("server/security/tls/ciphers.py", "pattern"): "those of _STEPS, without a loop",
+    ("server/security/tls/mapping_rules.py", "\\\\\\\\(.)"): OF_OPERATOR,
+    ("server/security/tls/mapping_rules.py", "\\\\\\\\Q"): OF_OPERATOR,
+    ("server/security/tls/mapping_rules.py", "\\\\$"): OF_OPERATOR,
+    (
+        "server/security/tls/pem.py",
+        "-----BEGIN",
+    ): "what is between BEGIN and END holds no `-----`, so no beginning reads past the next",
+    ("pipeline/apply/sql_tables.py", "[^"): OF_OPERATOR,
+    ("pipeline/spark/failures.py", "ottla"): FROM_SPARK,
+    ("pipeline/spark/failures.py", "[A-Za-z]"): GIVES_BACK,
+    ("pipeline/spark/failures.py", "Cannot run"): FROM_SPARK,
+    ("pipeline/spark/on_executors.py", "JAVA_VERSION"): FROM_SPARK,
+    ("pipeline/wire/cluster.py", "((?:"): "its last loop takes every character, so it never fails",
+}
+"""By file, and how the pattern begins in its source."""
+USES = list(uses())
+
+
+def reasons(use: Use) -> Iterator[str]:
+    shown = re.sub(r"^[\w.]+\((?:r?b?f?['\"]+)?", "", use.call, count=1)
+    return (why for (file, begin), why in NOT_PROVED.items() if file == use.file and shown.startswith(begin))
+
+
+@pytest.mark.parametrize("use", USES, ids=lambda use: use.name)
+def test_each_pattern_reads_its_text_a_few_times_at_most(use: Use) -> None:
+    found = ["it is made while the broker runs"] if use.pattern is None else doubts(use.pattern, use.flags, use.how)
+    listed = list(reasons(use))
+    if found:
+        assert listed, (
+            f"{use.name}: {'; '.join(found)}. Write it so that no loop has two ways for a character, or use RE2"
+        )
+    else:
+        assert not listed, f"{use.name} cannot backtrack: it needs no reason"
+
+
+def test_each_reason_has_its_pattern() -> None:
+    for file, begin in NOT_PROVED:
+        assert any(
+            use.file == file and re.sub(r"^[\w.]+\((?:r?b?f?['\"]+)?", "", use.call, count=1).startswith(begin)
+            for use in USES
+        ), f"{file} has no pattern that begins with {begin}"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "how"),
+    [
+        ("(a+)+b", "fullmatch"),
+        ("(ab|[a-c])*d", "fullmatch"),
+        ("(a*)*", "fullmatch"),
+        ("a*a*b", "fullmatch"),
+        (".*,.*;", "fullmatch"),
+        ("^CN=(.*?),OU=(.*?),O=(.*?)$", "fullmatch"),
+        (r"\s*(\s|x)*y", "match"),
+        (r"(?i)[a-k]*K*x", "match"),
+        (r"\d+[0-9]+", "match"),
+        (r"(\w+)=", "search"),
+        (r"[^)]*\)", "sub"),
+        (r"(a)\1", "match"),
+    ],
+)
+def test_what_can_backtrack_is_found(pattern: str, how: str) -> None:
+    assert doubts(pattern, how=how)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "how"),
+    [
+        ("[0-9]{20}-[0-9]{10}", "fullmatch"),
+        (r"(?:\\.|[^\\/])*/", "match"),
+        (r"-?[0-9]{1,20}(\.[0-9]{1,20})?", "fullmatch"),
+        ("(a|ab)*c", "fullmatch"),
+        ("MISSING_A|MISSING_B", "search"),
+        (r"n=(?:[a-z]|=(?:2C|3D))+,", "fullmatch"),
+        (r"^java@(\d+)", "search"),
+        (r"secret[\w-]{0,40}=[^&\s]+", "sub"),
+        (r'(["*?\\])', "sub"),
+    ],
+)
+def test_what_cannot_is_not(pattern: str, how: str) -> None:
+    assert not doubts(pattern, how=how)
