@@ -3,7 +3,8 @@
     GET /schemas/ids/7                              {"schema": "…"}
     GET /subjects/orders-value/versions/latest      {"id": 7, "schema": "…", …}
 
-A user and password stand in the URL, as in `https://user:password@registry:8081`.
+A user and password come from the environment, as `OTTLA_REGISTRY_USER=user:password`, or stand in the URL, as in
+`https://user:password@registry:8081`, which every user of the machine may read. They go to that server alone.
 """
 
 from __future__ import annotations
@@ -14,12 +15,16 @@ import os
 import urllib.error
 import urllib.parse
 import urllib.request
-from typing import Any, Protocol
+from collections.abc import Mapping
+from http.client import HTTPMessage
+from typing import IO, Any, Protocol
 
 from ..errors import SparkFailedError, UsageError
 
+USER = "OTTLA_REGISTRY_USER"
 TIMEOUT_S = 10.0
 ANSWER_MAX_BYTES = 16 << 20
+_Origin = tuple[str, str | None, int | None]
 
 
 class Registry(Protocol):
@@ -32,23 +37,41 @@ class Registry(Protocol):
         ...
 
 
-def registry(place: str) -> Registry:
-    """Of a URL, or of a folder."""
+def registry(place: str, environment: Mapping[str, str] = os.environ) -> Registry:
+    """Of a URL, or of a folder. UsageError: it is neither, or the user in the environment has no password."""
     if place.startswith(("http://", "https://")):
-        return HttpRegistry(place)
+        return HttpRegistry(place, environment.get(USER))
     if os.path.isdir(place):
         return FolderRegistry(place)
-    raise UsageError(f"--registry: expected http://HOST:PORT, or a folder with ID.avsc, found {place}")
+    raise UsageError(
+        f"--registry: expected http://HOST:PORT, or a folder with ID.avsc, found {place.rpartition('@')[2]}"
+    )
 
 
 class HttpRegistry:
-    def __init__(self, url: str) -> None:
-        parts = urllib.parse.urlsplit(url.rstrip("/"))
+    """
+    Args:
+        user: `USER:PASSWORD`, where the URL names none.
+
+    Raises:
+        UsageError: `user` has no colon, or the URL is none.
+    """
+
+    def __init__(self, url: str, user: str | None = None) -> None:
+        try:
+            parts = urllib.parse.urlsplit(url.rstrip("/"))
+            self._origin = _origin(url)
+        except ValueError as error:
+            raise UsageError(f"--registry: expected http://HOST:PORT, found another URL ({error})") from None
         self._headers = {"Accept": "application/vnd.schemaregistry.v1+json"}
         if parts.username is not None:
             user = f"{urllib.parse.unquote(parts.username)}:{urllib.parse.unquote(parts.password or '')}"
+        if user is not None:
+            if ":" not in user:
+                raise UsageError(f"{USER}: expected USER:PASSWORD, found no colon")
             self._headers["Authorization"] = f"Basic {base64.b64encode(user.encode()).decode()}"
         self._url = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+        self._opener = urllib.request.build_opener(_Redirects(self._url, self._origin))
         self._known: dict[int, str] = {}
 
     def by_id(self, schema_id: int) -> str:
@@ -63,7 +86,7 @@ class HttpRegistry:
     def _schema(self, path: str, what: str) -> str:
         try:
             asked = urllib.request.Request(self._url + path, headers=self._headers)
-            with urllib.request.urlopen(asked, timeout=TIMEOUT_S) as answer:
+            with self._opener.open(asked, timeout=TIMEOUT_S) as answer:
                 found: Any = json.loads(answer.read(ANSWER_MAX_BYTES))
         except urllib.error.HTTPError as error:
             error.close()
@@ -71,7 +94,7 @@ class HttpRegistry:
                 raise UsageError(f"registry {self._url}: expected {what}, found none") from error
             if error.code in (401, 403):
                 raise UsageError(
-                    f"registry {self._url}: {error.code} {error.reason}: expected user:password@ in its URL"
+                    f"registry {self._url}: {error.code} {error.reason}: expected {USER}=USER:PASSWORD in the environment"
                 ) from error
             raise SparkFailedError(f"registry {self._url}: {error.code} {error.reason}") from error
         except (OSError, ValueError) as error:
@@ -87,6 +110,31 @@ class HttpRegistry:
         if found.get("references"):
             raise UsageError(f"registry {self._url}: {what} refers to other schemas, which is not supported")
         return str(found["schema"])
+
+
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    """Follows those that stay with the registry: urllib sends the password to any server that it is sent to."""
+
+    def __init__(self, url: str, origin: _Origin) -> None:
+        self._url, self._origin = url, origin
+
+    def redirect_request(
+        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
+    ) -> urllib.request.Request | None:
+        if _origin(newurl) != self._origin:
+            fp.close()
+            there = urllib.parse.urlsplit(newurl)
+            raise UsageError(
+                f"registry {self._url}: it sends us to another server ({there.scheme}://{there.netloc.rpartition('@')[2]});"
+                " name that one with --registry"
+            )
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+def _origin(url: str) -> _Origin:
+    """Scheme, host and port (RFC 6454). ValueError: it has no such port."""
+    parts = urllib.parse.urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
 
 
 class FolderRegistry:

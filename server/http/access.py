@@ -24,6 +24,8 @@ from ...storage.topics.options import ConfigError
 
 TOKEN_CHARACTERS_MAX = 4096
 _TOKEN = re.compile(r"[\x21-\x7e]+")
+_HOST = re.compile(r"(?:\[(?P<ipv6>[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*)\]|(?P<name>[0-9A-Za-z.-]+))(?::[0-9]{0,5})?")
+"""`Host` (RFC 9110, section 7.2), of the names and addresses that this machine may have."""
 
 
 class Refused(Exception):
@@ -93,7 +95,7 @@ class Access:
         if is_other or ("origin" in headers and not _is_of(headers["origin"], host)):
             raise Refused(403, "requests of other web pages are not answered")
         # HTTP/1.0 needs none, and no browser speaks it. A page that was led here knows no token.
-        if not self.has_token and host is not None and not _is_loopback(_without_port(host)):
+        if not self.has_token and host is not None and not _names_loopback(host):
             raise Refused(403, f"Host: expected localhost or a loopback address, found {host[:100]!r}")
 
     def check_token(self, headers: Mapping[str, str]) -> None:
@@ -142,8 +144,7 @@ def _digest(token: str) -> bytes:
     return hashlib.sha256(token.encode("latin-1", "replace")).digest()
 
 
-def _without_port(host: str) -> str:
-    """The host of a `Host` header, an IPv6 address without its brackets."""
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.partition(":")[0]
+def _names_loopback(host: str) -> bool:
+    """Whether the whole of a `Host` header names this machine."""
+    found = _HOST.fullmatch(host)
+    return found is not None and _is_loopback(found["name"] or found["ipv6"])

@@ -126,7 +126,7 @@ class _Machine:
         if kind is c.IN:
             is_negated = value[0][0] is c.NEGATE
             return is_negated != any(
-                self.takes_character(*each, character) for each in value if each[0] is not c.NEGATE
+                self.takes_character(how, what, character) for how, what in value if how is not c.NEGATE
             )
         if kind is c.CATEGORY:
             return re.match(_CATEGORIES[value], character, flags) is not None
@@ -157,9 +157,8 @@ def doubts(pattern: str | bytes, flags: int = 0, how: str = "fullmatch") -> list
     for at in sorted(machine.in_loops):
         machine.choices(machine.follow[at])
     found = list(dict.fromkeys(machine.doubts))
-    if how not in ANCHORED and tree.getwidth()[1] >= _ENDLESS:
-        if not _only_its_end_is_unbounded(tree):
-            found.append("searches with what has no end")
+    if how not in ANCHORED and tree.getwidth()[1] >= _ENDLESS and not _only_its_end_is_unbounded(tree):
+        found.append("searches with what has no end")
     return found
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
-from ottla.pipeline.apply.registry import registry
+from ottla.pipeline.apply.registry import USER, registry
 from ottla.pipeline.errors import PipelineError, SparkFailedError, UsageError
 
 SCHEMA = '{"type": "record", "name": "r", "fields": [{"name": "a", "type": "int"}]}'
@@ -28,6 +30,11 @@ class Answers(BaseHTTPRequestHandler):
     """A registry of a few schemas, which wants a user."""
 
     def do_GET(self) -> None:
+        if "?to=" in self.path:
+            self.send_response(302)
+            self.send_header("Location", self.path.partition("?to=")[2].partition("/schemas")[0].replace("|", "/"))
+            self.end_headers()
+            return
         status, found = ANSWERS.get(self.path, (404, {}))
         if self.headers["Authorization"] != "Basic bWU6aHVzaCE=":
             status, found = 401, {}
@@ -41,14 +48,34 @@ class Answers(BaseHTTPRequestHandler):
         pass
 
 
-@pytest.fixture
-def address() -> Iterator[str]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
+class Stranger(BaseHTTPRequestHandler):
+    """Keeps what it is sent."""
+
+    seen: ClassVar[list[str]] = []
+
+    def do_GET(self) -> None:
+        self.seen.append(f"{self.path} {self.headers['Authorization']}")
+        self.send_response(404)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@contextmanager
+def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         yield f"127.0.0.1:{server.server_address[1]}"
         server.shutdown()
         thread.join()
+
+
+@pytest.fixture
+def address() -> Iterator[str]:
+    with serving(Answers) as address:
+        yield address
 
 
 def test_schemas_are_found_by_id_and_by_subject(address: str) -> None:
@@ -72,8 +99,54 @@ def test_what_is_no_schema_is_one_line(address: str, schema_id: int, kind: type[
     assert "hush" not in str(refused.value)
 
 
+def test_the_user_of_the_environment_is_the_one_that_the_url_lacks(address: str) -> None:
+    assert registry(f"http://{address}", {USER: "me:hush!"}).by_id(7) == SCHEMA
+    assert registry(f"http://me:hush%21@{address}", {USER: "you:x"}).by_id(7) == SCHEMA
+    with pytest.raises(UsageError, match=r"^OTTLA_REGISTRY_USER: expected USER:PASSWORD, found no colon$"):
+        registry(f"http://{address}", {USER: "hush"})
+
+
+@pytest.mark.parametrize("to", ["/schemas/ids/7", "http://{same}/schemas/ids/7", "//{same}/schemas/ids/7"])
+def test_a_redirect_within_the_registry_is_followed(address: str, to: str) -> None:
+    to = to.format(same=address).replace("/", "|")
+    assert registry(f"http://me:hush%21@{address}/a?to={to}").by_id(7) == SCHEMA
+
+
+@pytest.mark.parametrize(
+    "to",
+    [
+        "http://{other}/",
+        "//{other}/",
+        "http://localhost:{other_port}/",
+        "http://localhost:{port}/",
+        "https://{same}/",
+        "http://me:hush%21@{other}/",
+        "http://{same}@{other}/",
+        "http://[::1]:{port}/",
+        "http://127.0.0.1/",
+    ],
+)
+def test_no_redirect_takes_a_password_to_another_server(address: str, to: str) -> None:
+    with serving(Stranger) as other:
+        ports = {"port": address.partition(":")[2], "other_port": other.partition(":")[2]}
+        there = to.format(same=address, other=other, **ports).replace("/", "|")
+        with pytest.raises(UsageError, match="sends us to another server") as refused:
+            registry(f"http://me:hush%21@{address}/a?to={there}").by_id(7)
+        assert "hush" not in str(refused.value)
+        assert not Stranger.seen
+
+
+@pytest.mark.parametrize("place", ["http://me:hush@[x", "http://me:hush@x:y/", "htps://me:hush@x"])
+def test_what_is_no_url_is_told_without_its_password(place: str) -> None:
+    with pytest.raises(UsageError, match="--registry: expected http") as refused:
+        registry(place)
+    assert "hush" not in str(refused.value)
+
+
 def test_a_registry_that_is_down_or_wants_a_password(address: str) -> None:
-    with pytest.raises(UsageError, match="401 Unauthorized: expected user:password@"):
+    with pytest.raises(
+        UsageError, match="401 Unauthorized: expected OTTLA_REGISTRY_USER=USER:PASSWORD in the environment"
+    ):
         registry(f"http://{address}").by_id(7)
     with pytest.raises(SparkFailedError, match="does not answer"):
         registry("http://127.0.0.1:1").by_id(7)
