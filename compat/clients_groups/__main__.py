@@ -46,9 +46,7 @@ def old_broker(options: Options, folder: Path) -> BrokerProcess:
         return ApacheKafkaProcess(overrides=BROKER, keep=options.keep, features={"transaction.version": 0})
     config = folder / "server.properties"
     config.write_text("# feature.transaction.version=0\n")
-    return OttlaProcess(
-        overrides=BROKER, keep=options.keep, arguments=("--config", str(config)), workers=options.workers
-    )
+    return OttlaProcess(overrides=BROKER, keep=options.keep, arguments=("--config", str(config)))
 
 
 if __name__ == "__main__":

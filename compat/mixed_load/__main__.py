@@ -94,7 +94,7 @@ def body(suite: Suite, options: Options) -> None:
         raise NotRunError("Linux's /proc")
     minutes = options.rest.minutes or (QUICK_MINUTES if options.quick else MINUTES)
     admin = f"127.0.0.1:{free_port()}"
-    broker = OttlaProcess(overrides=BROKER, keep=options.keep, arguments=("--admin", admin), workers=options.workers)
+    broker = OttlaProcess(overrides=BROKER, keep=options.keep, arguments=("--admin", admin))
     with broker:
         Hour(suite, broker, admin, minutes).run()
 

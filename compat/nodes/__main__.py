@@ -29,7 +29,7 @@ def body(suite: Suite, options: Options) -> None:
     if options.broker or options.against != "ottla":
         raise NotRunError("its own Ottla with three nodes")
     overrides = {"group.initial.rebalance.delay.ms": "0"}
-    with OttlaProcess(nodes=NODES, overrides=overrides, keep=options.keep, workers=options.workers) as broker:
+    with OttlaProcess(nodes=NODES, overrides=overrides, keep=options.keep) as broker:
         suite.equal("an address for each node", NODES, len(set(broker.addresses)))
         create(suite, broker.bootstrap)
         leaders = spread(suite, broker)

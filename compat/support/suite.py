@@ -27,7 +27,6 @@ class Options:
     against: which broker to start, `ottla` or `apache-kafka`.
     quick: the short variant, for `make compat-quick`.
     keep: leave data directories and broker output on disk.
-    workers: an Ottla of two nodes or more, each but the first in a process of its own.
     """
 
     broker: str | None
@@ -35,7 +34,6 @@ class Options:
     quick: bool
     keep: bool
     rest: argparse.Namespace
-    workers: bool = False
 
 
 class Suite:
@@ -98,15 +96,10 @@ def run_suite(
     parser.add_argument("--against", choices=["ottla", "apache-kafka"], default="ottla", help="which broker to start")
     parser.add_argument("--quick", action="store_true", help="the short variant, as in `make compat-quick`")
     parser.add_argument("--keep", action="store_true", help="keep data directories and broker output")
-    parser.add_argument(
-        "--workers",
-        action="store_true",
-        help="an Ottla of two nodes or more, each but the first in a process of its own",
-    )
     if more_arguments:
         more_arguments(parser)
     parsed = parser.parse_args(argv)
-    options = Options(parsed.broker, parsed.against, parsed.quick, parsed.keep, parsed, parsed.workers)
+    options = Options(parsed.broker, parsed.against, parsed.quick, parsed.keep, parsed)
     suite = Suite(name)
     try:
         body(suite, options)

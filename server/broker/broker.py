@@ -73,8 +73,6 @@ if TYPE_CHECKING:
     from ..cluster.token_changes import TokenChanges
     from ..security.acls.authorizer import Authorizer
     from ..security.tokens.tokens import Tokens
-    from ..workers.owners import Owners
-    from ..workers.pool import Pool
 
 log = logging.getLogger("ottla.broker")
 
@@ -93,10 +91,6 @@ class Broker:
     housekeeping: Housekeeping
     reassignments: Reassignments
     failed_dirs: FailedDirs
-    owners: Owners | None = None
-    """Which logs are in which process; None: all are in this one."""
-    pool: Pool | None = None
-    """The processes of other nodes, where they have some."""
 
     def __init__(
         self,
@@ -145,7 +139,7 @@ class Broker:
         if not any(map(files.exists, config.current.data_dirs)):
             # Nobody can have set others: what is wrong with keys is told before anything is written.
             ListenerKeys(self.nodes, config).check()
-        self._store = self._open_store(Start(config.static, config.current, files, clock, rng, self._next_producer_id))
+        self._store = open_store(Start(config.static, config.current, files, clock, rng, self._next_producer_id))
         logs, catalog, topics = self._store
         # What clients have set before holds for all that follows.
         problems = config.open(catalog)
@@ -174,7 +168,7 @@ class Broker:
         cleaning = Cleaning(files, logs.logs, config, clock, waits)
         appends = Appends(logs.logs, topics, waits, clock, self.tasks, cluster.watchers)
         moves = LogMoves(logs, cleaning, waits, config, clock, self.tasks)
-        partition_logs = PartitionLogs(logs, moves, cleaning, appends.flusher, clock, catalog.data_dir, self.owners)
+        partition_logs = PartitionLogs(logs, moves, cleaning, appends.flusher, clock, catalog.data_dir)
         topic_admin = TopicAdmin(cluster, config, partition_logs, self.collector, rng)
         producer_ids = ProducerIds(catalog)
         ground = Ground(clock, config, self.nodes, topics, logs, appends, topic_admin.ensure_internal)
@@ -202,7 +196,7 @@ class Broker:
             quotas=self.quotas,
             quota_changes=QuotaChanges(cluster, self.quotas, self._hosts),
             producer_ids=producer_ids,
-            coordinators=self._make_coordinators(ground, producer_ids),
+            coordinators=Coordinators(ground, producer_ids, self.tasks),
             authorizer=authorizer,
             acl_changes=_acl_changes(cluster, authorizer),
             listener_keys=listener_keys,
@@ -221,35 +215,6 @@ class Broker:
         )
         self.failed_dirs = FailedDirs(logs, catalog.data_dir, config, clock, self.faults)
         cleaning.manager.correct_checkpoints(logs.data_dirs)
-        self._make_pool()
-
-    def _open_store(self, start: Start) -> OpenStore:
-        if not start.static.workers:
-            return open_store(start)
-        from ..workers.owners import Owners, bring  # No broker that is one process shall wait for it.
-
-        # Each log to the process that will have it; what a crash has left is recovered here.
-        bring(start.static, open_store(start), start)
-        self.owners = Owners(start.static, start.static.node_ids[0], start.files)
-        return open_store(start, self.owners)
-
-    def _make_pool(self) -> None:
-        if self.owners is not None:
-            from ..workers.pool import Pool  # Likewise.
-
-            self.pool = pool = Pool(
-                self.config.static,
-                self.nodes,
-                self.services,
-                self.owners,
-                self.handlers,
-                self.connections,
-                self.tasks,
-            )
-            self._node_life.processes = pool
-
-    def _make_coordinators(self, ground: Ground, producer_ids: ProducerIds) -> Coordinators:
-        return Coordinators(ground, producer_ids, self.tasks)
 
     def close(self) -> None:
         """Close what `open` opened, as far as it came, so that the next start need not recover. Blocks likewise."""

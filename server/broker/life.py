@@ -140,11 +140,8 @@ async def _serving(broker: Broker, ending: Ending) -> AsyncIterator[None]:
             faults_in_force(broker.faults, broker.handlers, broker.files),
             broker.quotas.watched_by(partial(take_quotas, broker.handlers)),
         ):
-            if broker.pool is not None:
-                await broker.pool.start()
             for node in broker.nodes:
-                if broker.pool is None or node is broker.nodes[0]:
-                    broker.accept_on(node, node.listeners)
+                broker.accept_on(node, node.listeners)
             try:
                 yield
             finally:
@@ -154,8 +151,6 @@ async def _serving(broker: Broker, ending: Ending) -> AsyncIterator[None]:
                 if ending.end is not End.CRASH:
                     with trio.CancelScope(shield=True):
                         await _drain(broker, keeps_ports=ending.end is End.PAUSE)
-                        if broker.pool is not None:
-                            await broker.pool.stop()
                 nursery.cancel_scope.cancel()
 
 

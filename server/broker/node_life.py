@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -36,16 +36,6 @@ class NodeError(Exception):
     """Why a node cannot be stopped or started, in one line."""
 
 
-class Processes(Protocol):
-    """Of nodes that have one of their own."""
-
-    async def start_node(self, node: Node) -> bool:
-        """Start it; False for a node of this process. OSError: it does not come up."""
-
-    async def stop_node(self, node: Node) -> None:
-        """End it, if the node has one."""
-
-
 class NodeLife:
     """Stops and starts the nodes of a broker, one at a time."""
 
@@ -63,8 +53,6 @@ class NodeLife:
         self._fetch_sessions = fetch_sessions
         self._accept_on = accept_on
         self._one_at_a_time = trio.Lock()
-        self.processes: Processes | None = None
-        """Where nodes have processes of their own."""
 
     async def stop(self, node_id: int) -> None:
         """As `Broker.stop_node`."""
@@ -73,8 +61,6 @@ class NodeLife:
             if not node.is_alive:
                 return
             await self._become(node, is_alive=False)
-            if self.processes is not None:
-                await self.processes.stop_node(node)
             node.rest()
             await self._connections.drain(STOP_DEADLINE_S, node.own_listeners)
             self._fetch_sessions[node_id].clear()
@@ -90,17 +76,12 @@ class NodeLife:
                 raise NodeError(f"node {node_id} cannot start: the broker stops")
             node.bind(self._live_config.current.listen_backlog)
             try:
-                is_elsewhere = self.processes is not None and await self.processes.start_node(node)
                 await self._become(node, is_alive=True)
             except BaseException:
-                if self.processes is not None:
-                    with trio.CancelScope(shield=True):
-                        await self.processes.stop_node(node)
                 node.rest()
                 raise
             node.is_registered = True
-            if not is_elsewhere:
-                self._accept_on(node, node.own_listeners)
+            self._accept_on(node, node.own_listeners)
             log.info("node %d: started", node_id)
 
     def _node(self, node_id: int) -> Node:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
 
 import trio
 
@@ -40,12 +39,6 @@ class Cluster:
         """To be called when something changes by which new replicas catch up: nodes, throttles, what is under way."""
         self.copied_bytes: Callable[[Partition, int], int | None] = lambda partition, node_id: None
         """How much a new replica has by now of a partition that is being reassigned; None for one that has all of it."""
-        self.written: Callable[[], Awaitable[object]] | None = None
-        """Called when the catalog has changed: processes of other nodes take it over."""
-        self.moving: Callable[[Mapping[Partition, Any]], Awaitable[object]] | None = None
-        """Called when it is written who is to lead partitions, and before anybody knows: logs change hands."""
-        self.moved: Callable[[Iterable[Partition]], object] = lambda partitions: None
-        """Called when it is known."""
         self.has_eligible_replicas: Callable[[], bool] = lambda: False
         """Whether replicas outside of the ISR may be eligible leaders (`eligible.leader.replicas.version`)."""
         self._node_by_id = {node.node_id: node for node in nodes}
@@ -99,6 +92,4 @@ class Cluster:
         """
         result = await on_disk(Work.CATALOG, self.catalog.data_dir, change, *arguments)
         self.changes += 1
-        if self.written is not None:
-            await self.written()
         return result

@@ -20,7 +20,7 @@ import logging
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...storage.data_dirs import exchange
 from ...storage.data_dirs.data_dir import DataDirectoryError, holding
@@ -30,7 +30,6 @@ from ...storage.data_dirs.partition_dirs import Assigned, assign, topics_of
 from ...storage.disk.checkpoints import CorruptCheckpointError, read_meta_properties
 from ...storage.disk.files import Files
 from ...storage.disk.paths import TopicPartition
-from ...storage.logs.log import Log
 from ...storage.topics.catalog import Catalog
 from ...storage.topics.catalog_file import CatalogError, CatalogState, PartitionEntry, TopicEntry
 from ...storage.topics.config import LogConfig
@@ -65,16 +64,6 @@ class Start(NamedTuple):
     """None below it is to be handed out: an earlier life of this process may have done so."""
 
 
-class Elsewhere(Protocol):
-    """What other processes have."""
-
-    @property
-    def data_dirs(self) -> Sequence[str]: ...
-
-    def stand_in(self, entry: TopicEntry, config: LogConfig, index: int, leader: int) -> Log | None:
-        """In the place of a log that another process has; None: this one has it."""
-
-
 class OpenStore(NamedTuple):
     """What it finds."""
 
@@ -83,7 +72,7 @@ class OpenStore(NamedTuple):
     topics: Topics
 
 
-def open_store(start: Start, elsewhere: Elsewhere | None = None) -> OpenStore:
+def open_store(start: Start) -> OpenStore:
     """Lock and load the data directories, and see which topics there are. Blocks; for a worker thread.
 
     One of several whose disk has failed is done without, if the catalog is in another: what is in no other is offline then.
@@ -96,7 +85,7 @@ def open_store(start: Start, elsewhere: Elsewhere | None = None) -> OpenStore:
     first: DataDirectoryError | None = None
     while True:
         try:
-            return _open_store(start, failed, elsewhere)
+            return _open_store(start, failed)
         except (DataDirectoryError, CatalogError) as error:
             path = error.failed_path if isinstance(error, DataDirectoryError) else None
             if path is None or len(failed) + 1 == len(unique(start.config.data_dirs)):
@@ -109,16 +98,14 @@ def open_store(start: Start, elsewhere: Elsewhere | None = None) -> OpenStore:
             log.error("%s; it is offline, the others are served", error)
 
 
-def _open_store(start: Start, failed: Mapping[str, str], elsewhere: Elsewhere | None = None) -> OpenStore:
+def _open_store(start: Start, failed: Mapping[str, str]) -> OpenStore:
     config, files, now_ms, topics = start.config, start.files, start.clock.now_ms(), Topics()
-    if elsewhere is not None:
-        failed = {path: "another process has it" for path in elsewhere.data_dirs}
     working = [path for path in unique(config.data_dirs) if path not in failed]
     _end_exchange(files, working)
     _survey(start, working, failed, is_glance=True)
     logs = LogManager(
         files,
-        config.data_dirs if elsewhere is None else working,
+        config.data_dirs,
         failed=failed,
         node_id=config.node_id,
         rng=start.rng,
@@ -130,7 +117,7 @@ def _open_store(start: Start, failed: Mapping[str, str], elsewhere: Elsewhere | 
         # With the dynamic ones: a load forgets producers by them, and syncs what `flush.messages` is for.
         config, _ = resolve(start.static, state.broker_configs, config.node_id)
         logs.set_producer_expiration(config.producer_id_expiration_ms)
-        log_configs = {entry.name: log_config(config, entry) for entry in state.topics.values()}
+        log_configs = {entry.name: _log_config(config, entry) for entry in state.topics.values()}
         survey.assigned.carry_out(files, start.rng, _warn)
         logs.load(
             now_ms,
@@ -160,7 +147,7 @@ def _open_store(start: Start, failed: Mapping[str, str], elsewhere: Elsewhere | 
         catalog.skip_producer_ids(start.next_producer_id)
         catalog.on_doubt = logs.take_offline
         for entry in state.topics.values():
-            topics.add(_topic(start, logs, entry, log_configs[entry.name], elsewhere))
+            topics.add(_topic(start, logs, entry, log_configs[entry.name]))
     except BaseException:
         logs.release()
         raise
@@ -329,7 +316,7 @@ def _topics_of_directories(start: Start, found: Mapping[str, tuple[int, bytes | 
     }
 
 
-def log_config(config: BrokerConfig, entry: TopicEntry) -> LogConfig:
+def _log_config(config: BrokerConfig, entry: TopicEntry) -> LogConfig:
     """What the topic's logs run with; stored overrides that this version refuses are left out, with a line each."""
     log_config, problems = LogConfig.from_stored(entry.configs, config.log_defaults)
     for problem in problems:
@@ -337,19 +324,11 @@ def log_config(config: BrokerConfig, entry: TopicEntry) -> LogConfig:
     return log_config
 
 
-def _topic(
-    start: Start, logs: LogManager, entry: TopicEntry, config: LogConfig, elsewhere: Elsewhere | None = None
-) -> Topic:
+def _topic(start: Start, logs: LogManager, entry: TopicEntry, config: LogConfig) -> Topic:
     topic = Topic(entry.name, entry.topic_id)
     live = [*start.static.node_ids]
     named = [TopicPartition(entry.name, index) for index in range(len(entry.partitions))]
-    away: dict[TopicPartition, Log] = {}
-    if elsewhere is not None:
-        for index, stored in enumerate(entry.partitions):
-            stand_in = elsewhere.stand_in(entry, config, index, routable(stored, index, live).leader)
-            if stand_in is not None:
-                away[named[index]] = stand_in
-    missing = [each for each in named if each not in logs.logs and each not in away]
+    missing = [each for each in named if each not in logs.logs]
     if missing and logs.has_failed_dirs:
         logs.add_offline(missing, topic_id=entry.topic_id, config=config)
     elif missing:
@@ -362,15 +341,15 @@ def _topic(
             of_each=side_by_side,
         )
     for index, stored in enumerate(entry.partitions):
-        partition_log = away.get(named[index]) or logs.logs[named[index]]
-        routed = routable(stored, index, live)
+        partition_log = logs.logs[named[index]]
+        routed = _routable(stored, index, live)
         # What the log has seen holds even where the catalog knows less (it was made from directories).
         epoch = max(routed.leader_epoch, partition_log.leader_epochs.latest_epoch)
         topic.partitions.append(Partition(topic, index, routed._replace(leader_epoch=epoch), partition_log))
     return topic
 
 
-def routable(stored: PartitionEntry, index: int, node_ids: list[int]) -> PartitionEntry:
+def _routable(stored: PartitionEntry, index: int, node_ids: list[int]) -> PartitionEntry:
     """The assignment on the nodes that there are now: a start with fewer nodes must not leave a partition without."""
     replicas = tuple(node_id for node_id in stored.replicas if node_id in node_ids)
     if not replicas:

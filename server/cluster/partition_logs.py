@@ -9,8 +9,7 @@ from ...storage.cleaning.cleaner_checkpoints import data_dir_of
 from ...storage.data_dirs.making import Fill
 from ...storage.data_dirs.manager import LogManager
 from ...storage.disk.paths import TopicPartition
-from ...storage.logs.log import Log
-from ...storage.topics.catalog_file import PartitionEntry, TopicEntry
+from ...storage.topics.catalog_file import PartitionEntry
 from ...storage.topics.config import LogConfig
 from ..cleaning.cleaning import Cleaning
 from ..cleaning.log_moves import LogMoves
@@ -19,7 +18,6 @@ from ..partitions.topics import Partition, Topic
 from ..runtime.clock import Clock
 from ..runtime.disk import Work, in_thread, side_by_side
 from .leadership import first_leadership
-from .opening import Elsewhere
 
 log = logging.getLogger("ottla.topics")
 
@@ -32,14 +30,7 @@ class PartitionLogs:
     """
 
     def __init__(
-        self,
-        logs: LogManager,
-        moves: LogMoves,
-        cleaning: Cleaning,
-        flusher: Flusher,
-        clock: Clock,
-        home: str,
-        elsewhere: Elsewhere | None = None,
+        self, logs: LogManager, moves: LogMoves, cleaning: Cleaning, flusher: Flusher, clock: Clock, home: str
     ) -> None:
         self._logs = logs
         self._moves = moves
@@ -47,7 +38,6 @@ class PartitionLogs:
         self._flusher = flusher
         self._clock = clock
         self._home = home
-        self._elsewhere = elsewhere
 
     def create(
         self,
@@ -63,16 +53,8 @@ class PartitionLogs:
         Args:
             fill: Writes what is in them; without it they are empty.
         """
-        named = [TopicPartition(topic.name, index) for index in range(first, first + len(entries))]
-        away: dict[TopicPartition, Log] = {}
-        if self._elsewhere is not None:
-            whole = TopicEntry(topic.name, topic.id, (), {})
-            for index, entry in enumerate(entries, first):
-                stand_in = self._elsewhere.stand_in(whole, config, index, entry.leader)
-                if stand_in is not None:
-                    away[named[index - first]] = stand_in
-        made = self._logs.create(
-            [each for each in named if each not in away],
+        logs = self._logs.create(
+            [TopicPartition(topic.name, index) for index in range(first, first + len(entries))],
             topic_id=topic.id,
             config=config,
             now_ms=self._clock.now_ms(),
@@ -80,10 +62,9 @@ class PartitionLogs:
             fill=fill,
             of_each=side_by_side,
         )
-        logs = {each.topic_partition: each for each in made} | away
         partitions = []
-        for index, entry in enumerate(entries, first):
-            partition = Partition(topic, index, entry, logs[named[index - first]])
+        for index, (entry, made) in enumerate(zip(entries, logs, strict=True), first):
+            partition = Partition(topic, index, entry, made)
             partition.leader, partition.isr = first_leadership(entry.replicas, live)
             partitions.append(partition)
         return partitions
@@ -101,7 +82,6 @@ class PartitionLogs:
         Args:
             of: The topic, if it goes as a whole; it has no partitions any more on return.
         """
-        partitions = [each for each in partitions if each in self._logs.logs]
         await self._moves.give_up(partitions)
         for partition in partitions:
             await self._cleaning.pause(partition)

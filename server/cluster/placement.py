@@ -91,8 +91,6 @@ async def write_placements(cluster: Cluster, placed: Placed) -> None:
     if changed or under_way:
         entries = await turn.map(lambda each: replace(topics[each[0]], partitions=tuple(each[1])), changed.items())
         await cluster.write(cluster.catalog.put_topics, entries, SECTION, under_way)
-    if placed and cluster.moving is not None:
-        await cluster.moving(placed)
 
 
 def facts_of(cluster: Cluster, partition: Partition, reassigning: Reassigning) -> Facts:
@@ -130,7 +128,6 @@ async def publish_placements(cluster: Cluster, placed: Placed) -> None:
     if placed:
         cluster.topics.changed()
         cluster.reconsider()
-    cluster.moved(placed)
     # Those of coordinators first, in the same turn: they are few, and their tables count for the old leader alone.
     moved.sort(key=lambda partition: not partition.is_internal)
     turn = Turn()

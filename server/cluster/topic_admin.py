@@ -43,7 +43,7 @@ class TopicAdmin:
     ) -> None:
         self._cluster = cluster
         self._live_config = live_config
-        self.logs = partition_logs
+        self._logs = partition_logs
         self._collector = collector
         self._rng = rng
         self.planner = Planner(cluster.nodes, cluster.topics, live_config, rng)
@@ -112,10 +112,6 @@ class TopicAdmin:
                 return present
             factor = min(factor, len(self._cluster.nodes))
             plan = self.planner.plan(name, num_partitions=partitions, replication_factor=factor, configs=configs)
-            if self._live_config.static.workers:
-                # The first node's process has them: it leads them as long as it lives.
-                ids = tuple(node.node_id for node in self._cluster.nodes[:factor])
-                plan = plan._replace(replicas=(ids,) * len(plan.replicas))
             return await self._create(plan)
 
     async def grow(self, topic: Topic, replicas: tuple[Replicas, ...]) -> None:
@@ -169,7 +165,7 @@ class TopicAdmin:
                         watcher.topic_deleted(topic)
                 finally:
                     self._collector.partitions_gone(len(topic.partitions))
-                    await self.logs.delete([partition.topic_partition for partition in topic.partitions], topic)
+                    await self._logs.delete([partition.topic_partition for partition in topic.partitions], topic)
 
     async def _undo(self, topic: Topic, first: int, before: TopicEntry | None) -> None:
         """The disk refused a change half-way: the catalog says `before` again, and partitions from `first` on go.
@@ -178,7 +174,7 @@ class TopicAdmin:
         """
         with suppress(KafkaError):
             await self._cluster.write(self._cluster.catalog.take_back, topic.name, before)
-        await self.logs.delete(self.logs.of(topic.name, first))
+        await self._logs.delete(self._logs.of(topic.name, first))
 
     def _entries(self, replicas: Sequence[Replicas]) -> tuple[PartitionEntry, ...]:
         """New partitions, each led by its first live replica; if none lives any more, the first will lead when it does."""
@@ -201,5 +197,5 @@ class TopicAdmin:
         # Not the plan's options: the defaults may be others meanwhile.
         config = self._live_config.topic(topic.name)
         return await self._cluster.write(
-            self.logs.create, topic, entries, first, config, self._cluster.live_node_ids(), fill
+            self._logs.create, topic, entries, first, config, self._cluster.live_node_ids(), fill
         )

@@ -114,7 +114,7 @@ def serve(
         static, secured = _configured(options, environment, defaults)
         for line in static.warnings:
             log.warning("%s", line)
-        prepare_process()
+        _prepare_process()
         stop.listen()
         return trio.run(_run, static, hello, _admin_http(options), _prepare(options.seed), stop, None, secured)
     except (ConfigError, CatalogError, ControlError, DirectoryLockedError, DataDirectoryError, OSError) as error:
@@ -197,8 +197,6 @@ def _configured(
         flags["log.dirs"] = DATA_DIR
         log.warning("logs are kept in %s, as neither --data nor log.dirs names a directory", DATA_DIR)
 
-    are_workers = getattr(options, "workers", False)  # of `serve` alone
-
     def build(more: Mapping[str, str] = NOTHING) -> StaticConfig:
         static = static_config_with_stored_id(
             OsFiles(),
@@ -209,24 +207,8 @@ def _configured(
             nodes=options.nodes,
             emulate=options.emulate,
         )
-        return replace(static, telemetry=options.telemetry, workers=are_workers).with_users(users)
+        return replace(static, telemetry=options.telemetry).with_users(users)
 
-    if are_workers:
-        from ..config.workers import check_flags, check_workers, data_dirs_of  # Most want none.
-
-        check_flags(
-            {
-                "--admin": options.admin,
-                "--seed": options.seed,
-                "--telemetry": options.telemetry,
-                "--tls": options.tls,
-                "--user": options.user,
-            }
-        )
-        told = build()
-        check_workers(told)
-        overrides["log.dirs"] = ",".join(data_dirs_of(told))
-        return build(), None
     if not options.tls:
         return build(), None
     from .throw_away_tls import secured  # Most want none.
@@ -305,7 +287,7 @@ def _text(path: str) -> str:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from error
 
 
-def prepare_process() -> None:
+def _prepare_process() -> None:
     """What a broker with a process of its own may ask of it; inside another program it is not ours to change."""
     # Every segment and every connection holds a descriptor.
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -55,11 +55,6 @@ def add_options(parser: Parser) -> None:
     )
     parser.add_argument("--nodes", type=number(1), metavar="N", help="play N broker ids, each on its own port")
     parser.add_argument(
-        "--workers",
-        action="store_true",
-        help="each node but the first in a process of its own, which has the logs that the node leads (see docs/running.md)",
-    )
-    parser.add_argument(
         "--override", metavar="NAME=VALUE", action="append", default=[], help="set any broker option; repeatable"
     )
     parser.add_argument(

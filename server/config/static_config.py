@@ -79,8 +79,6 @@ class StaticConfig:
     """Listeners of controllers that are no nodes; the first node has them."""
     telemetry: str | Callable[[Any], object] | None = None
     """Who gets the metrics that clients push: a directory for reports, or a function (`telemetry.receivers`); None: nobody."""
-    workers: bool = False
-    """Whether each node but the first is in a process of its own."""
     users: tuple[User, ...] = ()
     """Those that the start was told of in short; `config.sasl.users` has the options that they need."""
 

@@ -38,7 +38,7 @@ async def handle(ctx: Context, request: Request) -> AlterReplicaLogDirsResponse:
         try:
             ctx.services.moves.check(where, path)
             partition = ctx.services.topics.partition(*where)
-            if ctx.node.node_id not in partition.replicas or partition.is_elsewhere:
+            if ctx.node.node_id not in partition.replicas:
                 raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE)
             await ctx.services.moves.move(where, path, ctx.node.node_id)
             codes[where] = ErrorCode.NONE

@@ -41,7 +41,7 @@ def replica_of(ctx: Context, topic: str, index: int) -> Partition:
         KafkaError: UNKNOWN_TOPIC_OR_PARTITION, or NOT_LEADER_OR_FOLLOWER (as NotLeaderError).
     """
     partition = ctx.services.topics.partition(topic, index)
-    if ctx.node.node_id not in partition.replicas or partition.is_elsewhere:
+    if ctx.node.node_id not in partition.replicas:
         raise NotLeaderError(partition, ctx.node.node_id)
     return partition
 
@@ -65,7 +65,7 @@ def eligible_and_last_known(partition: Partition) -> tuple[tuple[int, ...], tupl
 def leader_and_offline(partition: Partition, live: Collection[int]) -> tuple[int, tuple[int, ...]]:
     """Who leads it and which of its replicas are offline, as clients are told: those on nodes that are not among the live ones;
     nobody and all of them while its log is offline."""
-    if partition.log.failure is not None and not partition.is_elsewhere:
+    if partition.log.failure is not None:
         return NO_LEADER, partition.replicas
     # Of few: a generator would take twice as long.
     return partition.leader, tuple([node_id for node_id in partition.replicas if node_id not in live])

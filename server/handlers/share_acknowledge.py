@@ -4,7 +4,7 @@ Behaviour
 - What a member says of records that it has acquired, partition by partition; refused is all of a partition, or nothing.
 - It belongs to a share session, as the next request of it; with the epoch -1 as its last, which releases what the member has left.
 - What is answered is written down, as far as `flush.messages` asks for it.
-- Served while the feature `share.version` is 1, and not with `--workers`; else UNSUPPORTED_VERSION.
+- Served while the feature `share.version` is 1; else UNSUPPORTED_VERSION.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ Behaviour
 - Partitions that cannot be fetched from do not hurry the answer while others can, as in Apache Kafka.
 - Renewals of locks (`is_renew_ack`) come alone: nothing is fetched with them.
 - A connection that goes ends its share sessions: what their members have acquired, and maybe never received, is released.
-- Served while the feature `share.version` is 1, and not with `--workers`; else UNSUPPORTED_VERSION.
+- Served while the feature `share.version` is 1; else UNSUPPORTED_VERSION.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """What the APIs of share groups (KIP-932) have in common.
 
 Where the feature `share.version` is 0 they answer as Apache Kafka 4.3.1 does then: clients are told UNSUPPORTED_VERSION before any right
-is asked for; no broker coordinates a share partition, which those hear who may act for the cluster (NOT_COORDINATOR). So it is with
-`--workers`, whatever the feature says: the leaders of share partitions would not be where their states are.
+is asked for; no broker coordinates a share partition, which those hear who may act for the cluster (NOT_COORDINATOR).
 """
 
 from __future__ import annotations
@@ -29,8 +28,7 @@ UNKNOWN_PARTITION = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This serve
 
 def are_served(ctx: Context) -> bool:
     """Whether share groups are."""
-    config = ctx.services.config
-    return config.feature_level(SHARE_GROUPS) > 0 and not config.static.workers
+    return ctx.services.config.feature_level(SHARE_GROUPS) > 0
 
 
 def check_served(ctx: Context) -> None:

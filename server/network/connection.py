@@ -22,7 +22,7 @@ from .answer_places import AnswerPlace
 from .desk import Desk, HangUpError, LoggingIn, one_line
 from .frames import INITIAL_BUFFER_BYTES, FrameReader
 from .large_requests import READ_ELEMENTS_AT_ONCE, LargeRequest, read_now, write_now
-from .listener import Listener, Upstream
+from .listener import Listener
 from .shares import Shares
 from .straight import Straight
 from .transport import Part, PeerGoneError, PlainTransport
@@ -78,9 +78,6 @@ class Connection:
     farewell: Callable[[], object] | None = None
     """Called once, when it is gone: for what others keep for it. It must not name this."""
 
-    _upstream: Upstream | None = None
-    """Where it has its requests answered that its own process does not answer."""
-
     def __init__(self, shares: Shares, listener: Listener, desk: Desk, transport: PlainTransport, peer: str) -> None:
         self.peer = peer
         self.client_host = peer.rpartition(":")[0]
@@ -131,7 +128,6 @@ class Connection:
                 self._straight = None  # likewise
             self._frames.close()
             self._transport.close()
-            self._close_upstream()
             if self._place is not None:
                 self._place.leave()
             if self._large is not None:
@@ -200,7 +196,6 @@ class Connection:
         straight_ones = desk.straight if self.listener.tls is None else {}
         is_straight = False
         """Whether the last request needed no task, so that the next one may go without."""
-        forwarding = self.listener.forwarding
         while desk.is_open:
             if is_straight:
                 if self._straight is None:
@@ -217,18 +212,6 @@ class Connection:
                 return
             self.busy = True
             size_bytes = len(frame)
-            if forwarding is not None and bytes(frame[:2]) not in forwarding.own_keys:
-                if self._upstream is None or self._upstream.is_closed:
-                    self._close_upstream()
-                    self._upstream = await forwarding.open(self)
-                await self._upstream.exchange(frame, self._transport)
-                del frame
-                if frames.held_bytes:
-                    frames.let_go()
-                self.busy = False
-                if turn.is_over():
-                    await turn.next()
-                continue
             is_tried = is_straight and size_bytes <= INITIAL_BUFFER_BYTES
             if is_tried and self._straight is not None:
                 turn_end_s = turn.end_s
@@ -315,10 +298,6 @@ class Connection:
             return
         with self._shares.unsent_answers.lying(self, self.client_host, size_bytes):
             await self._transport.send(parts)
-
-    def _close_upstream(self) -> None:
-        if self._upstream is not None:
-            self._upstream.close()
 
     def _at_large(self) -> LargeRequest:
         if self._large is None:
@@ -409,7 +388,6 @@ class Connection:
         if self._straight is not None:
             self._straight.close()
         self._transport.close()
-        self._close_upstream()
         self._frames.stop_waiting()
         if self._place is not None:
             self._place.stop_waiting()

@@ -225,32 +225,15 @@ class Connections:
             self._shares.closings.tell(logging.WARNING, "refusing a connection from %s: %s", host, reason)
             return False
         connection = Connection(self._shares, listener, desk, _transport(sock, listener), f"{address[0]}:{address[1]}")
-        self._begin(connection, node_id, host, nursery)
+        self._open.add(connection)
+        self._per_host[node_id, host] += 1
+        self._per_listener[id(listener)] += 1
+        self._admitted[node_id, listener.name] += 1
+        self._per_node[node_id] += 1
+        nursery.start_soon(self._serve, connection, node_id, host)
         if self._per_node[node_id] > limits.config.max_connections:
             self._close_excess(node_id)
         return True
-
-    def take_over(
-        self,
-        sock: socket.socket,
-        peer: str,
-        software: tuple[str, str] | None,
-        listener: Listener,
-        desk: Desk,
-        nursery: trio.Nursery,
-    ) -> None:
-        """Serve what another process, which has admitted the client `peer`, forwards of its requests."""
-        connection = Connection(self._shares, listener, desk, PlainTransport(sock), peer)
-        connection.software = software
-        self._begin(connection, desk.node_id, plain_address(connection.client_host), nursery)
-
-    def _begin(self, connection: Connection, node_id: int, host: str, nursery: trio.Nursery) -> None:
-        self._open.add(connection)
-        self._per_host[node_id, host] += 1
-        self._per_listener[id(connection.listener)] += 1
-        self._admitted[node_id, connection.listener.name] += 1
-        self._per_node[node_id] += 1
-        nursery.start_soon(self._serve, connection, node_id, host)
 
     def counts(self) -> dict[Where, tuple[int, int]]:
         """Connections that are open, and those that there have been since the start, by node and listener."""

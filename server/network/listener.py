@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Self
 
 import trio
 
@@ -22,28 +22,6 @@ class CannotListenError(OSError):
 
     def __str__(self) -> str:
         return str(self.strerror)
-
-
-class Upstream(Protocol):
-    """Where another process answers the requests of one connection."""
-
-    @property
-    def is_closed(self) -> bool: ...
-
-    def close(self) -> None: ...
-
-    async def exchange(self, frame: memoryview, client: Any) -> None:
-        """Pass a frame on, and its answer back to the client's transport."""
-
-
-class Forwarding(Protocol):
-    """Which requests another process answers."""
-
-    own_keys: frozenset[bytes]
-    """The API keys of all others, as frames begin with them."""
-
-    async def open(self, client: Any) -> Upstream:
-        """For one connection."""
 
 
 @dataclass(slots=True)
@@ -65,8 +43,6 @@ class Listener:
     """Who answers here: the controller with this id; None for the node's broker."""
     tls: ListenerTls | None = None
     """What connections are secured with; the broker sets it before anybody is accepted. None: they are not."""
-    forwarding: Forwarding | None = None
-    """Which requests another process answers, in the process of a node that has one of its own; None: all are answered here."""
     socket: Socket | None = None
     _reserved: Socket | None = None
 

@@ -8,7 +8,7 @@ large ones   see `large_appends`
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TypeAlias
 
@@ -62,9 +62,6 @@ class Appends:
         self._waits = waits
         self._tasks = tasks
         self._watchers = watchers
-        self.sent: Callable[[Iterable[TopicPartition]], Awaitable[set[TopicPartition]] | None] = lambda partitions: None
-        """What is on its way to these partitions in other processes: gives those that have refused it, once that is known; None if
-        nothing is."""
 
     def min_insync_replicas(self, partition: Partition) -> int:
         """`min.insync.replicas` of the topic; for the broker's own topics at most their replication factor."""
@@ -120,29 +117,19 @@ class Appends:
 
         At once if nothing is missing, else from a task of its own. Partitions that do not exist miss nothing.
         """
-        partitions = list(partitions)
         wanted = {log: one for one in partitions if (log := self._logs.get(one)) is not None and log.needs_flush}
-        if (sent := self.sent(partitions)) is not None:
-            self._tasks.start_soon(self._sent_then, sent, wanted, then)
-        elif wanted:
+        if wanted:
             self._tasks.start_soon(self._flush_then, wanted, then)
         else:
             then((), now_ms)
 
-    async def _sent_then(
-        self, sent: Awaitable[set[TopicPartition]], wanted: Mapping[Log, TopicPartition], then: Flushed
-    ) -> None:
-        await self._flush_then(wanted, then, await sent)
-
-    async def _flush_then(
-        self, wanted: Mapping[Log, TopicPartition], then: Flushed, refused: Collection[TopicPartition] = ()
-    ) -> None:
-        failed = set(refused)
+    async def _flush_then(self, wanted: Mapping[Log, TopicPartition], then: Flushed) -> None:
+        failed: set[TopicPartition] = set()
         left = list(wanted)
         while left:
-            unflushed = await self.flusher.flush_each(left)
-            failed.update(wanted[log] for log in unflushed if log.failure is not None)
-            left = [log for log in unflushed if log.failure is None]
+            refused = await self.flusher.flush_each(left)
+            failed.update(wanted[log] for log in refused if log.failure is not None)
+            left = [log for log in refused if log.failure is None]
             if left:  # nothing is wrong with the disk: descriptors or memory were short
                 await self.clock.sleep(FLUSH_RETRY_MS)
         try:

@@ -59,12 +59,7 @@ class Partition:
     @property
     def present_leader(self) -> int:
         """Who leads it, as clients are told: nobody while its data directory has failed, which all replicas share."""
-        return self.leader if self.log.failure is None or self.is_elsewhere else NO_LEADER
-
-    @property
-    def is_elsewhere(self) -> bool:
-        """Whether another process has its log, and `log` stands in for it, with nothing in it."""
-        return self.log.is_elsewhere
+        return self.leader if self.log.failure is None else NO_LEADER
 
     @property
     def able_replicas(self) -> tuple[int, ...]:

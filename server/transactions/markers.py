@@ -7,7 +7,6 @@ administrators. All nodes share one process, so a marker is written at once, whi
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from typing import Protocol
 
 from ...protocol.errors import ErrorCode, KafkaError
@@ -37,8 +36,6 @@ class Markers:
         self._topics = topics
         self._appends = appends
         self._offsets = offsets
-        self.elsewhere: Callable[[TopicPartition, dict[str, int]], bool] = lambda where, facts: False
-        """Has a marker of ours written by the process that has the partition; False if that is this one."""
 
     def write_own(
         self,
@@ -52,15 +49,6 @@ class Markers:
     ) -> None:
         """`write`, for a transaction of ours. What has been superseded in a partition where the producer has no
         transaction open is not needed there: the transactional id would wait for ever."""
-        facts: dict[str, int] = {
-            "producer_id": producer_id,
-            "producer_epoch": producer_epoch,
-            "coordinator_epoch": coordinator_epoch,
-            "commit": commit,
-            "transaction_version": transaction_version,
-        }
-        if self.elsewhere(topic_partition, facts):
-            return
         try:
             self.write(
                 topic_partition,

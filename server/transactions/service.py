@@ -6,7 +6,7 @@ The only file of this package, with `markers`, that knows more of the broker tha
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from ...protocol.errors import ErrorCode, KafkaError
@@ -21,7 +21,6 @@ from .coordinator import TransactionCoordinator, check_id
 from .markers import Markers
 from .metadata import FIRST_VERSION_WITH_EPOCH_BUMP
 from .settings import TransactionSettings
-from .verification import Ability, Verification
 
 FEATURE = "transaction.version"
 
@@ -51,16 +50,6 @@ class TransactionService(CoordinatorService[TransactionCoordinator]):
     async def route(self, node: Node, key: str) -> TransactionCoordinator:
         check_id(key)
         return await super().route(node, key)
-
-    def verification(
-        self,
-        transactional_id: str,
-        producer: Producer,
-        ability: Ability,
-        sequences: Mapping[TopicPartition, int],
-    ) -> Verification:
-        """Of the batches of one request, see there."""
-        return Verification(self, transactional_id, producer, ability, sequences)
 
     def verify(
         self,

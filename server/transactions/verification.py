@@ -14,15 +14,17 @@ Source: KIP-890, parts 1 (checking) and 2 (adding).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from enum import Enum
 from itertools import islice
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...storage.disk.paths import TopicPartition
-from ..coordination.ground import Ground
 from ..coordination.records import Producer
+
+if TYPE_CHECKING:
+    from .service import TransactionService
 
 # Partitions of a request that are added to its transaction in one turn: 2 us each.
 ASKED_AT_ONCE = 1_000
@@ -57,29 +59,6 @@ class UnverifiedError(KafkaError):
     """The coordinator's no, or that of a partition that has seen a later epoch."""
 
 
-class Coordinating(Protocol):
-    """The transaction coordinator: `TransactionService`."""
-
-    @property
-    def ground(self) -> Ground: ...
-
-    def is_flushed(self, key: str, offset: int, /) -> bool: ...
-
-    async def settle(self, key: str, /) -> None: ...
-
-    def end_offset(self, key: str, /) -> int: ...
-
-    def verify(
-        self,
-        transactional_id: str,
-        producer_id: int,
-        producer_epoch: int,
-        partitions: Sequence[TopicPartition],
-        *,
-        add: bool,
-    ) -> dict[TopicPartition, KafkaError]: ...
-
-
 class Verification:
     """The transactional batches of one request: one producer, one batch for each partition.
 
@@ -89,7 +68,7 @@ class Verification:
 
     def __init__(
         self,
-        transactions: Coordinating,
+        transactions: TransactionService,
         transactional_id: str,
         producer: Producer,
         ability: Ability,
@@ -189,14 +168,9 @@ class Verification:
             return False  # It is told when its turn comes.
 
     def _translate(self, error: KafkaError) -> UnverifiedError:
-        return translated(error, self._ability)
-
-
-def translated(error: KafkaError, ability: Ability) -> UnverifiedError:
-    """The coordinator's no, as the client is told."""
-    code = error.code
-    if code is ErrorCode.PRODUCER_FENCED:
-        code = ErrorCode.INVALID_PRODUCER_EPOCH  # the word for it that producers expect in these answers
-    elif code is ErrorCode.TRANSACTION_ABORTABLE and ability is Ability.OLD:
-        code = ErrorCode.INVALID_TXN_STATE
-    return UnverifiedError(code, error.message)
+        code = error.code
+        if code is ErrorCode.PRODUCER_FENCED:
+            code = ErrorCode.INVALID_PRODUCER_EPOCH  # the word for it that producers expect in these answers
+        elif code is ErrorCode.TRANSACTION_ABORTABLE and self._ability is Ability.OLD:
+            code = ErrorCode.INVALID_TXN_STATE
+        return UnverifiedError(code, error.message)

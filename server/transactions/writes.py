@@ -6,8 +6,8 @@ wait, and which errors its clients understand.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from typing import Protocol
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING
 
 from ...protocol.errors import CorruptRecordError, ErrorCode, KafkaError
 from ...protocol.messages.produce import ProduceRequest
@@ -18,28 +18,15 @@ from ..coordination.records import Producer
 from ..partitions.topics import Topics
 from ..runtime.clock import Clock
 from ..runtime.turns import Turn
-from .verification import NOT_NOW, Ability, UnverifiedError, ability_of
+from .verification import NOT_NOW, Ability, UnverifiedError, Verification, ability_of
+
+if TYPE_CHECKING:
+    from .service import TransactionService
 
 # First versions that name topics by id, whose clients understand TRANSACTION_ABORTABLE, and that add partitions.
 _TOPIC_IDS_SINCE = 13
 _ABORTABLE_SINCE = 11
 _ADDING_SINCE = 12
-
-
-class Checking(Protocol):
-    """Of the batches of one request."""
-
-    async def check(self, topic_partition: TopicPartition, /) -> None:
-        """As `Verification.check`."""
-
-
-class Transactions(Protocol):
-    """The transaction coordinator."""
-
-    def verification(
-        self, transactional_id: str, producer: Producer, ability: Ability, sequences: Mapping[TopicPartition, int], /
-    ) -> Checking:
-        """Of the batches of one request, by their base sequences."""
 
 
 class TransactionalWrites:
@@ -55,7 +42,7 @@ class TransactionalWrites:
         self,
         clock: Clock,
         config: BrokerConfig,
-        verification: Checking | None,
+        verification: Verification | None,
         nowhere: Collection[TopicPartition] = (),
         *,
         waits: bool,
@@ -110,7 +97,7 @@ async def transactional_writes(
     topics: Topics,
     clock: Clock,
     config: BrokerConfig,
-    transactions: Callable[[], Transactions],
+    transactions: Callable[[], TransactionService],
     may_use: Callable[[str], bool] | None,
     unwritten: Collection[str | bytes],
 ) -> TransactionalWrites | None:
@@ -162,7 +149,7 @@ async def transactional_writes(
             ErrorCode.INVALID_PRODUCER_ID_MAPPING, "Transactional records contained more than one producer ID"
         )
     ability = ability_of(version, abortable_since=_ABORTABLE_SINCE, adding_since=_ADDING_SINCE)
-    verification = transactions().verification(body.transactional_id, producers.pop(), ability, sequences)
+    verification = Verification(transactions(), body.transactional_id, producers.pop(), ability, sequences)
     return TransactionalWrites(clock, config, verification, nowhere, waits=ability is Ability.ADDING)
 
 

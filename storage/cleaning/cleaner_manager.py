@@ -433,10 +433,6 @@ class CleanerManager(CleaningStates):
         if end_offset > self._checkpoints.of([log])[0].get(log.topic_partition, 0):
             self._checkpoints.set(log, end_offset)
 
-    def checkpoints_of(self, logs: Sequence[Log]) -> dict[TopicPartition, int]:
-        """What is written down for these logs. Waits for the disk; may run in any thread."""
-        return self._checkpoints.of(logs)[0]
-
     def about_to_move(self, log: Log, data_dir: str) -> int | None:
         """A paused log is to go on in another data directory: what `moved` is to be told. Waits for the disk, as that does.
 

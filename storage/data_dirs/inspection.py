@@ -12,11 +12,13 @@ the catalog.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from ..disk import paths
-from ..disk.checkpoints import MetaProperties, read_meta_properties, uuid_text
+from ..disk.checkpoints import CorruptCheckpointError, MetaProperties, read_meta_properties, uuid_text
 from ..disk.files import Files
 from ..disk.paths import SegmentFile, TopicPartition
 from ..topics.catalog import Catalog
@@ -113,7 +115,7 @@ def check(files: Files, found: Sequence[FoundDirectory], node_id: int, failed: C
             f"{paths.CATALOG_FILE} is in {first} as well as in {second}: take away the one that is wrong"
         )
     if homes:
-        _check_with_catalog(found, *homes[0], failed)
+        _check_with_catalog(files, found, *homes[0], failed)
     else:
         _check_without_catalog(files, found)
 
@@ -144,7 +146,7 @@ def check_owners(identities: Sequence[tuple[str, MetaProperties | None]], node_i
 
 
 def _check_with_catalog(
-    found: Sequence[FoundDirectory], home: FoundDirectory, in_home: Catalog, failed: Collection[str]
+    files: Files, found: Sequence[FoundDirectory], home: FoundDirectory, in_home: Catalog, failed: Collection[str]
 ) -> None:
     catalog = in_home.state
     for each in found:
@@ -162,6 +164,7 @@ def _check_with_catalog(
     if unknown := [path for path in failed if path not in (catalog.directories or {}).values()]:
         raise DataDirectoryError(f"data directory {unknown[0]}: its disk has failed, and nobody knows what is in it")
     if missing:
+        _name_all(files, [each.path for each in found], home.path, missing)
         which = ", ".join(f"{path} (directory.id {text})" for text, path in missing)
         raise DataDirectoryError(
             f"{paths.CATALOG_FILE} lists a data directory that is not among log.dirs: {which}: is it mounted? To give up"
@@ -182,6 +185,39 @@ def _check_with_catalog(
                 f" has {_some(lost)}: is one not mounted, or not named? To give up what was in it, put the line"
                 ' "directories": {}, into that file'
             )
+
+
+def _name_all(files: Files, named: Sequence[str], home: str, missing: Iterable[tuple[str, str]]) -> None:
+    """Refuse a start that names only some of the directories, with the value of `log.dirs` that names all.
+
+    Returns if one of the others is not beside the catalog's. A path from the catalog is no help: of a copy it leads to the original.
+
+    Args:
+        named: Paths of those that the start names.
+        home: The path of the one with the catalog.
+        missing: The directory.id and the path of the others, as the catalog has them.
+
+    Raises:
+        DataDirectoryError: One line.
+    """
+    folder = home[: home.rfind("/") + 1]
+    beside = [(directory_id, folder + path.rpartition("/")[2]) for directory_id, path in missing]
+    if all(_id_of(files, path) == directory_id for directory_id, path in beside):
+        every = list(dict.fromkeys([home, *sorted([*named, *(path for _, path in beside)])]))
+        unnamed = [path for path in every if path not in named]
+        raise DataDirectoryError(
+            f"data directory {named[0]} is one of {len(every)}, and log.dirs does not name {', '.join(unnamed)}; start with"
+            f" log.dirs={','.join(every)}"
+        )
+
+
+def _id_of(files: Files, path: str) -> str | None:
+    """The directory.id of what is there; None if it is no data directory, or cannot be read."""
+    with suppress(OSError, CorruptCheckpointError):
+        identity = read_meta_properties(files, path)
+        if identity is not None and identity.directory_id is not None:
+            return uuid_text(identity.directory_id)
+    return None
 
 
 def check_assigned(found: Sequence[FoundDirectory], assigned: Mapping[TopicPartition, bytes]) -> None:
@@ -217,6 +253,7 @@ def _check_without_catalog(files: Files, found: Sequence[FoundDirectory]) -> Non
         if identity.catalog_id is not None:
             if identity.catalog_id in {other.directory_id for _, other in owned}:
                 raise DataDirectoryError(f"data directory {path} has lost its {paths.CATALOG_FILE}; {_ADVICE}")
+            _name_home(files, [each.path for each in found], path, uuid_text(identity.catalog_id))
             raise DataDirectoryError(
                 f"data directory {path} needs the {paths.CATALOG_FILE} of the one with directory.id"
                 f" {uuid_text(identity.catalog_id)}: is that mounted, and among log.dirs? {_ADVICE}"
@@ -241,6 +278,24 @@ def _check_without_catalog(files: Files, found: Sequence[FoundDirectory]) -> Non
             f" topics are configured: is another directory missing from log.dirs? {_ADVICE}"
         )
 
+
+def _name_home(files: Files, named: Sequence[str], path: str, catalog_id: str) -> None:
+    """Refuse `DATA-node-ID` without `DATA`, which has its catalog; return if `path` is none, or `DATA` is not there.
+
+    An earlier Ottla gave each node a process and such a data directory of its own, where it was asked to (`--workers`).
+
+    Raises:
+        DataDirectoryError: One line, as of `_name_all`.
+    """
+    match = _DIRECTORY_OF_NODE.fullmatch(path)
+    if match is None or _id_of(files, match[1]) != catalog_id or (catalog := Catalog.load(files, match[1])) is None:
+        return
+    present = {_id_of(files, each) for each in (match[1], *named)}
+    missing = [entry for entry in (catalog.state.directories or {}).items() if entry[0] not in present]
+    _name_all(files, named, match[1], missing)
+
+
+_DIRECTORY_OF_NODE = re.compile("(.+)-node-[0-9]+")
 
 _ADVICE = (
     "To have topics made of the partition directories alone, with default configs, take away every"

@@ -35,7 +35,6 @@ from .claims import claim, cluster_of
 from .closing import close_dir
 from .data_dir import DataDir, DataDirectoryError
 from .departures import Departure, Removal, collected
-from .handing import Handing
 from .inspection import check_owners, unique
 from .loading import ConfigFor, Loading
 from .log_table import LogTable
@@ -256,10 +255,6 @@ class LogManager:
         log = self.logs[topic_partition]
         source, target, unique_id = self._dir(log.data_dir), self._dir(data_dir), self._rng.randbytes(16).hex()
         return Relocation(self._files, log, source, target, self.logs, unique_id, now_ms)
-
-    def handing(self) -> Handing:
-        """By which logs go to other processes, and come from them. The first data directory is this process's own."""
-        return Handing(self._dirs[0], self._opener, self.logs)
 
     # Jobs
 

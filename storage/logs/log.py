@@ -524,26 +524,18 @@ class Log(DurableLog):
             KafkaError: KAFKA_STORAGE_ERROR: the disk refused; this was no clean stop.
         """
         with self._working():
-            self.close_retired(now_ms)
-
-    def close_retired(self, now_ms: int) -> None:
-        """`close`, of one to which nobody else comes any more.
-
-        Raises:
-            OSError, KafkaError: The disk refused; this was no clean stop.
-        """
-        if self._must_roll:
-            self._roll(now_ms)
-        self.leader_epochs.write()
-        if self.log_end_offset == 0 and not self._active.is_preallocated:
-            return  # nothing was ever appended: a start finds that, whatever a power loss leaves
-        self._active.on_roll()
-        for segment in self.segments.between(self.recovery_point, self.log_end_offset + 1):
-            segment.flush()
-        if self.log_end_offset > self.log_start_offset:
-            self.producers.end_offset = self.log_end_offset
-            producer_snapshots.take(self.files, self.directory, self.producers, sync=True)
-        self.files.sync_dir(self.directory)
+            if self._must_roll:
+                self._roll(now_ms)
+            self.leader_epochs.write()
+            if self.log_end_offset == 0 and not self._active.is_preallocated:
+                return  # nothing was ever appended: a start finds that, whatever a power loss leaves
+            self._active.on_roll()
+            for segment in self.segments.between(self.recovery_point, self.log_end_offset + 1):
+                segment.flush()
+            if self.log_end_offset > self.log_start_offset:
+                self.producers.end_offset = self.log_end_offset
+                producer_snapshots.take(self.files, self.directory, self.producers, sync=True)
+            self.files.sync_dir(self.directory)
         self.recovery_point = self.high_watermark = self.log_end_offset
 
     def release_files(self) -> None:

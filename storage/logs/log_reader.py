@@ -95,11 +95,6 @@ class LogReader:
         """Why the log is offline, every call answering KAFKA_STORAGE_ERROR; None while it works."""
         return self._health.failure
 
-    @property
-    def is_elsewhere(self) -> bool:
-        """Whether another process has the log, and this stands in for it, with nothing in it."""
-        return self._health.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
-
     def survey(self) -> None:
         """Have in memory what the cleaner asks about all sealed segments. In any thread; once after a start.
 

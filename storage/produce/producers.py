@@ -126,10 +126,6 @@ class ProducerStates:
         )
         return True
 
-    def verification(self, producer_id: int) -> object | None:
-        """What `begin_verification` has noted: the same object until a batch of the transaction or its marker is written."""
-        return self._verifications.noted(producer_id)
-
     def end_verification(self, producer_id: int) -> None:
         """Forget what `begin_verification` noted: the coordinator's no was final."""
         self._verifications.forget(producer_id)

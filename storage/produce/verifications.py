@@ -40,10 +40,6 @@ class Verifications:
         elif producer_epoch == noted.producer_epoch and sequence < noted.lowest_sequence:
             noted.lowest_sequence = sequence
 
-    def noted(self, producer_id: int) -> object | None:
-        """What is noted of a producer: the same object until it is forgotten."""
-        return self._noted.get(producer_id)
-
     def forget(self, producer_id: int) -> None:
         """The coordinator's no was final."""
         self._noted.pop(producer_id, None)

@@ -37,8 +37,6 @@ def body(suite: Suite, options: Options) -> None:
         ports=rest.ports,
         test_timeout_s=rest.test_timeout_s,
         class_timeout_s=QUICK_TIMEOUT_S if options.quick else rest.class_timeout_s,
-        nodes=max(rest.nodes, 2) if options.workers else rest.nodes,
-        workers=options.workers,
     )
     passed, again = 0, AGAIN
     for classes in batches(tests, together=options.quick):
@@ -129,7 +127,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--out", type=Path, default=BUILD, help="folder for results; emptied first")
     parser.add_argument("--ports", default="19100-19899", help="two runs at a time need two ranges")
-    parser.add_argument("--nodes", type=int, default=1, help="brokers that a test has at least; with --workers two")
     parser.add_argument("--test-timeout-s", type=int, default=90, help="what a test may take")
     parser.add_argument("--class-timeout-s", type=int, default=1800, help="what the tests of a class may take")
 

@@ -83,8 +83,6 @@ class Runner:
         ports: First and last port to use. Two runs at a time need two ranges.
         test_timeout_s: What JUnit allows a test.
         class_timeout_s: What one JVM may take; its tests that have not ended are LOST then.
-        nodes: Brokers that a test has at least.
-        workers: Whether `--workers` is put behind the command as well.
     """
 
     def __init__(
@@ -95,11 +93,8 @@ class Runner:
         ports: str = "19100-19899",
         test_timeout_s: int = 90,
         class_timeout_s: int = 1800,
-        nodes: int = 1,
-        workers: bool = False,
     ) -> None:
         self.jars = test_jars()
-        self.nodes, self.workers = nodes, workers
         self.out, self.broker, self.ports = out, broker, ports
         self.test_timeout_s, self.class_timeout_s = test_timeout_s, class_timeout_s
         shutil.rmtree(out, ignore_errors=True)
@@ -139,11 +134,9 @@ class Runner:
     def _command(self, classes: Sequence[str], wanted: Path, temporary: Path) -> list[str]:
         properties = {
             "external.command": "\n".join(self.broker),
-            "external.nodes": self.nodes,
             "external.only": wanted,
             "external.ports": self.ports,
             "external.results": self.results,
-            "external.workers": str(self.workers).lower(),
             "java.io.tmpdir": temporary,
             "log4j2.configurationFile": HERE / "log4j2.properties",
         }

@@ -74,19 +74,6 @@ class Load:
         self, broker: BrokerProcess, asked: Asked, connections: int, requests: int
     ) -> Iterator[Callable[[], None]]:
         """The connections are open; to call what is given makes so many requests."""
-        with self.begun(broker, asked, connections, requests) as (begin, end):
-
-            def ask() -> None:
-                begin()
-                end()
-
-            yield ask
-
-    @contextmanager
-    def begun(
-        self, broker: BrokerProcess, asked: Asked, connections: int, requests: int
-    ) -> Iterator[tuple[Callable[[], None], Callable[[], None]]]:
-        """As `counted`, in two calls: the first has them begin, the second returns when they have been answered."""
         command = self._command(broker, asked, connections, 0, requests)
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdin is not None
@@ -97,12 +84,13 @@ class Load:
                 if answers.readline().strip() != answer:
                     raise RuntimeError(f"{connections} connections: the load ended with {process.wait()}")
 
-            def begin() -> None:
+            def ask() -> None:
                 words.write("\n")
                 words.flush()
+                expect("done")
 
             expect("ready")
-            yield begin, lambda: expect("done")
+            yield ask
             words.write("\n")
 
     def _command(self, broker: BrokerProcess, asked: Asked, connections: int, *numbers: int) -> list[str]:

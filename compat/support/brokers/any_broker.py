@@ -10,7 +10,7 @@ def broker_process(options: Options, overrides: dict[str, str] | None = None, *,
     """A broker of its own that has not been started; `overrides` are options under Kafka's names, only Ottla has several nodes."""
     if options.against == "apache-kafka":
         return ApacheKafkaProcess(overrides=overrides, keep=options.keep)
-    return OttlaProcess(overrides=overrides, keep=options.keep, nodes=nodes, workers=options.workers)
+    return OttlaProcess(overrides=overrides, keep=options.keep, nodes=nodes)
 
 
 def any_broker(options: Options, overrides: dict[str, str] | None = None) -> BrokerProcess | RunningBroker:

@@ -26,8 +26,6 @@ class OttlaProcess(BrokerProcess):
         profile: `kafka` (Apache Kafka's defaults, what `serve` runs) or `dev`.
         nodes: How many broker ids the process serves.
         arguments: Further arguments of `ottla serve`, e.g. `["--config", FILE]`.
-        workers: Whether each node but the first has a process of its own; there are two nodes then, or more. All have the same
-            ports after a restart.
     """
 
     kind = "ottla"
@@ -42,11 +40,9 @@ class OttlaProcess(BrokerProcess):
         profile: str | None = None,
         nodes: int = 1,
         arguments: tuple[str, ...] = (),
-        workers: bool = False,
     ) -> None:
         super().__init__(data=data, overrides=overrides, keep=keep)
-        self.profile, self.arguments, self.workers = profile, arguments, workers
-        self.nodes = max(nodes, 2) if workers else nodes
+        self.profile, self.nodes, self.arguments = profile, nodes, arguments
 
     def command(self) -> list[str]:
         listener = self.bootstrap if self.addresses else "127.0.0.1:0"
@@ -55,13 +51,6 @@ class OttlaProcess(BrokerProcess):
             command += ["--profile", self.profile]
         if self.nodes != 1:
             command += ["--nodes", str(self.nodes)]
-        if self.workers:
-            command += ["--workers"]
-            if self.addresses and "--config" not in self.arguments:
-                config = self.work / "nodes.properties"
-                lines = [f"# node.{node}.listeners=PLAINTEXT://{each}" for node, each in enumerate(self.addresses)]
-                config.write_text("\n".join([*lines[1:], ""]))
-                command += ["--config", str(config)]
         for name, value in self.overrides.items():
             command += ["--override", f"{name}={value}"]
         return command

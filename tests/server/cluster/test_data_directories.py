@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, combinations
 from typing import Any
 
 import pytest
@@ -242,7 +243,7 @@ def test_what_is_whole_is_served_and_stays_served(
 REFUSED: dict[str, tuple[Callable[[CrashFiles], None], Sequence[str], str]] = {
     "one not mounted": (empty(B), (A, B), r"/b \(directory.id \S+\): is it mounted\?"),
     "one not there": (without(B), (A, B), r"/b \(directory.id \S+\): is it mounted\?"),
-    "one not named": (then(), (A,), r"not among log.dirs: /b \(directory.id"),
+    "one not named": (then(), (A,), "/a is one of 2, and log.dirs does not name /b; start with log.dirs=/a,/b"),
     "that of the catalog not mounted": (empty(A), (A, B), "/b needs the ottla.json of the one with directory.id"),
     "that of the catalog not there": (without(A), (A, B), "/b needs the ottla.json of the one with directory.id"),
     "that of the catalog not named": (then(), (B,), "/b needs the ottla.json of the one with directory.id"),
@@ -734,3 +735,134 @@ def test_meta_properties_name_the_directory_of_the_catalog(life: Life) -> None:
     listed = json.loads(read(life.files, f"{A}/ottla.json"))["directories"]
     assert [listed.pop(uuid_text(each.directory_id)) for each in found if each and each.directory_id] == [A, B]
     assert not listed
+
+
+# Of nodes that had a process and a directory each: `DATA-node-1` beside `DATA`, and so on. An earlier Ottla made them (`--workers`).
+
+DATA = "/srv/data"
+
+
+@dataclass(frozen=True)
+class Left:
+    """What such an Ottla has left."""
+
+    files: CrashFiles
+    data_dirs: tuple[str, ...]
+    values: Values = field(default_factory=dict)
+
+
+def left_by(nodes: int, *, killed: bool) -> Left:
+    """Partition i of each topic is in the directory of node i modulo `nodes`; internal topics would be in the first.
+
+    Node 1 has missed that `gone` was deleted, and that `again` was deleted and made once more.
+    """
+    left = Left(CrashFiles(), (DATA, *(f"{DATA}-node-{node_id}" for node_id in range(1, nodes))))
+    files = left.files
+    with StoredBroker(files, left.data_dirs) as broker:
+        for name in "t", "gone", "again":
+            broker.create(name, 2 * nodes)
+            for partition in range(2 * nodes):
+                values = [b"%s-%d %d" % (name.encode(), partition, number) for number in range(3)]
+                for value in values:
+                    broker.append(name, partition, value)
+                if name == "t":
+                    left.values[name, partition] = values
+    place(left, "t", "gone", "again")
+    missed = [f"{left.data_dirs[1]}/{name}-1" for name in ("gone", "again")]
+    for path in missed:
+        files.rename(path, f"{path}.kept")
+    with StoredBroker(files, left.data_dirs, seed=1) as broker:
+        broker.delete("gone")
+        broker.delete("again")
+        broker.create("again", 2)
+        for partition in range(2):
+            broker.append("again", partition, b"new")
+            left.values["again", partition] = [b"new"]
+    for data_dir in left.data_dirs:  # The logs of the new topic are the first node's.
+        for name in "again-0", "again-1":
+            if data_dir != DATA and files.exists(f"{data_dir}/{name}"):
+                files.rename(f"{data_dir}/{name}", f"{DATA}/{name}")
+    for path in missed:
+        files.rename(f"{path}.kept", path)
+    if killed:
+        for data_dir in left.data_dirs:
+            files.remove(f"{data_dir}/.kafka_cleanshutdown")
+    return left
+
+
+def place(left: Left, *names: str) -> None:
+    """Have each log where its node looked for it."""
+    for name in names:
+        for partition in range(2 * len(left.data_dirs)):
+            target = f"{left.data_dirs[partition % len(left.data_dirs)]}/{name}-{partition}"
+            (found,) = (path for each in left.data_dirs if left.files.exists(path := f"{each}/{name}-{partition}"))
+            if found != target:
+                left.files.rename(found, target)
+
+
+SOME = [
+    (nodes, chosen)
+    for nodes in (2, 3)
+    for chosen in chain.from_iterable(combinations(range(nodes), count) for count in range(1, nodes))
+]
+"""How many nodes there were, and of which the directories are named."""
+
+
+@pytest.mark.parametrize("killed", [False, True], ids=["stopped", "killed"])
+@pytest.mark.parametrize(("nodes", "chosen"), SOME)
+def test_a_start_that_names_some_of_them_is_told_how_to_name_all(
+    nodes: int, chosen: tuple[int, ...], killed: bool
+) -> None:
+    left = left_by(nodes, killed=killed)
+    named, before = [left.data_dirs[index] for index in chosen], left.files.snapshot()
+    with pytest.raises(DataDirectoryError) as refused:
+        StoredBroker(left.files, named)
+    assert left.files.snapshot() == before
+    unnamed = [each for each in left.data_dirs if each not in named]
+    line = f"data directory {named[0]} is one of {nodes}, and log.dirs does not name {', '.join(unnamed)}; start with log.dirs="
+    assert str(refused.value) == line + ",".join(left.data_dirs)
+    told = str(refused.value).removeprefix(line).split(",")
+    for _ in range(2):
+        with StoredBroker(left.files, told) as broker:
+            assert broker.values() == left.values
+            for name, partition in left.values:
+                broker.append(name, partition, b"later")
+                left.values[name, partition].append(b"later")
+
+
+def test_all_of_them_may_have_been_moved_together() -> None:
+    left = left_by(2, killed=True)
+    for path in left.data_dirs:
+        left.files.make_dir("/mnt")
+        left.files.rename(path, path.replace("/srv", "/mnt"))
+    for named, other in (("/mnt/data", "/mnt/data-node-1"), ("/mnt/data-node-1", "/mnt/data")):
+        with pytest.raises(
+            DataDirectoryError, match=re.escape(f"does not name {other}; start with log.dirs=/mnt/data,")
+        ):
+            StoredBroker(left.files, [named])
+    with StoredBroker(left.files, ["/mnt/data", "/mnt/data-node-1"]) as broker:
+        assert broker.values() == left.values
+
+
+ELSEWHERE = {
+    "of the first": (DATA, "/copies/data", "lists a data directory that is not among log.dirs: /srv/data-node-1 "),
+    "of another": (f"{DATA}-node-1", "/copies/data-node-1", "needs the ottla.json of the one with directory.id"),
+}
+
+
+@pytest.mark.parametrize(("path", "copy", "told"), ELSEWHERE.values(), ids=ELSEWHERE.keys())
+def test_a_copy_of_one_is_not_completed_by_the_originals(path: str, copy: str, told: str) -> None:
+    left = left_by(2, killed=False)
+    left.files.make_dir("/copies")
+    left.files.rename(path, copy)
+    with pytest.raises(DataDirectoryError, match=told) as refused:
+        StoredBroker(left.files, [copy])
+    assert "start with" not in str(refused.value)
+
+
+def test_a_directory_of_that_name_which_is_another_brokers_is_not_asked_for() -> None:
+    left = left_by(2, killed=False)
+    with StoredBroker(left.files, ["/srv/data-node-1-node-1"]) as broker:
+        broker.create("u")
+    with StoredBroker(left.files, ["/srv/data-node-1-node-1"]) as broker:
+        assert broker.values() == {("u", 0): []}

@@ -512,8 +512,6 @@ def _many_under_way(count: int) -> tuple[Any, list[Any]]:
     cluster = SimpleNamespace(
         throttle=ReplicationThrottle(nodes, live_config),
         under_way={each.topic_partition: each for each in found},
-        moving=None,
-        moved=lambda _: None,
         catalog=SimpleNamespace(entries=lambda _: {}, topics={}),
         change_lock=trio.Lock(),
         has_eligible_replicas=lambda: True,

@@ -154,7 +154,7 @@ async def next_transaction(served: Served, data: Path, nursery: trio.Nursery) ->
     writes = TransactionalWrites(
         served.broker.clock,
         served.broker.config.current,
-        SimpleNamespace(check=check),
+        SimpleNamespace(check=check),  # type: ignore[arg-type]
         waits=True,
     )
     refused = trio.Event()

@@ -112,11 +112,6 @@ class ServeProcess:
         self._errors.close()
         return code, output
 
-    def children(self) -> list[int]:
-        """The ids of the processes that it has started and that live. Linux."""
-        threads = Path(f"/proc/{self._process.pid}/task").iterdir()
-        return [int(text) for thread in threads for text in (thread / "children").read_text().split()]
-
     def kill(self) -> None:
         """As a power loss, but for the page cache."""
         self.stop(signal.SIGKILL)

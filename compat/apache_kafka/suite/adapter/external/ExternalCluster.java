@@ -62,8 +62,6 @@ import org.apache.kafka.server.fault.FaultHandlerException;
  */
 public final class ExternalCluster implements ClusterInstance {
     private static final String COMMAND = System.getProperty("external.command");
-    private static final int LEAST_BROKERS = Integer.getInteger("external.nodes", 1);
-    private static final boolean WORKERS = Boolean.getBoolean("external.workers");
     private static final long WAIT_MS = 60_000;
 
     private final ClusterConfig config;
@@ -83,8 +81,7 @@ public final class ExternalCluster implements ClusterInstance {
         this.config = config;
         this.combined = combined;
         int firstController = combined ? TestKitDefaults.BROKER_ID_OFFSET : TestKitDefaults.CONTROLLER_ID_OFFSET;
-        int brokers = Math.max(config.numBrokers(), LEAST_BROKERS);
-        for (int i = 0; i < brokers; i++) brokerPorts.put(TestKitDefaults.BROKER_ID_OFFSET + i, 0);
+        for (int i = 0; i < config.numBrokers(); i++) brokerPorts.put(TestKitDefaults.BROKER_ID_OFFSET + i, 0);
         for (int i = 0; i < config.numControllers(); i++) controllerPorts.put(firstController + i, 0);
     }
 
@@ -120,7 +117,6 @@ public final class ExternalCluster implements ClusterInstance {
             Path file = Files.writeString(directory.resolve("server.properties"), serverProperties());
             List<String> command = new ArrayList<>(List.of(COMMAND.split("\n")));
             command.addAll(List.of("serve", "--config", file.toString()));
-            if (WORKERS) command.add("--workers");
             process = new BrokerProcess(command, directory.resolve("broker.log"));
             String addresses = process.await("ready");
             if (addresses.split(",").length != brokerPorts.size())
@@ -278,11 +274,9 @@ public final class ExternalCluster implements ClusterInstance {
         return key + "=" + value.replace("\\", "\\\\").replace("\n", "\\n") + "\n";
     }
 
-    /** With --workers the broker places those of further nodes itself, beside that of the first. */
     private List<Path> dataDirectories(int id) {
         return IntStream.range(0, config.numDisksPerBroker())
-            .mapToObj(disk -> WORKERS && id > 0 ? "broker_0_data" + disk + "-node-" + id : "broker_" + id + "_data" + disk)
-            .map(directory::resolve).toList();
+            .mapToObj(disk -> directory.resolve("broker_" + id + "_data" + disk)).toList();
     }
 
     private static void addSasl(Map<String, String> properties, String listener, SecurityProtocol protocol) {
