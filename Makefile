@@ -8,7 +8,7 @@ DATA ?= ./data
 .PHONY: run test check docs pages example format schemas compat-quick nightly bench release clean help
 
 help:
-	@echo "make run           a broker on 127.0.0.1:9092, data in ./data"
+	@echo "make run           a broker on localhost:9092, data in ./data"
 	@echo "make test          all tests"
 	@echo "make check         format, lint, types, import contracts, tests"
 	@echo "make docs          the site of docs/, in build/docs"
@@ -40,7 +40,7 @@ $(VENV)-run/.ready: pyproject.toml storage/kernel.py
 	@touch $@
 
 run: $(VENV)-run/.ready
-	@$(VENV)-run/bin/ottla serve --profile dev --listener 127.0.0.1:9092 --data $(DATA) --hello
+	@$(VENV)-run/bin/ottla serve --profile dev --listener localhost:9092 --data $(DATA) --hello
 
 test: $(BIN)/.ready
 	$(BIN)/python -m pytest

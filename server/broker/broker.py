@@ -268,7 +268,8 @@ class Broker:
         """Take connections on each of these listeners of `node` until it is closed."""
         for listener in listeners:
             desk: Desk = ListenerDesk(self.handlers, self.services, node, listener)
-            self.tasks.start_soon(self.connections.accept_on, listener, desk, self.tasks.nursery)
+            for sock in listener.sockets:
+                self.tasks.start_soon(self.connections.accept_on, sock, listener, desk, self.tasks.nursery)
 
     @cached_property
     def leases(self) -> CleaningLeases:

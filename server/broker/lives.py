@@ -280,7 +280,7 @@ class Lives:
             OSError: An address cannot be had.
         """
         for node in self.nodes:
-            if node.listeners[0].socket is None:
+            if not node.listeners[0].is_listening:
                 node.bind(self.broker.config.current.listen_backlog)
             node.is_alive = node.is_registered = True
 
@@ -348,7 +348,7 @@ class Lives:
     async def _down(self) -> _Wish:
         """Nobody listens until the next wish, which is returned."""
         for node in self.nodes:
-            if node.listeners[0].socket is not None:
+            if node.listeners[0].is_listening:
                 node.pause()
         self._tell()
         return await self._next_wish()

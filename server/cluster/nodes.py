@@ -42,7 +42,7 @@ class Node:
         """
         try:
             for listener in self.listeners:
-                if listener.socket is None:
+                if not listener.is_listening:
                     listener.bind(backlog)
         except OSError:
             self.pause()

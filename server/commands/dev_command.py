@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..broker.lives import Lives
     from .throw_away_tls import Secured
 
-LISTENER = "127.0.0.1:9092"
+LISTENER = "localhost:9092"
 CLIENT_FILE = "client.properties"
 LOGIN = """\
 # as the user {name}, whose password goes here
@@ -32,8 +32,8 @@ OVER_TLS = """\
     """
 WHOSE_PASSWORD = "# as the user {name}, whose password goes where … stands\n    "
 NOTES = """\
-The same as `ottla serve --profile dev --listener 127.0.0.1:9092 --admin 9099` with a directory that is removed at the end. It
-listens on this machine alone. One line `ready HOST:PORT[,HOST:PORT...]` comes first, for programs; Ctrl-C stops it.
+The same as `ottla serve --profile dev --listener localhost:9092 --admin 9099` with a directory that is removed at the end. It
+listens on this machine alone, at 127.0.0.1 and ::1. One line `ready HOST:PORT[,HOST:PORT...]` comes first, for programs; Ctrl-C stops it.
 """
 
 HELLO = """

@@ -51,7 +51,7 @@ def add_options(parser: Parser) -> None:
         metavar="[NAME://]HOST:PORT",
         action="append",
         help="listen here (port 0: a free one; no HOST: everywhere); repeat for more, each with its own NAME (default: :9092,"
-        " with --profile dev 127.0.0.1:9092)",
+        " with --profile dev localhost:9092)",
     )
     parser.add_argument("--nodes", type=number(1), metavar="N", help="play N broker ids, each on its own port")
     parser.add_argument(

@@ -29,8 +29,8 @@ _ADDRESSES = ("listeners", "advertised.listeners")
 PROFILES: dict[str, dict[str, str]] = {
     "kafka": {},
     "dev": {
-        # Nobody else's business: on loopback, and that is what clients are told.
-        "listeners": "PLAINTEXT://127.0.0.1:9092",
+        # For this machine alone: on both loopback addresses, by the name that clients are told.
+        "listeners": "PLAINTEXT://localhost:9092",
         # A compacted topic is clean a moment after its segment closed, not 15 s later.
         "log.cleaner.backoff.ms": "100",
         # Deleted topics and segments give their disk space back while one still looks.

@@ -48,13 +48,13 @@ def checked_token(token: str, where: str) -> str:
 
 
 def parse_address(text: str, *, has_token: bool = False) -> tuple[str, int]:
-    """`[HOST:]PORT` of the admin listener; 127.0.0.1 unless given.
+    """`[HOST:]PORT` of the admin listener; localhost unless given, which is both loopback addresses.
 
     Raises:
         ConfigError: Malformed, or without a token not an address of this machine alone.
     """
     host, _, port = text.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]") or "127.0.0.1"
+    host = host.removeprefix("[").removesuffix("]") or "localhost"
     if not (port.isascii() and port.isdigit() and len(port) <= 5 and int(port) <= 65535):
         raise ConfigError(f"Invalid value {text} for --admin: must be [HOST:]PORT, port up to 65535")
     if not has_token and not _is_loopback(host):

@@ -66,12 +66,11 @@ class AdminHttp:
 
     async def run(self, lives: Lives) -> None:
         """Answer requests until cancelled, through all lives of a broker."""
-        assert self._listener.socket is not None
         log.info("admin HTTP listener on %s", self.address)
-        listening = trio.SocketListener(trio.socket.from_stdlib_socket(self._listener.socket))
+        listening = [trio.SocketListener(trio.socket.from_stdlib_socket(sock)) for sock in self._listener.sockets]
         answering, pages = Answering(lives, Table()), Pages(lives, self._access.page_token)
         with log_tail.kept():
-            await trio.serve_listeners(partial(self._serve, answering, pages), [listening])
+            await trio.serve_listeners(partial(self._serve, answering, pages), listening)
 
     async def _serve(self, answering: Answering, pages: Pages, stream: trio.abc.Stream) -> None:
         conversation = Conversation(stream, answering, self._access, pages)

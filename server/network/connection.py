@@ -17,6 +17,7 @@ import trio
 
 from ...protocol.connection import Request, parse_request
 from ...protocol.errors import ProtocolError
+from ..runtime.addresses import java_host
 from ..security.principal import ANONYMOUS, Principal
 from .answer_places import AnswerPlace
 from .desk import Desk, HangUpError, LoggingIn, one_line
@@ -80,7 +81,8 @@ class Connection:
 
     def __init__(self, shares: Shares, listener: Listener, desk: Desk, transport: PlainTransport, peer: str) -> None:
         self.peer = peer
-        self.client_host = peer.rpartition(":")[0]
+        self.client_host = java_host(peer.rpartition(":")[0])
+        """As Apache Kafka writes it: in ACLs, groups and telemetry."""
         self.listener = listener
         self.node_id = desk.node_id
         self.turn = transport.turn

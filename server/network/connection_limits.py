@@ -13,8 +13,8 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...storage.topics.config import ConfigError
 from ..config.broker_config import BrokerConfig
 from ..config.live_config import LiveConfig
-from ..quotas.connections import plain_address
 from ..quotas.validation import is_literal_address
+from ..runtime.addresses import plain_address
 from .hosts import Hosts, resolve
 
 log = logging.getLogger("ottla.acceptor")

@@ -13,7 +13,8 @@ from heapq import nlargest
 import trio
 
 from ...storage.disk.descriptors import KEPT_FOR_SEGMENTS, is_scarce
-from ..quotas.connections import ConnectionRates, Where, plain_address
+from ..quotas.connections import ConnectionRates, Where
+from ..runtime.addresses import plain_address, with_port
 from ..runtime.clock import Clock
 from ..runtime.turns import Turn
 from .authentication.counts import Authentications
@@ -99,16 +100,18 @@ class Connections:
     def __iter__(self) -> Iterator[Connection]:
         return iter(tuple(self._open))
 
-    async def accept_on(self, listener: Listener, desk: Desk, nursery: trio.Nursery) -> None:
-        """Accept on `listener` until it is closed or the desk is, whatever errors come; connections run in `nursery`."""
-        listening = listener.socket
+    async def accept_on(self, listening: socket.socket, listener: Listener, desk: Desk, nursery: trio.Nursery) -> None:
+        """Accept on one socket of `listener` until the listener or the desk is closed, whatever errors come.
+
+        Connections run in `nursery`.
+        """
         tell_at_s = -math.inf
 
         def is_listening() -> bool:
-            return listening is listener.socket and desk.is_open
+            return listening in listener.sockets and desk.is_open
 
         left = 0
-        while listening is not None and is_listening():
+        while is_listening():
             try:
                 if not left:
                     await trio.lowlevel.wait_readable(listening)
@@ -116,12 +119,13 @@ class Connections:
                         return  # the next one who accepts here is to have it
                     left = ACCEPTED_AT_ONCE
                 left -= 1
-                sock, address = listening.accept()
+                sock, (raw_host, port, *_) = listening.accept()
+                host = plain_address(raw_host)
             except trio.ClosedResourceError:
                 return
             except OSError as error:
                 left = 0
-                if listener.socket is not listening:
+                if listening not in listener.sockets:
                     return  # Closed after a client had been announced.
                 if error.errno in OF_ONE_CONNECTION:
                     log.debug("a connection to %s was not accepted: %s", listener.address, error)
@@ -140,16 +144,14 @@ class Connections:
                     listener, desk.node_id, wait_ms, reason, is_listening
                 ):
                     continue
-                close_ms = (
-                    self._rates.refused((desk.node_id, listener.name), address[0], bounds) if self._rates.bounds else 0
-                )
+                close_ms = self._rates.refused((desk.node_id, listener.name), host, bounds) if self._rates.bounds else 0
                 if close_ms:
-                    is_taken = self._refuse_later(sock, address[0], close_ms, nursery)
+                    is_taken = self._refuse_later(sock, host, close_ms, nursery)
                     continue
-                is_taken = self._admit(sock, address, listener, desk, nursery)
+                is_taken = self._admit(sock, host, port, listener, desk, nursery)
             except Exception:
                 # Some systems refuse options of a socket whose peer has gone.
-                log.exception("cannot serve a connection from %s", address[0])
+                log.exception("cannot serve a connection from %s", host)
             finally:
                 if not is_taken:
                     sock.close()
@@ -211,9 +213,9 @@ class Connections:
             sock.close()
 
     def _admit(
-        self, sock: socket.socket, address: tuple[str, int], listener: Listener, desk: Desk, nursery: trio.Nursery
+        self, sock: socket.socket, host: str, port: int, listener: Listener, desk: Desk, nursery: trio.Nursery
     ) -> bool:
-        host, node_id = plain_address(address[0]), desk.node_id
+        node_id = desk.node_id
         limits = self.limits.of(node_id)
         limit = limits.of_address(host)
         reason = None
@@ -224,7 +226,7 @@ class Connections:
         if reason:
             self._shares.closings.tell(logging.WARNING, "refusing a connection from %s: %s", host, reason)
             return False
-        connection = Connection(self._shares, listener, desk, _transport(sock, listener), f"{address[0]}:{address[1]}")
+        connection = Connection(self._shares, listener, desk, _transport(sock, listener), with_port(host, port))
         self._open.add(connection)
         self._per_host[node_id, host] += 1
         self._per_listener[id(listener)] += 1

@@ -1,15 +1,30 @@
-"""Addresses to listen on."""
+"""Addresses to listen on.
+
+A listener has one socket for each address that its host stands for. They are opened and closed together, and have the same port.
+
+    no host, 0.0.0.0    one socket for all addresses of both families; where there is no IPv6, for those of IPv4
+    ::                  the same, but IPv6 is needed
+    localhost           127.0.0.1 and ::1, whatever the resolver says
+    another name        all loopback addresses that it names; else the first one, IPv4 before IPv6, as Java has it
+    an address          that one
+
+An address that this machine does not have is left out where the host stands for several.
+"""
 
 from __future__ import annotations
 
+import errno
+import ipaddress
 import socket
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import trio
 
 from ..config.listeners import PLAINTEXT, ListenerConfig
+from ..runtime.addresses import with_port
 
 if TYPE_CHECKING:
     from ..security.tls.contexts import ListenerTls
@@ -17,16 +32,124 @@ if TYPE_CHECKING:
 Socket = socket.socket
 
 
+Address = tuple[socket.AddressFamily, str]
+"""A family, and an address of it as text."""
+
+Resolver = Callable[..., list[tuple[Any, ...]]]
+"""`socket.getaddrinfo`."""
+
+ANY_IPV6: Address = (socket.AF_INET6, "::")
+ANY_IPV4: Address = (socket.AF_INET, "0.0.0.0")
+LOOPBACKS: tuple[Address, ...] = ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"))
+LOCALHOST = "localhost"
+
+# What the system says of an address that this machine does not have, or of a whole family.
+NOT_HERE = {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT}
+# A free port of the first address may be taken at the second one. So many are tried.
+FREE_PORTS_TRIED = 32
+
+
 class CannotListenError(OSError):
-    """An address cannot be had. Its message begins with that, not with the number of the error."""
+    """An address cannot be bound. The message begins with that, not with the number of the error."""
 
     def __str__(self) -> str:
         return str(self.strerror)
 
 
+def addresses_of(host: str, resolver: Resolver = socket.getaddrinfo) -> list[Address]:
+    """The addresses that a listener's host stands for, in the order in which they are bound; see the module. Blocks.
+
+    Raises:
+        OSError: The name is not known.
+    """
+    if host in ("", ANY_IPV4[1]):
+        return [ANY_IPV6, ANY_IPV4]
+    if host.lower() == LOCALHOST:
+        return list(LOOPBACKS)
+    # Python loads its tables of international names for any text; most addresses are none.
+    name = host.encode() if host.isascii() else host
+    found = resolver(name, None, type=socket.SOCK_STREAM)
+    named = [(each[0], str(each[4][0])) for each in found if each[0] in (socket.AF_INET, socket.AF_INET6)]
+    ordered = sorted(dict.fromkeys(named), key=lambda each: each[0] != socket.AF_INET)
+    if not ordered:
+        raise OSError(errno.EADDRNOTAVAIL, "the name has no address")
+    if not _is_loopback(ordered[0]):
+        return ordered[:1]
+    return [each for each in ordered if _is_loopback(each)]
+
+
+def bound_sockets(
+    addresses: Iterable[Address], port: int, make: Callable[[socket.AddressFamily], Socket] | None = None
+) -> list[Socket]:
+    """Sockets that have these addresses, all with the same port (0: a free one). No client can connect to them yet.
+
+    Addresses that the machine does not have are left out, unless it has none of them. ANY_IPV6 takes IPv4, and nothing
+    after it is bound.
+
+    Raises:
+        CannotListenError: One of the others cannot be bound, with the number and text of the system; nothing stays open.
+    """
+    tries = FREE_PORTS_TRIED if port == 0 else 1
+    while True:
+        tries -= 1
+        try:
+            return _bound_once(list(addresses), port, make or _new_socket)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE or tries == 0:
+                raise
+
+
+def _bound_once(addresses: list[Address], port: int, make: Callable[[socket.AddressFamily], Socket]) -> list[Socket]:
+    sockets: list[Socket] = []
+    missing: OSError | None = None
+    try:
+        for address in addresses:
+            try:
+                sockets.append(_bound(address, port, make))
+            except OSError as error:
+                if error.errno not in NOT_HERE:
+                    which = f" ({with_port(address[1], port)})" if len(addresses) > 1 else ""
+                    raise CannotListenError(error.errno, f"{error.strerror}{which}") from error
+                missing = missing or error
+                continue
+            port = sockets[0].getsockname()[1]
+            if address == ANY_IPV6:
+                break
+        if not sockets:
+            raise missing or OSError(errno.EADDRNOTAVAIL, "no address")
+    except BaseException:
+        for sock in sockets:
+            sock.close()
+        raise
+    return sockets
+
+
+def _bound(address: Address, port: int, make: Callable[[socket.AddressFamily], Socket]) -> Socket:
+    family, host = address
+    sock = make(family)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            # As Java has it. Without it the system's settings decide whether :: takes IPv4.
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        sock.bind((host, port))
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def _new_socket(family: socket.AddressFamily) -> Socket:
+    return socket.socket(family, socket.SOCK_STREAM)
+
+
+def _is_loopback(address: Address) -> bool:
+    return ipaddress.ip_address(address[1].partition("%")[0]).is_loopback
+
+
 @dataclass(slots=True)
 class Listener:
-    """One listening address of a node.
+    """One listener of a node.
 
     `port` is the bound one after `bind`; the advertised address is what Metadata tells clients
     that came in by this listener's name.
@@ -45,6 +168,14 @@ class Listener:
     """What connections are secured with; the broker sets it before anybody is accepted. None: they are not."""
     socket: Socket | None = None
     _reserved: Socket | None = None
+    forwarding: Forwarding | None = None
+    """Which requests another process answers, in the process of a node that has one of its own; None: all are answered here."""
+    sockets: tuple[Socket, ...] = ()
+    """Those that listen; all have the same port."""
+    _reserved: tuple[Socket, ...] = ()
+    """Those that keep the port while nothing listens."""
+    _addresses: tuple[Address, ...] = ()
+    """What the host stands for, asked once: a resolver may take its time, and the others are served when a node stops."""
 
     @classmethod
     def of(cls, config: ListenerConfig) -> Self:
@@ -60,42 +191,37 @@ class Listener:
         )
 
     def bind(self, backlog: int) -> None:
-        """Listen on `host:port` (0 takes a free port), with `backlog` connections waiting at most.
+        """Listen on `host:port` (0 takes a free port), with `backlog` connections waiting at most at each address.
 
         Raises:
-            OSError: The address cannot be had; names it.
+            OSError: An address cannot be bound; names it. Nothing listens then.
         """
-        sock, self._reserved = self._reserved or self._bound(), None
+        sockets, self._reserved = self._reserved or self._bound(), ()
         try:
-            sock.listen(backlog)
+            for sock in sockets:
+                sock.listen(backlog)
+                sock.setblocking(False)
         except OSError as error:
-            sock.close()
+            for sock in sockets:
+                sock.close()
             raise self._refused(error) from error
-        sock.setblocking(False)
-        self.socket = sock
-        self.port = sock.getsockname()[1]
+        self.sockets = sockets
+        self.port = sockets[0].getsockname()[1]
         # An address that means every interface would send clients nowhere.
         self.advertised_host = self.advertised_host or socket.gethostname()
         self.advertised_port = self.advertised_port or self.port
 
-    def _bound(self) -> Socket:
-        """A socket that has the address; nobody can connect to it yet."""
-        # Python loads its tables of international names for any text; most addresses are none.
-        host = self.host.encode() if self.host.isascii() else self.host
+    @property
+    def is_listening(self) -> bool:
+        """Whether clients can connect, or wait to be accepted."""
+        return bool(self.sockets)
+
+    def _bound(self) -> tuple[Socket, ...]:
         try:
-            family, kind, protocol, _, address = socket.getaddrinfo(
-                host or None, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-            )[0]
-            sock = socket.socket(family, kind, protocol)
+            self._addresses = self._addresses or tuple(addresses_of(self.host))
+            return tuple(bound_sockets(self._addresses, self.port))
         except OSError as error:
             raise self._refused(error) from error
-        try:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            sock.bind(address)
-        except OSError as error:
-            sock.close()
-            raise self._refused(error) from error
-        return sock
 
     def _refused(self, error: OSError) -> OSError:
         return CannotListenError(
@@ -105,8 +231,7 @@ class Listener:
     @property
     def address(self) -> str:
         """HOST:PORT to connect to."""
-        host = self.host or "localhost"
-        return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
+        return with_port(self.host or LOCALHOST, self.port)
 
     def pause(self) -> None:
         """Stop listening but keep the port from being given to a client, so that `bind` finds it free.
@@ -118,16 +243,16 @@ class Listener:
             self._reserved = self._bound()
 
     def rest(self) -> None:
-        """Go on listening with nobody who accepts: a task that does so ends, and who connects waits for the next one."""
-        if self.socket is not None:
-            trio.lowlevel.notify_closing(self.socket)
+        """Go on listening while nothing accepts: tasks that do so end, and connections wait for the next ones."""
+        for sock in self.sockets:
+            trio.lowlevel.notify_closing(sock)
 
     def close(self) -> None:
-        """Stop listening; a task that accepts on it ends."""
-        if self.socket is not None:
-            trio.lowlevel.notify_closing(self.socket)
-            self.socket.close()
-            self.socket = None
-        if self._reserved is not None:
-            self._reserved.close()
-            self._reserved = None
+        """Stop listening; tasks that accept end."""
+        sockets, self.sockets = self.sockets, ()
+        for sock in sockets:
+            trio.lowlevel.notify_closing(sock)
+            sock.close()
+        reserved, self._reserved = self._reserved, ()
+        for sock in reserved:
+            sock.close()

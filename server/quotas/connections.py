@@ -6,19 +6,18 @@ above the rate of its address is not served at all: it is closed after as long, 
 
 from __future__ import annotations
 
-import ipaddress
 import math
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
+from ..runtime.addresses import plain_address
 from .entities import IP, Quotas
 from .rates import MAX_INT, Rate, Window
 from .sensors import Sensors
 from .validation import CONNECTION_CREATION_RATE
 
 UNLIMITED = MAX_INT
-_MAPPED = "::ffff:"
 
 Where = tuple[int, str]
 """Node id, and a listener's name, empty for the whole node."""
@@ -174,16 +173,6 @@ class ConnectionRates:
         if bound <= 0:  # nothing may come: looked at again a sample later
             return self._window.sample_ms
         return min(rate.throttle_ms(bound, self._window, elapsed_ms), self._window.sample_ms)
-
-
-def plain_address(host: str) -> str:
-    """An address as sockets have it; one of IPv4 that came by IPv6 as that of IPv4."""
-    if host.lower().startswith(_MAPPED):
-        host = host[len(_MAPPED) :]
-    try:
-        return str(ipaddress.ip_address(host.strip("[]")))
-    except ValueError:
-        return host
 
 
 def whole(bound: float) -> int:

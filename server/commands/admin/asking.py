@@ -131,7 +131,7 @@ def _text(value: object) -> object:
 
 def _parsed(address: str) -> tuple[str, int]:
     host, _, port = address.removeprefix("http://").rstrip("/").rpartition(":")  # as `ottla dev` shows it
-    host = host.removeprefix("[").removesuffix("]") or "127.0.0.1"
+    host = host.removeprefix("[").removesuffix("]") or "localhost"
     if not (port.isascii() and port.isdigit() and 0 < int(port) <= 65535):
         raise WrongCallError(f"Invalid value {address} for --admin: must be [HOST:]PORT, port from 1 to 65535")
     return host, int(port)

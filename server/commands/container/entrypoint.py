@@ -72,7 +72,7 @@ def ottla_words(words: list[str], environment: Mapping[str, str]) -> list[str] |
     if words == ["--version"] or first in ROWS.keys() - {"dev"} or first == "help":
         return words
     if first == "dev":
-        host = "0.0.0.0" if environment.get(ADMIN_TOKEN) else "127.0.0.1"
+        host = "0.0.0.0" if environment.get(ADMIN_TOKEN) else "localhost"
         admin = [] if {"--admin", "OTTLA_ADMIN"} & _given(words, environment) else ["--admin", f"{host}:{ADMIN_PORT}"]
         return ["serve", "--profile", "dev", "--hello", *admin, *words[1:]]
     if not first or looks_like_option(first):

@@ -15,7 +15,7 @@ COMMAND_CONFIG = "OTTLA_COMMAND_CONFIG"
 ADMIN = "OTTLA_ADMIN"
 ADMIN_TOKEN = "OTTLA_ADMIN_TOKEN"
 DEFAULT_BOOTSTRAP = "localhost:9092"
-DEFAULT_ADMIN = "127.0.0.1:9099"
+DEFAULT_ADMIN = "localhost:9099"
 
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _DURATION = re.compile(rf"([0-9]+(?:\.[0-9]+)?)({'|'.join(_UNITS_MS)})?")

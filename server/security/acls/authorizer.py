@@ -7,7 +7,6 @@ than all that allow. Where none matches, the answer is no; but where no entry at
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from itertools import chain, takewhile
 from typing import NamedTuple, TypeAlias
 
 from ....storage.steps import Steps
+from ...runtime.addresses import java_host
 from ...runtime.floods import Floods
 from ..principal import Principal
 from .acl import ANYTHING, Acl, AclError, quoted
@@ -251,20 +251,6 @@ class Authorizer:
         self.generation += 1
         if self._decided or self._decided_before:
             self._decided, self._decided_before = {}, {}
-
-
-def java_host(host: str) -> str:
-    """An address as Apache Kafka compares it with those of entries: IPv6 in eight groups without leading zeros."""
-    if ":" not in host:
-        return host
-    plain, percent, scope = host.strip("[]").partition("%")
-    try:
-        address = ipaddress.IPv6Address(plain)
-    except ValueError:
-        return host
-    if address.ipv4_mapped is not None:
-        return str(address.ipv4_mapped)
-    return ":".join(f"{int(group, 16):x}" for group in address.exploded.split(":")) + percent + scope
 
 
 def _begins_with_one(name: str, beginnings: Collection[set[str]], lengths: Iterable[int]) -> bool:

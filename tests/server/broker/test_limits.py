@@ -279,10 +279,11 @@ async def test_a_connection_that_cannot_be_taken_is_nobody_elses_affair(tmp_path
         broker = served.broker
         listener = Listener.of(broker.config.current.listener_configs[0])
         listener.bind(10)
-        assert listener.socket is not None
-        listener.socket = Troubled(listener.socket)
+        (plain,) = listener.sockets
+        troubled = Troubled(plain)
+        listener.sockets = (troubled,)
         desk: Desk = ListenerDesk(broker.handlers, broker.services, broker.nodes[0], listener)
-        nursery.start_soon(broker.connections.accept_on, listener, desk, nursery)
+        nursery.start_soon(broker.connections.accept_on, troubled, listener, desk, nursery)
         with await trio.to_thread.run_sync(RawClient, "127.0.0.1", listener.port) as gone:
             assert await trio.to_thread.run_sync(gone.is_closed_by_peer)
         with await trio.to_thread.run_sync(RawClient, "127.0.0.1", listener.port) as client:

@@ -73,7 +73,7 @@ def test_the_last_disk_that_fails_takes_the_broker_down_until_the_restart(
     lives = broker._lives
 
     async def until_nobody_listens() -> None:
-        while any(node.listeners[0].socket is not None for node in lives.nodes):
+        while any(node.listeners[0].is_listening for node in lives.nodes):
             await lives._changed.wait()
 
     fault = broker.fault(disk="failed")

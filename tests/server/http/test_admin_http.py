@@ -143,7 +143,7 @@ class StagedHere:
 
 
 @pytest.mark.parametrize(
-    ("text", "found"), [("8080", ("127.0.0.1", 8080)), ("localhost:0", ("localhost", 0)), ("[::1]:9", ("::1", 9))]
+    ("text", "found"), [("8080", ("localhost", 8080)), ("localhost:0", ("localhost", 0)), ("[::1]:9", ("::1", 9))]
 )
 def test_it_listens_on_this_machine(text: str, found: tuple[str, int]) -> None:
     assert parse_address(text) == found
@@ -611,7 +611,7 @@ def test_the_command_line_turns_it_on(tmp_path: Path) -> None:
         code, _ = server.stop()
     assert code == 0
     (line,) = [line for line in server.stderr.splitlines() if "ottla.admin" in line]
-    assert "admin HTTP listener on 127.0.0.1:" in line
+    assert "admin HTTP listener on localhost:" in line
 
 
 def test_the_command_line_refuses_other_machines(tmp_path: Path) -> None:

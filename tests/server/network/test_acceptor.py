@@ -62,8 +62,9 @@ async def serves_after(data_dir: Path, news: list[int]) -> bool:
         (listener,) = node.listeners
         listener.close()
         listener.bind(10)
-        assert listener.socket is not None
-        listener.socket = listening = Listening(listener.socket, news)
+        (plain,) = listener.sockets
+        listening = Listening(plain, news)
+        listener.sockets = (listening,)
         broker.accept_on(node, node.listeners)
 
         def connect() -> bool:
@@ -144,7 +145,7 @@ async def test_a_crowd_that_comes_at_once_finds_room_unless_the_backlog_is_set_s
     listener.bind(BrokerConfig.from_texts(texts).listen_backlog)
     with contextlib.ExitStack() as crowd:
         crowd.callback(listener.close)
-        assert listener.socket is not None
+        (listening,) = listener.sockets
         for _ in range(200):
             client = crowd.enter_context(socket.socket())
             client.setblocking(False)
@@ -152,7 +153,7 @@ async def test_a_crowd_that_comes_at_once_finds_room_unless_the_backlog_is_set_s
         waiting = 0
         with contextlib.suppress(BlockingIOError):
             while True:
-                crowd.enter_context(listener.socket.accept()[0])
+                crowd.enter_context(listening.accept()[0])
                 waiting += 1
     assert room <= waiting <= room + 1, "Linux lets one more wait than it is told"
 

@@ -25,7 +25,7 @@ Made from the commands' own help (`python tests/support/commands/commands_page.p
 - `--bootstrap HOST:PORT[,…]` is the broker's address for commands that speak Kafka's protocol, and to any broker: also
   `OTTLA_BOOTSTRAP`, else localhost:9092. `--command-config FILE` (or `OTTLA_COMMAND_CONFIG`) says how to connect to a listener
   of TLS, in the properties of Apache Kafka's clients and tools.
-- `--admin [HOST:]PORT` is its admin listener for those that ask Ottla alone: also `OTTLA_ADMIN`, else 127.0.0.1:9099, where
+- `--admin [HOST:]PORT` is its admin listener for those that ask Ottla alone: also `OTTLA_ADMIN`, else localhost:9099, where
   `ottla dev` has it. A listener with a token wants `--admin-token-file FILE` or `OTTLA_ADMIN_TOKEN`.
 - `source <(ottla completion bash)` completes all of this in bash; zsh and fish likewise.
 """

@@ -29,7 +29,7 @@ def admin(address: str | None = None, token_file: str | None = None, **environme
 @pytest.mark.parametrize(
     ("given", "environment", "address"),
     [
-        (None, {}, "127.0.0.1:9099"),
+        (None, {}, "localhost:9099"),
         (None, {"OTTLA_ADMIN": "localhost:7"}, "localhost:7"),
         ("8", {"OTTLA_ADMIN": "localhost:7"}, "8"),
         ("[::1]:8", {}, "[::1]:8"),

@@ -31,7 +31,7 @@ from support.commands.command_runs import run_command
         (["topics", "list"], ["topics", "list"]),
         (["reset"], ["reset"]),  # a program of that name is in most images, too
         (["ottla", "dev"], ["dev"]),
-        (["dev"], ["serve", "--profile", "dev", "--hello", "--admin", "127.0.0.1:9099"]),
+        (["dev"], ["serve", "--profile", "dev", "--hello", "--admin", "localhost:9099"]),
         (["dev", "--admin=7"], ["serve", "--profile", "dev", "--hello", "--admin=7"]),
         (["sh", "-c", "exit 3"], None),
         (["/bin/sh"], None),

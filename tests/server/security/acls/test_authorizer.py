@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.server.security.acls.acl import Acl, parse
-from ottla.server.security.acls.authorizer import MAX_CACHED, Authorizer, java_host
+from ottla.server.security.acls.authorizer import MAX_CACHED, Authorizer
 from ottla.server.security.acls.filters import AclFilter
 from ottla.server.security.acls.kinds import Operation, PatternType, Permission, ResourceType
 from ottla.server.security.principal import Principal
@@ -153,21 +153,6 @@ def test_hostile_names_fill_no_memory() -> None:
     remembered = {**by._decided, **by._decided_before}
     assert len(remembered) <= 2 * MAX_CACHED
     assert max(len(str(key)) for key in remembered) < 1_000
-
-
-@pytest.mark.parametrize(
-    ("told", "compared"),
-    [
-        ("127.0.0.1", "127.0.0.1"),
-        ("[::1]", "0:0:0:0:0:0:0:1"),
-        ("2001:db8::7", "2001:db8:0:0:0:0:0:7"),
-        ("::ffff:10.0.0.1", "10.0.0.1"),
-        ("fe80::1%eth0", "fe80:0:0:0:0:0:0:1%eth0"),
-        ("a:b", "a:b"),
-    ],
-)
-def test_addresses_are_compared_as_java_writes_them(told: str, compared: str) -> None:
-    assert java_host(told) == compared
 
 
 def test_a_refusal_is_logged_once_with_what_decided(caplog: pytest.LogCaptureFixture) -> None:
