@@ -163,9 +163,9 @@ def test_without_a_directory_the_one_taken_is_named_and_is_not_apache_kafkas(
 def test_the_dev_profile_is_served_on_loopback_and_kafkas_everywhere() -> None:
     for given, where in (
         ([], ("", "")),
-        (["--profile", "dev"], ("127.0.0.1", "127.0.0.1")),
+        (["--profile", "dev"], ("localhost", "localhost")),
         (["--profile", "dev", "--listener", ":9092"], ("", "")),
-        (["--profile", "dev", "--nodes", "2"], ("127.0.0.1", "127.0.0.1")),
+        (["--profile", "dev", "--nodes", "2"], ("localhost", "localhost")),
     ):
         static = configuration(asked(["serve", "--data", "/d", *given]).options)
         for node_id in static.node_ids:

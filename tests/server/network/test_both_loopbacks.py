@@ -46,12 +46,22 @@ def serves(host: str, port: int) -> bool:
         return False
 
 
+def come_back(broker: ottla.Broker) -> None:
+    broker.stop_node(1)
+    broker.start_node(1)
+
+
+def restart_without_a_node(broker: ottla.Broker) -> None:
+    broker.stop_node(1)
+    broker.restart()
+
+
 CHANGES: dict[str, Callable[[ottla.Broker], object]] = {
     "restart": ottla.Broker.restart,
     "crash": ottla.Broker.crash,
     "reset": ottla.Broker.reset,
-    "a node comes back": lambda broker: (broker.stop_node(1), broker.start_node(1)),
-    "a restart with a node stopped": lambda broker: (broker.stop_node(1), broker.restart()),
+    "a node comes back": come_back,
+    "a restart with a node stopped": restart_without_a_node,
 }
 
 
@@ -118,7 +128,7 @@ def test_a_limit_of_a_listener_is_of_all_its_addresses_together() -> None:
                 assert third.receive().error_code == ErrorCode.NONE
 
 
-EVERYWHERE = {"advertised.listeners": "PLAINTEXT://127.0.0.1:0"}
+EVERYWHERE: dict[str, str | int | float | bool] = {"advertised.listeners": "PLAINTEXT://127.0.0.1:0"}
 
 
 @pytest.mark.parametrize("listener", [":0", "0.0.0.0:0", "[::]:0"])
