@@ -166,10 +166,6 @@ class Listener:
     """Who answers here: the controller with this id; None for the node's broker."""
     tls: ListenerTls | None = None
     """What connections are secured with; the broker sets it before anybody is accepted. None: they are not."""
-    socket: Socket | None = None
-    _reserved: Socket | None = None
-    forwarding: Forwarding | None = None
-    """Which requests another process answers, in the process of a node that has one of its own; None: all are answered here."""
     sockets: tuple[Socket, ...] = ()
     """Those that listen; all have the same port."""
     _reserved: tuple[Socket, ...] = ()
