@@ -72,7 +72,7 @@ class Coordinator(ABC, Generic[S]):
     def activate(self, shard: S, now_ms: int) -> None:
         """Serve the keys of a partition that has been replayed to its end. Whatever it raises, the shard is given up and
         LOADING as before, and is to be failed."""
-        if self._is_open(shard):
+        if self.is_open(shard):
             shard.state = ShardState.ACTIVE
             try:
                 self._activated(shard, now_ms)
@@ -83,7 +83,7 @@ class Coordinator(ABC, Generic[S]):
 
     def fail(self, shard: S, reason: Exception) -> None:
         """Leave the keys of a partition without coordinator; all others are served."""
-        if self._is_open(shard):
+        if self.is_open(shard):
             log.error("%s-%d cannot be loaded: %s", self.topic, shard.partition, reason)
             self._put_empty(shard.partition, ShardState.FAILED)
 
@@ -134,7 +134,7 @@ class Coordinator(ABC, Generic[S]):
         shard.state = state
         return shard
 
-    def _is_open(self, shard: S) -> bool:
+    def is_open(self, shard: S) -> bool:
         """False for a shard whose loading outlived its time here."""
         return shard.partition < len(self.shards) and self.shards[shard.partition] is shard
 
@@ -147,7 +147,7 @@ class Coordinator(ABC, Generic[S]):
         """
         for shard in shards:
             for key in tuple(table_of(shard)):
-                if not self._is_open(shard):
+                if not self.is_open(shard):
                     raise KafkaError(
                         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{self.topic}-{shard.partition} was given up meanwhile"
                     )
@@ -161,7 +161,7 @@ class Coordinator(ABC, Generic[S]):
 
     def _while_served(self, shard: S, job: Job) -> Job:
         # A piece for tables that were given up would write into the log of those that took their place.
-        while shard.state is ShardState.ACTIVE and self._is_open(shard):
+        while shard.state is ShardState.ACTIVE and self.is_open(shard):
             try:
                 next(job)
             except StopIteration:

@@ -250,9 +250,10 @@ class CoordinatorService(Generic[C]):
             self._failed(shard, error)
 
     async def _load_large(self, shard: Shard, chunk: Chunk) -> None:
-        """Read chunk by chunk on this thread, which owns the log, and replay each in a worker thread."""
+        """Read chunk by chunk on this thread, which owns the log, and replay each in a worker thread; of a shard that was replaced
+        meanwhile the rest is left unread."""
         try:
-            while len(chunk):
+            while len(chunk) and self.coordinator.is_open(shard):
                 await in_thread(Work.READ, self._data_dir_of(shard), _replay, shard, chunk)
                 chunk = self._store.read(shard.partition, shard.next_offset)
             self.coordinator.activate(shard, self.ground.clock.now_ms())

@@ -56,7 +56,6 @@ class GroupSettings:
     group_consumer_session_timeout_ms: int
     group_share_assignment_interval_ms: int
     group_share_heartbeat_interval_ms: int
-    group_share_initialize_retry_interval_ms: int
     group_share_max_size: int
     group_share_session_timeout_ms: int
     group_streams_assignment_interval_ms: int
@@ -89,7 +88,6 @@ class GroupSettings:
             group_consumer_session_timeout_ms=config.group_consumer_session_timeout_ms,
             group_share_assignment_interval_ms=config.group_share_assignment_interval_ms,
             group_share_heartbeat_interval_ms=config.group_share_heartbeat_interval_ms,
-            group_share_initialize_retry_interval_ms=config.group_share_initialize_retry_interval_ms,
             group_share_max_size=config.group_share_max_size,
             group_share_session_timeout_ms=config.group_share_session_timeout_ms,
             group_streams_assignment_interval_ms=config.group_streams_assignment_interval_ms,

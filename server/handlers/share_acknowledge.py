@@ -29,13 +29,13 @@ async def handle(ctx: Context, request: Request) -> ShareAcknowledgeResponse:
     try:
         whose = checked(ctx, body)
         shares = ctx.services.coordinators.share_leaders
-        shares.sessions[ctx.node.node_id].acknowledge(whose, body.share_session_epoch)
+        session = shares.sessions[ctx.node.node_id].acknowledge(whose, body.share_session_epoch)
     except KafkaError as error:
         return ShareAcknowledgeResponse(error_code=error.code)
     acknowledging = Acknowledging(ctx, request, whose)
     await acknowledging.run()
     if body.share_session_epoch == FINAL_EPOCH:
-        await shares.end_session(ctx.node.node_id, whose)
+        await shares.end_session(ctx.node.node_id, session)
     await acknowledging.settle()
     leaders, turn = Leaders(ctx), ctx.turn
     topics: dict[bytes, list[PartitionData]] = {}

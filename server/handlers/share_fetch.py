@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TypeAlias
 
 import trio
@@ -73,7 +74,7 @@ async def handle(ctx: Context, request: Request) -> ShareFetchResponse:
     rows: dict[Place, PartitionData] = {}
     leaders = Leaders(ctx)
     if epoch != FINAL_EPOCH and not (request.version >= RENEWALS_SINCE and body.is_renew_ack):
-        fetching = _Fetching(ctx, request, whose, shares, leaders)
+        fetching = _Fetching(ctx, request, session, shares, leaders)
         try:
             found = await fetching.run(_rotated(list(session.places), epoch))
         except KafkaError as error:
@@ -85,7 +86,7 @@ async def handle(ctx: Context, request: Request) -> ShareFetchResponse:
             if session.must_tell(place, has_records=has_records, has_error=has_error) or epoch == FULL_EPOCH:
                 rows[place] = row
     if epoch == FINAL_EPOCH:
-        await shares.end_session(ctx.node.node_id, whose)
+        await shares.end_session(ctx.node.node_id, session)
     await acknowledging.settle()
     for place, refused in acknowledging.answers.items():
         if ctx.turn.is_over():
@@ -182,14 +183,14 @@ class _Fetching:
     """One fetch: what there is for a member in the partitions of its session."""
 
     def __init__(
-        self, ctx: Context, request: Request, whose: SessionKey, shares: ShareLeaders, leaders: Leaders
+        self, ctx: Context, request: Request, session: ShareSession, shares: ShareLeaders, leaders: Leaders
     ) -> None:
         body: ShareFetchRequest = request.body
-        config = shares.config_of(whose.group_id)
+        config = shares.config_of(session.key.group_id)
         self._ctx = ctx
         self._body = body
         self._version = request.version
-        self._whose = whose
+        self._session = session
         self._shares = shares
         self._leaders = leaders
         self._committed = config.reads_committed
@@ -213,7 +214,7 @@ class _Fetching:
             try:
                 known(ctx, place)
                 if not is_for_nothing:
-                    key = SharePartitionKey(self._whose.group_id, *place)
+                    key = SharePartitionKey(self._session.key.group_id, *place)
                     self._led[place] = self._shares.begun(key, led_partition(ctx, *place))
             except KafkaError as error:
                 self._refuse(place, error)
@@ -302,7 +303,7 @@ class _Fetching:
         """Acquire from each partition what the member may have; the first that has something gives a batch, however large."""
         left_records, left_bytes = self._body.max_records, self._max_bytes
         part_bytes = max(self._max_bytes // max(len(look.offers), 1), 1)
-        mode, member_id = self._body.share_acquire_mode, self._whose.member_id
+        mode, member_id = self._body.share_acquire_mode, self._session.key.member_id
         for place in look.offers:
             if self._ctx.turn.is_over():
                 await self._ctx.turn.next()
@@ -327,11 +328,15 @@ class _Fetching:
 
     async def _taken(self, led: Led, wish: Wish, max_bytes: int, first: bool) -> Taken:
         def acquire(share: SharePartition, at_once: bool) -> Taken:
+            # The member may have begun another session, by another connection: this answer would reach nobody.
+            if not self._shares.sessions[self._ctx.node.node_id].has(self._session):
+                return NOTHING
             if not share.has_room():
                 return NOTHING  # Others were faster.
             found = self._offer(led, share, max_bytes, first, at_once)
             elapsed_ms = self._ctx.services.clock.elapsed_ms()
-            return take(share, found, wish, elapsed_ms, committed=self._committed, at_once=at_once)
+            carry_out = partial(self._shares.carry_out_anyway, led)
+            return take(share, found, wish, elapsed_ms, carry_out, committed=self._committed, at_once=at_once)
 
         taken = await self._at_disk(led, acquire)
         assert isinstance(taken, Taken)

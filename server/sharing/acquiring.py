@@ -7,12 +7,13 @@ nobody can digest does not take others with it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import NamedTuple
 
 from .in_flight import Batch, Change, Run, State
-from .share_partition import SharePartition
+from .share_partition import RUNS_AT_ONCE, SharePartition, Update
 
 _FEW_DELIVERIES = 2
 """With a limit of so few, the last delivery is not one alone."""
@@ -56,30 +57,56 @@ def acquire(
     fetched: Sequence[Offsets],
     elapsed_ms: int,
     aborted: Sequence[Offsets] = (),
+    carry_out: Callable[[Update], object] | None = None,
 ) -> list[Acquired]:
     """Give a member what it may have of records that were fetched for it.
 
     Args:
         fetch_offset: Where the fetch began, which `next_fetch_offset` told.
         fetched: The log's batches, in order.
-        aborted: Those of them that nobody shall see: they are archived at once.
+        aborted: Those of them that no member may see: they are archived at once.
+        carry_out: Writes an update down and applies it; by default it is applied alone. What it raises is passed on, before
+            anything is acquired.
 
     Returns:
         What it has from now on, in order.
     """
     if not fetched or wish.max_records <= 0 or fetched[-1].last < partition.start_offset:
         return []
+    _archive_missing(partition, fetch_offset, fetched[0].first, carry_out or partition.apply)
     last, limit = _room(partition, wish, fetch_offset, fetched[-1].last)
     if limit <= 0:
         return []
     until_ms = elapsed_ms + partition.limits.lock_ms
-    acquired = _Acquiring(partition, wish, fetched, last, until_ms).run(fetch_offset, limit)
+    acquired = _Acquiring(partition, wish, fetched, last, until_ms).run(limit)
     return _without(partition, acquired, aborted) if aborted else acquired
+
+
+def _archive_missing(
+    partition: SharePartition, fetch_offset: int, first: int, carry_out: Callable[[Update], object]
+) -> None:
+    """Archive what was available from `fetch_offset` on: the log has nothing before `first` any more.
+
+    It may be all that a full window has left. So it is written down and the start passes it, which Apache Kafka leaves out: there the
+    share partition hangs, after a restart as well.
+    """
+    gap_start = partition.gap_start
+    if gap_start is not None and fetch_offset <= gap_start < first:
+        partition.pass_gap(first)
+    fates = (
+        (run, Change(max(run.first, fetch_offset), min(run.last, first - 1), State.ARCHIVED))
+        for batch in partition.in_flight.between(fetch_offset, first - 1)
+        for run in batch.between(fetch_offset, first - 1)
+        if run.state is State.AVAILABLE
+    )
+    update = partition.update(islice(fates, RUNS_AT_ONCE))
+    if update.changes:
+        carry_out(update)
 
 
 def _room(partition: SharePartition, wish: Wish, fetch_offset: int, last: int) -> tuple[int, int]:
     """Up to which offset the member may have records, and how many. Where there is no room for more in flight, those that are."""
-    limit = min(wish.max_records, partition.limits.in_flight - partition.in_flight_count)
+    limit = min(wish.max_records, partition.room())
     if limit > 0:
         return last, limit
     again = partition.end_offset - fetch_offset + 1
@@ -106,9 +133,8 @@ class _Acquiring:
         self._last_delivery = deliveries - 1 if deliveries > _FEW_DELIVERIES else None
         """Records that were delivered so often come one by one."""
 
-    def run(self, fetch_offset: int, limit: int) -> list[Acquired]:
+    def run(self, limit: int) -> list[Acquired]:
         first = self._fetched[0].first
-        self._archive_missing(fetch_offset, first)
         floor = self._in_flight.floor(first)
         if floor is None:
             begin = max(first, self._partition.start_offset)
@@ -141,19 +167,6 @@ class _Acquiring:
         if self._acquired:
             self._partition.pass_gap(self._acquired[-1].last_offset + 1)
         return self._acquired
-
-    def _archive_missing(self, fetch_offset: int, first: int) -> None:
-        """Of what was asked for, the log begins at `first`: what was available before that is there no more."""
-        gone = [
-            Change(max(run.first, fetch_offset), min(run.last, first - 1), State.ARCHIVED)
-            for batch in self._in_flight.between(fetch_offset, first - 1)
-            for run in batch.between(fetch_offset, first - 1)
-            if run.state is State.AVAILABLE
-        ]
-        self._in_flight.change(gone)
-        gap_start = self._partition.gap_start
-        if gap_start is not None and fetch_offset <= gap_start < first:
-            self._partition.pass_gap(first)
 
     def _available(self, batch: Batch) -> Iterator[Run]:
         """What is available of a batch and was fetched."""

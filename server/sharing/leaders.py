@@ -163,6 +163,20 @@ class ShareLeaders:
             led.wake()
         self.locks_changed(led)
 
+    def carry_out_anyway(self, led: Led, update: Update) -> None:
+        """Carry out what no member asked for: in memory alone where it cannot be written down, as Apache Kafka does.
+
+        Raises:
+            KafkaError: The share partition was let go of.
+        """
+        try:
+            self.carry_out(led, update)
+        except KafkaError as error:
+            log.warning("%s: what became of records is not written down: %s", led.key.text, error)
+            if led.error is not None:
+                raise
+            self.carry_out(led, update._replace(state_batches=[]))
+
     async def settled(self, led: Led) -> None:
         """Wait until what was written of it is on disk. KafkaError as `told`."""
         try:
@@ -199,10 +213,11 @@ class ShareLeaders:
 
     # Sessions
 
-    async def end_session(self, node_id: int, key: SessionKey) -> None:
-        """End a session, unless that has been done meanwhile, and release what its member has in its partitions."""
-        with suppress(KafkaError):
-            session = self.sessions[node_id].close(key)
+    async def end_session(self, node_id: int, session: ShareSession) -> None:
+        """End a session, unless it ended meanwhile, and release what its member has in its partitions."""
+        key, sessions = session.key, self.sessions[node_id]
+        if sessions.has(session):
+            sessions.close(key)
             if key.group_id in self._of_groups and isinstance(session.connection, Visitor):
                 session.connection.groups.add(key.group_id)
             done = self._leaving[node_id, key] = trio.Event()
@@ -337,13 +352,8 @@ class ShareLeaders:
         share = self.share_of(led)
         if share is None:
             return
-        update = share.expire(self._ground.clock.elapsed_ms(), RUNS_AT_ONCE)
-        try:
-            self.carry_out(led, update)
-        except KafkaError as error:
-            log.warning("%s: ended locks are not written down: %s", led.key.text, error)
-            if led.error is None:  # As in Apache Kafka: whoever holds the records does not get them back.
-                self.carry_out(led, update._replace(state_batches=[]))
+        with suppress(KafkaError):  # It was let go of.
+            self.carry_out_anyway(led, share.expire(self._ground.clock.elapsed_ms(), RUNS_AT_ONCE))
 
     def _wake(self) -> None:
         self._sleep.cancel()

@@ -58,7 +58,7 @@ class Update(NamedTuple):
 
 class Gap(NamedTuple):
     """Offsets that were in flight when the state was written, and of which it says nothing: they were acquired, and are offered
-    anew. They count as long as nothing came behind them."""
+    again. Those from `start` to `end` that are not in flight are left of them, while no record after `end` is in flight."""
 
     start: int
     end: int
@@ -150,7 +150,16 @@ class SharePartition:
 
     def has_room(self) -> bool:
         """Whether there is anything that a fetch could acquire, if the log has it."""
-        return self.next_fetch_offset() != self.end_offset + 1 or self.in_flight_count < self.limits.in_flight
+        return self.next_fetch_offset() != self.end_offset + 1 or self.room() > 0
+
+    def room(self) -> int:
+        """How many more records may come into flight; 0 or less where there is no room.
+
+        The start may hold records that were over without an update: of aborted transactions, or of a write that failed. A full
+        window lets go of them, since no acknowledgement would. Apache Kafka keeps them, and the share partition hangs.
+        """
+        room = self.limits.in_flight - self.in_flight_count
+        return self.limits.in_flight - self.in_flight_count if room <= 0 and self._advance() else room
 
     @property
     def gap_start(self) -> int | None:
@@ -158,8 +167,8 @@ class SharePartition:
         return self.gap.start if self.gap is not None and self.gap.end == self.end_offset else None
 
     def pass_gap(self, offset: int) -> None:
-        """What lies before `offset` is no gap any more."""
-        if self.gap is not None:
+        """End the gap before `offset`. The gap's start only grows: a record before it may be acquired again."""
+        if self.gap is not None and offset > self.gap.start:
             self.gap = Gap(offset, self.gap.end) if self.gap_start is not None and offset <= self.gap.end else None
 
     # What becomes of records
@@ -261,27 +270,28 @@ class SharePartition:
             self.pass_gap(offset)
 
     def _advance(self) -> bool:
-        """Let go of records at the start that are over; whether there were any."""
-        if not self.in_flight or self.in_flight.first.runs[0].first > self.start_offset:
-            return False
-        gap_start = self.gap_start
-        start = None
+        """Let go of records at the start that are over; return whether there were any.
+
+        The start stops at the first record that is not over, or at the first offset of the gap that is not in flight. Apache Kafka
+        stops at the start of the gap in any case, and waits for ever where all records from there on are over.
+        """
+        start, gap_start = self.start_offset, self.gap_start
         for batch in self.in_flight:
-            # Where records were left out of the state, whatever follows them has to wait for them.
-            if gap_start is not None and batch.last >= gap_start:
-                start = None if start is None else min(gap_start, batch.first)
+            first = batch.runs[0].first
+            if gap_start is not None and first > max(start, gap_start):
+                start = max(start, gap_start)
                 break
-            if start is not None:
-                start = batch.first  # A gap between two batches is of records that the log does not have.
+            start = max(start, first)  # The log has no records between two batches, or before the first.
             open_run = next((run for run in batch.runs if run.state not in TERMINAL), None)
             if open_run is not None:
-                start = open_run.first if open_run is not batch.runs[0] else start
+                start = open_run.first
                 break
             start = batch.last + 1
-        if start is None:
+        if start == self.start_offset:
             return False
         if start > self.in_flight.last.last:
             self.end_offset = start
         self.in_flight.cut(start)
         self.start_offset = start
+        self.pass_gap(start)
         return True

@@ -139,6 +139,10 @@ class ShareSessions:
         self._forget(key)
         return session
 
+    def has(self, session: ShareSession) -> bool:
+        """Whether the session stands: it did not end, and its member began no other one."""
+        return self._sessions.get(session.key) is session
+
     def disconnected(self, connection: object) -> list[ShareSession]:
         """End the sessions of a connection that is gone."""
         return [self.close(key) for key in sorted(self._of_connections.get(connection, ()))]

@@ -57,7 +57,7 @@ class ShareStateCoordinator(Coordinator[ShareStateShard]):
         exists: Whether there is such a partition of a topic with this id.
         prune: Deletes what a partition of the topic has before an offset; never raises.
         when_flushed: Lets the deletion wait for a flush.
-        on_begun: Called when a state begins, or begins anew, in an epoch that does not tell it from the one before.
+        on_replaced: Called when a state begins, begins again or is deleted: what its leader has of it is not true any more.
         elapsed_ms: Time that passes; see `Coordinator`.
     """
 
@@ -71,7 +71,7 @@ class ShareStateCoordinator(Coordinator[ShareStateShard]):
         exists: Callable[[bytes, int], bool],
         prune: Callable[[int, int], None],
         when_flushed: WhenFlushed = at_once,
-        on_begun: Callable[[SharePartitionKey], None] = lambda key: None,
+        on_replaced: Callable[[SharePartitionKey], None] = lambda key: None,
         elapsed_ms: Callable[[], int],
         on_earlier: Callable[[], None] = lambda: None,
     ) -> None:
@@ -80,7 +80,7 @@ class ShareStateCoordinator(Coordinator[ShareStateShard]):
         self._exists = exists
         self._prune = prune
         self._when_flushed = when_flushed
-        self._on_begun = on_begun
+        self._on_replaced = on_replaced
         self._pruning = Deadline(self._prune_all)
         self._refreshing = Deadline(self._refresh_cold)
 
@@ -102,10 +102,8 @@ class ShareStateCoordinator(Coordinator[ShareStateShard]):
     def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int, now_ms: int) -> None:
         """Begin, or begin anew; see `ShareStates.initialize`. KafkaError also INVALID_REQUEST, FENCED_STATE_EPOCH."""
         shard = self._shard(key)
-        before = shard.states.get(key)
         self._persist(shard, key, shard.states.initialize(key, state_epoch, start_offset, now_ms), now_ms)
-        if before is None or before.state_epoch == state_epoch:
-            self._on_begun(key)
+        self._on_replaced(key)
 
     def write(self, key: SharePartitionKey, written: Written, now_ms: int) -> None:
         """Take what the leader of the share partition tells. KafkaError also INVALID_REQUEST, FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH."""
@@ -131,6 +129,7 @@ class ShareStateCoordinator(Coordinator[ShareStateShard]):
         """Forget a share partition; one that is not known is fine."""
         shard = self._shard(key)
         self._persist(shard, key, shard.states.delete(key), now_ms)
+        self._on_replaced(key)
 
     def topic_deleted(self, topic_id: bytes, now_ms: int) -> None:
         """Forget its share partitions, in turns."""
@@ -175,7 +174,7 @@ class ShareStateCoordinator(Coordinator[ShareStateShard]):
     def _prune_flushed(
         self, shard: ShareStateShard, needed: int, lost: Collection[TopicPartition], _now_ms: int
     ) -> None:
-        if not lost and self._is_open(shard):
+        if not lost and self.is_open(shard):
             self._prune(shard.partition, needed)
 
     def _refresh_cold(self, now_ms: int) -> None:

@@ -23,10 +23,10 @@ class ShareStateService(CoordinatorService[ShareStateCoordinator]):
     told is applied when they are told it, and on disk, as far as `flush.messages` asks for it, once they have waited for `settle`.
 
     Args:
-        on_begun: See `ShareStateCoordinator`.
+        on_replaced: See `ShareStateCoordinator`.
     """
 
-    def __init__(self, ground: Ground, on_begun: Callable[[SharePartitionKey], None]) -> None:
+    def __init__(self, ground: Ground, on_replaced: Callable[[SharePartitionKey], None]) -> None:
         settings = ShareStateSettings.of(ground.config.current)
         super().__init__(
             ground,
@@ -36,7 +36,7 @@ class ShareStateService(CoordinatorService[ShareStateCoordinator]):
                 exists=self._exists,
                 prune=self._prune,
                 when_flushed=ground.appends.when_flushed,
-                on_begun=on_begun,
+                on_replaced=on_replaced,
                 elapsed_ms=ground.clock.elapsed_ms,
                 on_earlier=on_earlier,
             ),

@@ -7,7 +7,7 @@ Records are slices of files; nothing of them is looked at but the headers of bat
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ...protocol.errors import ErrorCode, KafkaError
@@ -16,7 +16,7 @@ from ...storage.logs.log_reader import LogReader
 from ...storage.segment.index import AbortedTxn
 from ..partitions.waits import Wanted
 from .acquiring import Acquired, Offsets, Wish, acquire
-from .share_partition import SharePartition
+from .share_partition import SharePartition, Update
 
 # Batches of one partition that are looked at for one member: some milliseconds. More of them than records it may have at once there
 # are only where the log was compacted.
@@ -78,9 +78,23 @@ def offered(
 
 
 def take(
-    share: SharePartition, found: Offered, wish: Wish, elapsed_ms: int, *, committed: bool, at_once: bool
+    share: SharePartition,
+    found: Offered,
+    wish: Wish,
+    elapsed_ms: int,
+    carry_out: Callable[[Update], object],
+    *,
+    committed: bool,
+    at_once: bool,
 ) -> Taken:
-    """Give a member what it may have of what was `offered` in this very turn. Raises as `offered`; nobody has anything more then."""
+    """Give a member what it may have of what was `offered` in this very turn.
+
+    Args:
+        carry_out: As for `acquire`.
+
+    Raises:
+        KafkaError, WouldWaitError: As `offered`, and what `carry_out` raises. No member has anything more then.
+    """
     if not found.records or wish.max_records <= 0:
         return NOTHING
     log = found.wanted.log
@@ -88,7 +102,8 @@ def take(
     aborted: Sequence[Offsets] = ()
     if committed and any(batch.is_data_of_transaction for batch in batches):
         aborted = _aborted(log, batches, at_once)
-    acquired = acquire(share, wish, found.fetch_offset, [batch.offsets for batch in batches], elapsed_ms, aborted)
+    fetched = [batch.offsets for batch in batches]
+    acquired = acquire(share, wish, found.fetch_offset, fetched, elapsed_ms, aborted, carry_out)
     if not acquired:
         return NOTHING
     first = max(bisect_right(batches, acquired[0].first_offset, key=lambda batch: batch.offsets.first) - 1, 0)

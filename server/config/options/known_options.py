@@ -11,6 +11,10 @@ and `""` for the empty text, and BOUND is `LOW..`, `LOW..HIGH`, `A|B` or, for ea
 from ....storage.topics.options import Check, Option, OptionType, UpdateMode, at_least, between, items_of, one_of
 
 REASONS = (
+    (
+        ("group.share.initialize.",),
+        "the group coordinator knows when its question for states has ended, and asks again then",
+    ),
     (("group.share.persister.",), "states of share groups are kept by the broker's own coordinators"),
     (("share.coordinator.state.topic.compression.",), "coordinators write their records as they are"),
     (("remote.", "follower.fetch.last.tiered."), "there is no tiered storage"),
@@ -184,6 +188,7 @@ group.coordinator.append.linger.ms INT read-only -1 -1..
 group.coordinator.background.threads INT read-only 2 1..
 group.coordinator.cached.buffer.max.bytes INT cluster-wide 1048588 524288..
 group.coordinator.threads INT read-only 4 1..
+group.share.initialize.retry.interval.ms INT read-only,hidden 30000 1..
 group.share.persister.class.name STRING read-only,hidden org.apache.kafka.server.share.persister.DefaultStatePersister
 initial.broker.registration.timeout.ms INT read-only 60000
 internal.metadata.delete.delay.millis LONG read-only,hidden 60000

@@ -32,14 +32,6 @@ class ShareOptions(QuotaOptions):  # a class with slots has one base
     group_share_heartbeat_interval_ms: int = option(
         _INT, 5000, at_least(1), "How often members of a share group are told to send heartbeats.", update=_FIXED
     )
-    group_share_initialize_retry_interval_ms: int = option(
-        _INT,
-        30_000,
-        at_least(1),
-        "How long the group coordinator waits for the states of new partitions before it asks for them again.",
-        update=_FIXED,
-        hidden=True,
-    )
     group_share_max_assignment_interval_ms: int = option(
         _INT, 15_000, at_least(0), "Highest value of group.share.assignment.interval.ms.", update=_FIXED
     )

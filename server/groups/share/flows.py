@@ -40,11 +40,11 @@ class ShareFlows:
             topic_id: dict.fromkeys(partitions, UNKNOWN_OFFSET) for topic_id, partitions in wish.partitions.items()
         }
         try:
-            refusals = await self._keeper().initialize(wish.group_id, wish.state_epoch, offsets)
-            error = next(iter(refusals.values()), None)
-        except KafkaError as refusal:
-            error = refusal
-        try:
+            try:
+                refusals = await self._keeper().initialize(wish.group_id, wish.state_epoch, offsets)
+                error = next(iter(refusals.values()), None)
+            except KafkaError as refusal:
+                error = refusal
             if error is None:
                 self._coordinator.share_states_begun(wish.group_id, wish.partitions, self._now_ms())
             else:
@@ -52,6 +52,8 @@ class ShareFlows:
                 self._coordinator.share_states_refused(wish.group_id, wish.partitions, self._now_ms())
         except KafkaError as refusal:
             log.warning("group %s: states of partitions are not written down: %s", wish.group_id, refusal)
+        finally:
+            self._coordinator.share_states_answered(wish.group_id)
 
     async def move(self, group_id: str, offsets: Offsets) -> Refusals:
         """Begin a group without members at these offsets; the group is made if there is none. Those partitions for which it failed are
@@ -66,16 +68,20 @@ class ShareFlows:
         state_epoch = self._coordinator.share_states_to_move(group_id, partitions, self._now_ms())
         if not any(partitions.values()):
             return {}
-        refusals = await self._keeper().initialize(group_id, state_epoch, offsets)
-        # What was told to be done must not be asked for anew with the rest, and lose its offsets.
-        begun = {
-            topic_id: found
-            for topic_id, one in partitions.items()
-            if (found := frozenset(index for index in one if (topic_id, index) not in refusals))
-        }
-        if begun:
-            self._coordinator.share_states_begun(group_id, begun, self._now_ms())
-        return refusals
+        self._coordinator.share_states_asked(group_id)
+        try:
+            refusals = await self._keeper().initialize(group_id, state_epoch, offsets)
+            # What was told to be done must not be asked for anew with the rest, and lose its offsets.
+            begun = {
+                topic_id: found
+                for topic_id, one in partitions.items()
+                if (found := frozenset(index for index in one if (topic_id, index) not in refusals))
+            }
+            if begun:
+                self._coordinator.share_states_begun(group_id, begun, self._now_ms())
+            return refusals
+        finally:
+            self._coordinator.share_states_answered(group_id)
 
     async def forget(self, group_id: str, topic_ids: Collection[bytes]) -> tuple[Topics, Refusals]:
         """Let a group without members begin anew in these topics: the partitions that it had states of, and those for which

@@ -32,7 +32,6 @@ class ShareGroup:
         refresh_at_ms: From then on the next heartbeat looks at the topics again, in elapsed time.
         topics_known_to: The changes of topics that `refresh_at_ms` has heard of.
         assigned_at_ms: When the target assignment was made; None: never. Elapsed time; the log has the wall time.
-        asked_at_ms: When `states` were written last, in elapsed time: what is initializing since is waited for.
         looked_for: Names, states and `topics_known_to` for which nothing, or what `states` says, was left to be asked for.
         is_assigning: A job is at that.
     """
@@ -53,7 +52,6 @@ class ShareGroup:
         self.refresh_at_ms: int | None = None
         self.topics_known_to = 0
         self.assigned_at_ms: int | None = None
-        self.asked_at_ms = 0
         self.looked_for: tuple[frozenset[str], StateTable | None, int] | None = None
         self.is_assigning = False
         self._targets: dict[str, Assignment] = {}

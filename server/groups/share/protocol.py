@@ -8,6 +8,7 @@ at a load. An event that fails leaves no trace.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
@@ -76,6 +77,8 @@ class ShareProtocol:
         self._changes = TopicChanges()
         self._start_job = start_job
         self._wish = wish
+        self._asking: Counter[str] = Counter()
+        """Group id -> questions to the share coordinator that are under way. It outlives a shard that is loaded again."""
 
     # Groups
 
@@ -87,7 +90,6 @@ class ShareProtocol:
         elapsed_ms = self._elapsed_ms()
         if group.assignment_ms:
             group.assigned_at_ms = elapsed_ms - max(0, now_ms - group.assignment_ms)
-        group.asked_at_ms = elapsed_ms
         for member_id in tuple(group.members):
             is_there = shard.groups.get(group.group_id) is group and member_id in group.members
             if is_there and member_id not in group.sessions:
@@ -166,8 +168,10 @@ class ShareProtocol:
         self._changes.tell(group)
         transition = Transition(group, old, _with_news(old, request, caller), ready)
         elapsed_ms = self._elapsed_ms()
-        max_bytes = self._store.max_batch_bytes(shard.partition)
-        transition.run(Surroundings(self._settings, self._topics, self._hashes, now_ms, elapsed_ms, max_bytes))
+        max_bytes, is_asking = self._store.max_batch_bytes(shard.partition), self._asking[group_id] > 0
+        transition.run(
+            Surroundings(self._settings, self._topics, self._hashes, now_ms, elapsed_ms, max_bytes, is_asking)
+        )
         self._write(shard, transition.changes, now_ms, ready)
         self._after(shard, transition, now_ms, elapsed_ms)
         member = transition.member
@@ -192,7 +196,7 @@ class ShareProtocol:
             group.is_assigning = True
             self._start_job(shard, self._assign(shard, group, now_ms))
         if transition.asked_for:
-            group.asked_at_ms = elapsed_ms
+            self.asked(group.group_id)
             self._wish(Wish(group.group_id, transition.epoch, transition.asked_for))
         group.looked_for = (transition.names, group.states, group.topics_known_to)
 
@@ -264,8 +268,18 @@ class ShareProtocol:
         if isinstance(group, ShareGroup) and group.states is not None and group.states.initializing:
             self._write_states(shard, group, group.states.refused(partitions), now_ms)
 
+    def asked(self, group_id: str) -> None:
+        """A question to the share coordinator for states of the group begins; `answered` ends it."""
+        self._asking[group_id] += 1
+
+    def answered(self, group_id: str) -> None:
+        """A question for states of the group has ended, whatever came of it: what is initializing without one is asked for again."""
+        self._asking[group_id] -= 1
+        if not self._asking[group_id]:
+            del self._asking[group_id]
+
     def to_move(self, shard: Shard, group_id: str, partitions: Topics, now_ms: int) -> int:
-        """The states of these partitions are to begin anew; the state epoch for that. A group is made if there is none.
+        """The states of these partitions are to begin again; the state epoch for that. A group is made if there is none.
 
         Raises:
             KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, UNKNOWN_SERVER_ERROR (too many), or as `RecordStore.append`.
@@ -340,7 +354,6 @@ class ShareProtocol:
     def _write_states(self, shard: Shard, group: ShareGroup, states: StateTable, now_ms: int) -> None:
         if states != group.states:
             self._write(shard, [records.state_partitions(group.group_id, states)], now_ms)
-            group.asked_at_ms = self._elapsed_ms()
 
     def _write(self, shard: Shard, changes: Collection[Change], now_ms: int, ready: Ready | None = None) -> None:
         """Append changes of one group as one batch, then apply them; errors as `RecordStore.append`."""

@@ -30,7 +30,11 @@ log = logging.getLogger("ottla.groups")
 
 
 class Surroundings(NamedTuple):
-    """`now_ms` is written, intervals go by `elapsed_ms`; `max_bytes` fit into a batch."""
+    """`now_ms` is written, intervals go by `elapsed_ms`; `max_bytes` fit into a batch.
+
+    Attributes:
+        is_asking: The share coordinator was asked to begin states of the group, and has not answered yet.
+    """
 
     settings: GroupSettings
     topics: TopicView
@@ -38,6 +42,7 @@ class Surroundings(NamedTuple):
     now_ms: int
     elapsed_ms: int
     max_bytes: int
+    is_asking: bool
 
 
 class Transition:
@@ -163,23 +168,22 @@ class Transition:
 
     def _ask_for_states(self) -> None:
         group, around = self.group, self._around
-        waited_ms = around.elapsed_ms - group.asked_at_ms
-        is_late = waited_ms >= around.settings.group_share_initialize_retry_interval_ms
-        if group.looked_for == (self.names, group.states, group.topics_known_to) and not (
-            is_late and group.states is not None and group.states.initializing
-        ):
+        # Its question has ended with the process that asked, or the answer could not be written down.
+        is_left = group.states is not None and bool(group.states.initializing) and not around.is_asking
+        if group.looked_for == (self.names, group.states, group.topics_known_to) and not is_left:
             return
         known = StateTable() if group.states is None else group.states
-        self.asked_for = _missing(known, around.hashes.existing(self.names), around.topics, is_late=is_late)
+        self.asked_for = _missing(known, around.hashes.existing(self.names), around.topics, is_left=is_left)
         if self.asked_for:
             table = known.asked_for(self.asked_for, around.topics.name_of)
             self.changes.append(records.state_partitions(group.group_id, table))
 
 
 def _missing(
-    known: StateTable, names: Iterable[str], topics: TopicView, *, is_late: bool
+    known: StateTable, names: Iterable[str], topics: TopicView, *, is_left: bool
 ) -> dict[bytes, frozenset[int]]:
-    """The partitions of these topics, which go by their order, whose states nobody has asked for, or too long ago."""
+    """The partitions of these topics, which go by their order, whose states are to be asked for; `is_left`: those
+    that are initializing as well."""
     found: dict[bytes, frozenset[int]] = {}
     ids = known.topic_ids()
     topics_left = TOPICS_MAX - len(ids)
@@ -190,7 +194,7 @@ def _missing(
         if topic_id is None:
             continue
         has = known.initialized[topic_id].partitions if topic_id in known.initialized else none
-        if not is_late and topic_id in known.initializing:
+        if not is_left and topic_id in known.initializing:
             has |= known.initializing[topic_id].partitions
         count = topics.partition_count(topic_id)
         if len(has) < count:

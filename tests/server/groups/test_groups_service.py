@@ -316,6 +316,27 @@ async def test_a_large_partition_is_loaded_behind_the_others(autojump_clock: Aut
         assert offsets(service) == last
 
 
+async def test_a_large_partition_whose_leader_moves_while_it_loads_is_loaded_once(
+    autojump_clock: AutojumpClock,
+) -> None:
+    broker = GroupBroker()
+    async with serving(broker) as service:
+        await commit(service, broker, 0)
+        large = service.coordinator.partition_for("g")
+        while broker.log(large).size_bytes < 3 * INLINE_LOAD_BYTES:
+            await commit(service, broker, broker.log(large).log_end_offset)
+        last = offsets(service)
+        replaced = []
+        for _ in range(3):
+            service.leadership_changed(large)
+            replaced.append(service.coordinator.shards[large])
+        service.leadership_changed(large)
+        while service.coordinator.shards[large].state is ShardState.LOADING:
+            await trio.sleep(0.01)
+        assert offsets(service) == last
+        assert max(shard.next_offset for shard in replaced) < broker.log(large).log_end_offset
+
+
 async def test_a_partition_of_many_segments_is_not_loaded_in_one_turn_however_small_they_are(
     autojump_clock: AutojumpClock,
 ) -> None:

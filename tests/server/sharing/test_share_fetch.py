@@ -10,6 +10,7 @@ import pytest
 
 import ottla
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages import delete_share_group_state as delete
 from ottla.protocol.messages import write_share_group_state as write
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.protocol.messages.describe_share_group_offsets import (
@@ -304,10 +305,41 @@ def test_a_group_without_a_state_has_nothing(shared: Shared) -> None:
     assert member.fetch(0, max_wait_ms=5_000)[0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-def test_a_state_that_was_begun_anew_fences_who_had_the_old_one(shared: Shared) -> None:
+def forget_share(shared: Shared) -> None:
+    topic = delete.DeleteStateData(
+        topic_id=shared.topic_id, partitions=(delete.PartitionData(partition=0), delete.PartitionData(partition=1))
+    )
+    answer = shared.client.ask(delete.DeleteShareGroupStateRequest(group_id="g", topics=(topic,)))
+    assert [row.error_code for row in answer.results[0].partitions] == [0, 0]
+
+
+@pytest.mark.parametrize("is_open", [True, False], ids=["session open", "session closed"])
+@pytest.mark.parametrize("is_deleted", [True, False], ids=["deleted before", "not deleted"])
+@pytest.mark.parametrize("state_epoch", [0, 5], ids=["the same epoch", "another epoch"])
+def test_a_leader_hears_at_once_that_a_state_has_begun_again(
+    shared: Shared, state_epoch: int, is_deleted: bool, is_open: bool
+) -> None:
+    shared.produce(4)
+    member = shared.member()
+    assert member.got(0) == [(0, 3, 1)]
+    if not is_open:
+        assert member.said({0: [(0, 3, [ACCEPT])]}, share_session_epoch=-1) == {0: 0}
+    if is_deleted:
+        forget_share(shared)
+    initialize_share(shared.client, "g", shared.topic_id, 2, start_offset=1, state_epoch=state_epoch)
+    if is_open:
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert member.said({0: [(0, 3, [ACCEPT])]}) == {0: code}, "what it had is not its own any more"
+    assert shared.member("other").got(0, max_wait_ms=5_000) == [(1, 3, 1)]
+
+
+@pytest.mark.parametrize("is_open", [True, False], ids=["session open", "session closed"])
+def test_a_leader_hears_at_once_that_a_state_is_deleted(shared: Shared, is_open: bool) -> None:
     shared.produce(2)
     member = shared.member()
-    member.fetch(0)
-    initialize_share(shared.client, "g", shared.topic_id, start_offset=1, state_epoch=5)
-    assert member.said({0: [(0, 1, [ACCEPT])]}) == {0: ErrorCode.NOT_LEADER_OR_FOLLOWER}
-    assert member.got(max_wait_ms=5_000) == [(1, 1, 1)]
+    assert member.got(0, max_records=1, batch_size=1) == [(0, 1, 1)]
+    if not is_open:
+        assert member.said({0: [(0, 1, [RELEASE])]}, share_session_epoch=-1) == {0: 0}
+    forget_share(shared)
+    row = shared.member("other").fetch(0, max_wait_ms=5_000)[0]
+    assert (row.error_code, acquired(row)) == (ErrorCode.UNKNOWN_SERVER_ERROR, [])

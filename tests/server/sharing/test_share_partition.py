@@ -265,8 +265,16 @@ def test_what_was_compacted_away_while_it_was_available_is_over() -> None:
     partition = with_records((0, 9), (10, 19))
     say(partition, (0, 9, (RELEASE,)))
     assert partition.next_fetch_offset() == 0
-    assert acquire(partition, ANY, 0, [Offsets(10, 19), Offsets(20, 24)], 0) == [Acquired(20, 24, 1)]
-    assert runs(partition)[0] == (0, 9, ARCHIVED, 1)
+    updates: list[Update] = []
+
+    def carry_out(update: Update) -> None:
+        updates.append(update)
+        partition.apply(update)
+
+    log = [Offsets(10, 19), Offsets(20, 24)]
+    assert acquire(partition, ANY, 0, log, 0, carry_out=carry_out) == [Acquired(20, 24, 1)]
+    assert [update.state_batches for update in updates] == [[StateBatch(0, 9, ARCHIVED, 1)]]
+    assert partition.start_offset == 10
 
 
 def test_a_log_that_begins_later_takes_what_is_before_it_along() -> None:

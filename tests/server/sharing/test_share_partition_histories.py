@@ -1,4 +1,8 @@
-"""Random lives of a share partition, each step answered as by a model that keeps a record an entry."""
+"""Random lives of a share partition, each step answered as by a model that keeps a record an entry.
+
+The steps are those of members, of time, of the log (growth, compaction, DeleteRecords), of configs, of writes that fail, and of leaders
+that begin again from what was written. After each, and in each quiet moment, no share partition may be stuck.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ import pytest
 
 from ottla.protocol.errors import KafkaError
 from ottla.server.sharing.acknowledging import Acknowledgement, acknowledge
-from ottla.server.sharing.acquiring import Offsets, Wish, acquire
+from ottla.server.sharing.acquiring import Acquired, Offsets, Wish, acquire
 from ottla.server.sharing.in_flight import State
 from ottla.server.sharing.share_partition import Limits, SharePartition, Update
 from ottla.server.sharing.state_batches import StateBatch
@@ -61,7 +65,7 @@ class Life:
     def step(self) -> None:
         rng = self.rng
         steps = (self.fetch, self.fetch, self.fetch, self.say, self.say, self.say, self.give_back, self.wait)
-        seldom = (self.grow, self.compact, self.cut, self.move, self.limit)
+        seldom = (self.grow, self.compact, self.cut, self.move, self.limit, self.come_to_rest)
         rng.choice(steps if rng.random() < 0.75 else seldom)()
         self.compare()
 
@@ -71,11 +75,54 @@ class Life:
         there = [batch for batch in self.log if batch.last >= offset][: rng.randint(1, 6)]
         wish = Wish(rng.choice(MEMBERS), rng.choice((0, 1, 3, 10, 500)), rng.choice((1, 4, 500)), rng.random() < 0.3)
         aborted = [batch for batch in there if batch in self.aborted] if rng.random() < 0.5 else []
-        expected = self.model.acquire(wish, offset, there, self.now_ms, aborted)
-        got = acquire(self.partition, wish, offset, there, self.now_ms, aborted)
-        assert got == expected
+        self.acquire(wish, there, aborted)
+
+    def acquire(self, wish: Wish, there: list[Offsets], aborted: list[Offsets]) -> list[Acquired]:
+        offset = self.partition.next_fetch_offset()
+        missing = self.model.missing(wish, offset, there)
+        updates: list[Update] = []
+
+        def carry_out(update: Update) -> None:
+            updates.append(update)
+            self.carry_out(update, missing, is_written=self.rng.random() < 0.9)
+
+        got = acquire(self.partition, wish, offset, there, self.now_ms, aborted, carry_out)
+        assert bool(updates) == bool(missing)
+        assert got == self.model.acquire(wish, offset, there, self.now_ms, aborted)
         for one in got:
             assert self.over.isdisjoint(range(one.first_offset, one.last_offset + 1))
+        return got
+
+    def come_to_rest(self) -> None:
+        """No record is locked, and a member takes and accepts all that there is: it gets everything, and is never stuck."""
+        self.now_ms += self.limits.lock_ms
+        self.carry_out(self.partition.expire(self.now_ms), self.model.given_back(now_ms=self.now_ms))
+        if self.rng.random() < 0.5:
+            self.move()
+        partition, is_committed = self.partition, self.rng.random() < 0.5
+        left = {
+            offset
+            for batch in self.log
+            if not (is_committed and batch in self.aborted)
+            for offset in range(max(batch.first, partition.start_offset), batch.last + 1)
+            if offset not in self.model.records or self.model.records[offset].state not in OVER
+        }
+        seen: set[int] = set()
+        while there := [batch for batch in self.log if batch.last >= partition.next_fetch_offset()]:
+            before = partition.start_offset, partition.next_fetch_offset()
+            assert partition.has_room() and self.model.has_room(), f"stuck at {before}, the log has {there}"
+            some = there[: self.rng.randint(1, 6)]
+            wish = Wish("a", self.rng.choice((1, 3, 500)), self.rng.choice((1, 500)), self.rng.random() < 0.3)
+            got = self.acquire(wish, some, [batch for batch in some if is_committed and batch in self.aborted])
+            assert got or (partition.start_offset, partition.next_fetch_offset()) > before, f"stuck at {before}"
+            said = [Acknowledgement(one.first_offset, one.last_offset, (1,)) for one in got]
+            seen |= {offset for one in said for offset in range(one.first_offset, one.last_offset + 1)}
+            expected = self.model.acknowledge("a", said)
+            assert isinstance(expected, dict)
+            self.carry_out(acknowledge(partition, "a", said, self.now_ms), expected)
+        assert left <= seen
+        assert partition.room() == self.model.room() > 0, "the next record finds no room"
+        assert all(run.state in OVER for batch in partition.in_flight for run in batch.runs)
 
     def say(self) -> None:
         """A member acknowledges what it has, or something else."""
@@ -112,9 +159,10 @@ class Life:
         due = self.partition.next_expiry_ms()
         expected = self.model.given_back(now_ms=self.now_ms)
         assert not expected or (due is not None and due <= self.now_ms)
-        self.carry_out(self.partition.expire(self.now_ms), expected)
+        self.carry_out(self.partition.expire(self.now_ms), expected, is_written=self.rng.random() < 0.9)
 
-    def carry_out(self, update: Update, expected: dict[int, State]) -> None:
+    def carry_out(self, update: Update, expected: dict[int, State], *, is_written: bool = True) -> None:
+        """Without `is_written` the write failed, and it is done in memory alone."""
         assert {
             offset: change.state for change in update.changes for offset in range(change.first, change.last + 1)
         } == expected
@@ -131,10 +179,10 @@ class Life:
         assert update.start_offset == self.model.start
         ended = self.model.ended + sum(state in OVER for state in expected.values())
         assert update.delivery_complete_count == ended
-        if told:
+        if told and is_written:
             self.write(update.start_offset, told)
-        self.partition.apply(update)
-        self.model.apply(expected, self.now_ms)
+        self.partition.apply(update if is_written else update._replace(state_batches=[]))
+        self.model.apply(expected, self.now_ms, is_written=is_written)
 
     def write(self, start: int, told: dict[int, tuple[int, int]]) -> None:
         for offset, what in told.items():
@@ -171,6 +219,8 @@ class Life:
 
     def compare(self) -> None:
         partition, model = self.partition, self.model
+        if self.rng.random() < 0.5:
+            assert partition.has_room() == model.has_room()
         assert (partition.start_offset, partition.end_offset) == (model.start, model.end)
         assert partition.delivery_complete_count == model.ended
         assert partition.next_fetch_offset() == model.next_fetch_offset()
@@ -192,3 +242,5 @@ def test_a_life_goes_as_the_models(seed: int) -> None:
     life = Life(seed)
     for _ in range(STEPS):
         life.step()
+    life.come_to_rest()
+    life.compare()

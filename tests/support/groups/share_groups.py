@@ -24,7 +24,6 @@ from support.groups.consumer_groups import raised
 from support.groups.groups import FakeTopics, Groups, MemoryStore
 
 SESSION_MS = 45_000
-RETRY_MS = 30_000
 
 Answer = TypeVar("Answer")
 

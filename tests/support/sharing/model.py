@@ -1,6 +1,11 @@
 """A share partition record by record, in a dictionary: slow, and as the rules of KIP-932 are told.
 
 The real one keeps runs of records that have everything in common; both are asked the same at every step.
+
+The model differs from Apache Kafka 4.3.1 on purpose where Apache Kafka hangs:
+- the start of the gap only grows, and the start offset passes whatever is over, not only what lies before the gap's start;
+- what was available and is missing from the log is archived by an update, which the start offset passes;
+- a full window lets go of what is over at its start, however it came to be over.
 """
 
 from __future__ import annotations
@@ -50,7 +55,7 @@ class Model:
         return self.gap[0] if self.gap and self.gap[1] == self.end else None
 
     def _pass_gap(self, offset: int) -> None:
-        if self.gap:
+        if self.gap and offset > self.gap[0]:
             self.gap = (offset, self.gap[1]) if self.gap_start is not None and offset <= self.gap[1] else None
 
     @property
@@ -67,26 +72,45 @@ class Model:
                 return offset
         return self.end + 1 if self.batches else self.end
 
+    def has_room(self) -> bool:
+        return self.next_fetch_offset() != self.end + 1 or self.room() > 0
+
+    def room(self) -> int:
+        for _ in range(2):
+            room = self.limits.in_flight - (self.end - self.start + 1 if self.batches else 0)
+            if room > 0:
+                return room
+            self.advance()
+        return room
+
     # Acquiring
+
+    def missing(self, wish: Wish, fetch_offset: int, fetched: Sequence[Offsets]) -> dict[int, State]:
+        """What becomes of records before an acquisition, since the log has them no more."""
+        if wish.max_records <= 0 or not fetched or fetched[-1].last < self.start:
+            return {}
+        first = fetched[0].first
+        if self.gap_start is not None and fetch_offset <= self.gap_start < first:
+            self._pass_gap(first)
+        return {
+            offset: State.ARCHIVED
+            for offset in range(fetch_offset, first)
+            if offset in self.records and self.records[offset].state is State.AVAILABLE
+        }
 
     def acquire(
         self, wish: Wish, fetch_offset: int, fetched: Sequence[Offsets], now_ms: int, aborted: Sequence[Offsets]
     ) -> list[Acquired]:
+        """What a member gets; `missing` comes before."""
         if wish.max_records <= 0 or not fetched or fetched[-1].last < self.start:
             return []
         last = fetched[-1].last
-        room = self.limits.in_flight - (self.end - self.start + 1 if self.batches else 0)
-        limit = min(wish.max_records, room)
+        limit = min(wish.max_records, self.room())
         if limit <= 0:
             last, limit = min(last, self.end), min(wish.max_records, self.end - fetch_offset + 1)
         if limit <= 0:
             return []
         first = fetched[0].first
-        for offset in range(fetch_offset, first):
-            if offset in self.records and self.records[offset].state is State.AVAILABLE:
-                self.records[offset].state = State.ARCHIVED
-        if self.gap_start is not None and fetch_offset <= self.gap_start < first:
-            self._pass_gap(first)
         until_ms = now_ms + self.limits.lock_ms
         got: list[Acquired] = []
         floor = [one for one in self.batches if one.first <= first]
@@ -249,7 +273,7 @@ class Model:
             and (record.member == member if now_ms is None else record.until_ms <= now_ms)
         }
 
-    def apply(self, states: dict[int, State], now_ms: int) -> None:
+    def apply(self, states: dict[int, State], now_ms: int, *, is_written: bool = True) -> None:
         written = False
         for offset, state in states.items():
             record = self.records[offset]
@@ -257,30 +281,23 @@ class Model:
                 record.until_ms = now_ms + self.limits.lock_ms
             else:
                 self.records[offset] = Record(state, record.deliveries)
-                written = True
+                written = is_written
         if written:
             self.advance()
 
     def advance(self) -> None:
-        if self.start not in self.records or self.records[self.start].state not in OVER:
+        """The start goes to the first record that is not over, or the first of the gap that is not in flight."""
+        if not self.batches:
             return
         start = self.start
-        for batch in list(self.batches):
-            if self.gap_start is not None and batch.last >= self.gap_start:
-                start = min(self.gap_start, batch.first) if start > self.start else start
+        while start <= self.end:
+            record = self.records.get(start)
+            is_gap = record is None and self.gap_start is not None and start >= self.gap_start
+            if is_gap or (record is not None and record.state not in OVER):
                 break
-            if start > self.start:
-                start = batch.first
-            still = [
-                offset
-                for offset in range(max(batch.first, self.start), batch.last + 1)
-                if self.records[offset].state not in OVER
-            ]
-            if still:
-                start = max(start, still[0])
-                break
-            start = batch.last + 1
+            start += 1
         self._cut(start)
+        self._pass_gap(start)
 
     def log_starts_at(self, offset: int) -> None:
         if offset > self.start:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from ottla.protocol.errors import ErrorCode
 from ottla.server.config.group_configs import GroupConfig
+from ottla.server.groups.shard import Shard
 from ottla.server.groups.share import targets
+from ottla.server.groups.share.protocol import Wish
 from support.groups.groups import error_of
-from support.groups.share_groups import RETRY_MS, SESSION_MS, ShareGroups
+from support.groups.share_groups import SESSION_MS, ShareGroups
 
 E = ErrorCode
 ABANDON = " The member must abandon all its partitions and rejoin."
@@ -253,17 +256,70 @@ def test_of_several_partitions_all_begin_or_none() -> None:
     assert groups.settled("a") == {"orders": {0, 1}}
 
 
-def test_states_of_which_nothing_is_heard_are_asked_for_again() -> None:
+def asked_with_the_next_heartbeat(groups: ShareGroups) -> list[Wish]:
+    groups.grants = False
+    groups.stay("a")
+    return list(groups.wishes)
+
+
+def test_states_that_are_being_begun_are_not_asked_for_twice_however_long_it_takes() -> None:
     groups = ShareGroups(orders=2)
     groups.grants = False
     groups.enter("a")
-    groups.wishes.clear()
-    groups.advance(RETRY_MS - 1)
-    groups.stay("a")
-    assert not groups.wishes
-    groups.advance(1)
-    groups.stay("a")
-    assert [wish.partitions for wish in groups.grant()] == [{groups.topics.id_of("orders"): frozenset({0, 1})}]
+    groups.advance(SESSION_MS - 1)
+    assert asked_with_the_next_heartbeat(groups) == groups.wishes[:1], "the question of the first heartbeat"
+    groups.grants = True
+    assert groups.settled("a") == {"orders": {0, 1}}
+
+
+def load(groups: ShareGroups, shard: Shard) -> None:
+    shard.replay(groups.store.read(shard.partition, 0).read())
+    groups.coordinator.activate(shard, groups.now_ms)
+    groups.advance(0)
+
+
+def die(groups: ShareGroups) -> ShareGroups:
+    return groups.restarted()
+
+
+def cannot_write(groups: ShareGroups) -> ShareGroups:
+    groups.store.failure = E.COORDINATOR_NOT_AVAILABLE
+    groups.grant()
+    groups.store.failure = None
+    return groups
+
+
+def lead_elsewhere(groups: ShareGroups) -> ShareGroups:
+    """The answer comes while the group's new shard is loading."""
+    shard = groups.coordinator.reload(groups.table().partition, E.NOT_COORDINATOR, groups.now_ms)
+    groups.grant()
+    load(groups, shard)
+    return groups
+
+
+@pytest.mark.parametrize("happens", [die, cannot_write, lead_elsewhere])
+def test_a_question_for_states_that_has_ended_is_asked_again_with_the_first_heartbeat(
+    happens: Callable[[ShareGroups], ShareGroups],
+) -> None:
+    groups = ShareGroups(orders=2)
+    groups.grants = False
+    groups.enter("a")
+    groups = happens(groups)
+    assert groups.states() == ({"orders": {0, 1}}, {}, set())
+    assert [wish.partitions for wish in asked_with_the_next_heartbeat(groups)] == [
+        {groups.topics.id_of("orders"): frozenset({0, 1})}
+    ]
+    groups.grants = True
+    assert groups.settled("a") == {"orders": {0, 1}}
+
+
+def test_a_question_that_goes_on_while_the_group_is_loaded_again_is_not_asked_twice() -> None:
+    groups = ShareGroups(orders=2)
+    groups.grants = False
+    groups.enter("a")
+    load(groups, groups.coordinator.reload(groups.table().partition, E.NOT_COORDINATOR, groups.now_ms))
+    assert len(asked_with_the_next_heartbeat(groups)) == 1
+    groups.grants = True
     assert groups.settled("a") == {"orders": {0, 1}}
 
 

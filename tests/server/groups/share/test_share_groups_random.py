@@ -121,10 +121,13 @@ class World:
         keeper = self.groups.keeper
         keeper.refuses = self.rng.choice([None, None, None, E.NOT_COORDINATOR])
         keeper.fails = self.rng.choice([None, None, None, E.COORDINATOR_NOT_AVAILABLE])
-        if self.rng.random() < 0.1:
-            self.groups.wishes.clear()
         self.rng.shuffle(self.groups.wishes)
+        store = self.groups.store
+        failure = store.failure
+        if self.rng.random() < 0.1:
+            store.failure = E.COORDINATOR_NOT_AVAILABLE  # The answers cannot be written down.
         self.groups.grant()
+        store.failure = failure
 
     def pass_time(self) -> None:
         self.groups.advance(self.rng.choice([1, 1_000, 5_000, 31_000, SESSION_MS]))

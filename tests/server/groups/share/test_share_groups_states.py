@@ -11,7 +11,7 @@ from ottla.protocol.errors import ErrorCode
 from ottla.server.groups.share import states
 from support.groups.consumer_groups import raised
 from support.groups.groups import FakeTopics
-from support.groups.share_groups import RETRY_MS, ShareGroups, done
+from support.groups.share_groups import ShareGroups, done
 
 E = ErrorCode
 
@@ -62,7 +62,6 @@ def test_what_was_moved_stays_where_it_was_moved_to_whatever_was_refused_beside_
     groups.keeper.refuses, groups.keeper.refused = E.NOT_COORDINATOR, {1}
     assert done(groups.flows.move("g", {orders: {0: 5, 1: 7}})).keys() == {(orders, 1)}
     groups.keeper.refuses = None
-    groups.advance(RETRY_MS)
     groups.enter("a")
     assert groups.settled("a") == {"orders": {0, 1}}
     assert groups.keeper.states["g", orders, 0] == (1, 5)
