@@ -26,7 +26,7 @@ from ...storage.data_dirs import exchange
 from ...storage.data_dirs.data_dir import DataDirectoryError, holding
 from ...storage.data_dirs.inspection import FoundDirectory, check, check_assigned, home_of, look, unique
 from ...storage.data_dirs.manager import LogManager
-from ...storage.data_dirs.partition_dirs import Assigned, assign, topics_of
+from ...storage.data_dirs.partition_dirs import Assigned, assign, check_put_aside, topics_of
 from ...storage.disk.checkpoints import CorruptCheckpointError, read_meta_properties
 from ...storage.disk.files import Files
 from ...storage.disk.paths import TopicPartition
@@ -194,6 +194,8 @@ def _survey(start: Start, data_dirs: Sequence[str], failed: Mapping[str, str], *
     try:
         check(files, found, start.config.node_id, failed)
         state = home.catalog.state if home.catalog is not None else _first_state(start, found, note)
+        if home.catalog is not None and not failed:
+            check_put_aside(files, found, state.topics)
         assigned = assign(files, found, state.topics, note, failed=failed, only_doubles=is_glance)
         return _Survey(home.path, home.catalog, state, assigned)
     except OSError as error:

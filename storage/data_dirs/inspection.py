@@ -20,7 +20,7 @@ from typing import NamedTuple
 from ..disk import paths
 from ..disk.checkpoints import CorruptCheckpointError, MetaProperties, read_meta_properties, uuid_text
 from ..disk.files import Files
-from ..disk.paths import SegmentFile, TopicPartition
+from ..disk.paths import MovingDir, SegmentFile, TopicPartition
 from ..topics.catalog import Catalog
 from .data_dir import DataDirectoryError
 
@@ -38,6 +38,8 @@ class FoundDirectory(NamedTuple):
     partitions: tuple[tuple[TopicPartition, str], ...]
     """Folders with the name of a partition, by their paths; Apache Kafka's metadata log is none."""
     has_metadata_log: bool
+    strays: tuple[tuple[TopicPartition, str], ...] = ()
+    """Likewise those that were put aside (`…-stray`). A long name of a topic is cut."""
 
 
 def unique(data_dirs: Iterable[str]) -> list[str]:
@@ -65,12 +67,13 @@ def _look(files: Files, path: str) -> FoundDirectory:
     if not files.exists(path):
         return FoundDirectory(path, None, None, (), has_metadata_log=False)
     identity, catalog = read_meta_properties(files, path), Catalog.load(files, path)
-    partitions = []
+    partitions, strays = [], []
     for name in files.list(path):
         found, directory = paths.parse_partition_dir(name), paths.join(path, name)
-        if not isinstance(found, TopicPartition) or found.topic == paths.CLUSTER_METADATA_TOPIC:
-            continue
-        if files.is_dir(directory):
+        if isinstance(found, MovingDir):
+            if found.role == "stray":
+                strays.append((found.topic_partition, directory))
+        elif found is not None and found.topic != paths.CLUSTER_METADATA_TOPIC and files.is_dir(directory):
             partitions.append((found, directory))
     metadata_log = paths.join(path, paths.partition_dir_name(paths.CLUSTER_METADATA_TOPIC, 0))
     return FoundDirectory(
@@ -80,6 +83,7 @@ def _look(files: Files, path: str) -> FoundDirectory:
         tuple(partitions),
         has_metadata_log=files.is_dir(metadata_log)
         and any(name.endswith((paths.LOG, ".checkpoint")) for name in files.list(metadata_log)),
+        strays=tuple(strays),
     )
 
 
@@ -155,12 +159,15 @@ def _check_with_catalog(
                 f"data directory {each.path} belongs to cluster {each.identity.cluster_id}, {paths.CATALOG_FILE} is of"
                 f" cluster {catalog.cluster_id}"
             )
-    if home.identity is None:
-        return  # It gets one when all others have theirs: the first start was cut off before that.
     present = {uuid_text(each.identity.directory_id) for each in found if each.identity and each.identity.directory_id}
     missing = [
         entry for entry in (catalog.directories or {}).items() if entry[0] not in present and entry[1] not in failed
     ]
+    if home.identity is None:
+        # It gets one when all others have theirs: the first start was cut off before that. Those without one may be any.
+        if len(missing) <= sum(each.identity is None for each in found):
+            return
+        missing = [entry for entry in missing if entry[1] != home.path]
     if unknown := [path for path in failed if path not in (catalog.directories or {}).values()]:
         raise DataDirectoryError(f"data directory {unknown[0]}: its disk has failed, and nobody knows what is in it")
     if missing:

@@ -7,6 +7,7 @@
     twice, one holds no log         that one is put aside
     twice, one by a move            the one that the move tells (`relocation`); the other one is a copy, which is removed
     twice otherwise                 refused
+    put aside, of a topic's id      refused while the partition has no other directory: an empty log would stand for its records
 
 What is put aside is never opened and never removed.
 """
@@ -127,6 +128,37 @@ def assign(
         if kept[1] is None:
             assigned.without_id.append((kept[0], topics[topic_partition.topic].topic_id))
     return assigned
+
+
+def check_put_aside(files: Files, found: Sequence[FoundDirectory], topics: Mapping[str, TopicEntry]) -> None:
+    """Refuse where all that is left of a partition of our catalog was put aside.
+
+    An earlier Ottla did that to a log on its way to another node's process, where the disk refused to open it there.
+
+    Args:
+        found: All data directories.
+
+    Raises:
+        DataDirectoryError: One line. Or a disk refused: which one, and whether it has failed.
+    """
+    strays = [(each.path, *stray) for each in found for stray in each.strays]
+    if not strays:
+        return
+    here = {topic_partition for each in found for topic_partition, _ in each.partitions}
+    by_id = {entry.topic_id: entry for entry in topics.values()}
+    for data_dir, (_, index), directory in strays:
+        with _reading(data_dir):
+            if not files.is_dir(directory):
+                continue
+            entry = by_id.get(topic_id_in(files, directory, lambda _: None) or b"")
+            if entry is None or index >= len(entry.partitions) or TopicPartition(entry.name, index) in here:
+                continue
+            if holds_log(files, directory):
+                raise DataDirectoryError(
+                    f"{TopicPartition(entry.name, index)} has no directory but {directory}, which was put aside; rename it to"
+                    f" {paths.partition_dir_name(entry.name, index)} to serve its records, or move it out of {data_dir} to begin"
+                    " without them"
+                )
 
 
 def served_directory(

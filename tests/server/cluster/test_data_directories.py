@@ -244,6 +244,11 @@ REFUSED: dict[str, tuple[Callable[[CrashFiles], None], Sequence[str], str]] = {
     "one not mounted": (empty(B), (A, B), r"/b \(directory.id \S+\): is it mounted\?"),
     "one not there": (without(B), (A, B), r"/b \(directory.id \S+\): is it mounted\?"),
     "one not named": (then(), (A,), "/a is one of 2, and log.dirs does not name /b; start with log.dirs=/a,/b"),
+    "one not named, and no identity beside the catalog": (
+        without(f"{A}/meta.properties"),
+        (A,),
+        "/a is one of 2, and log.dirs does not name /b; start with log.dirs=/a,/b",
+    ),
     "that of the catalog not mounted": (empty(A), (A, B), "/b needs the ottla.json of the one with directory.id"),
     "that of the catalog not there": (without(A), (A, B), "/b needs the ottla.json of the one with directory.id"),
     "that of the catalog not named": (then(), (B,), "/b needs the ottla.json of the one with directory.id"),
@@ -292,6 +297,11 @@ REFUSED: dict[str, tuple[Callable[[CrashFiles], None], Sequence[str], str]] = {
         then(as_before_directories_were_counted, without(f"{A}/ottla.json")),
         (A, B),
         "/a has neither ottla.json nor",
+    ),
+    "a log put aside, and no other of its partition": (
+        lambda files: files.rename(f"{B}/t-1", f"{B}/t-1.{UNIQUE}-stray"),
+        (A, B),
+        f"t-1 has no directory but {B}/t-1.{UNIQUE}-stray, which was put aside; rename it to t-1",
     ),
     "a file in the place of a directory": (then(without(B), written(B)), (A, B), "data directory /b"),
 }
@@ -720,7 +730,7 @@ def test_adding_a_directory_is_cut_off_anywhere(life: Life) -> None:
             after = Life(files.copy(), life.values)
             listed = json.loads(read(after.files, f"{A}/ottla.json"))["directories"].values()
             if C in listed and C not in data_dirs:
-                with pytest.raises(DataDirectoryError, match="is it mounted"):
+                with pytest.raises(DataDirectoryError, match="start with log.dirs=/a,/b,/c"):
                     after.start(*data_dirs)
             else:
                 with after.start(*data_dirs) as broker:
