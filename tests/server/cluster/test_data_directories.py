@@ -730,7 +730,7 @@ def test_adding_a_directory_is_cut_off_anywhere(life: Life) -> None:
             after = Life(files.copy(), life.values)
             listed = json.loads(read(after.files, f"{A}/ottla.json"))["directories"].values()
             if C in listed and C not in data_dirs:
-                with pytest.raises(DataDirectoryError, match="start with log.dirs=/a,/b,/c"):
+                with pytest.raises(DataDirectoryError, match=r"start with log\.dirs=/a,/b,/c"):
                     after.start(*data_dirs)
             else:
                 with after.start(*data_dirs) as broker:
