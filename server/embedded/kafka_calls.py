@@ -114,7 +114,7 @@ class KafkaCalls(Running):
     def _client(self) -> Kafka:
         from ..client.kafka import Kafka
 
-        bootstrap = self.bootstrap
+        bootstrap = self._lives.bootstrap  # not for a forked process: both would read answers of one connection
         with self._making:
             if self._kafka is None or self._kafka.bootstrap != bootstrap:
                 if self._kafka is not None:

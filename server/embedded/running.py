@@ -30,6 +30,10 @@ Result = TypeVar("Result")
 Arguments = TypeVarTuple("Arguments")
 Parameters = ParamSpec("Parameters")
 
+_ELSEWHERE = (
+    "the broker runs in the process that this one was forked from: only broker.bootstrap and broker.admin answer here;"
+    " use them with a client of this process, or start the broker after the fork"
+)
 _HOW_TO_START = "use `with ottla.Broker() as broker:`, or call start()"
 
 
@@ -91,7 +95,8 @@ class Running:
         self._changing = threading.Lock()
 
     def __enter__(self) -> Self:
-        return self.start()
+        """`start`, unless it runs already. The end of the block stops it in any case."""
+        return self if self._runs_here() else self.start()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -99,7 +104,9 @@ class Running:
         self.stop()
 
     async def __aenter__(self) -> Self:
-        """`start`, in Trio and asyncio, whose loop goes on meanwhile."""
+        """As `with`, in Trio and asyncio, whose loop continues while the broker starts."""
+        if self._runs_here():
+            return self
         try:
             await beside(self.start)
         except Exception:
@@ -126,7 +133,7 @@ class Running:
         try:
             with self._changing:
                 if self._run is not None and not self._run.is_stopping:
-                    raise RuntimeError("the broker runs already")
+                    raise RuntimeError(_ELSEWHERE if self._run.is_elsewhere else "the broker runs already")
                 run.before = self._run
                 self._run = run
                 self._was_started = True
@@ -211,13 +218,16 @@ class Running:
 
     @property
     def bootstrap(self) -> str:
-        """`HOST:PORT[,HOST:PORT…]` for clients. RuntimeError while it does not run."""
-        return self._lives.bootstrap
+        """`HOST:PORT[,HOST:PORT…]` for clients, also in a forked process. RuntimeError while it does not run."""
+        return self._known.lives.bootstrap
 
     @property
     def admin(self) -> str | None:
-        """`HOST:PORT` of the admin HTTP listener; None if it was not asked for. RuntimeError while it does not run."""
-        return self._lives.admin_address
+        """`HOST:PORT` of the admin HTTP listener; None if it was not asked for. Also in a forked process.
+
+        RuntimeError while it does not run.
+        """
+        return self._known.lives.admin_address
 
     @property
     def tls(self) -> Tls:
@@ -342,13 +352,26 @@ class Running:
         return self._present.lives
 
     @property
-    def _present(self) -> Run:
+    def _known(self) -> Run:
+        """The present run, which may be that of the process that this one was forked from."""
         run = self._run
         if run is None or not run.is_serving or run.has_ended:
             raise RuntimeError(self._why_not())
-        if run.is_elsewhere:
-            raise RuntimeError("the broker runs in the process that this one was forked from")
         return run
+
+    @property
+    def _present(self) -> Run:
+        run = self._known
+        if run.is_elsewhere:
+            raise RuntimeError(_ELSEWHERE)
+        return run
+
+    def _runs_here(self) -> bool:
+        """RuntimeError: It runs in the process that this one was forked from."""
+        run = self._run
+        if run is None or run.is_stopping or run.has_ended or not run.is_serving:
+            return False
+        return self._present is run
 
     def _why_not(self) -> str:
         match self.state:

@@ -9,7 +9,7 @@ import argparse
 import os
 from collections.abc import Mapping, Sequence
 
-from ..frame.environment import is_service_link
+from ..frame.environment import BITNAMI_PREFIX, is_service_link
 from ..frame.errors import WrongCallError, did_you_mean
 from ..frame.options import ADMIN_TOKEN, BOOTSTRAP, COMMAND_CONFIG
 from ..frame.parser import takes_value
@@ -78,6 +78,7 @@ def broker_variables(environment: Mapping[str, str], secrets: str = SECRETS_DIR)
     Raises:
         WrongCallError: It asks for a part in a cluster of several containers, or names a secret that cannot be read.
     """
+    environment = _with_plain_prefix(environment)
     roles = [each.strip() for each in (environment.get(_ROLES) or "broker").split(",")]
     if "broker" not in roles:
         raise WrongCallError(
@@ -98,6 +99,16 @@ def broker_variables(environment: Mapping[str, str], secrets: str = SECRETS_DIR)
         if environment.get(name):
             path = os.path.join(secrets, environment[name])
             found[target] = path if name in FILES else _secret(name, path)
+    return found
+
+
+def _with_plain_prefix(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment with those that are looked at here under the names that Apache Kafka's image has."""
+    found = dict(environment)
+    for name in (_ROLES, _VOTERS, *_ADDRESSES):
+        value = found.pop(BITNAMI_PREFIX + name.removeprefix("KAFKA_"), None)
+        if value is not None:
+            found.setdefault(name, value)
     return found
 
 

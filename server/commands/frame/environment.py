@@ -3,6 +3,10 @@
 `KAFKA_LOG_RETENTION_MS` is log.retention.ms: `_` stands for a dot, `__` for `_`, `___` for `-`. A value is written as in a
 properties file, where the image puts it as it is: `\\n` is the end of a line. What the image's scripts take for the JVM and its
 logging (`KAFKA_OPTS` and the like) is none of ours; CLUSTER_ID is the id of a new data directory's cluster.
+
+Bitnami's image, which was withdrawn, has the same names with another prefix, `KAFKA_CFG_LOG_RETENTION_MS`: where both are there, the
+shorter one counts. Its KAFKA_KRAFT_CLUSTER_ID is CLUSTER_ID. What it has of its own for one process is taken silently; its users,
+passwords and certificates are not, and a line says so.
 """
 
 import re
@@ -14,7 +18,9 @@ from ...config.options.by_name import BROKER_OPTIONS, find_option
 from ...config.properties import parse_properties
 
 PREFIX = "KAFKA_"
-CLUSTER_ID = "CLUSTER_ID"
+BITNAMI_PREFIX = "KAFKA_CFG_"
+CLUSTER_IDS = ("CLUSTER_ID", "KAFKA_KRAFT_CLUSTER_ID")
+"""The id of a new data directory's cluster; the first that is set counts."""
 
 FOR_THE_JVM = frozenset(
     {
@@ -33,6 +39,18 @@ FOR_THE_JVM = frozenset(
         "KAFKA_VERSION",
     }
 )
+
+OF_BITNAMI = frozenset(
+    {
+        "KAFKA_CLIENT_LISTENER_NAME",
+        "KAFKA_MOUNTED_CONF_DIR",
+        "KAFKA_SKIP_KRAFT_STORAGE_INIT",
+        "KAFKA_ZOOKEEPER_PROTOCOL",
+        "KAFKA_ZOOKEEPER_TLS_TYPE",
+        "KAFKA_ZOOKEEPER_TLS_VERIFY_HOSTNAME",
+    }
+)
+"""Variables of its scripts, for which there is nothing to do. ALLOW_PLAINTEXT_LISTENER and BITNAMI_DEBUG are not looked at."""
 
 _SERVICE_LINK = re.compile(r"(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)")
 _CHARS_LIKE = 100
@@ -55,8 +73,8 @@ class Environment:
 def read_environment(variables: Mapping[str, str]) -> Environment:
     """The broker options among these variables."""
     options, taken, warnings = {}, [], []
-    for variable in sorted(variables):
-        if not variable.startswith(PREFIX) or variable in FOR_THE_JVM:
+    for variable in sorted(variables, key=lambda name: (not name.startswith(BITNAMI_PREFIX), name)):
+        if not variable.startswith(PREFIX) or variable in FOR_THE_JVM | OF_BITNAMI or variable in CLUSTER_IDS:
             continue
         name = option_name(variable)
         if find_option(name) is None and name not in HANDED_ON:
@@ -71,7 +89,8 @@ def read_environment(variables: Mapping[str, str]) -> Environment:
             continue
         options[name] = _value(variable, variables[variable])
         taken.append(variable)
-    return Environment(options, tuple(taken), tuple(warnings), variables.get(CLUSTER_ID) or None)
+    cluster_id = next((variables[name] for name in CLUSTER_IDS if variables.get(name)), None)
+    return Environment(options, tuple(taken), tuple(warnings), cluster_id)
 
 
 def is_service_link(variable: str, value: str, prefix: str) -> bool:
@@ -84,7 +103,8 @@ def is_service_link(variable: str, value: str, prefix: str) -> bool:
 
 def option_name(variable: str) -> str:
     """`KAFKA_A_B__C___D` is a.b_c-d; of more underscores three and three are taken together, as in the image."""
-    dotted = variable.removeprefix(PREFIX).lower().replace("_", ".")
+    name = variable.removeprefix(BITNAMI_PREFIX if variable.startswith(BITNAMI_PREFIX) else PREFIX)
+    dotted = name.lower().replace("_", ".")
     return dotted.replace("...", "-").replace("..", "_")
 
 

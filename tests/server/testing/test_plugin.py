@@ -110,6 +110,25 @@ def test_a_factory_starts_brokers_of_the_tests_own_and_stops_them(pytester: pyte
     )
 
 
+def test_a_broker_of_the_factory_may_be_entered_and_is_stopped_once(pytester: pytest.Pytester) -> None:
+    outcomes(
+        pytester,
+        """
+        def test_entered(kafka_broker_factory):
+            with kafka_broker_factory() as broker:
+                broker.produce("t", "v")
+                assert broker.state == "serving"
+            assert broker.state == "stopped"
+            with broker as again:
+                assert again.state == "serving" and again is broker
+
+        def test_shared(kafka_broker, kafka_broker_factory):
+            assert kafka_broker.state == "serving"
+        """,
+        passed=2,
+    )
+
+
 NODES = """
     import pytest
 

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.server.commands.frame.environment import FOR_THE_JVM, option_name, read_environment, variable_name
+from ottla.server.commands.frame.environment import (
+    BITNAMI_PREFIX,
+    FOR_THE_JVM,
+    OF_BITNAMI,
+    option_name,
+    read_environment,
+    variable_name,
+)
 from ottla.server.config.options.by_name import BROKER_OPTIONS
 from ottla.storage.topics.options import ConfigError
 
@@ -15,6 +22,8 @@ from ottla.storage.topics.options import ConfigError
         ("KAFKA_LISTENERS", "listeners"),
         ("KAFKA_LOG_RETENTION_MS", "log.retention.ms"),
         ("KAFKA_LISTENER_NAME_INTERNAL_SSL_KEY_PASSWORD", "listener.name.internal.ssl.key.password"),
+        ("KAFKA_CFG_LOG_RETENTION_MS", "log.retention.ms"),
+        ("KAFKA_CFG_A_B__C___D", "a.b_c-d"),
         ("KAFKA_A__B", "a_b"),
         ("KAFKA_A___B", "a-b"),
         ("KAFKA_A_B__C___D", "a.b_c-d"),
@@ -31,6 +40,46 @@ def test_underscores_stand_for_what_no_variable_may_have(variable: str, name: st
 def test_every_option_has_a_variable() -> None:
     for name in (*BROKER_OPTIONS, "listener.name.a_b-c.ssl.key.password"):
         assert option_name(variable_name(name)) == name
+
+
+def test_every_option_has_a_variable_of_bitnamis_image() -> None:
+    names = [*BROKER_OPTIONS, "listener.name.a_b-c.ssl.key.password"]
+    variables = {BITNAMI_PREFIX + variable_name(name).removeprefix("KAFKA_"): "1" for name in names}
+    found = read_environment(variables)
+    assert (set(found.options), found.warnings) == (set(names), ())
+
+
+@pytest.mark.parametrize("option", ["auto.create.topics.enable", "num.partitions"])
+def test_of_both_prefixes_the_one_of_apache_kafka_counts(option: str) -> None:
+    plain = variable_name(option)
+    found = read_environment({plain: "1", BITNAMI_PREFIX + plain.removeprefix("KAFKA_"): "2"})
+    assert found.options == {option: "1"}
+
+
+def test_a_compose_file_of_bitnamis_image_is_taken_without_a_word() -> None:
+    found = read_environment(
+        {
+            "KAFKA_CFG_NODE_ID": "0",
+            "KAFKA_CFG_PROCESS_ROLES": "controller,broker",
+            "KAFKA_CFG_LISTENERS": "PLAINTEXT://:9092,CONTROLLER://:9093",
+            "KAFKA_CFG_LISTENER_SECURITY_PROTOCOL_MAP": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "KAFKA_CFG_CONTROLLER_LISTENER_NAMES": "CONTROLLER",
+            "KAFKA_CFG_AUTO_CREATE_TOPICS_ENABLE": "false",
+            "KAFKA_KRAFT_CLUSTER_ID": "abc",
+            "ALLOW_PLAINTEXT_LISTENER": "yes",
+            "BITNAMI_DEBUG": "yes",
+            **dict.fromkeys(OF_BITNAMI, "x"),
+        }
+    )
+    assert (found.cluster_id, found.warnings) == ("abc", ())
+    assert found.options["auto.create.topics.enable"] == "false" and len(found.options) == 6
+    assert read_environment({"CLUSTER_ID": "first", "KAFKA_KRAFT_CLUSTER_ID": "second"}).cluster_id == "first"
+
+
+def test_users_and_certificates_of_bitnamis_image_are_not_passed_by() -> None:
+    secrets = ("KAFKA_CLIENT_USERS", "KAFKA_CLIENT_PASSWORDS", "KAFKA_CERTIFICATE_PASSWORD", "KAFKA_TLS_TYPE")
+    found = read_environment(dict.fromkeys(secrets, "hidden"))
+    assert len(found.warnings) == len(secrets) and "hidden" not in "".join(found.warnings)
 
 
 def test_options_are_taken_and_others_told_of_with_the_nearest_name() -> None:
