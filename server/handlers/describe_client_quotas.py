@@ -3,6 +3,7 @@
 Behaviour
 - All entities that the filter takes, with what is set for them; what holds for a client by precedence is not told.
 - A filter that contradicts itself is refused (INVALID_REQUEST), a type that there is not, too (UNSUPPORTED_VERSION).
+- The values of an entity come in Apache Kafka's order, whatever the order in which they were set.
 """
 
 from __future__ import annotations
@@ -20,6 +21,13 @@ from ...protocol.messages.describe_client_quotas import (
 )
 from ..quotas.entities import Entity
 from ..quotas.filters import Component, filter_of
+from ..quotas.validation import (
+    CONNECTION_CREATION_RATE,
+    CONSUMER_BYTE_RATE,
+    CONTROLLER_MUTATION_RATE,
+    PRODUCER_BYTE_RATE,
+    REQUEST_PERCENTAGE,
+)
 from ..runtime.turns import Turn
 from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
@@ -50,8 +58,21 @@ MOST = 4
 """There are three types, none may be named twice: so many components are enough to find what is wrong."""
 
 
+# Apache Kafka keeps the values of an entity in a Java HashMap, and lists them bucket by bucket: four buckets for up to three
+# values, eight for four. Two keys of one bucket come in the order in which a single request brings them.
+_ORDER = (
+    CONNECTION_CREATION_RATE,
+    CONSUMER_BYTE_RATE,
+    CONTROLLER_MUTATION_RATE,
+    REQUEST_PERCENTAGE,
+    PRODUCER_BYTE_RATE,
+)
+_ORDER_OF_FOUR = (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, CONTROLLER_MUTATION_RATE, REQUEST_PERCENTAGE)
+
+
 def _entry(entity: Entity, values: Mapping[str, float]) -> EntryData:
+    order = _ORDER_OF_FOUR if len(values) == len(_ORDER_OF_FOUR) else _ORDER
     return EntryData(
         entity=tuple(EntityData(entity_type=kind, entity_name=name) for kind, name in entity.parts),
-        values=tuple(ValueData(key=key, value=value) for key, value in values.items()),
+        values=tuple(ValueData(key=key, value=values[key]) for key in order if key in values),
     )

@@ -49,7 +49,6 @@ from ...protocol.messages.fetch import (
 )
 from ...protocol.wire import as_array
 from ...storage.disk.files import WouldWaitError
-from ...storage.logs.log_reader import LogReader
 from ...storage.segment.index import AbortedTxn
 from ..network.connection import PEER_CHECK_MS
 from ..network.transport import COPIED_BYTES
@@ -347,7 +346,7 @@ def _read(
     partition.check_leader_epoch(item.current_leader_epoch)
     high_watermark, last_stable_offset = log.high_watermark, log.last_stable_offset
     if item.last_fetched_epoch >= 0:
-        diverging = _diverging_epoch(log, item)
+        diverging = _diverging_epoch(partition, item)
         if diverging is not None:
             data = PartitionData(
                 partition_index=item.partition,
@@ -396,18 +395,19 @@ def _told_aborted(txn: AbortedTxn) -> AbortedTransaction:
     return AbortedTransaction(producer_id=txn.producer_id, first_offset=txn.first_offset)
 
 
-def _diverging_epoch(log: LogReader, item: FetchItem) -> EpochEndOffset | None:
+def _diverging_epoch(partition: Partition, item: FetchItem) -> EpochEndOffset | None:
     """Where the epoch ends that the client read last, if that is not where the client is (KIP-595).
 
     Raises:
         KafkaError: OFFSET_OUT_OF_RANGE: nothing is known of that epoch, or the client is below the log start.
     """
-    epoch, end_offset = log.leader_epochs.end_offset_for(item.last_fetched_epoch, log.log_end_offset)
-    if epoch < 0 or item.fetch_offset < log.log_start_offset:
+    log_start_offset = partition.log.log_start_offset
+    epoch, end_offset = partition.end_of_epoch(item.last_fetched_epoch)
+    if epoch < 0 or item.fetch_offset < log_start_offset:
         raise KafkaError(
             ErrorCode.OFFSET_OUT_OF_RANGE,
-            f"offset {item.fetch_offset} after leader epoch {item.last_fetched_epoch} of {log.topic_partition}, which starts"
-            f" at {log.log_start_offset} and has leader epochs up to {log.leader_epochs.latest_epoch}",
+            f"offset {item.fetch_offset} after leader epoch {item.last_fetched_epoch} of {partition.topic_partition}, which"
+            f" starts at {log_start_offset} and has leader epochs up to {partition.leader_epoch}",
         )
     if epoch < item.last_fetched_epoch or end_offset < item.fetch_offset:
         return EpochEndOffset(epoch=epoch, end_offset=end_offset)

@@ -50,11 +50,7 @@ def _partition(ctx: Context, topic: str, wanted: OffsetForLeaderPartition) -> Ep
         partition.check_leader_epoch(wanted.current_leader_epoch)
     except KafkaError as error:
         return EpochEndOffset(error_code=error.code, partition=wanted.partition)
-    log = partition.log
-    if wanted.leader_epoch == partition.leader_epoch:
-        epoch, end_offset = partition.leader_epoch, log.log_end_offset
-    else:
-        epoch, end_offset = log.leader_epochs.end_offset_for(wanted.leader_epoch, log.log_end_offset)
+    epoch, end_offset = partition.end_of_epoch(wanted.leader_epoch)
     return EpochEndOffset(
         error_code=ErrorCode.NONE, partition=wanted.partition, leader_epoch=epoch, end_offset=end_offset
     )

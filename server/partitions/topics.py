@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from ...protocol.errors import ErrorCode, KafkaError
 from ...storage.disk.paths import TopicPartition
 from ...storage.logs.log import Log
+from ...storage.segment.leader_epochs import UNDEFINED
 from ...storage.topics.catalog_file import PartitionEntry
 from .internal_topics import INTERNAL_TOPICS
 from .reassigning import Reassigning
@@ -80,6 +81,26 @@ class Partition:
         raise KafkaError(
             code, f"{self.topic_partition}: leader epoch is {self.leader_epoch}, the request says {claimed}"
         )
+
+    def end_of_epoch(self, epoch: int) -> tuple[int, int]:
+        """Where the records of leader epoch `epoch` end, by the log's epochs and the present leader's own (KIP-101, KIP-279).
+
+        The log knows an epoch from its first record on. The leader's begins at the log end until then, as in Apache Kafka,
+        which notes it when the leader is elected.
+
+        Returns:
+            (the largest epoch at or below `epoch`, its end offset, exclusive). For an epoch older than all known ones,
+            itself and the start of the first. `UNDEFINED` for a negative epoch, and for one above the leader's.
+        """
+        epochs, end_offset = self.log.leader_epochs, self.log.log_end_offset
+        if epoch == self.leader_epoch:
+            return epoch, end_offset
+        if not epochs.latest_epoch < epoch < self.leader_epoch:
+            return epochs.end_offset_for(epoch, end_offset)
+        if epoch < 0:
+            return UNDEFINED
+        of_last_record = epochs.epoch_for_offset(end_offset - 1)
+        return (epoch if of_last_record is None else of_last_record), end_offset
 
 
 class Topic:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTop
 from ottla.server.client.connection import Client
 from ottla.server.handlers import throttled
 from ottla.server.quotas.clients import ClientQuotas
+from ottla.server.quotas.validation import CLIENT_KEYS
 from ottla.server.runtime.clock import Clock, wall_time_ms
 from ottla.storage.disk.os_files import OsFiles
 from support.broker.conversation import address, create_topic, fetch_request, produce_request
@@ -95,6 +97,34 @@ def test_quotas_are_set_described_removed_and_outlive_the_broker(broker: ottla.B
         assert described(client, component, strict=True) == {}
         wrong = client.ask(DescribeClientQuotasRequest(components=(component, component)))
         assert wrong.error_code == ErrorCode.INVALID_REQUEST and wrong.entries is None
+
+
+def java_order(keys: Iterable[str]) -> list[str]:
+    """`keys` as Apache Kafka lists them: from the HashMap of one request's changes (16 buckets) into one that begins with one
+    bucket, and doubles whenever it is filled to more than three quarters."""
+
+    def spread(key: str) -> int:
+        hashed = 0
+        for character in key:
+            hashed = (31 * hashed + ord(character)) % 2**32
+        return hashed ^ (hashed >> 16)
+
+    changes = sorted(keys, key=lambda key: spread(key) % 16)
+    buckets = 1
+    while len(changes) > buckets * 3 // 4:
+        buckets *= 2
+    return sorted(changes, key=lambda key: spread(key) % buckets)
+
+
+def test_the_values_of_an_entity_come_in_the_order_of_apache_kafka(broker: ottla.Broker) -> None:
+    """Clients compare lists, as the order is the same from run to run there."""
+    assert java_order(list(CLIENT_KEYS)[:3]) == ["consumer_byte_rate", "request_percentage", "producer_byte_rate"]
+    with client_of(broker) as client:
+        for keys in [*permutations(CLIENT_KEYS), *permutations(CLIENT_KEYS, 3), *permutations(CLIENT_KEYS, 2)]:
+            assert alter(client, dict.fromkeys(CLIENT_KEYS), user="alice").error_code == 0
+            for key in keys:
+                assert alter(client, {key: 5}, user="alice").error_code == 0
+            assert list(described(client)["user=alice"]) == java_order(keys)
 
 
 @asynccontextmanager
