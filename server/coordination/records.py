@@ -47,6 +47,16 @@ class Records:
         append_record(self._block, 0, self._count, key, value)
         self._count += 1
 
+    def add_within(self, max_bytes: int, key: bytes, value: bytes | None) -> bool:
+        """`add`, unless the batch would then be larger than `max_bytes`; an empty one takes any record. Whether it is in."""
+        before_bytes = len(self._block)
+        self.add(key, value)
+        if self._count > 1 and self.batch_bytes > max_bytes:
+            del self._block[before_bytes:]
+            self._count -= 1
+            return False
+        return True
+
     def sealed(self, now_ms: int, producer: Producer | None = None, base_sequence: int = NO_SEQUENCE) -> bytearray:
         """The batch: all records of `now_ms`; transactional if there is a `producer`."""
         return seal_batch(

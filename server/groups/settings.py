@@ -27,9 +27,6 @@ PROTOCOLS_MAX = 1_000
 # What the members of a classic group offer, in largest batches of its partition: each generation is written down with the
 # metadata of one strategy, so a group that offers more could not be, however they are chosen.
 PROTOCOL_BATCHES_MAX = 8
-# Tombstones of one deletion are written in batches whose keys take no more than this, or one key alone: far below any
-# `max.message.bytes` in use, whatever the length of a group id (32 767 bytes at most).
-TOMBSTONE_BYTES_PER_BATCH = 32_768
 # How many offsets are looked at, and deleted, before others get their turn: some milliseconds.
 PLACES_A_PIECE = 512
 # Offsets of an ended transaction that are made real, or dropped, in the turn of its marker, or in one piece of a job, but for

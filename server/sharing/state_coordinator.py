@@ -8,7 +8,6 @@ COORDINATOR_LOAD_IN_PROGRESS, UNKNOWN_TOPIC_OR_PARTITION (of the share partition
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
@@ -19,15 +18,13 @@ from ...storage.disk.paths import TopicPartition
 from ..config.broker_config import BrokerConfig
 from ..coordination.coordinator import Coordinator
 from ..coordination.deadlines import Deadline
-from ..coordination.jobs import Job
+from ..coordination.jobs import Job, for_each
 from ..coordination.shard import ShardState
 from ..coordination.store import RecordStore, WhenFlushed, at_once
 from ..partitions.internal_topics import SHARE_STATE_TOPIC
 from .share_records import Change, SharePartitionKey, write_record
 from .share_states import ShareState, ShareStates, Written
 from .state_shard import ShareStateShard
-
-log = logging.getLogger("ottla.sharing")
 
 ChangeOf: TypeAlias = Callable[[ShareStates, SharePartitionKey], Change | None]
 """What is to be written of a share partition, if anything."""
@@ -203,10 +200,9 @@ class ShareStateCoordinator(Coordinator[ShareStateShard]):
     def _tidied_up(self, shard: ShareStateShard, change_of: ChangeOf, now_ms: int) -> Job:
         # A change is made when it is written, in a batch of its own: the state may be another one after each piece, and a few
         # of the largest would not fit into one.
-        try:
-            for key in tuple(shard.states):
-                if (change := change_of(shard.states, key)) is not None:
-                    self._write(shard, change, now_ms)
-                yield
-        except KafkaError as error:
-            log.warning("%s-%d cannot be tidied up yet: %s", self.topic, shard.partition, error)
+        def tidy_up(key: SharePartitionKey) -> Job:
+            if (change := change_of(shard.states, key)) is not None:
+                self._write(shard, change, now_ms)
+            yield
+
+        return for_each(tuple(shard.states), tidy_up, f"{self.topic}-{shard.partition} cannot be tidied up yet")

@@ -13,8 +13,6 @@ MARKER_RETRY_MS = 500
 MARKERS_A_PIECE = 50
 # How many transactional ids are looked at, and forgotten, before others get their turn.
 IDS_A_PIECE = 512
-# Tombstones of one expiry are written in batches of about this many bytes of keys, as Apache Kafka's.
-TOMBSTONE_BATCH_BYTES = 16_384
 
 
 @dataclass(frozen=True, slots=True)

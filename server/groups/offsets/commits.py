@@ -6,7 +6,7 @@ after, so the tables never hold what a restart would not find again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ....protocol.errors import ErrorCode, KafkaError
@@ -17,12 +17,13 @@ from ....storage.topics.options import MAX_LONG
 from ...coordination.jobs import Job, Steps
 from ...coordination.records import Records
 from ...coordination.store import RecordStore
+from ...coordination.tombstones import Tombstones
 from ..assigning.topics import TopicView
 from ..classic.group import ClassicGroup
 from ..classic.protocol import ClassicProtocol
 from ..kinds import Group, PartitionCheck
 from ..records import CommittedOffset, offset_key, offset_value
-from ..settings import PLACES_A_PIECE, TOMBSTONE_BYTES_PER_BATCH, GroupSettings
+from ..settings import PLACES_A_PIECE, GroupSettings
 from ..shard import Shard
 from .offsets import Place, TopicId
 
@@ -288,16 +289,40 @@ class Commits:
         """Write tombstones for these places, and last for the group itself if asked to; forget what was committed.
 
         Raises:
-            KafkaError: The partition cannot be written; some of the places may be gone by then.
+            KafkaError: A batch was refused, the first of them: its places are there still, and so is the group.
         """
-        keys: list[tuple[Place | None, bytes]] = [(place, offset_key(group_id, *place)) for place in places]
+        tombstones = self._tombstones(shard, group_id, now_ms)
+        self._bury(tombstones, shard, group_id, places, with_group=with_group)
+        tombstones.check()
+
+    def _tombstones(self, shard: Shard, group_id: str, now_ms: int) -> Tombstones[Place | None]:
+        def forget(place: Place | None) -> None:
+            if place is not None:
+                shard.offsets.remove(group_id, place)
+
+        return Tombstones(self._store, shard.partition, now_ms, forget)
+
+    @staticmethod
+    def _bury(
+        tombstones: Tombstones[Place | None],
+        shard: Shard,
+        group_id: str,
+        places: Sequence[Place],
+        *,
+        with_group: bool = False,
+    ) -> bool:
+        """Write the tombstones of `remove`; those of the group only if no offset stays.
+
+        Returns:
+            Whether the group's are written.
+        """
+        for place in places:
+            tombstones.add(place, offset_key(group_id, *place))
         if with_group:
-            keys += [(None, key) for key in shard.groups[group_id].tombstone_keys()]
-        for batch in _batches(keys):
-            self._store.append(shard.partition, [(key, None) for _, key in batch], now_ms)
-            for place, _ in batch:
-                if place is not None:
-                    shard.offsets.remove(group_id, place)
+            for key in shard.groups[group_id].tombstone_keys():
+                tombstones.add(None, key, is_last=True)
+        tombstones.write()
+        return with_group and tombstones.refusal is None
 
     def expire(self, shard: Shard, group: Group, now_ms: int) -> Steps[bool]:
         """Remove the group's offsets that have passed their time, with the group if that leaves it without members
@@ -307,40 +332,28 @@ class Commits:
             Whether the group's tombstones were written, in this very piece.
         """
         offsets, group_id = shard.offsets, group.group_id
+        tombstones = self._tombstones(shard, group_id, now_ms)
         for some in chunks(tuple(offsets.of_group(group_id))) or [()]:
             if shard.groups.get(group_id) is not group:
                 return False
             places = offsets.expired(group, some, now_ms, self._settings.offsets_retention_ms)
             is_unused = group.may_expire and not offsets.has_other_places(group_id, places)
-            self.remove(shard, group_id, places, now_ms, with_group=is_unused)
-            if is_unused:
+            if self._bury(tombstones, shard, group_id, places, with_group=is_unused):
                 return True
             yield
+        tombstones.check()
         return False
 
     def forget(self, shard: Shard, group_id: str, topics: Container[TopicId], now_ms: int) -> Job:
         """Remove the group's offsets that were committed in these topics, but not those of a later topic of the same name;
         errors as `remove`."""
+        tombstones = self._tombstones(shard, group_id, now_ms)
         for some in chunks(shard.offsets.places(group_id)):
-            if places := shard.offsets.places_gone(group_id, some, topics):
-                self.remove(shard, group_id, places, now_ms)
+            self._bury(tombstones, shard, group_id, shard.offsets.places_gone(group_id, some, topics))
             yield
+        tombstones.check()
 
 
 def chunks(places: Sequence[Place]) -> list[Sequence[Place]]:
     """As many of them at a time as one piece of a job looks at."""
     return [places[at : at + PLACES_A_PIECE] for at in range(0, len(places), PLACES_A_PIECE)]
-
-
-def _batches(keys: Iterable[tuple[Place | None, bytes]]) -> Iterator[list[tuple[Place | None, bytes]]]:
-    """The keys in their order, as many at once as one batch of tombstones may have."""
-    batch: list[tuple[Place | None, bytes]] = []
-    size_bytes = 0
-    for one in keys:
-        if batch and size_bytes + len(one[1]) > TOMBSTONE_BYTES_PER_BATCH:
-            yield batch
-            batch, size_bytes = [], 0
-        batch.append(one)
-        size_bytes += len(one[1])
-    if batch:
-        yield batch

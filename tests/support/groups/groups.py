@@ -95,12 +95,16 @@ class MemoryChunk:
 
 
 class MemoryStore:
-    """`RecordStore` over bytes in memory. `failure`, when set, is what every append raises."""
+    """`RecordStore` over bytes in memory. `failure`, when set, is what every append raises.
+
+    A batch above `batch_bytes_max` is refused as by the real one.
+    """
 
     def __init__(self, partition_count: int = 4) -> None:
         self.partitions = [bytearray() for _ in range(partition_count)]
         self.end_offsets = [0] * partition_count
         self.failure: ErrorCode | None = None
+        self.batch_bytes_max = 1_048_588
         self.appends = 0
         self.leader_epochs: dict[int, int] = {}
         self.member_numbers = itertools.count(1)
@@ -112,10 +116,12 @@ class MemoryStore:
         if self.failure is not None:
             raise KafkaError(self.failure, "the store was told to fail")
         made = records if isinstance(records, Records) else Records(records)
+        if made.batch_bytes > self.batch_bytes_max:
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"a batch of {made.batch_bytes} bytes is too large")
         return self.append_batch(partition, made.sealed(now_ms, producer))
 
     def max_batch_bytes(self, partition: int) -> int:
-        return 1_048_588
+        return self.batch_bytes_max
 
     def leader_epoch(self, partition: int) -> int:
         return self.leader_epochs.get(partition, 0)

@@ -1,0 +1,259 @@
+"""Internal topics that take small batches alone: whatever writes tombstones ends its round, and a refusal costs its own batch.
+
+KAFKA-13099: with batches as large as a constant says, a small `max.message.bytes` lets nothing expire for ever.
+"""
+
+from __future__ import annotations
+
+import ast
+from abc import ABC, abstractmethod
+from pathlib import Path
+
+import pytest
+
+import ottla
+from ottla.protocol.errors import KafkaError
+from support.groups.consumer_groups import ConsumerGroups
+from support.groups.groups import MemoryStore
+from support.groups.settings import transaction_settings
+from support.sharing.states import States, key
+from support.transactions.transactions import Transactions
+
+DAY_MS = 86_400_000
+ROUND_MS = 8 * DAY_MS
+"""Longer than ids and offsets are kept, and than all intervals."""
+
+
+class Writer(ABC):
+    """Somebody who writes tombstones of things that have names."""
+
+    store: MemoryStore
+
+    @abstractmethod
+    def plant(self, name: str) -> None:
+        """Let there be such a thing."""
+
+    @abstractmethod
+    def next_round(self) -> None:
+        """Let it be written that all things are gone."""
+
+    @abstractmethod
+    def left(self) -> set[str]:
+        """The things that are there still."""
+
+    def left_after_a_restart(self) -> set[str]:
+        """As somebody finds them who has the log alone."""
+        return self.left()
+
+
+class TransactionalIds(Writer):
+    def __init__(self) -> None:
+        self.transactions = Transactions(settings=transaction_settings(transactional_id_expiration_ms=4_000))
+        self.store = self.transactions.store
+        self.names: set[str] = set()
+
+    def plant(self, name: str) -> None:
+        self.names.add(name)
+        self.transactions.init(name)
+
+    def next_round(self) -> None:
+        self.transactions.advance(ROUND_MS)
+
+    def left(self) -> set[str]:
+        return {name for name in self.names if self.transactions.knows(name)}
+
+    def left_after_a_restart(self) -> set[str]:
+        later = Transactions(after=self.transactions)
+        return {name for name in self.names if later.knows(name)}
+
+
+class InGroups(Writer):
+    """The things are groups, each with an offset."""
+
+    def __init__(self) -> None:
+        self.groups = ConsumerGroups(MemoryStore(1), t=1)
+        self.store = self.groups.store
+
+    def plant(self, name: str) -> None:
+        self.groups.commit({("t", 0): 1}, group=name)
+
+    def next_round(self) -> None:
+        self.groups.advance(ROUND_MS)
+
+    def left(self) -> set[str]:
+        return _groups_of(self.groups)
+
+    def left_after_a_restart(self) -> set[str]:
+        return _groups_of(self.groups.restarted())
+
+
+def _groups_of(groups: ConsumerGroups) -> set[str]:
+    return {group.group_id for group in groups.list_groups([0], [], [])}
+
+
+class IdleConsumerGroups(InGroups):
+    def plant(self, name: str) -> None:
+        self.groups.enter("a", "t", group=name)
+        self.groups.beat("a", -1, group=name)
+
+
+class InATopicThatGoes(InGroups):
+    """The groups stay, their offsets go with the topic."""
+
+    def next_round(self) -> None:
+        if self.groups.topics.id_of("t") is None:
+            self.groups = self.groups.restarted()  # what stays after a deletion is gone through at the next load
+        else:
+            self.groups.delete_topic("t")
+
+    def left(self) -> set[str]:
+        return {name for name in super().left() if self.groups.committed(group=name)}
+
+    def left_after_a_restart(self) -> set[str]:
+        self.groups.topics.put("t", 1)
+        later = self.groups.restarted()
+        return {name for name in _groups_of(later) if later.committed(group=name)}
+
+
+class InATopicThatWentUnseen(InATopicThatGoes):
+    """The coordinator was not there when the topic was deleted."""
+
+    def next_round(self) -> None:
+        if self.groups.topics.id_of("t") is not None:
+            self.groups.topics.delete("t")
+        self.groups = self.groups.restarted()
+
+
+class OffsetsOfOneGroup(Writer):
+    """The things are topics in which a group has committed."""
+
+    def __init__(self) -> None:
+        self.groups = ConsumerGroups(MemoryStore(1))
+        self.store = self.groups.store
+
+    def plant(self, name: str) -> None:
+        self.groups.topics.put(name, 1)
+        self.groups.commit({(name, 0): 1})
+
+    def next_round(self) -> None:
+        self.groups.advance(ROUND_MS)
+
+    def left(self) -> set[str]:
+        return {topic for topic, _ in self.groups.committed()}
+
+    def left_after_a_restart(self) -> set[str]:
+        return {topic for topic, _ in self.groups.restarted().committed()}
+
+
+class DeletedOffsets(OffsetsOfOneGroup):
+    def next_round(self) -> None:
+        places = [(name, 0) for name in sorted(self.left())]
+        try:
+            self.groups.delete_offsets("g", places, self.groups.now_ms)
+        except KafkaError:
+            assert self.left(), "an error says that something stays"
+
+
+class DeletedGroup(OffsetsOfOneGroup):
+    def next_round(self) -> None:
+        try:
+            self.groups.delete_group("g", self.groups.now_ms)
+        except KafkaError:
+            assert self.left()
+        else:
+            assert not _groups_of(self.groups)
+
+
+class StatesOfShareGroups(Writer):
+    """The things are share groups with the state of a partition, whose topic goes."""
+
+    def __init__(self) -> None:
+        self.states = States()
+        self.store = self.states.store
+
+    def plant(self, name: str) -> None:
+        self.states.begin(key(group=name))
+
+    def next_round(self) -> None:
+        self.states.topics.clear()
+        self.states.advance(60_000)
+
+    def left(self) -> set[str]:
+        return {one.group_id for one in self.states.all()}
+
+
+WRITERS = (
+    TransactionalIds,
+    InGroups,
+    IdleConsumerGroups,
+    InATopicThatGoes,
+    InATopicThatWentUnseen,
+    OffsetsOfOneGroup,
+    DeletedOffsets,
+    DeletedGroup,
+    StatesOfShareGroups,
+)
+
+
+@pytest.mark.parametrize("writer_type", WRITERS)
+@pytest.mark.parametrize("name_chars", [1, 50, 240])
+@pytest.mark.parametrize("batch_bytes", [400, 2_000])
+def test_a_round_is_ended_whatever_a_batch_may_have(
+    writer_type: type[Writer], name_chars: int, batch_bytes: int
+) -> None:
+    writer = writer_type()
+    names = {f"{number:x}".rjust(name_chars, "n") for number in range(16 if name_chars == 1 else 40)}
+    for name in sorted(names):
+        writer.plant(name)
+    assert writer.left() == names
+    writer.store.batch_bytes_max = batch_bytes
+    writer.next_round()
+    assert writer.left() == set()
+    assert writer.left_after_a_restart() == set()
+
+
+@pytest.mark.parametrize("writer_type", WRITERS)
+def test_a_refusal_costs_its_own_batch(writer_type: type[Writer]) -> None:
+    """One name in the midst is longer than a batch; when batches may have more it goes with the next round."""
+    writer = writer_type()
+    long_name = "m" * 240
+    for name in ("a", "b", "k", long_name, "p", "q", "z"):
+        writer.plant(name)
+    writer.store.batch_bytes_max = 200
+    writer.next_round()
+    assert writer.left() == {long_name}
+    writer.store.batch_bytes_max = 1_000
+    writer.next_round()
+    assert writer.left() == set()
+    assert writer.left_after_a_restart() == set()
+
+
+ONE_EVENT = "what one event or request says, for all or for nothing: a refusal is told to whoever asked, or tried again"
+APPENDS = {
+    "coordination/tombstones.py": "split by what the partition takes; nothing else writes tombstones of many things",
+    "groups/classic_requests.py": ONE_EVENT,
+    "groups/consumer/migration.py": ONE_EVENT,
+    "groups/consumer/protocol.py": ONE_EVENT,
+    "groups/coordinator.py": ONE_EVENT,
+    "groups/offsets/commits.py": ONE_EVENT,
+    "groups/offsets/txn_commits.py": ONE_EVENT,
+    "groups/share/protocol.py": ONE_EVENT,
+    "groups/streams/protocol.py": ONE_EVENT,
+    "groups/streams/target_jobs.py": ONE_EVENT,
+    "sharing/state_coordinator.py": "a record of one share partition",
+    "transactions/coordinator.py": "a record of one transactional id",
+}
+
+
+def test_every_module_that_appends_is_known() -> None:
+    """A new one says here why its batches fit, and what a refusal costs."""
+    server = Path(ottla.__file__).parent / "server"
+    found = set()
+    for path in server.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            match node:
+                case ast.Call(
+                    func=ast.Attribute(value=ast.Name(id="store") | ast.Attribute(attr="_store"), attr="append")
+                ):
+                    found.add(str(path.relative_to(server)))
+    assert found == set(APPENDS)
