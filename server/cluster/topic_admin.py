@@ -88,15 +88,15 @@ class TopicAdmin:
             watcher.topic_created(topic)
         return topic
 
-    async def auto_create(self, name: str) -> Topic:
-        """The topic `name`, created with the broker's defaults if it is not there."""
-        present = self._cluster.topics.get(name)
+    async def auto_create(self, name: str) -> Topic | None:
+        """The topic `name`, made with the broker's defaults; None if it is there already, or made by another request meanwhile."""
+        if self._cluster.topics.get(name) is not None:
+            return None
         try:
-            return present or await self.create(self.planner.plan(name))
+            return await self.create(self.planner.plan(name))
         except KafkaError as error:
-            made_meanwhile = self._cluster.topics.get(name)
-            if error.code is ErrorCode.TOPIC_ALREADY_EXISTS and made_meanwhile is not None:
-                return made_meanwhile
+            if error.code is ErrorCode.TOPIC_ALREADY_EXISTS and self._cluster.topics.get(name) is not None:
+                return None
             raise
 
     async def create_internal(self, name: str) -> Topic:

@@ -106,12 +106,14 @@ class Partition:
 class Topic:
     """A topic and its partitions, which are numbered from 0 without gaps."""
 
-    __slots__ = ("id", "name", "partitions")
+    __slots__ = ("hidden_until_s", "id", "name", "partitions")
 
     def __init__(self, name: str, topic_id: bytes) -> None:
         self.name = name
         self.id = topic_id
         self.partitions: list[Partition] = []
+        self.hidden_until_s = 0.0
+        """Until when Metadata does not know the topic, by Trio's clock (`Topics.hide`)."""
 
     @property
     def is_internal(self) -> bool:
@@ -127,6 +129,8 @@ class Topics:
         self._by_flat_name: dict[str, list[Topic]] = {}
         self.changes = 0
         """How often anything has changed that clients are told of topics: which there are, their partitions, leaders and replicas."""
+        self.hidden_until_s = 0.0
+        """When Metadata knows all topics, by Trio's clock."""
 
     def __iter__(self) -> Iterator[Topic]:
         return iter(self._by_name.values())
@@ -143,6 +147,11 @@ class Topics:
     def changed(self) -> None:
         """To be called in the turn in which partitions have come, or other nodes lead or hold some."""
         self.changes += 1
+
+    def hide(self, topic: Topic, until_s: float) -> None:
+        """Let Metadata not know `topic` until then, by Trio's clock; to be called in the turn in which it is added."""
+        topic.hidden_until_s = until_s
+        self.hidden_until_s = max(self.hidden_until_s, until_s)
 
     def add(self, topic: Topic) -> None:
         self._by_name[topic.name] = topic

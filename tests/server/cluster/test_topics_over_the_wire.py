@@ -11,6 +11,7 @@ import pytest
 import ottla
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.create_topics import CreatableTopic
+from ottla.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.server.config.broker_config import ConfigSource
 from support.broker.admin import create, delete, grow, growth, metadata, topic_names, wanted
@@ -183,7 +184,7 @@ def test_minus_one_takes_the_defaults_of_the_broker(tmp_path: Path) -> None:
         (topic,) = metadata(client, "t").topics
         assert [len(partition.replica_nodes) for partition in topic.partitions] == [2, 2, 2]
         metadata(client, "auto", create=True)
-        (auto,) = metadata(client, "auto").topics
+        (auto,) = client.ask(DescribeTopicPartitionsRequest(topics=(TopicRequest(name="auto"),))).topics
         assert [len(partition.isr_nodes) for partition in auto.partitions] == [2, 2, 2]
 
 
