@@ -20,17 +20,17 @@ from .frame.command import Command
 from .frame.errors import RefusedError
 from .frame.options import admin_options, json_option
 from .frame.parser import Parser
-from .frame.printing import fitted, folded, places, show, show_json, terminal_width, visible
+from .frame.printing import fitted, folded, places, show, show_json, terminal_width, visible, waited_for
 from .frame.times import time_text
 from .frame.watching import watch_option, watched
 from .kafka.topics_status import when
 
 NOTES = """\
 columns:
-  RECORDS      offsets between the start and the end of the logs, gaps and all
+  OFFSETS      between the start and the end of the logs: as many as records where nothing was cleaned, markers and gaps count
   DIRTY        of the partition with most: part of the closed segments' bytes that has not been cleaned
   ELIGIBLE     now, or from what time (UTC) on if nothing but time passes, or no: of the partition that is first
-  WAITS FOR    of that partition; `ottla explain TOPIC` has the sentences
+  WAITS FOR    of that partition, if it waits for something; `ottla explain TOPIC` has the sentences
   LAG          offsets that a group has not committed
 
 Below that the logs of compacted topics, to scale by offset; with TOPIC all of its partitions, their last pass, and why they wait.
@@ -108,11 +108,11 @@ def _topic(name: str, partitions: Sequence[LogPicture]) -> dict[str, Any]:
     return {
         "topic": name,
         "partitions": len(partitions),
-        "records": sum(each.log_end_offset - each.log_start_offset for each in partitions),
+        "offsets": sum(each.log_end_offset - each.log_start_offset for each in partitions),
         "policy": list(partitions[0].cleanup_policy),
         "dirty": f"{max(each.dirty_ratio for each in compacted):.2f}" if compacted else None,
         "eligible": when({"eligible": first.eligible, "eligible_at_ms": first.eligible_at_ms}) if first else None,
-        "waits_for": (first.waits_for or "nothing") if first else None,
+        "waits_for": waited_for(first.waits_for) if first else None,
     }
 
 

@@ -10,10 +10,10 @@ from ..frame.command import Command
 from ..frame.errors import RefusedError, WrongCallError
 from ..frame.options import admin_options, duration_ms, json_option, number
 from ..frame.parser import Parser
-from ..frame.printing import show, show_json
+from ..frame.printing import BECOMES, show, show_json, waited_for
 from ..frame.progress import Progress
 from .asking import Admin, path
-from .showing import show_rows
+from .showing import SENTENCE, show_rows
 
 COMPACT_NOTES = """\
 Without --force as Apache Kafka's cleaner would: the active segment stays, so does what min.compaction.lag.ms and open
@@ -52,15 +52,16 @@ def _compact(options: argparse.Namespace) -> None:
     show_rows(
         [
             {
-                "partition": each["partition"],
+                "partition": f"{options.topic}-{each['partition']}",
                 "passes": each["passes"],
                 "rolled": each["has_rolled"],
                 "clean below": each["first_dirty_offset"],
                 "log end": each["log_end_offset"],
-                "records": f"{each['records_read']} -> {each['records_written']}",
-                "removed": _removed(each["records_removed"]),
-                "segments": f"{each['segments_before']} -> {each['segments_after']}",
-                "explanation": f"{each['waits_for']}: {each['explanation']}" if each["waits_for"] else "",
+                # Without a pass nobody has counted.
+                "records": f"{each['records_read']}{BECOMES}{each['records_written']}" if each["passes"] else None,
+                "removed": sum(each["records_removed"].values()) if each["passes"] else None,
+                "segments": f"{each['segments_before']}{BECOMES}{each['segments_after']}",
+                SENTENCE: _removed(each["records_removed"]) + _why(each),
             }
             for each in answer["partitions"]
         ]
@@ -94,10 +95,10 @@ def _wait(options: argparse.Namespace) -> None:
     show_rows(
         [
             {
-                "partition": each["partition"],
+                "partition": f"{options.topic}-{each['partition']}",
                 "clean below": each["first_dirty_offset"],
                 "log end": each["log_end_offset"],
-                "explanation": f"{each['waits_for']}: {each['explanation']}" if each["waits_for"] else "",
+                SENTENCE: _why(each),
             }
             for each in answer["partitions"]
         ]
@@ -105,7 +106,15 @@ def _wait(options: argparse.Namespace) -> None:
 
 
 def _removed(counts: dict[str, int]) -> str:
-    return ", ".join(f"{count} {why}" for why, count in counts.items() if count) or "0"
+    """`removed 5 superseded, 1 markers; `, or nothing."""
+    told = ", ".join(f"{count} {why}" for why, count in counts.items() if count)
+    return f"removed {told}; " if told else ""
+
+
+def _why(partition: dict[str, Any]) -> str:
+    """What the cleaner waits for, and why; without the word where it waits for nothing."""
+    what = waited_for(partition["waits_for"])
+    return str(partition["explanation"]) if what is None else f"{what}: {partition['explanation']}"
 
 
 def _roll(options: argparse.Namespace) -> None:
@@ -136,10 +145,10 @@ def _retention(options: argparse.Namespace) -> None:
         [
             {
                 "partition": f"{each['topic']}-{each['partition']}",
-                "log start": f"{each['log_start_offset_before']} -> {each['log_start_offset']}",
+                "log start": f"{each['log_start_offset_before']}{BECOMES}{each['log_start_offset']}",
                 "segments": each["segments_deleted"],
                 "bytes": each["bytes_deleted"],
-                "explanation": each["explanation"],
+                SENTENCE: each["explanation"],
             }
             for each in changed
         ]

@@ -1,40 +1,15 @@
-"""Answers of the admin listener as people read them.
-
-Answers are JSON objects: what is one value is a line, what is a list of objects is a table whose columns have the names of the
-fields. A command says only what is to be told otherwise.
-"""
+"""Answers of the admin listener as people read them: objects as tables whose columns have the names of the fields."""
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..frame.printing import show, show_json, show_table
+from ..frame.printing import show_table
 from ..frame.times import time_text
 
 SENTENCE = "explanation"
-"""The field that stands below its row, as it is one."""
-
-
-def show_answer(options: argparse.Namespace, answer: Mapping[str, Any], headline: str = "") -> None:
-    """Print an answer: all of it with --json, else a headline or its single values, then its tables."""
-    if options.json:
-        show_json(answer)
-        return
-    tables = {name: value for name, value in answer.items() if is_table(value)}
-    lines = [f"{words(name)}: {told(name, value)}" for name, value in answer.items() if name not in tables]
-    show([headline] if headline else lines)
-    for name, rows in tables.items():
-        if len(tables) > 1:
-            show(f"{words(name)}:")
-        if rows:
-            show_rows(rows)
-
-
-def is_table(value: object) -> bool:
-    """Whether it is a list of objects."""
-    return isinstance(value, list) and all(isinstance(each, dict) for each in value)
+"""The field that stands below the table, as it is one."""
 
 
 def show_rows(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str] | None = None) -> None:

@@ -7,6 +7,7 @@ record's key may hold them, are shown and never sent.
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 import textwrap
@@ -19,8 +20,15 @@ from .errors import ReaderGoneError
 
 GAP = "  "
 ELLIPSIS = "…"
+BECOMES = " -> "
+"""Between a value and another that is in its place now."""
 NARROWEST = 4
 """A column is not cut below this many places."""
+LEAST_WITH_AN_END = 8
+"""Places of a cut text that keeps its end."""
+SHORT = 10
+"""Places of a text that is not cut while others can be."""
+_TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d")
 _NO_PLACE = ("Mn", "Me", "Cf")
 _TWO_PLACES = ("W", "F")
 
@@ -90,19 +98,36 @@ def table(
 
     Args:
         rows: As many cells as the header has.
-        notes: A sentence for each row, or for none; a line of its own below the row, folded and never cut.
-        width: Places in a line; None for any number.
+        notes: A sentence for each row, or for none. They stand below the table, behind the first cells of the rows that they are
+            about; folded and never cut.
+        width: Places in a line; None for any number. Numbers, times and short words are cut last: a part would be another one.
     """
     texts = [[visible(_cell(value)) for value in row] for row in rows]
     is_number = [bool(texts) and all(_is_number(row[place]) for row in texts) for place in range(len(header))]
     widths = [max(map(places, column)) for column in zip(header, *texts, strict=True)]
     if width is not None:
-        widths = narrowed(widths, width - len(GAP) * (len(header) - 1))
-    for number, row in enumerate([list(header), *texts], start=-1):
-        cells = [fitted(text, width, right=right) for text, width, right in zip(row, widths, is_number, strict=True)]
+        room = width - len(GAP) * (len(header) - 1)
+        is_whole = [all(map(_is_whole, column)) for column in zip(*texts, strict=True)] or [False] * len(header)
+        whole = sum(width for width, is_one in zip(widths, is_whole, strict=True) if is_one)
+        cut = iter(
+            narrowed([width for width, is_one in zip(widths, is_whole, strict=True) if not is_one], room - whole)
+        )
+        widths = narrowed(
+            [width if is_one else next(cut) for width, is_one in zip(widths, is_whole, strict=True)], room
+        )
+    for row in [list(header), *texts]:
+        cells = [
+            fitted(text, width, right=right, keeps_end=True)
+            for text, width, right in zip(row, widths, is_number, strict=True)
+        ]
         yield GAP.join(cells).rstrip()
-        if number >= 0 and number < len(notes) and notes[number]:
-            yield from folded(visible(notes[number]), width)
+    about: dict[str, list[str]] = {}
+    for row, note in zip(texts, notes, strict=False):
+        if note:
+            about.setdefault(note, []).append(fitted(row[0], widths[0], keeps_end=True).rstrip())
+    for note, names in about.items():
+        who = "all" if len(names) == len(texts) > 1 else ", ".join(names)
+        yield from folded(f"{who}: {visible(note)}", width, "  ")
 
 
 def _cell(value: object) -> str:
@@ -112,6 +137,11 @@ def _cell(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return ",".join(map(_cell, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def waited_for(reason: str | None) -> str | None:
+    """What the cleaner waits for with a partition; None where nothing is left to do, or nothing holds it up."""
+    return None if reason in (None, "all_clean", "not_compacted") else reason
 
 
 def folded(text: str, width: int | None, indent: str = "    ") -> list[str]:
@@ -124,7 +154,7 @@ def folded(text: str, width: int | None, indent: str = "    ") -> list[str]:
 def narrowed(widths: Sequence[int], room: int) -> list[int]:
     """Take places away from the widest columns until all have room, or each is as narrow as it may be."""
     out = list(widths)
-    while sum(out) > room and (widest := max(out)) > NARROWEST:
+    while sum(out) > room and (widest := max(out, default=0)) > NARROWEST:
         of_this_width = [place for place, width in enumerate(out) if width == widest]
         next_widest = max((width for width in out if width < widest), default=0)
         too_much = -(-(sum(out) - room) // len(of_this_width))
@@ -133,17 +163,25 @@ def narrowed(widths: Sequence[int], room: int) -> list[int]:
     return out
 
 
-def fitted(text: str, width: int, *, right: bool = False) -> str:
-    """`text` in exactly `width` places: cut with an ellipsis, or filled up."""
+def fitted(text: str, width: int, *, right: bool = False, keeps_end: bool = False) -> str:
+    """`text` in exactly `width` places: cut with an ellipsis, or filled up.
+
+    Args:
+        keeps_end: A third of what is left is its end: names and paths of one table often differ there alone.
+    """
     if places(text) > width:
-        kept, left = "", width - 1
-        for character in text:
-            if (left := left - places(character)) < 0:
-                break
-            kept += character
-        text = kept + ELLIPSIS
+        end = _beginning(text[::-1], (width - 1) // 3)[::-1] if keeps_end and width >= LEAST_WITH_AN_END else ""
+        text = _beginning(text, width - 1 - places(end)) + ELLIPSIS + end
     filling = " " * (width - places(text))
     return filling + text if right else text + filling
+
+
+def _beginning(text: str, width: int) -> str:
+    """As much of `text` as has room in `width` places."""
+    for at, character in enumerate(text):
+        if (width := width - places(character)) < 0:
+            return text[:at]
+    return text
 
 
 def places(text: str) -> int:
@@ -166,5 +204,15 @@ def visible(text: str) -> str:
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
+def _is_whole(text: str) -> bool:
+    """Whether a part of it would mislead, or save nothing."""
+    return _is_number(text) or places(text) <= SHORT or _TIME.match(text) is not None
+
+
 def _is_number(text: str) -> bool:
+    """Also of what was a number before and is one now."""
+    return all(map(_is_one_number, text.split(BECOMES)))
+
+
+def _is_one_number(text: str) -> bool:
     return text.replace(",", "").replace(".", "", 1).lstrip("-").isdigit() or text in ("", "-", "?")

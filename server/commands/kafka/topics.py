@@ -23,11 +23,12 @@ columns:
   LOG END      the next offset to be written
   DIRTY        part of the closed segments' bytes that has not been cleaned
   ABOVE        the part above which a pass is worth it (min.cleanable.dirty.ratio)
-  PASSES       passes over it since the broker started, and how many records they removed the last time
+  PASSES       passes over it since the broker started
+  REMOVED      records that the last of them removed
   ELIGIBLE     now, or at what time (UTC) if nothing but time passes, or no
-  DIRECTORY    the data directory it lies in, and to which it is moving
-  WAITING FOR  what is missing: a word, the sentence, and a command that does something about it; `ottla explain TOPIC`
-               says all there are
+
+Below stand the reasons: what is missing as a word, the sentence, and a command that does something about it; `ottla explain
+TOPIC` says all there are. Then the data directories that the partitions lie in, and to which they are moving.
 
 Without TOPIC, all topics with cleanup.policy compact. With --json everything that the broker knows: sizes in bytes, times
 in ms since 1970, the whole of the last pass.

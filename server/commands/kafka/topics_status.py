@@ -11,7 +11,7 @@ from ....protocol.messages.describe_log_dirs import DescribableLogDirTopic, Desc
 from ...client.nodes import Nodes
 from ...client.values import Topic
 from ..frame.errors import RefusedError
-from ..frame.printing import show_json, show_table, terminal_width
+from ..frame.printing import folded, show, show_json, show_table, terminal_width, visible, waited_for
 from ..frame.times import time_text
 from .directories import directory_text, move_of, rows_of
 
@@ -23,9 +23,8 @@ HEADER = (
     "DIRTY",
     "ABOVE",
     "PASSES",
+    "REMOVED",
     "ELIGIBLE",
-    "DIRECTORY",
-    "WAITING FOR",
 )
 """Explained in the command's help."""
 
@@ -41,11 +40,15 @@ def show_status(nodes: Nodes, options: argparse.Namespace) -> None:
         found = [row for row in found if "compact" in row["cleanup_policy"]]
     if options.json:
         show_json(found, indent=None if options.watch else 2)
-    elif terminal_width() is None:
-        show_table(HEADER, list(map(_row, found)))
     else:
-        rows = list(map(_row, found))
-        show_table(HEADER[:-1], [row[:-1] for row in rows], [row[-1] for row in rows])
+        show_table(HEADER, list(map(_row, found)), list(map(_sentence, found)))
+        by_directory: dict[str, list[str]] = {}
+        for each in found:
+            directory = directory_text(each["data_dir"], each["moving_to"])
+            by_directory.setdefault(directory, []).append(_name(each))
+        for directory, names in by_directory.items():
+            here = "all" if len(by_directory) == 1 else ", ".join(names)
+            show(folded(visible(f"in {directory}: {here}"), terminal_width(), ""))
 
 
 def statuses(nodes: Nodes, topics: Iterable[str] = (), *, internal: bool = False) -> list[dict[str, Any]]:
@@ -93,29 +96,32 @@ def _ask(nodes: Nodes, found: Iterable[Topic]) -> Iterator[dict[str, Any]]:
                 }
 
 
+def _name(status: dict[str, Any]) -> str:
+    return f"{status['topic']}-{status['partition']}"
+
+
 def _row(status: dict[str, Any]) -> tuple[str, ...]:
     last = status["last_pass"]
-    removed = f", {sum(last['stats']['removed'].values())} removed" if last else ""
     return (
-        f"{status['topic']}-{status['partition']}",
+        _name(status),
         str(status["first_dirty_offset"]),
         str(status["upper_offset"]),
         str(status["log_end_offset"]),
         f"{status['dirty_ratio']:.3f}",
         f"{status['min_cleanable_dirty_ratio']:g}",
-        f"{status['passes']}{removed}",
+        str(status["passes"]),
+        str(sum(last["stats"]["removed"].values())) if last else "-",
         when(status),
-        directory_text(status["data_dir"], status["moving_to"]),
-        f"{status['waits_for'] or 'nothing'}: {_sentence(status)}",
     )
 
 
 def _sentence(status: dict[str, Any]) -> str:
-    """Why, when, and the first command that does something about it."""
+    """What it waits for, if anything, why, when, and the first command that does something about it."""
     remedies = status.get("remedies", ())  # an older broker tells only why
     command = next((command for remedy in remedies for command in remedy["commands"][:1]), None)
-    sentence = status.get("sentence", status["explanation"])
-    return str(sentence) if command is None else f"{sentence}; to do: {command}"
+    what = waited_for(status["waits_for"])
+    sentence = ("" if what is None else f"{what}: ") + status.get("sentence", status["explanation"])
+    return sentence if command is None else f"{sentence}; to do: {command}"
 
 
 def when(status: dict[str, Any]) -> str:

@@ -426,7 +426,7 @@ def exit_code(*arguments: str | Path) -> int:
         (["topics", "describe"], ["TOPIC", "--bootstrap"]),
         (["topics", "delete"], ["TOPIC"]),
         (["topics", "list"], ["usage: ottla topics list"]),
-        (["topics", "status"], ["--json", "columns:", "FIRST DIRTY", "WAITING FOR"]),
+        (["topics", "status"], ["--json", "columns:", "FIRST DIRTY", "REMOVED"]),
         (["dump-log"], ["FILE", "--deep", "--print-data"]),
         (["describe-config"], ["--scope", "--format"]),
     ],

@@ -77,13 +77,14 @@ def rows(table: str) -> list[list[str]]:
 
 def test_a_row_tells_what_was_done_and_what_is_missing(broker: ottla.Broker, client: RawClient, status: Status) -> None:
     fill(client, "t", min_cleanable_dirty_ratio=0)
-    header, row = rows(status("t"))
+    header, row, *_ = rows(status("t"))
     assert header[:5] == ["PARTITION", "FIRST DIRTY", "BOUND", "LOG END", "DIRTY"]
-    assert row[:8] == ["t-0", "0", "10", "11", "1.000", "0", "0", "now"]
+    assert row == ["t-0", "0", "10", "11", "1.000", "0", "0", "-", "now"]
     clean(broker)
-    _, row = rows(status("t"))
-    assert row[:8] == ["t-0", "10", "10", "11", "0.000", "0", "1, 9 removed", "no"]
-    assert row[9].startswith("active_segment: all that is dirty lies in the active segment")
+    _, row, why, where = rows(status("t"))
+    assert row == ["t-0", "10", "10", "11", "0.000", "0", "1", "9", "no"]
+    assert why[0].startswith("t-0: active_segment: all that is dirty lies in the active segment")
+    assert where[0].startswith("in /") and where[0].endswith(": all")
 
 
 def test_a_time_is_told_where_time_is_all_that_is_missing(
@@ -94,8 +95,8 @@ def test_a_time_is_told_where_time_is_all_that_is_missing(
     (found,) = json.loads(status("t", "--json"))
     assert (found["waits_for"], found["eligible"]) == ("min_compaction_lag", False)
     assert began_ms + HOUR_MS <= found["eligible_at_ms"] <= wall_time_ms() + HOUR_MS
-    _, row = rows(status())
-    due = datetime.strptime(row[7], "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC)
+    _, row, *_ = rows(status())
+    due = datetime.strptime(row[8], "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC)
     assert due.timestamp() == found["eligible_at_ms"] // 1000
     broker.advance_clock(2 * HOUR_MS)
     (found,) = json.loads(status("t", "--json"))
@@ -108,8 +109,8 @@ def test_without_names_compacted_topics_are_shown_in_order(
     create_topic(client, "u", 12, cleanup_policy="compact")
     create_topic(client, "plain")
     create_topic(client, "t", cleanup_policy="compact,delete")
-    assert [row[0] for row in rows(status())[1:]] == ["t-0", *(f"u-{index}" for index in range(12))]
-    assert [row[0] for row in rows(status("plain", "t"))[1:]] == ["plain-0", "t-0"]
+    assert [row[0] for row in rows(status())[1:14]] == ["t-0", *(f"u-{index}" for index in range(12))]
+    assert [row[0] for row in rows(status("plain", "t"))[1:3]] == ["plain-0", "t-0"]
     (found,) = json.loads(status("plain", "--json"))
     assert found["waits_for"] == "not_compacted"
 
@@ -140,8 +141,8 @@ def test_the_broker_s_own_topics_are_shown_on_request(broker: ottla.Broker, clie
     create_topic(client, "t", cleanup_policy="compact")
     producer = TransactionalClient(client, "x", version=2)
     producer.begin()
-    assert [row[0] for row in rows(status())[1:]] == ["t-0"]
-    shown = {row[0].rpartition("-")[0] for row in rows(status("--internal"))[1:]}
+    assert [row[0] for row in rows(status()) if len(row) > 1][1:] == ["t-0"]
+    shown = {row[0].rpartition("-")[0] for row in rows(status("--internal"))[1:] if len(row) > 1}
     assert shown == {"t", "__transaction_state"}
     assert json.loads(status("--json"))[0]["topic"] == "t"
 
@@ -149,9 +150,9 @@ def test_the_broker_s_own_topics_are_shown_on_request(broker: ottla.Broker, clie
 def test_a_row_says_when_and_what_to_do(broker: ottla.Broker, client: RawClient, status: Status) -> None:
     create_topic(client, "t", cleanup_policy="compact")
     produce(client, "t", ("k", "v"))
-    _, row = rows(status())
-    assert "ends with the next record whose timestamp is at or after" in row[9]
-    assert row[9].endswith("; to do: ottla roll t")
+    _, _, (why,), _ = rows(status())
+    assert "ends with the next record whose timestamp is at or after" in why
+    assert why.endswith("; to do: ottla roll t")
     (found,) = json.loads(status("--json"))
     assert found["remedies"][0]["moves"] == ["next_record"]
     assert found["rolls_from_ms"] > wall_time_ms()

@@ -6,8 +6,10 @@ import contextlib
 import io
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
+
+import pytest
 
 from ottla.server.commands.cli import main
 
@@ -20,9 +22,24 @@ class Ran(NamedTuple):
     err: str
 
 
-def run_command(*words: str, stdin: bytes = b"") -> Ran:
-    """Run `ottla WORDS`."""
-    out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors="surrogateescape", newline="\n")
+class Terminal(io.TextIOWrapper):
+    """Standard output that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def run_command(*words: str, stdin: bytes = b"", columns: int | None = None) -> Ran:
+    """Run `ottla WORDS`; on a terminal with so many `columns`, if they are given."""
+    if columns is not None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("COLUMNS", str(columns))
+            return _run(Terminal, words, stdin)
+    return _run(io.TextIOWrapper, words, stdin)
+
+
+def _run(kind: type[io.TextIOWrapper], words: Sequence[str], stdin: bytes) -> Ran:
+    out = kind(io.BytesIO(), encoding="utf-8", errors="surrogateescape", newline="\n")
     err = io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), _standard_input(stdin):
         try:

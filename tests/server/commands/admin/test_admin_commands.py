@@ -73,9 +73,11 @@ def test_explain_says_why_not_and_the_commands_that_it_names_do_it() -> None:
 def test_compact_says_what_was_removed_and_what_it_waits_for() -> None:
     header, row, why = rows(said("compact orders"))
     assert header == ["PARTITION", "PASSES", "ROLLED", "CLEAN BELOW", "LOG END", "RECORDS", "REMOVED", "SEGMENTS"]
-    assert row == ["0", "0", "no", "0", "3", "0 -> 0", "0", "1 -> 1"]
-    assert why[0].startswith("active_segment: ")
-    assert rows(said("compact orders --force"))[1][:7] == ["0", "1", "yes", "3", "3", "3 -> 2", "1 superseded"]
+    assert row == ["orders-0", "0", "no", "0", "3", "-", "-", "1 -> 1"], "nothing was counted"
+    assert why[0].startswith("orders-0: active_segment: ")
+    _, row, why = rows(said("compact orders --force"))
+    assert row[:7] == ["orders-0", "1", "yes", "3", "3", "3 -> 2", "1"]
+    assert why == ["orders-0: removed 1 superseded; nothing is dirty"]
     (partition,) = told("compact orders --force")["partitions"]
     assert partition["first_dirty_offset"] == 3
 
@@ -83,7 +85,7 @@ def test_compact_says_what_was_removed_and_what_it_waits_for() -> None:
 @pytest.mark.usefixtures("running")
 def test_compact_may_roll_first_and_wait() -> None:
     assert rows(said("compact orders --roll"))[1][1:4] == ["1", "yes", "3"]
-    assert rows(said("compact orders --wait"))[1] == ["0", "3", "3"]
+    assert rows(said("compact orders --wait"))[1] == ["orders-0", "3", "3"]
     said("produce orders x --key a")
     late = ran("compact orders --wait --timeout 0 --json")
     assert late.code == 0  # what is in the active segment is not waited for
@@ -91,9 +93,9 @@ def test_compact_may_roll_first_and_wait() -> None:
 
 @pytest.mark.usefixtures("running")
 def test_the_history_of_a_key_and_a_dry_run() -> None:
-    header, first, _, second, what = rows(said("explain orders --key a"))[1:]
+    header, first, second, _, what = rows(said("explain orders --key a"))[1:]
     assert (header[0], first[0], second[0]) == ("OFFSET", "0", "1")
-    assert (first[-1], second[-1], what) == ("1", "-", ["stays: the newest of its key"])
+    assert (first[-1], second[-1], what) == ("1", "-", ["1: stays: the newest of its key"])
     assert said("explain orders --key a") == said("explain orders --key YQ== --key-encoding base64")
     assert "1 superseded removed" in said("explain orders --dry-run --force")
     assert "  offset 0: superseded\n" in said("explain orders --dry-run --force")

@@ -38,20 +38,23 @@ def test_a_table_without_bound_has_its_cells_whole_and_numbers_to_the_right() ->
 def test_what_is_too_wide_is_cut_the_widest_column_first() -> None:
     assert list(table(HEADER, ROWS, width=40)) == [
         "TOPIC           RECORDS  WHY",
-        "orders               12  all that is d…",
-        "日本語のトピ…      3400  ok",
+        "orders               12  all that …ment",
+        "日本語の…ック      3400  ok",
     ]
 
 
-def test_a_sentence_stands_below_its_row_and_is_folded() -> None:
-    notes = ["all that is dirty lies in the active segment", ""]
-    assert list(table(("TOPIC", "N"), [("orders", 1), ("t", 2)], notes, width=30)) == [
+def test_sentences_stand_below_the_table_and_are_folded() -> None:
+    why = "all that is dirty lies in the active segment"
+    rows = [("orders", 1), ("t", 2), ("u", 3)]
+    assert list(table(("TOPIC", "N"), rows, [why, "", why], width=30)) == [
         "TOPIC   N",
         "orders  1",
-        "    all that is dirty lies in",
-        "    the active segment",
         "t       2",
+        "u       3",
+        "  orders, u: all that is dirty",
+        "  lies in the active segment",
     ]
+    assert list(table(("TOPIC", "N"), rows, [why] * 3))[4:] == [f"  all: {why}"]
 
 
 def test_a_table_without_rows_is_its_header() -> None:
