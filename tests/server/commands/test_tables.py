@@ -61,7 +61,7 @@ def test_every_function_that_prints_a_table_is_known() -> None:
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ottla.Broker]:
     """Two nodes, two data directories with long names, two topics that differ in the first letter, a group, a quota and a fault."""
     paths = [str(tmp_path_factory.mktemp(f"{name}-{LONG[:90]}")) for name in "de"]
-    quiet = {
+    quiet: dict[str, str | int | float | bool] = {
         "log.cleaner.backoff.ms": 3_600_000,
         "log.retention.check.interval.ms": 3_600_000,
         "log.dirs": ",".join(paths),
