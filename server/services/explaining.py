@@ -17,7 +17,8 @@ from ...storage.cleaning.eligibility import Waits
 from ...storage.cleaning.outlook import OpenTransaction as LoggedTransaction
 from ...storage.disk.paths import TopicPartition
 from ...storage.logs.log import Log
-from ...storage.logs.rolling import open_until_ms
+from ...storage.logs.rolling import open_until_ms, roll_after_ms
+from ...storage.topics.config import LogConfig
 from ..cleaning.advice import OpenTransactionFacts, Remedy, moment, next_roll_sentence, remedies
 from ..cleaning.status import CleanerStatus
 from ..runtime.clock import NOW_MS_MAX
@@ -159,7 +160,8 @@ def _explained(
         partition=tp.partition,
         eligible=found.eligible,
         waits_for=found.waits_for,
-        sentence=_move_sentence(services, tp) or _sentence(status, transactions, looks_at_ms, now_ms),
+        sentence=(_move_sentence(services, tp) or _sentence(status, transactions, looks_at_ms, now_ms))
+        + _jitter_sentence(log.config),
         eligible_at_ms=found.eligible_at_ms,
         cleaner_looks_at_ms=looks_at_ms,
         rolls_from_ms=found.rolls_from_ms,
@@ -184,6 +186,17 @@ def _rolls_when_advanced_ms(log: Log) -> int | None:
     except (OSError, KafkaError):
         return None
     return None if until_ms is None or until_ms >= NOW_MS_MAX else until_ms + 1
+
+
+def _jitter_sentence(config: LogConfig) -> str:
+    """That the segments of a topic may be as small as its appends; nothing where none is for its jitter."""
+    grows_ms, jitter_ms = roll_after_ms(config), min(config.segment_jitter_ms, config.segment_ms)
+    if jitter_ms - 1 <= grows_ms:
+        return ""
+    return (
+        f"; segment.jitter.ms={config.segment_jitter_ms} is above max.compaction.lag.ms={config.max_compaction_lag_ms}: where a"
+        " segment draws more than that, the next append begins another one; set a lower segment.jitter.ms"
+    )
 
 
 def _move_sentence(services: Services, tp: TopicPartition) -> str | None:

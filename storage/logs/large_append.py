@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ...protocol.batch_builder import assign_in_place
 from ..disk.files import WriteAhead
 from ..produce.validation import CheckedBatch
 from ..segment.segment import LogSegment
@@ -56,7 +55,6 @@ class LargeAppend:
         if known is not None and known.checked is checked and known.segment is segment and known.ahead.is_written:
             return known.ahead
         self._begun = _Begun(checked, segment, segment.write_ahead(batch))
-        assign_in_place(batch, 0, 0)  # as clients send it, should it have to be checked again
         raise LargeWriteError(checked, self._begun.ahead)
 
     def give_up(self) -> None:

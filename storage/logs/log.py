@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.records import NO_PRODUCER_ID, NO_TIMESTAMP, RecordBatch
+from ...protocol.records import HEADER_BYTES, NO_PRODUCER_ID, NO_TIMESTAMP, RecordBatch
 from ..disk import paths
 from ..disk.files import WouldWaitError
 from ..disk.health import is_disk_failure
@@ -71,6 +71,7 @@ class Log(DurableLog):
         self._must_roll = False
         """Whether a roll was refused half-way. A file that begins at the LEO may be there, so nothing may be appended to the
         segment before it until the roll is done."""
+        self._draw_jitter()
 
     # Appending
 
@@ -125,7 +126,7 @@ class Log(DurableLog):
                 INVALID_TIMESTAMP, MESSAGE_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE; RECORD_LIST_TOO_LARGE (more than
                 `segment.bytes`); OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH and the like. Nothing was
                 written. KAFKA_STORAGE_ERROR: the disk refused, or all offsets are given; the log is as it was before
-                the call.
+                the call. So are the bytes of `records`, after any error.
             HeavyBatchError: Only if `at_once`: `check` the batch in another thread, and come again.
             LargeWriteError: Only if `at_once`: have another thread `write`, and come again with the same CheckedBatch. Whoever
                 appends meanwhile makes it begin anew.
@@ -138,17 +139,38 @@ class Log(DurableLog):
             raise self._offline()
         if at_once and not self._active.is_ready:
             raise WouldWaitError(self._active.get_ready)
+        if isinstance(records, CheckedBatch):
+            if records.config is not self.config:  # the topic was reconfigured meanwhile
+                records = self.check(records.batch.view, now_ms=now_ms, origin=origin, at_once=at_once)
+        elif not at_once or origin is not AppendOrigin.CLIENT or len(records) > AT_ONCE_WRITTEN_BYTES:
+            records = self.check(records, now_ms=now_ms, origin=origin, at_once=at_once)
+        view = records.batch.view if isinstance(records, CheckedBatch) else records
+        header = bytes(view[:HEADER_BYTES])
+        try:
+            return self._append(records, now_ms, leader_epoch, origin, at_once, transaction_version)
+        except BaseException:
+            # What is patched lies in the header. It may be checked again, for other options; or the caller tries again.
+            if not view.readonly:
+                view[:HEADER_BYTES] = header
+            raise
+
+    def _append(
+        self,
+        records: memoryview | CheckedBatch,
+        now_ms: int,
+        leader_epoch: int,
+        origin: AppendOrigin,
+        at_once: bool,
+        transaction_version: int,
+    ) -> AppendInfo:
+        """`append` of what was checked, or of a small batch of a client. Patches the header, and may fail after that."""
         config = self.config
         base_offset = self.log_end_offset
         checked: CheckedBatch | None = None
-        admitted = None
         if isinstance(records, CheckedBatch):
             checked = records
-            if checked.config is not config:  # the topic was reconfigured meanwhile
-                checked = self.check(checked.batch.view, now_ms=now_ms, origin=origin, at_once=at_once)
         else:
-            if at_once and origin is AppendOrigin.CLIENT and len(records) <= AT_ONCE_WRITTEN_BYTES:
-                admitted = admit(records, config, next_offset=base_offset, now_ms=now_ms, leader_epoch=leader_epoch)
+            admitted = admit(records, config, next_offset=base_offset, now_ms=now_ms, leader_epoch=leader_epoch)
             if admitted is not None:
                 view, log_append_time_ms = records, NO_TIMESTAMP
                 last_offset_delta, max_timestamp_ms, producer_id = admitted
@@ -258,19 +280,19 @@ class Log(DurableLog):
         # A flush may have vouched for all records of this segment while it was active, but not for its indexes. Before the
         # next one takes its place: see `recovery_checkpoint`.
         self.recovery_point = min(self.recovery_point, self.log_end_offset - 1)
-        segment = self._new_segment(self.log_end_offset, now_ms)
+        segment = LogSegment.create(self.files, self.directory, self.log_end_offset, self.config, now_ms)
         self.producers.end_offset = segment.base_offset
         producer_snapshots.take(self.files, self.directory, self.producers, sync=False)
         self.segments.add(segment)
         self._active = segment
+        self._draw_jitter()
         self._must_roll = False
         return segment
 
-    def _new_segment(self, base_offset: int, now_ms: int) -> LogSegment:
-        segment = LogSegment.create(self.files, self.directory, base_offset, self.config, now_ms)
+    def _draw_jitter(self) -> None:
+        """Draw by how much the segment that has become the active one rolls early. Of every one, as Apache Kafka."""
         jitter_ms = min(self.config.segment_jitter_ms, self.config.segment_ms)
-        segment.rolling_jitter_ms = self._rng.randrange(jitter_ms) if jitter_ms > 0 else 0
-        return segment
+        self._active.rolling_jitter_ms = self._rng.randrange(jitter_ms) if jitter_ms > 0 else 0
 
     # Shortening
 
@@ -374,6 +396,7 @@ class Log(DurableLog):
                     self.files.sync_dir(self.directory)
             self._active = self.segments.active
             self._active.truncate_to(offset)
+            self._draw_jitter()
             self._active.flush()
             # Not `offset` itself: a batch that it lies in is gone as a whole, and the next start would see that.
             end = self._active.next_offset()
@@ -402,8 +425,9 @@ class Log(DurableLog):
         with self._working(), self._whole("a truncation"):
             self._delete_segments(list(self.segments)[::-1], elapsed_ms)
             self.files.sync_dir(self.directory)
-            self._active = self._new_segment(offset, now_ms)
+            self._active = LogSegment.create(self.files, self.directory, offset, self.config, now_ms)
             self.segments.add(self._active)
+            self._draw_jitter()
             self.leader_epochs.clear()
             self.leader_epochs.write()
             producer_snapshots.remove_all(self.files, self.directory)

@@ -473,3 +473,14 @@ def test_many_partitions_are_explained_in_turns(
         return turns.passes() - before
 
     assert broker.run(passes_taken) >= 20
+
+
+def test_a_jitter_beyond_the_lag_is_named(broker: ottla.Broker, client: RawClient) -> None:
+    lags = {"cleanup_policy": "compact", "max_compaction_lag_ms": 60_000, "segment_ms": HOUR_MS}
+    create_topic(client, "above", segment_jitter_ms=HOUR_MS, **lags)
+    create_topic(client, "below", segment_jitter_ms=60_000, **lags)
+    create_topic(client, "bounded", segment_jitter_ms=HOUR_MS, **(lags | {"segment_ms": 60_000}))
+    for topic in ("above", "below", "bounded"):
+        produce(client, topic, ("k", "v"))
+    assert "segment.jitter.ms=3600000 is above max.compaction.lag.ms=60000" in explained(broker, "above").sentence
+    assert "jitter" not in explained(broker, "below").sentence + explained(broker, "bounded").sentence
