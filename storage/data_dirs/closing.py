@@ -24,7 +24,8 @@ def close_dir(data_dir: DataDir, logs: LogTable, now_ms: int, of_each: OfEach, n
             return False
         return True
 
-    is_clean = all(list(of_each(close, [log for log in logs.values() if log.data_dir == data_dir.path])))
+    mine = [log for log in logs.values() if log.data_dir == data_dir.path and not log.is_left_alone]
+    is_clean = all(list(of_each(close, mine)))
     if data_dir.health.failure is not None:
         return
     try:

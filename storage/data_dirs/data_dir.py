@@ -110,7 +110,7 @@ class DataDir:
         Args:
             logs: All logs of the broker; those in this directory are closed.
         """
-        mine = [log for log in logs.values() if log.data_dir == self.path]
+        mine = [log for log in logs.values() if log.data_dir == self.path and not log.is_left_alone]
         clean_stop.write(self._files, self.path, mine)
 
     def release(self) -> None:
@@ -191,7 +191,7 @@ class DataDir:
             offsets = {
                 log.topic_partition: offset
                 for log in logs.values()
-                if log.data_dir == self.path and (offset := offset_of(log)) is not None
+                if log.data_dir == self.path and not log.is_left_alone and (offset := offset_of(log)) is not None
             }
             if name == paths.LOG_START_CHECKPOINT:
                 offsets = self.not_served | offsets

@@ -89,6 +89,7 @@ class Loading:
             recovery_points.get(log.topic_partition) == log.recovery_checkpoint
             and log_starts.get(log.topic_partition, log.segments.first.base_offset) == log.log_start_offset
             for log in loaded
+            if not log.is_left_alone
         ):
             # Where recovery has cut something off, the old checkpoint vouches for more than there is. Left like that, it
             # would do so for what is appended next.

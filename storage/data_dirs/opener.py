@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 
 from ..disk import paths
 from ..disk.files import Files
+from ..disk.health import Health
 from ..disk.paths import TopicPartition
 from ..logs.log import Log
 from ..logs.log_parts import LastStop, LogPlace
-from ..logs.recovery import load_log
+from ..logs.recovery import load_log, offline_log
+from ..segment.batch_scan import OldFormatError
 from ..topics.config import LogConfig
 from .data_dir import DataDir
 
@@ -39,16 +42,25 @@ class LogOpener:
         *,
         topic_id: bytes | None,
     ) -> Log:
-        """The log of a partition's directory, which is there. Errors as of `load_log`."""
+        """The log of a partition's directory, which is there. Errors as of `load_log`.
+
+        One of an old format is offline alone, and left as it is.
+        """
         directory = paths.join(data_dir.path, paths.partition_dir_name(*topic_partition))
-        log = load_log(
-            LogPlace(self.files, directory, topic_partition, topic_id, data_dir.health),
-            config,
-            last_stop,
-            now_ms=now_ms,
-            producer_expiration_ms=self.producer_expiration_ms,
-            rng=self.rng,
-            note=self.note,
-        )
+        place = LogPlace(self.files, directory, topic_partition, topic_id, data_dir.health)
+        try:
+            log = load_log(
+                place,
+                config,
+                last_stop,
+                now_ms=now_ms,
+                producer_expiration_ms=self.producer_expiration_ms,
+                rng=self.rng,
+                note=self.note,
+            )
+        except OldFormatError as error:
+            self.note(error.message)
+            log = offline_log(replace(place, health=Health(error.message, leaves_alone=True)), config)
+            data_dir.not_served[topic_partition] = last_stop.log_start_offset
         log.last_flush_ms = elapsed_ms
         return log

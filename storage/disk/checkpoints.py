@@ -256,6 +256,14 @@ def read_meta_properties(files: Files, data_dir: str) -> MetaProperties | None:
             values[name.strip()] = (line, re.sub(r"\\(.)", r"\1", value.strip()))
     if not files.exists(path):
         return None
+    if "broker.id" in values and "node.id" not in values:
+        raise CorruptCheckpointError(
+            path,
+            values["broker.id"][0],
+            f"broker.id={values['broker.id'][1]} says that a broker with ZooKeeper wrote this directory. ZooKeeper has its topics"
+            " and configs, and this broker does not read them. To keep them, migrate the cluster to KRaft with Apache Kafka 3.9;"
+            f" to have topics made of the partition directories alone, with default configs, take away every {paths.META_PROPERTIES}",
+        )
     missing = [name for name in ("version", "cluster.id", "node.id") if name not in values]
     if missing:
         raise CorruptCheckpointError(path, 1, f"{missing[0]} is missing")

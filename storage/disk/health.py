@@ -58,12 +58,20 @@ _changes = count(1)
 class Health:
     """Whether logs can be used. One object for all logs of a data directory: the disk that fails one fails them all."""
 
-    __slots__ = ("code", "failure", "on_failure")
+    __slots__ = ("code", "failure", "leaves_alone", "on_failure")
 
     changes: ClassVar[int] = 0
     """Another number whenever logs have gone offline, anywhere in the process: for who keeps what follows from that."""
 
-    def __init__(self, failure: str | None = None, code: ErrorCode = ErrorCode.KAFKA_STORAGE_ERROR) -> None:
+    def __init__(
+        self,
+        failure: str | None = None,
+        code: ErrorCode = ErrorCode.KAFKA_STORAGE_ERROR,
+        *,
+        leaves_alone: bool = False,
+    ) -> None:
+        self.leaves_alone = leaves_alone
+        """Whether nothing is wrong with the files, which only are not for this broker: a clean stop is clean without them."""
         self.failure = failure
         """What is wrong; None while all is well. Set once, until the next start."""
         self.code = code

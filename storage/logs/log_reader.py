@@ -95,6 +95,11 @@ class LogReader:
         """Why the log is offline, every call answering KAFKA_STORAGE_ERROR; None while it works."""
         return self._health.failure
 
+    @property
+    def is_left_alone(self) -> bool:
+        """Whether its records are of a format that this broker does not read: its files, and what is noted of it, stay as they are."""
+        return self._health.leaves_alone
+
     def survey(self) -> None:
         """Have in memory what the cleaner asks about all sealed segments. In any thread; once after a start.
 

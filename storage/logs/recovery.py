@@ -35,6 +35,7 @@ from ..disk.checkpoints import CorruptCheckpointError
 from ..disk.size_only import SizeOnlyFiles
 from ..produce import producer_snapshots
 from ..produce.producers import PRODUCER_ID_EXPIRATION_MS_DEFAULT, ProducerStates
+from ..segment.batch_scan import refuse_old_format
 from ..segment.index import CorruptIndexError
 from ..segment.leader_epochs import LeaderEpochs
 from ..segment.segment import LogSegment
@@ -72,6 +73,7 @@ def load_log(
         The log, ready for appends. After a clean stop its recovery point is the LEO, else at most the one given.
 
     Raises:
+        OldFormatError: Its records are of format v0 or v1. Before that is found at a segment's beginning nothing is changed.
         OSError: The disk refused, or a file cannot be read.
     """
     producers = ProducerStates(expiration_ms=producer_expiration_ms)
@@ -80,7 +82,7 @@ def load_log(
 
 
 def offline_log(place: LogPlace, config: LogConfig) -> Log:
-    """A log whose directory cannot be read, as `place.health` knows: nothing is in it, and every call is refused."""
+    """A log that cannot be read, as `place.health` knows: nothing is in it, and every call is refused."""
     nothing: Any = SizeOnlyFiles()
     segment = LogSegment.create(nothing, place.directory, 0, config, 0, paths.CLEANED)
     epochs = LeaderEpochs(nothing, paths.join(place.directory, paths.LEADER_EPOCH_CHECKPOINT))
@@ -116,6 +118,7 @@ class _Loader:
         self._note(f"{self.topic_partition}: {what}")
 
     def load(self) -> LogContents:
+        self._refuse_old_formats()
         names = finish_swaps(self.files, self.directory, self._next_offset_of)
         doubtful = self._compare(names)
         if not doubtful and self._is_unused(names):
@@ -183,6 +186,26 @@ class _Loader:
             log_end_offset,
             recovery_point=log_end_offset if self.clean_shutdown else min(self.recovery_point, log_end_offset),
         )
+
+    def _refuse_old_formats(self) -> None:
+        """Before anything is changed: OldFormatError if a segment begins with a record of format v0 or v1.
+
+        Segments that our own clean stop has left are not read.
+        """
+        for name in self.files.list(self.directory):
+            found = paths.parse_segment_name(name)
+            path = paths.join(self.directory, name)
+            if (
+                found
+                and found.kind == paths.LOG
+                and found.suffix in ("", paths.SWAP)
+                and not self.stopped.has_left(self.files, path, name)
+            ):
+                file = self.files.open(path)
+                try:
+                    refuse_old_format(file, 0, path)
+                finally:
+                    file.close()
 
     def _is_unused(self, names: Sequence[str]) -> bool:
         """Whether nothing was ever appended: then there is nothing to read, nor to sync, however the last run ended."""

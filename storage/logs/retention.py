@@ -87,7 +87,7 @@ def may_have_deletable(log: LogReader, now_ms: int) -> bool:
     what is wrong with a log, is found by who goes on.
     """
     if log.failure is not None:
-        return True
+        return False  # which was told when it happened
     config, first = log.config, log.segments.first
     second = log.segments.higher(first.base_offset)
     if second is None and first.size_bytes == 0:

@@ -60,6 +60,10 @@ class StoppedLog(NamedTuple):
             name for name in differing if _is_stamped(name) and (name in found or not name.endswith(paths.SNAPSHOT))
         }
 
+    def has_left(self, files: Files, path: str, name: str) -> bool:
+        """Whether the stop has left a file of that name and size. OSError: the disk refused."""
+        return name in self.said and self.said[name] == files.size(path)
+
 
 def _stamps(files: Files, directory: str, names: Iterable[str]) -> dict[str, Stamp]:
     """What the files of a log are like, by name. Reads those whose content nothing else can tell."""

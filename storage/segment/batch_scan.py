@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Iterator
 
 from ...protocol.checksum import crc32c
-from ...protocol.errors import CorruptRecordError
+from ...protocol.errors import CorruptRecordError, ErrorCode, KafkaError
 from ...protocol.records import (
     ATTRIBUTES_POSITION,
     HEADER_BYTES,
@@ -38,10 +38,23 @@ RECOVERY_CHUNK_BYTES = 1 << 20
 _OLD_HEAD = struct.Struct(">qiIb")
 
 
+class OldFormatError(KafkaError):
+    """A log holds whole records of format v0 or v1, which Apache Kafka reads. UNSUPPORTED_FOR_MESSAGE_FORMAT."""
+
+    def __init__(self, where: str, position: int, magic: int) -> None:
+        super().__init__(
+            ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+            f"{where}, byte {position}: records of format v{magic}, which Apache Kafka before 0.11 wrote; this broker reads v2"
+            " alone, and leaves the partition as it is. To keep the records, copy them to another topic with Apache Kafka; to"
+            " do without them, delete the topic",
+        )
+
+
 def batch_steps(file: File, position: int, where: str, *, at_once: bool = False) -> Iterator[tuple[int, int, int]]:
     """(position, end, last offset) of each batch: `batch_walk` with the least possible work.
 
     Raises:
+        OldFormatError: What begins there is of format v0 or v1. Not if `at_once`: then the next line says it.
         CorruptRecordError: No batch can begin where the last one ended, or the last one is cut short.
         WouldWaitError: Only if `at_once`: a header is not in memory.
     """
@@ -52,11 +65,15 @@ def batch_steps(file: File, position: int, where: str, *, at_once: bool = False)
         chunk_start, at = position, 0
         last_at = len(chunk) - HEADER_BYTES
         if last_at < 0:
+            if not at_once:
+                refuse_old_format(file, position, where)
             raise _no_header(where, position, len(chunk))
         while at <= last_at:
             base_offset, length, magic, last_offset_delta = unpack_from(chunk, at)
             end = position + LOG_OVERHEAD_BYTES + length
             if magic != MAGIC or not position + HEADER_BYTES <= end <= size_bytes:
+                if not at_once:
+                    refuse_old_format(file, position, where)
                 raise CorruptRecordError(
                     f"{where}, byte {position}: no batch begins here, or it is cut short: magic {magic}, length {length}"
                 )
@@ -75,7 +92,7 @@ def batch_walk(
         whole_bytes_max: Batches up to this size are whole. Of larger ones only the header is sure to be there.
 
     Raises:
-        CorruptRecordError, WouldWaitError: As `batch_steps`.
+        OldFormatError, CorruptRecordError, WouldWaitError: As `batch_steps`.
     """
     size_bytes = file.size()
     wanted_bytes = chunk_bytes
@@ -83,6 +100,8 @@ def batch_walk(
     while position < size_bytes:
         chunk = memoryview(read_at(position, wanted_bytes))
         if len(chunk) < HEADER_BYTES:
+            if not at_once:
+                refuse_old_format(file, position, where)
             raise _no_header(where, position, len(chunk))
         wanted_bytes = chunk_bytes
         at = 0
@@ -90,6 +109,8 @@ def batch_walk(
             try:
                 batch = RecordBatch(chunk, at)
             except CorruptRecordError as error:
+                if not at_once:
+                    refuse_old_format(file, position, where)
                 raise CorruptRecordError(f"{where}, byte {position}: {error.message}") from None
             if position + batch.size_bytes > size_bytes:
                 raise CorruptRecordError(
@@ -117,18 +138,19 @@ def computed_crc(file: File, position: int, batch: RecordBatch) -> int:
     return crc
 
 
-def old_format_at(file: File, position: int) -> int | None:
-    """The magic (0 or 1) if a whole message of that format lies at `position`, as its CRC says; else None."""
+def refuse_old_format(file: File, position: int, where: str) -> None:
+    """OldFormatError if a whole message of format v0 or v1 lies at `position`, as its CRC says."""
     head = file.read_at(position, _OLD_HEAD.size)
     if len(head) < _OLD_HEAD.size:
-        return None
+        return
     _, length, crc, magic = _OLD_HEAD.unpack(head)
     if magic not in (0, 1) or not OLD_LENGTH_MIN <= length <= file.size() - position - LOG_OVERHEAD_BYTES:
-        return None
+        return
     computed, at, end = 0, position + LOG_OVERHEAD_BYTES + 4, position + LOG_OVERHEAD_BYTES + length
     while at < end and (piece := file.read_at(at, min(RECOVERY_CHUNK_BYTES, end - at))):
         computed, at = zlib.crc32(piece, computed), at + len(piece)
-    return int(magic) if computed == crc else None
+    if computed == crc:
+        raise OldFormatError(where, position, magic)
 
 
 def _no_header(where: str, position: int, left_bytes: int) -> CorruptRecordError:

@@ -18,12 +18,12 @@ import errno
 from collections.abc import Callable
 from typing import Protocol
 
-from ...protocol.errors import CorruptRecordError, ErrorCode, KafkaError
+from ...protocol.errors import CorruptRecordError
 from ...protocol.records import HEADER_BYTES, LOG_OVERHEAD, LOG_OVERHEAD_BYTES, RecordBatch, batches
 from ..disk import paths
 from ..disk.files import Buffer, Files, WriteAhead
 from ..topics.config import LogConfig
-from .batch_scan import RECOVERY_CHUNK_BYTES, batch_walk, computed_crc, old_format_at
+from .batch_scan import RECOVERY_CHUNK_BYTES, batch_walk, computed_crc
 from .index import RELATIVE_OFFSET_MAX, AbortedTxn, InvalidOffsetError
 from .leader_epochs import LeaderEpochs
 from .segment_indexes import NewEntries
@@ -310,8 +310,7 @@ class LogSegment(SegmentReader):
             The bytes cut off.
 
         Raises:
-            KafkaError: UNSUPPORTED_FOR_MESSAGE_FORMAT: whole records of format v0 or v1, which Apache Kafka reads. Nothing is
-                cut off.
+            OldFormatError: Whole records of format v0 or v1. Nothing is cut off.
 
         Nothing is synced; `flush` makes it last.
         """
@@ -346,12 +345,6 @@ class LogSegment(SegmentReader):
             pass  # The bytes from here on are no batch: what a torn write leaves.
         cut_bytes = self.size_bytes - valid_bytes
         if cut_bytes:
-            if (magic := old_format_at(self.log_file, valid_bytes)) is not None:
-                raise KafkaError(
-                    ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
-                    f"{self._log_path}, byte {valid_bytes}: records of format v{magic}; this broker reads v2 alone, and leaves"
-                    " the file as it is. Move the partition's directory away",
-                )
             if before_cut is not None:
                 before_cut()
             self.log_file.truncate(valid_bytes)

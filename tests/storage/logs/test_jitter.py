@@ -142,7 +142,7 @@ def test_a_log_that_moves_keeps_what_its_active_segment_has_drawn() -> None:
     log.segments.active.rolling_jitter_ms = 123
     move = manager.relocation(A, "/e", 0)
     move.begin()
-    while not move.step(1 << 20) == 0:
+    while move.step(1 << 20):
         pass
     move.prepare()
     assert move.finish(0)

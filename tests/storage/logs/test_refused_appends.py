@@ -157,7 +157,8 @@ def test_refused_for_the_order_of_its_producer() -> None:
 def test_refused_by_the_disk_and_tried_again(topic: str, kind: str, given: str, rolls: bool) -> None:
     for refused in count():
         log, view = opened(topic, rolls=rolls), as_sent(kind)
-        assert isinstance(files := log.files, CrashFiles)
+        files = log.files
+        assert isinstance(files, CrashFiles)
         left = count(-refused)
 
         def refuse(operation: str, at: str, _: int, left: Iterator[int] = left) -> None:

@@ -81,10 +81,10 @@ def test_what_cannot_be_read_yet_or_not_without_the_disk_is_not_settled_by_the_o
     assert may_have_deletable(young, OLD_MS), "its age is not known"
     young.segments.first.learn_age()
     assert not may_have_deletable(young, OLD_MS)
-    offline = filled()
-    assert not may_have_deletable(offline, OLD_MS)
+    offline = filled(retention_ms=50)
+    assert may_have_deletable(offline, 10**12)
     offline.fail(OSError(errno.EIO, "Input/output error"))
-    assert may_have_deletable(offline, OLD_MS), "the operator is to hear of it"
+    assert not may_have_deletable(offline, 10**12), "the operator hears of it once, not at each round"
 
 
 @pytest.mark.parametrize("at_once", [1, 3, 9, 10, 11])
