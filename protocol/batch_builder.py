@@ -149,8 +149,9 @@ def seal_batch(
     base_sequence: int = NO_SEQUENCE,
     partition_leader_epoch: int = 0,
     level: int | None = None,
+    is_packed: bool = False,
 ) -> bytearray:
-    """Return a batch around a records block, which is compressed with the codec that `attributes` names.
+    """Return a batch around a records block, which is compressed with the codec that `attributes` names, unless it `is_packed`.
 
     A batch without records carries no codec and no bytes behind its header, whatever `attributes` says.
     """
@@ -159,7 +160,7 @@ def seal_batch(
         block: BytesLike = b""
     else:
         codec = attributes & CODEC_MASK
-        block = compress(codec, payload, level) if codec else payload
+        block = compress(codec, payload, level) if codec and not is_packed else payload
     batch = bytearray(HEADER_BYTES)
     HEADER.pack_into(
         batch,

@@ -21,8 +21,9 @@ import struct
 import sys
 import threading
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from enum import IntEnum
+from typing import TypeAlias
 
 import cramjam
 import lz4.frame
@@ -41,6 +42,10 @@ MAX_DECOMPRESSED_BATCH_BYTES = 128 * 1024 * 1024
 1 MB in librdkafka, by default), so this stops bombs and nothing else."""
 
 
+PIECE_BYTES = 1 << 20
+"""The most that `unpack` gives at once, but for what cannot be had in pieces: a snappy block."""
+
+
 class Codec(IntEnum):
     """Codec numbers of the batch attributes, bits 0-2."""
 
@@ -55,6 +60,10 @@ CODEC_NAMES = {"uncompressed": Codec.NONE, "none": Codec.NONE} | {
     codec.name.lower(): codec for codec in Codec if codec is not Codec.NONE
 }
 """Kafka's names: topics say `uncompressed`, clients and tools say `none`."""
+
+
+Stream: TypeAlias = tuple[Callable[[BytesLike], bytes], Callable[[], bytes]]
+"""What packs the next bytes, and what ends it."""
 
 
 class TooManyFramesError(CorruptRecordError):
@@ -82,6 +91,52 @@ def compress(codec: int, data: BytesLike, level: int | None = None) -> bytes:
     return _COMPRESS[codec](data, level)
 
 
+class Packer:
+    """`compress`, of what comes in pieces. One piece becomes the same bytes as there; of several no more is held than comes out."""
+
+    def __init__(self, codec: int, level: int | None, max_bytes: int) -> None:
+        """
+        Args:
+            max_bytes: When more than that comes out, `is_too_large` says so, and nothing more is packed.
+        """
+        self._codec, self._level, self._max_bytes = codec, level, max_bytes
+        self._first: BytesLike | None = None
+        self._pack: Callable[[BytesLike], bytes] | None = None
+        self._finish: Callable[[], bytes]
+        self._packed = bytearray()
+        self.size_bytes = 0
+        """Of what has come."""
+        self.is_too_large = False
+
+    def add(self, piece: BytesLike) -> None:
+        """Take the next bytes, which stay as they are until the next call."""
+        self.size_bytes += len(piece)
+        if self._first is None and self._pack is None:
+            self._first = piece
+            return
+        if self._pack is None:
+            self._pack, self._finish = _STREAMS[self._codec](self._level)
+            assert self._first is not None
+            self._put(self._pack(self._first))
+            self._first = None
+        if not self.is_too_large:
+            self._put(self._pack(piece))
+
+    def finish(self) -> BytesLike:
+        """What was packed; of no use if it `is_too_large`."""
+        if self._pack is None:
+            self._put(compress(self._codec, b"" if self._first is None else self._first, self._level))
+        elif not self.is_too_large:
+            self._put(self._finish())
+        return self._packed
+
+    def _put(self, packed: bytes) -> None:
+        self._packed += packed
+        if len(self._packed) > self._max_bytes:
+            self.is_too_large = True
+            self._packed.clear()
+
+
 def decompress(
     codec: int, data: BytesLike, *, max_bytes: int = MAX_DECOMPRESSED_BATCH_BYTES, max_frames: int = sys.maxsize
 ) -> memoryview:
@@ -99,10 +154,31 @@ def decompress(
         CorruptRecordError: The stream is damaged or cut short, something other than a frame follows it,
             or no codec has this number.
     """
-    unpack = _DECOMPRESS.get(codec)
-    if unpack is None:
+    pieces = unpack(codec, data, max_bytes=max_bytes, max_frames=max_frames)
+    first = next(pieces, b"")
+    second = next(pieces, None)
+    if second is None:
+        return memoryview(first)
+    whole = bytearray(first)
+    whole += second
+    del first, second
+    for piece in pieces:
+        whole += piece  # grows where it lies; parts that are joined in the end take twice as much
+    return memoryview(whole)
+
+
+def unpack(
+    codec: int, data: BytesLike, *, max_bytes: int = MAX_DECOMPRESSED_BATCH_BYTES, max_frames: int = sys.maxsize
+) -> Iterator[BytesLike]:
+    """`decompress`, in pieces of at most `PIECE_BYTES`, for who keeps none of them; a snappy block is one piece.
+
+    Errors are raised between pieces. What fits into one piece is one. Of a zstd frame the library keeps as much as its window,
+    which may be all of it.
+    """
+    pieces = _UNPACK.get(codec)
+    if pieces is None:
         raise CorruptRecordError(f"unknown compression codec {codec}")
-    return memoryview(unpack(memoryview(data), max_bytes, max_frames))
+    return pieces(memoryview(data), max_bytes, max_frames)
 
 
 def _too_large(max_bytes: int) -> DecompressedTooLargeError:
@@ -120,10 +196,14 @@ def _keep(data: BytesLike, level: int | None) -> bytes:
     return bytes(data)
 
 
-def _view(data: memoryview, max_bytes: int, max_frames: int) -> memoryview:
+def _kept(level: int | None) -> Stream:
+    return bytes, bytes
+
+
+def _view(data: memoryview, max_bytes: int, max_frames: int) -> Iterator[memoryview]:
     if len(data) > max_bytes:
         raise _too_large(max_bytes)
-    return data
+    yield data
 
 
 # --- gzip -------------------------------------------------------------------------------------------------------
@@ -133,23 +213,25 @@ _GZIP_OR_ZLIB_HEADER = 32 + zlib.MAX_WBITS
 _GZIP_STEP_BYTES = 1024
 # The library puts together what comes out of a call, and copies what it has not taken in, while no other thread may run.
 _GZIP_STEP_BYTES_MAX = 64 * 1024
-_GZIP_PART_BYTES = 1024 * 1024
 
 
 def _compress_gzip(data: BytesLike, level: int | None) -> bytes:
+    pack, finish = _gzip_stream(level)
+    return pack(data) + finish()
+
+
+def _gzip_stream(level: int | None) -> Stream:
     if level is None or level == zlib.Z_DEFAULT_COMPRESSION:
         library = isal_zlib or zlib  # the default level only: isal's four levels mean something else
         level = library.Z_DEFAULT_COMPRESSION
     else:
         library = zlib
     stream = library.compressobj(level, zlib.DEFLATED, _GZIP_HEADER)
-    packed: bytes = stream.compress(data) + stream.flush()
-    return packed
+    return stream.compress, stream.flush
 
 
-def _decompress_gzip(data: memoryview, max_bytes: int, max_frames: int) -> BytesLike:
+def _unpack_gzip(data: memoryview, max_bytes: int, max_frames: int) -> Iterator[bytes]:
     library = isal_zlib or zlib
-    parts: list[bytes] = []
     room = max_bytes
     at, end = 0, len(data)
     step_bytes = _GZIP_STEP_BYTES_MAX  # nearly always there is one member
@@ -165,7 +247,7 @@ def _decompress_gzip(data: memoryview, max_bytes: int, max_frames: int) -> Bytes
                 at += len(shown)
                 step_bytes = min(2 * step_bytes, _GZIP_STEP_BYTES_MAX)
             # One byte more than allowed tells "full" from "too large".
-            part_bytes = min(room + 1, _GZIP_PART_BYTES)
+            part_bytes = min(room + 1, PIECE_BYTES)
             try:
                 part = member.decompress(shown, part_bytes)
             except (zlib.error, library.error) as error:
@@ -174,17 +256,14 @@ def _decompress_gzip(data: memoryview, max_bytes: int, max_frames: int) -> Bytes
             room -= len(part)
             if room < 0:
                 raise _too_large(max_bytes)
-            parts.append(part)
+            if part:
+                yield part
         at -= len(member.unused_data)
         if at == end:
-            return _joined(parts)
+            return
         # A member copies what lies behind it, so the next ones, of which there may be many, are shown a little at first.
         step_bytes = _GZIP_STEP_BYTES
     raise _too_many(max_frames)
-
-
-def _joined(parts: list[bytes]) -> bytes:
-    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 # --- snappy -----------------------------------------------------------------------------------------------------
@@ -196,7 +275,22 @@ _I32 = struct.Struct(">i")
 
 
 def _compress_snappy(data: BytesLike, level: int | None) -> bytes:
-    out = bytearray(_XERIAL_HEADER)
+    return _XERIAL_HEADER + _snappy_blocks(data)
+
+
+def _snappy_stream(level: int | None) -> Stream:
+    head = _XERIAL_HEADER
+
+    def pack(data: BytesLike) -> bytes:
+        nonlocal head
+        packed, head = head + _snappy_blocks(data), b""
+        return packed
+
+    return pack, bytes
+
+
+def _snappy_blocks(data: BytesLike) -> bytes:
+    out = bytearray()
     view = memoryview(data)
     for at in range(0, len(view), _XERIAL_BLOCK_BYTES):
         block = memoryview(cramjam.snappy.compress_raw(view[at : at + _XERIAL_BLOCK_BYTES]))
@@ -205,11 +299,11 @@ def _compress_snappy(data: BytesLike, level: int | None) -> bytes:
     return bytes(out)
 
 
-def _decompress_snappy(data: memoryview, max_bytes: int, max_frames: int) -> memoryview | bytearray:
+def _unpack_snappy(data: memoryview, max_bytes: int, max_frames: int) -> Iterator[memoryview]:
     if data[:8] != _XERIAL_MAGIC:
-        return _decompress_snappy_block(data, max_bytes, max_bytes)
-    out = bytearray()
-    at, frames_left = len(_XERIAL_HEADER), max_frames
+        yield _decompress_snappy_block(data, max_bytes, max_bytes)
+        return
+    room, at, frames_left = max_bytes, len(_XERIAL_HEADER), max_frames
     while at != len(data):
         if not frames_left:
             raise _too_many(max_frames)
@@ -220,9 +314,10 @@ def _decompress_snappy(data: memoryview, max_bytes: int, max_frames: int) -> mem
         at += 4
         if not 0 <= length <= len(data) - at:
             raise CorruptRecordError(f"snappy block of {length} bytes where {len(data) - at} are left")
-        out += _decompress_snappy_block(data[at : at + length], max_bytes - len(out), max_bytes)
+        part = _decompress_snappy_block(data[at : at + length], room, max_bytes)
+        room -= len(part)
+        yield part
         at += length
-    return out
 
 
 def _decompress_snappy_block(block: memoryview, room: int, max_bytes: int) -> memoryview:
@@ -241,22 +336,41 @@ _LZ4_KAFKA_DEFAULT_LEVEL = 9  # Kafka's default level selects the fast compresso
 _LZ4_FAST = 0
 _LZ4_SLOW_MIN, _LZ4_SLOW_MAX = 3, 12  # what the C library understands of Kafka's 1 to 17
 _LZ4_FIRST_STEP_BYTES = 64 * 1024  # output asked for at once; the library allocates that much for each call
-_LZ4_STEP_BYTES = 4 * 1024 * 1024
+
+
+def _lz4_level(level: int | None) -> int:
+    if level is None or level == _LZ4_KAFKA_DEFAULT_LEVEL:
+        return _LZ4_FAST
+    return min(max(level, _LZ4_SLOW_MIN), _LZ4_SLOW_MAX)
 
 
 def _compress_lz4(data: BytesLike, level: int | None) -> bytes:
-    if level is None or level == _LZ4_KAFKA_DEFAULT_LEVEL:
-        level = _LZ4_FAST
-    else:
-        level = min(max(level, _LZ4_SLOW_MIN), _LZ4_SLOW_MAX)
     packed: bytes = lz4.frame.compress(
-        data, compression_level=level, block_size=lz4.frame.BLOCKSIZE_MAX64KB, block_linked=False, store_size=False
+        data,
+        compression_level=_lz4_level(level),
+        block_size=lz4.frame.BLOCKSIZE_MAX64KB,
+        block_linked=False,
+        store_size=False,
     )
     return packed
 
 
-def _decompress_lz4(data: memoryview, max_bytes: int, max_frames: int) -> bytes:
-    parts: list[bytes] = []
+def _lz4_stream(level: int | None) -> Stream:
+    stream = lz4.frame.LZ4FrameCompressor(
+        compression_level=_lz4_level(level), block_size=lz4.frame.BLOCKSIZE_MAX64KB, block_linked=False
+    )
+    head = stream.begin()
+
+    def pack(data: BytesLike) -> bytes:
+        nonlocal head
+        packed: bytes = head + stream.compress(data)
+        head = b""
+        return packed
+
+    return pack, stream.flush
+
+
+def _unpack_lz4(data: memoryview, max_bytes: int, max_frames: int) -> Iterator[bytes]:
     room, frames_left = max_bytes, max_frames
     # The library's own class around such a context takes half as long again for a small batch. A used one is no good:
     # after a frame that broke off, the library does not forget how long it should have been.
@@ -270,10 +384,11 @@ def _decompress_lz4(data: memoryview, max_bytes: int, max_frames: int) -> bytes:
         room -= len(part)
         if room < 0:
             raise _too_large(max_bytes)
-        parts.append(part)
+        if part:
+            yield part
         if is_end and taken == len(data):
-            return _joined(parts)
-        step_bytes = _LZ4_STEP_BYTES
+            return
+        step_bytes = PIECE_BYTES
         data = data[taken:]
         if is_end:
             frames_left -= 1
@@ -324,45 +439,54 @@ def _compress_zstd(data: BytesLike, level: int | None) -> bytes:
     return zstandard.ZstdCompressor(level=level).compress(data)
 
 
-def _decompress_zstd(data: memoryview, max_bytes: int, max_frames: int) -> bytes:
+def _zstd_stream(level: int | None) -> Stream:
+    stream = zstandard.ZstdCompressor(level=_ZSTD_DEFAULT_LEVEL if level is None else level).compressobj()
+    return stream.compress, stream.flush
+
+
+def _unpack_zstd(data: memoryview, max_bytes: int, max_frames: int) -> Iterator[bytes]:
+    whole = None
     try:  # nearly always: one frame that states its size, and nothing behind it
-        if 0 < zstandard.frame_content_size(data) <= max_bytes:
-            return _zstd.decompressor.decompress(data, allow_extra_data=False)
+        if 0 < zstandard.frame_content_size(data) <= min(max_bytes, PIECE_BYTES):
+            whole = _zstd.decompressor.decompress(data, allow_extra_data=False)
     except zstandard.ZstdError:
         pass  # the careful way finds out what it is
-    parts: list[bytes] = []
+    if whole is not None:
+        yield whole
+        return
     room, blocks_left = max_bytes, max_frames
     at = 0
     try:
-        while True:
+        while at != len(data) or not len(data):
             frame_end, part_bytes_max, blocks = _walk_zstd_frame(data, at, blocks_left)
             blocks_left -= blocks
             if blocks_left < 0:
                 raise _too_many(max_frames)
             if part_bytes_max is not None:
-                part = _decompress_zstd_frame(data[at:frame_end], part_bytes_max, room, max_bytes)
-                room -= len(part)
-                parts.append(part)
+                for part in _unpack_zstd_frame(data[at:frame_end], part_bytes_max, room, max_bytes):
+                    room -= len(part)
+                    yield part
             at = frame_end
-            if at == len(data):
-                return _joined(parts) if parts else b""
     except (zstandard.ZstdError, struct.error, IndexError) as error:
         raise CorruptRecordError(f"damaged zstd stream: {error}") from None
 
 
-def _decompress_zstd_frame(frame: memoryview, part_bytes_max: int, room: int, max_bytes: int) -> bytes:
+def _unpack_zstd_frame(frame: memoryview, part_bytes_max: int, room: int, max_bytes: int) -> Iterator[bytes]:
     stated_bytes = zstandard.get_frame_parameters(frame).content_size
     if stated_bytes == 0:
-        return b""  # the library cannot tell a stated nothing from nothing stated
+        return  # the library cannot tell a stated nothing from nothing stated
     if stated_bytes != zstandard.CONTENTSIZE_UNKNOWN and stated_bytes > room:
         raise _too_large(max_bytes)
-    if part_bytes_max <= room:
-        return _zstd.decompressor.decompress(frame, max_output_size=max(part_bytes_max, 1))  # 0 would mean: not given
+    if part_bytes_max <= min(room, PIECE_BYTES):
+        # 0 would mean: not given.
+        yield _zstd.decompressor.decompress(frame, max_output_size=max(part_bytes_max, 1))
+        return
     with zstandard.ZstdDecompressor().stream_reader(frame) as reader:
-        part = reader.read(room + 1)
-    if len(part) > room:
-        raise _too_large(max_bytes)
-    return part
+        while part := reader.read(min(room + 1, PIECE_BYTES)):
+            room -= len(part)
+            if room < 0:
+                raise _too_large(max_bytes)
+            yield part
 
 
 def _walk_zstd_frame(data: memoryview, at: int, blocks_max: int) -> tuple[int, int | None, int]:
@@ -403,10 +527,17 @@ _COMPRESS: dict[int, Callable[[BytesLike, int | None], bytes]] = {
     Codec.LZ4: _compress_lz4,
     Codec.ZSTD: _compress_zstd,
 }
-_DECOMPRESS: dict[int, Callable[[memoryview, int, int], BytesLike]] = {
+_STREAMS: dict[int, Callable[[int | None], Stream]] = {
+    Codec.NONE: _kept,
+    Codec.GZIP: _gzip_stream,
+    Codec.SNAPPY: _snappy_stream,
+    Codec.LZ4: _lz4_stream,
+    Codec.ZSTD: _zstd_stream,
+}
+_UNPACK: dict[int, Callable[[memoryview, int, int], Iterator[BytesLike]]] = {
     Codec.NONE: _view,
-    Codec.GZIP: _decompress_gzip,
-    Codec.SNAPPY: _decompress_snappy,
-    Codec.LZ4: _decompress_lz4,
-    Codec.ZSTD: _decompress_zstd,
+    Codec.GZIP: _unpack_gzip,
+    Codec.SNAPPY: _unpack_snappy,
+    Codec.LZ4: _unpack_lz4,
+    Codec.ZSTD: _unpack_zstd,
 }

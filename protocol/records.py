@@ -27,7 +27,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from .checksum import crc32c
-from .compression import MAX_DECOMPRESSED_BATCH_BYTES, decompress
+from .compression import MAX_DECOMPRESSED_BATCH_BYTES, decompress, unpack
 from .errors import CorruptRecordError
 from .varints import BytesLike, read_varint, read_varlong
 
@@ -265,6 +265,13 @@ class RecordBatch:
         if self.record_count == 0 and not block:
             return block  # emptied by the cleaner; it may keep the codec bits, and no codec unpacks nothing
         return decompress(self.attributes & CODEC_MASK, block, max_bytes=max_bytes, max_frames=max_frames)
+
+    def pieces(self, *, max_frames: int = sys.maxsize) -> Iterator[BytesLike]:
+        """The records block, unpacked, for who keeps none of it. As `compression.unpack`."""
+        block = self.view[HEADER_BYTES:]
+        if self.record_count == 0 and not block:
+            return iter(())
+        return unpack(self.attributes & CODEC_MASK, block, max_frames=max_frames)
 
     def records(self, *, max_bytes: int = MAX_DECOMPRESSED_BATCH_BYTES) -> Iterator[Record]:
         """Yield every record. Under log append time each carries the batch's max timestamp.

@@ -11,6 +11,7 @@ C's. Types for everybody else are in `kernel.pyi`.
     check_records  before an append        one produced batch        -> whether its records are what its header says
     admit          the same of most        one plain batch           -> that, its header, and its offsets written into it
     find_record    ListOffsets             one batch                 -> its first record from a timestamp and an offset on
+    RecordWalk     two of them, in pieces  one that is packed        -> the same
 
 The table holds, in slots of 16 bytes, 96 bits of a keyed hash of each key and the *ordinal* of its newest record: the
 record's place in the dirty part, so that holes in the offsets cost nothing.
@@ -1362,6 +1363,164 @@ def check_records(
     else:
         found, p, i, top = walk(b, p, i, count, base_timestamp, earliest, latest, wants_keys, top)
     return found, p, i, top
+
+
+# Where a `RecordWalk` is in a record.
+AT_LENGTH = cython.declare(cython.int, 0)
+AT_TIMESTAMP = cython.declare(cython.int, 1)
+AT_NUMBER = cython.declare(cython.int, 2)
+AT_KEY = cython.declare(cython.int, 3)
+AT_VALUE = cython.declare(cython.int, 4)
+AT_HEADERS = cython.declare(cython.int, 5)
+AT_HEADER_KEY = cython.declare(cython.int, 6)
+AT_HEADER_VALUE = cython.declare(cython.int, 7)
+
+
+@cython.cclass
+class RecordWalk:
+    """`check_records` and `find_record`, of a block that comes in pieces: none is kept, and a record may lie in many."""
+
+    count: i64
+    base_timestamp: i64
+    earliest: i64
+    latest: i64
+    wants_keys: cython.bint
+    stage: cython.int
+    skip: i64  # bytes of a field that are not looked at
+    left: i64  # bytes of the record that are to come
+    z: u64  # of the number that is being read
+    n: i64
+    delta: i64
+    key_size: i64
+    headers: i64
+    seeks: cython.bint
+    least_delta: i64
+    number = cython.declare(i64, visibility="public")
+    top = cython.declare(i64, visibility="public")
+    offset_delta = cython.declare(i64, visibility="public")
+
+    def __init__(self, count: i64, base_timestamp: i64, earliest: i64, latest: i64, wants_keys: cython.bint):
+        self.count = count
+        self.base_timestamp = base_timestamp
+        self.earliest = earliest
+        self.latest = latest
+        self.wants_keys = wants_keys
+        self.stage = AT_LENGTH
+        self.skip = self.left = self.n = self.delta = self.offset_delta = self.key_size = self.headers = 0
+        self.z = 0
+        self.number = 0
+        self.top = -1
+        self.seeks = False
+        self.least_delta = 0
+
+    def seek(self, earliest: i64, least_delta: i64):
+        self.seeks = True
+        self.earliest = earliest
+        self.least_delta = least_delta
+
+    def feed(self, b: cython.const[u8][::1], p: i64):
+        found: cython.int
+        timestamp: i64
+        if p < 0 or p > len(b):
+            raise IndexError("no piece goes on there")
+        with cython.nogil:
+            found, p, timestamp = self.walk_on(b, p)
+        return found, p, timestamp
+
+    def end(self):
+        if self.stage == AT_LENGTH and self.n == 0 and self.number == self.count:
+            return SOUND
+        return DAMAGED
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    @cython.boundscheck(False)  # 0 <= p < end = len(b)
+    def walk_on(self, b: cython.const[u8][::1], p: i64) -> tuple[cython.int, i64, i64]:
+        end: i64 = len(b)
+        c: u64
+        value: i64
+        size_max: i64
+        timestamp: i64
+        while True:
+            if self.skip > 0:
+                value = min(self.skip, end - p)
+                self.skip -= value
+                p += value
+            if self.stage == AT_HEADER_KEY and self.headers == 0 and self.skip == 0 and self.n == 0:
+                # The record is over.
+                if self.left != 0:
+                    return DAMAGED, p, 0
+                if self.offset_delta != self.number and not self.seeks:
+                    return MISNUMBERED, p, 0
+                self.number += 1
+                self.stage = AT_LENGTH
+                timestamp = signed(cython.cast(u64, self.base_timestamp) + cython.cast(u64, self.delta))
+                if self.seeks:
+                    if timestamp >= self.earliest and self.offset_delta >= self.least_delta:
+                        return SOUGHT, p, timestamp
+                    continue
+                if self.wants_keys and self.key_size < 0:
+                    return KEYLESS, p, 0
+                if timestamp != -1 and (timestamp < self.earliest or timestamp > self.latest):
+                    return UNTIMELY, p, timestamp
+                self.top = max(self.top, timestamp)
+            if p >= end:
+                return SOUND, p, 0
+            if self.stage == AT_LENGTH and self.number == self.count:
+                return LEFT_OVER, p, 0
+            # One byte of a number.
+            if self.stage != AT_LENGTH:
+                if self.left == 0:
+                    return DAMAGED, p, 0
+                self.left -= 1
+            c = b[p]
+            p += 1
+            self.z |= (c & 127) << 7 * self.n & M64
+            self.n += 1
+            size_max = 10 if self.stage == AT_TIMESTAMP else 5
+            if c > 127:
+                if self.n == size_max:
+                    return DAMAGED, p, 0
+                continue
+            if size_max == 5:
+                self.z &= LOW
+            value = signed(self.z >> 1 ^ (0 - (self.z & 1)) & M64)
+            self.z = 0
+            self.n = 0
+            if self.stage == AT_LENGTH:
+                if value < 1:
+                    return DAMAGED, p, 0
+                self.left = value - 1
+                self.skip = 1  # the attributes
+                self.stage = AT_TIMESTAMP
+            elif self.stage == AT_TIMESTAMP:
+                self.delta = value
+                self.stage = AT_NUMBER
+            elif self.stage == AT_NUMBER:
+                self.offset_delta = value
+                self.stage = AT_KEY
+            elif self.stage == AT_HEADERS:
+                if value < 0:
+                    return DAMAGED, p, 0
+                self.headers = value
+                self.stage = AT_HEADER_KEY
+            else:
+                if value > self.left or (value < 0 and self.stage == AT_HEADER_KEY):
+                    return DAMAGED, p, 0
+                if value > 0:
+                    self.left -= value
+                    self.skip = value
+                if self.stage == AT_KEY:
+                    self.key_size = value
+                    self.stage = AT_VALUE
+                elif self.stage == AT_VALUE:
+                    self.stage = AT_HEADERS
+                elif self.stage == AT_HEADER_KEY:
+                    self.stage = AT_HEADER_VALUE
+                else:
+                    self.headers -= 1
+                    self.stage = AT_HEADER_KEY
 
 
 def admit(

@@ -216,6 +216,31 @@ def check_records(
         stands in the place of the max timestamp.
     """
 
+class RecordWalk:
+    """`check_records` and `find_record`, of a block that comes in pieces: none is kept, and a record may lie in many."""
+
+    number: int
+    """Of the record that it is in."""
+    offset_delta: int
+    """Of the last record."""
+    top: int
+    """The max timestamp so far, -1 without one."""
+    def __init__(self, count: int, base_timestamp: int, earliest: int, latest: int, wants_keys: bool) -> None: ...
+    def seek(self, earliest: int, least_delta: int) -> None:
+        """Before the first piece: look for a record, as `find_record`, and check no numbers, keys or bounds."""
+
+    def feed(self, b: BytesLike, p: int) -> tuple[int, int, int]:
+        """Walk a piece from position `p` on, to its end or to the first record that is not right. Frees the GIL.
+
+        Returns:
+            (Found, position, timestamp). SOUND: give it the next piece, or ask for the `end`. After a keyless or untimely
+            record the walk may go on at the position; its number is one below `number`. The timestamp is the untimely one's,
+            or that of the record that was SOUGHT.
+        """
+
+    def end(self) -> int:
+        """SOUND if all records were there; else DAMAGED: the block ends in record `number`."""
+
 def admit(
     b: memoryview,
     crc: int,

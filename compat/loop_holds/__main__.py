@@ -24,13 +24,13 @@ from ..support.certificates import Certificates
 from ..support.clients.holds import Hold, Pinger
 from ..support.machine import Machine
 from ..support.suite import NotRunError, Options, Suite, run_suite
-from . import jobs, memory, secured, specials
+from . import bombs, jobs, memory, secured, specials
 from .asking import Sender, fill
 from .figures import LIMIT_MS, Figures
 from .requests import Large, large_requests
 
 ROUNDS, QUICK_ROUNDS = 5, 3
-PARTS = ("requests", "specials", "secured", "jobs", "memory")
+PARTS = ("requests", "specials", "secured", "jobs", "memory", "bombs")
 IDLE_S, IDLE_ROUNDS = 2.0, 5
 AFTERWARDS_S = 0.03
 """What a request leaves to do behind its answer, such as giving back its memory, counts too."""
@@ -88,6 +88,8 @@ def body(suite: Suite, options: Options) -> None:
     figures.finish()
     if "memory" in parts and is_ottla:
         memory.run(suite, broker, figures.wants, quick=options.quick)
+    if "bombs" in parts and is_ottla:
+        bombs.run(suite, broker, figures.wants, quick=options.quick)
 
 
 @contextmanager

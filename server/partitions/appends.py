@@ -30,8 +30,9 @@ logger = logging.getLogger("ottla.appends")
 
 # When to try again to flush a log whose flush was refused for a reason that passes.
 FLUSH_RETRY_MS = 1_000
-# Produced batches that worker threads unpack at one time; each may take what a batch may unpack to.
-HEAVY_CHECKS_MAX = 2
+# Produced batches that worker threads unpack at one time. Most are looked at in pieces, but a snappy block, or the window of a zstd
+# frame, may be all that a batch may unpack to.
+HEAVY_CHECKS_MAX = 1
 
 Flushed: TypeAlias = Callable[[Collection[TopicPartition], int], None]
 """What is to be done once partitions are on disk: called with those that cannot be brought there, and `now_ms`."""

@@ -153,7 +153,7 @@ class KeySearch:
             for _, batch in segment.batches():
                 if batch.base_offset >= self._end:
                     break
-                if not batch.is_control and batch.last_offset >= self._start and self._key in bytes(batch.payload()):
+                if not batch.is_control and batch.last_offset >= self._start and _may_hold(batch, self._key):
                     if aborted is None and batch.is_transactional:
                         aborted = self._log.aborted_transactions(segment.base_offset, end)
                     self._take(segment, batch, aborted or ())
@@ -241,3 +241,14 @@ class KeySearch:
             return None, Stays.NEWEST
         is_beyond = superseded_by >= self._upper
         return None, Stays.SUPERSEDED_BEYOND_BOUND if is_beyond else Stays.SUPERSEDED_IN_CLEAN_PART
+
+
+def _may_hold(batch: RecordBatch, key: bytes) -> bool:
+    """Whether the bytes of the key are anywhere among those of the batch, of which no more than a piece is ever unpacked."""
+    end = b""
+    for piece in batch.pieces():
+        text = end + bytes(piece)
+        if key in text:
+            return True
+        end = text[len(text) - len(key) + 1 :] if len(key) > 1 else b""
+    return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...protocol.compression import DecompressedTooLargeError
 from ...protocol.records import RecordBatch
 from ..logs.log import Log
 from ..segment.segment import LogSegment
@@ -12,7 +13,9 @@ BUCKETS_MAX = 1_000
 READ_BYTES_MAX = 16 << 20
 """For one look."""
 UNPACKED_BYTES_MAX = 64 << 20
-"""For one look, too, but for the batch that exceeds it: a kilobyte may unpack to megabytes."""
+"""For one look, too, but for the batch that exceeds it."""
+BATCH_BYTES_MAX = 16 << 20
+"""Of one batch, unpacked: a kilobyte may unpack to megabytes. The picture ends where a larger one begins."""
 
 
 class Look:
@@ -61,22 +64,28 @@ class Look:
                 self._reached = max(self._from, batch.base_offset)
                 return False
             self._read_bytes += batch.size_bytes
-            if batch.last_offset >= self._from:
-                self._take(batch)
+            if batch.last_offset >= self._from and not self._take(batch):
+                self._reached = max(self._from, batch.base_offset)
+                return False
             yield
         return True
 
-    def _take(self, batch: RecordBatch) -> None:
+    def _take(self, batch: RecordBatch) -> bool:
+        """Whether it unpacks to no more than a picture is worth."""
         horizon_ms = batch.delete_horizon_ms
         if horizon_ms is not None and (self._horizon is None or horizon_ms < self._horizon.at_ms):
             self._horizon = Horizon(at_ms=horizon_ms, offset=batch.base_offset)
         if batch.is_control:
             self._count_one(batch.base_offset, is_marker=True)
-            return
-        payload = batch.payload()
+            return True
+        try:
+            payload = batch.payload(max_bytes=BATCH_BYTES_MAX)
+        except DecompressedTooLargeError:
+            return False
         self._unpacked_bytes += len(payload)
         for record in batch.spans(payload):
             self._count_one(record.offset, is_tombstone=not record.has_value)
+        return True
 
     def _count_one(self, offset: int, *, is_marker: bool = False, is_tombstone: bool = False) -> None:
         if not self._from <= offset < self._to:

@@ -14,9 +14,10 @@ A small batch is looked at at once, on the thread that owns the logs. What would
 away is a `HeavyBatchError`, and then a job for another one.
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
-from ...protocol.compression import Codec, DecompressedTooLargeError, TooManyFramesError
+from ...protocol.compression import Codec, DecompressedTooLargeError, Packer, TooManyFramesError
 from ...protocol.errors import CorruptRecordError, ErrorCode, KafkaError
 from ...protocol.records import HEADER_BYTES, LOG_APPEND_TIME_BIT, NO_TIMESTAMP, RecordBatch, null_key_indexes, wrapped
 from .. import kernel
@@ -51,6 +52,9 @@ _LONG_BYTES = AT_ONCE_BYTES[Codec.NONE]
 LOG_APPEND_TIME = "LogAppendTime"
 _I64_MIN, _I64_MAX = -(1 << 63), (1 << 63) - 1
 _SOUND = Found.SOUND
+# An old library, which Python takes until it is built anew, has no such class.
+_WALKS_PIECES = kernel.COMPILED and hasattr(kernel, "RecordWalk")
+_GOES_ON = (Found.KEYLESS, Found.UNTIMELY)
 _UNREADABLE = {
     Found.DAMAGED: "record {0} is not as long as its fields, or leaves its batch",
     Found.MISNUMBERED: "record {0} does not have offset delta {0}",
@@ -106,18 +110,17 @@ def check_records(
     config: RecordRules,
     now_ms: int,
     *,
-    needs_payload: bool = False,
+    packer: Packer | None = None,
     at_once: bool = False,
-) -> tuple[memoryview | None, int]:
+) -> int:
     """Look at the records of a batch whose header and CRC are good.
 
     Args:
-        needs_payload: The caller wants the records unpacked whatever the rules say.
-        at_once: Others wait for this thread.
+        packer: Is given the records, unpacked, whatever the rules say.
+        at_once: Others wait for this thread. If not, packed records are looked at in pieces, and none is kept.
 
     Returns:
-        The records, unpacked, if they were looked at, and the batch's max timestamp: the true one if so, else what
-        the header says.
+        The batch's max timestamp: the true one if its records were looked at, else what the header says.
 
     Raises:
         InvalidRecordError: Some records must not be in this topic; they are named.
@@ -127,14 +130,19 @@ def check_records(
     """
     is_compiled = kernel.COMPILED
     compares = not is_compiled and _must_compare_timestamps(batch, config, now_ms)
-    if not (is_compiled or config.is_compact or compares or needs_payload):
-        return None, batch.max_timestamp
+    if not (is_compiled or config.is_compact or compares or packer is not None):
+        return batch.max_timestamp
     try:
-        payload = _unpacked(batch, at_once)
-        if is_compiled:
-            max_timestamp, errors = _walk(batch, payload, config, now_ms, at_once)
+        if _WALKS_PIECES and batch.codec and not at_once:
+            max_timestamp, errors = _walk(batch, None, config, now_ms, packer, at_once=False)
         else:
-            max_timestamp, errors = _walk_if_forced(batch, payload, config, now_ms, compares)
+            payload = _unpacked(batch, at_once)
+            if packer is not None:
+                packer.add(payload)
+            if is_compiled:
+                max_timestamp, errors = _walk(batch, payload, config, now_ms, None, at_once=at_once)
+            else:
+                max_timestamp, errors = _walk_if_forced(batch, payload, config, now_ms, compares)
     except DecompressedTooLargeError:
         raise
     except CorruptRecordError as error:
@@ -143,7 +151,7 @@ def check_records(
         ) from None
     if errors:
         raise _refusal(errors, topic_partition)
-    return payload, max_timestamp
+    return max_timestamp
 
 
 def _must_compare_timestamps(batch: RecordBatch, config: RecordRules, now_ms: int) -> bool:
@@ -168,10 +176,61 @@ def _unpacked(batch: RecordBatch, at_once: bool) -> memoryview:
         raise HeavyBatchError from None
 
 
+class _Stop(NamedTuple):
+    """Where a walk through the records of a batch has come to."""
+
+    found: int
+    """A `Found`; after a keyless or an untimely record the walk goes on."""
+    number: int
+    """Of the record that is damaged or misnumbered, or of the one after a keyless or untimely one."""
+    timestamp: int
+    """Of an untimely record; the largest at the end."""
+
+
+def _stops(payload: memoryview, batch: RecordBatch, earliest: int, latest: int, wants_keys: bool) -> Iterator[_Stop]:
+    """All stops of a walk through one block."""
+    count, base_timestamp = batch.record_count, batch.base_timestamp
+    # Then the wait to get the interpreter lock back does not count.
+    is_long = count > AT_ONCE_RECORDS or len(payload) > _LONG_BYTES
+    found, at, index, top = Found.KEYLESS, 0, 0, NO_TIMESTAMP
+    while found in _GOES_ON:
+        found, at, index, top = kernel.check_records(
+            payload, at, index, count, base_timestamp, earliest, latest, wants_keys, NO_TIMESTAMP, is_long
+        )
+        yield _Stop(found, index, top)
+
+
+def _stops_in_pieces(
+    batch: RecordBatch, earliest: int, latest: int, wants_keys: bool, packer: Packer | None
+) -> Iterator[_Stop]:
+    """The same of a batch that is unpacked meanwhile, and of which no more than a piece is ever held."""
+    walk = kernel.RecordWalk(batch.record_count, batch.base_timestamp, earliest, latest, wants_keys)
+    for piece in batch.pieces(max_frames=FRAMES_MAX):
+        if packer is not None:
+            packer.add(piece)
+        found, at = Found.KEYLESS, 0
+        while found in _GOES_ON:
+            found, at, timestamp = walk.feed(piece, at)
+            if found != _SOUND:
+                yield _Stop(found, walk.number, timestamp)
+        if found != _SOUND:
+            return
+    yield _Stop(walk.end(), walk.number, walk.top)
+
+
 def _walk(
-    batch: RecordBatch, payload: memoryview, config: RecordRules, now_ms: int, at_once: bool
+    batch: RecordBatch,
+    payload: memoryview | None,
+    config: RecordRules,
+    now_ms: int,
+    packer: Packer | None,
+    *,
+    at_once: bool,
 ) -> tuple[int, dict[int, str]]:
     """Return the largest timestamp of the records, and what is wrong with each that is to be refused, by its index.
+
+    Args:
+        payload: The records, unpacked; None: in pieces, which the packer gets, too.
 
     Raises:
         CorruptRecordError: The block is not what the batch's header says.
@@ -181,31 +240,29 @@ def _walk(
     is_stamped = batch.attributes & LOG_APPEND_TIME_BIT
     if not is_stamped and config.message_timestamp_type != LOG_APPEND_TIME:
         earliest, latest = timestamp_bounds(config, now_ms)
-    count, base_timestamp, is_compact = batch.record_count, batch.base_timestamp, config.is_compact
-    is_long = (
-        count > AT_ONCE_RECORDS or len(payload) > _LONG_BYTES
-    )  # then the wait to get the interpreter lock back does not count
-    found, at, index, timestamp = kernel.check_records(
-        payload, 0, 0, count, base_timestamp, earliest, latest, is_compact, NO_TIMESTAMP, is_long
-    )
+    if payload is None:
+        stops = _stops_in_pieces(batch, earliest, latest, config.is_compact, packer)
+    else:
+        stops = _stops(payload, batch, earliest, latest, config.is_compact)
     errors: dict[int, str] = {}
-    if found == _SOUND and not is_stamped:
-        return timestamp, errors
-    while found in (Found.KEYLESS, Found.UNTIMELY) and len(errors) < RECORD_ERRORS_MAX:
+    top = NO_TIMESTAMP
+    for found, number, timestamp in stops:
+        if found in _UNREADABLE:
+            raise CorruptRecordError(_UNREADABLE[found].format(number))
+        if found == _SOUND:
+            top = timestamp
+            break
         if at_once and len(errors) == AT_ONCE_ERRORS:
             raise HeavyBatchError
-        errors[index - 1] = NO_KEY if found == Found.KEYLESS else _untimely(timestamp, index - 1, config, now_ms)
-        found, at, index, timestamp = kernel.check_records(
-            payload, at, index, count, base_timestamp, earliest, latest, is_compact, NO_TIMESTAMP, is_long
-        )
-    if found in _UNREADABLE:
-        raise CorruptRecordError(_UNREADABLE[found].format(index))
+        errors[number - 1] = NO_KEY if found == Found.KEYLESS else _untimely(timestamp, number - 1, config, now_ms)
+        if len(errors) == RECORD_ERRORS_MAX:
+            break
     if is_stamped:
-        if at_once and count > AT_ONCE_ERRORS:  # all of them, if any
+        if at_once and batch.record_count > AT_ONCE_ERRORS:  # all of them, if any
             raise HeavyBatchError
-        timestamp = max(batch.max_timestamp, NO_TIMESTAMP)
+        top = max(batch.max_timestamp, NO_TIMESTAMP)
         errors = _errors_of_stamped(batch, config, now_ms) | errors
-    return timestamp, errors
+    return top, errors
 
 
 def timestamp_bounds(config: RecordRules, now_ms: int) -> tuple[int, int]:

@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 
 from ...protocol.batch_builder import assign_in_place, seal_batch, set_timestamp_type_in_place
 from ...protocol.checksum import crc32c
-from ...protocol.compression import CODEC_NAMES, Codec
+from ...protocol.compression import CODEC_NAMES, Codec, Packer
 from ...protocol.errors import CorruptRecordError, ErrorCode, KafkaError
 from ...protocol.records import (
     ATTRIBUTES_POSITION,
@@ -140,14 +140,14 @@ def check_batch(
     if at_once and (batch.record_count > AT_ONCE_RECORDS or (batch.size_bytes > _SMALL_BYTES and _is_large(batch))):
         raise HeavyBatchError
     _check_header(batch, topic_partition, config, origin)
-    codec = _target_codec(batch, config)
-    payload, max_timestamp = check_records(
-        batch, topic_partition, config, now_ms, needs_payload=codec != batch.attributes & CODEC_MASK, at_once=at_once
-    )
-    if codec != batch.attributes & CODEC_MASK and payload is not None:
-        if at_once and len(payload) > AT_ONCE_PACKED_BYTES:
+    codec, packer = _target_codec(batch, config), None
+    if codec != batch.attributes & CODEC_MASK:
+        packer = Packer(codec, _level(codec, config), config.max_message_bytes - HEADER_BYTES)
+    max_timestamp = check_records(batch, topic_partition, config, now_ms, packer=packer, at_once=at_once)
+    if packer is not None:
+        if at_once and packer.size_bytes > AT_ONCE_PACKED_BYTES:
             raise HeavyBatchError
-        batch = _recompressed(batch, payload, codec, topic_partition, config)
+        batch = _recompressed(batch, packer, codec, topic_partition, config)
     return CheckedBatch(batch, max_timestamp, config)
 
 
@@ -271,17 +271,24 @@ def _target_codec(batch: RecordBatch, config: ValidationConfig) -> int:
 
 
 def _recompressed(
-    batch: RecordBatch, payload: memoryview, codec: int, topic_partition: object, config: ValidationConfig
+    batch: RecordBatch, packer: Packer, codec: int, topic_partition: object, config: ValidationConfig
 ) -> RecordBatch:
     """Return a new batch with the same records, offsets, timestamps and producer fields in another codec."""
-    packed = RecordBatch(
+    block = packer.finish()
+    if packer.is_too_large:
+        raise KafkaError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"The batch for {topic_partition}, packed as its topic's compression.type={config.compression_type} wants it, has more"
+            f" than max.message.bytes={config.max_message_bytes}",
+        )
+    return RecordBatch(
         seal_batch(
-            payload,
+            block,
             record_count=batch.record_count,
             base_offset=batch.base_offset,
             last_offset_delta=batch.last_offset_delta,
             attributes=batch.attributes & ~CODEC_MASK | codec,
-            level=_level(codec, config),
+            is_packed=True,
             base_timestamp=batch.base_timestamp,
             max_timestamp=batch.max_timestamp,
             producer_id=batch.producer_id,
@@ -289,9 +296,6 @@ def _recompressed(
             base_sequence=batch.base_sequence,
         )
     )
-    if packed.size_bytes > config.max_message_bytes:
-        raise _too_large(packed, topic_partition, config)
-    return packed
 
 
 def _level(codec: int, config: ValidationConfig) -> int | None:

@@ -43,13 +43,13 @@ def first_record_from(
 def _first_record(batch: RecordBatch, timestamp_ms: int, starting_offset: int) -> tuple[int, int] | None:
     """The same for one batch."""
     stamped = batch.is_log_append_time  # then all records have the batch's max timestamp
-    found, delta, timestamp = kernel.find_record(
-        batch.payload(),
-        batch.record_count,
-        batch.base_timestamp,
-        _EVER if stamped else timestamp_ms,
-        starting_offset - batch.base_offset,
-    )
+    earliest, least_delta = _EVER if stamped else timestamp_ms, starting_offset - batch.base_offset
+    if batch.codec and hasattr(kernel, "RecordWalk"):  # which an old library has not
+        found, delta, timestamp = _found_in_pieces(batch, earliest, least_delta)
+    else:
+        found, delta, timestamp = kernel.find_record(
+            batch.payload(), batch.record_count, batch.base_timestamp, earliest, least_delta
+        )
     if found == kernel.Found.SOUGHT:
         return batch.max_timestamp if stamped else timestamp, batch.base_offset + delta
     if found != kernel.Found.SOUND:
@@ -57,3 +57,16 @@ def _first_record(batch: RecordBatch, timestamp_ms: int, starting_offset: int) -
             f"batch at offset {batch.base_offset}: record {delta} of {batch.record_count} cannot be read"
         )
     return None
+
+
+def _found_in_pieces(batch: RecordBatch, earliest: int, least_delta: int) -> tuple[int, int, int]:
+    """`kernel.find_record`, of a batch of which no more than a piece is ever unpacked."""
+    walk = kernel.RecordWalk(batch.record_count, batch.base_timestamp, _EVER, -1, False)
+    walk.seek(earliest, least_delta)
+    for piece in batch.pieces():
+        found, _, timestamp = walk.feed(piece, 0)
+        if found == kernel.Found.SOUGHT:
+            return found, walk.offset_delta, timestamp
+        if found != kernel.Found.SOUND:
+            return found, walk.number, 0
+    return walk.end(), walk.number, 0

@@ -18,9 +18,11 @@ from ottla.protocol.compression import (
     CODEC_NAMES,
     Codec,
     DecompressedTooLargeError,
+    Packer,
     TooManyFramesError,
     compress,
     decompress,
+    unpack,
 )
 from ottla.protocol.errors import CorruptRecordError, ErrorCode
 from support.calls import calls_of
@@ -285,3 +287,51 @@ def test_gzip_of_any_length_comes_out_whole(size_bytes: int, is_random: bool) ->
     for damaged in (packed[:-1], packed + b"x"):
         with pytest.raises(CorruptRecordError):
             decompress(Codec.GZIP, damaged)
+
+
+# Packed in pieces
+
+
+@pytest.mark.parametrize("codec", range(5))
+@pytest.mark.parametrize("seed", range(6))
+def test_what_is_packed_in_pieces_unpacks_to_all_of_them(codec: int, seed: int) -> None:
+    rng = random.Random(seed)
+    for level in (None, 1 if codec else None):
+        pieces = [
+            rng.choice([bytes(size), rng.randbytes(size)]) for size in rng.choices([0, 1, 9, 40_000, 200_000], k=5)
+        ]
+        packer = Packer(codec, level, 1 << 30)
+        for piece in pieces:
+            packer.add(piece)
+        packed, whole = packer.finish(), b"".join(pieces)
+        assert not packer.is_too_large and packer.size_bytes == len(whole)
+        assert decompress(codec, packed) == whole
+        assert b"".join(map(bytes, unpack(codec, packed))) == whole
+
+
+@pytest.mark.parametrize("codec", range(5))
+@pytest.mark.parametrize("data", [b"", b"some bytes", bytes(100_000)])
+def test_one_piece_is_packed_as_all_at_once(codec: int, data: bytes) -> None:
+    packer = Packer(codec, None, 1 << 30)
+    if data:
+        packer.add(data)
+    assert packer.finish() == compress(codec, data)
+
+
+@pytest.mark.parametrize("codec", range(5))
+def test_a_packer_keeps_no_more_than_it_may(codec: int) -> None:
+    rng = random.Random(1)
+    packer = Packer(codec, None, 200_000)
+    for _ in range(20):
+        packer.add(rng.randbytes(50_000))
+    assert len(packer.finish()) == 0 and packer.is_too_large
+
+
+def test_a_packer_stops_at_the_limit_and_not_below_it() -> None:
+    data = random.Random(2).randbytes(1_000)
+    for limit, too_large in ((1_000, False), (999, True)):
+        packer = Packer(Codec.NONE, None, limit)
+        packer.add(data[:500])
+        packer.add(data[500:])
+        packer.finish()
+        assert packer.is_too_large == too_large
