@@ -103,7 +103,8 @@ class Packer:
         self._first: BytesLike | None = None
         self._pack: Callable[[BytesLike], bytes] | None = None
         self._finish: Callable[[], bytes]
-        self._packed = bytearray()
+        self._packed: list[bytes] = []
+        self._packed_bytes = 0
         self.size_bytes = 0
         """Of what has come."""
         self.is_too_large = False
@@ -128,11 +129,12 @@ class Packer:
             self._put(compress(self._codec, b"" if self._first is None else self._first, self._level))
         elif not self.is_too_large:
             self._put(self._finish())
-        return self._packed
+        return b"".join(self._packed)
 
     def _put(self, packed: bytes) -> None:
-        self._packed += packed
-        if len(self._packed) > self._max_bytes:
+        self._packed.append(packed)
+        self._packed_bytes += len(packed)
+        if self._packed_bytes > self._max_bytes:
             self.is_too_large = True
             self._packed.clear()
 

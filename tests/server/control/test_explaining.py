@@ -476,7 +476,7 @@ def test_many_partitions_are_explained_in_turns(
 
 
 def test_a_jitter_beyond_the_lag_is_named(broker: ottla.Broker, client: RawClient) -> None:
-    lags = {"cleanup_policy": "compact", "max_compaction_lag_ms": 60_000, "segment_ms": HOUR_MS}
+    lags: dict[str, Any] = {"cleanup_policy": "compact", "max_compaction_lag_ms": 60_000, "segment_ms": HOUR_MS}
     create_topic(client, "above", segment_jitter_ms=HOUR_MS, **lags)
     create_topic(client, "below", segment_jitter_ms=60_000, **lags)
     create_topic(client, "bounded", segment_jitter_ms=HOUR_MS, **(lags | {"segment_ms": 60_000}))
