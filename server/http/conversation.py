@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import aclosing, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import aclosing, contextmanager, suppress
 from typing import NamedTuple
 
 import h11
@@ -21,11 +21,15 @@ HEAD_BYTES_MAX = 16 << 10
 BODY_BYTES_MAX = 4 << 20
 """A group of 100 000 segments takes half of it."""
 REQUEST_TIMEOUT_S = 30
+"""For a request to come, and for an answer to be taken."""
+STRANGER_TIMEOUT_S = 5
+"""The same, on a listener with a token, for a client that has not shown it."""
 
 LOGIN = ("POST", "/login")
 """Whose token is right is given the cookie with which pages may be read."""
 
 _READ_BYTES = 64 << 10
+_BUSY = "all connections are busy; ask again later"
 _WITHOUT_BODY = ("GET", "HEAD", "DELETE")
 
 
@@ -64,15 +68,34 @@ class AskedPage(NamedTuple):
         return self.path.startswith(STATIC)
 
 
+class Standing(NamedTuple):
+    """What a connection waits for: those that sort first make room for another one."""
+
+    for_news: bool
+    """For what happens in the broker; otherwise for its client, which does not ask, or does not take its answer."""
+    since_s: float
+    """By Trio's time."""
+
+
 def _reply(shown: Shown) -> Reply:
     return Reply(shown.status, shown.body, shown.content_type, shown.headers)
 
 
 class Conversation:
-    """See the module."""
+    """See the module.
+
+    Args:
+        for_probes: It answers what needs no token, and nothing else.
+    """
 
     def __init__(
-        self, stream: trio.abc.Stream, answering: Answering, access: Access, pages: Pages | None = None
+        self,
+        stream: trio.abc.Stream,
+        answering: Answering,
+        access: Access,
+        pages: Pages | None = None,
+        *,
+        for_probes: bool = False,
     ) -> None:
         self._stream = stream
         self._pages = pages
@@ -80,30 +103,36 @@ class Conversation:
         self._access = access
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES_MAX)
         self._wants_no_body = False
-        self._waiting: trio.CancelScope | None = None
-        """While a request is waited for."""
-
-    @property
-    def waits_until_s(self) -> float | None:
-        """When it ends, by Trio's time, unless a request comes; None while one is answered."""
-        return None if self._waiting is None else self._waiting.deadline
+        self._for_probes = for_probes
+        self._timeout_s = STRANGER_TIMEOUT_S if access.has_token else REQUEST_TIMEOUT_S
+        self._life = trio.CancelScope()
+        self.standing: Standing | None = None
+        """None while a call is carried out, which ends by itself."""
 
     def give_up(self) -> None:
-        """Wait no longer for a request."""
-        if self._waiting is not None:
-            self._waiting.cancel()
+        """End it: another one needs its place."""
+        self._life.cancel()
 
     async def run(self) -> None:
         """Answer until the client leaves, or says what is no HTTP."""
+        with self._life:
+            await self._run()
+
+    @contextmanager
+    def _client_is_waited_for(self) -> Iterator[trio.CancelScope]:
+        before, self.standing = self.standing, Standing(False, trio.current_time())
+        try:
+            with trio.move_on_after(self._timeout_s) as patience:
+                yield patience
+        finally:
+            self.standing = before
+
+    async def _run(self) -> None:
         while True:
             try:
-                with trio.move_on_after(REQUEST_TIMEOUT_S) as waiting:
-                    self._waiting = waiting
-                    try:
-                        request = await self._request()
-                    finally:
-                        self._waiting = None
-                if waiting.cancelled_caught or request is None:
+                with self._client_is_waited_for() as patience:
+                    request = await self._request()
+                if patience.cancelled_caught or request is None:
                     return
                 reply = await self._answer(request)
                 if reply is None:
@@ -119,6 +148,11 @@ class Conversation:
             if self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:
                 return
             self._http.start_next_cycle()
+
+    def _check_token(self, headers: Mapping[str, str]) -> None:
+        """Raises Refused."""
+        self._access.check_token(headers)
+        self._timeout_s = REQUEST_TIMEOUT_S
 
     async def _request(self) -> Asked | AskedPage | None:
         """The next request: its call or page, and its body; None at the connection's end.
@@ -137,16 +171,22 @@ class Conversation:
         target = request.target.decode("ascii", "replace")
         if self._pages is not None and (asked := AskedPage.of(method, target, headers)) is not None:
             if asked.is_login:
-                self._access.check_token(headers)
+                self._check_token(headers)
+            elif self._access.may_read(headers):
+                self._timeout_s = REQUEST_TIMEOUT_S
+            if self._for_probes:
+                raise CallError(503, _BUSY)
             await self._body()
             return asked
         try:
             route = self._answering.table.route(method, target)
         except CallError:
-            self._access.check_token(headers)  # which calls there are is nothing for strangers
+            self._check_token(headers)  # which calls there are is nothing for strangers
             raise
         if not route.call.without_token:
-            self._access.check_token(headers)
+            self._check_token(headers)
+            if self._for_probes:
+                raise CallError(503, _BUSY)
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         has_body = "transfer-encoding" in headers or headers.get("content-length", "0") != "0"
         if has_body and method not in _WITHOUT_BODY and kind != JSON_TYPE:
@@ -170,13 +210,17 @@ class Conversation:
         if isinstance(asked, Asked) and not asked.route.call.only_waits:
             return await self._answering.answer(*asked)
         reply = None
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._cancel_when_left, nursery.cancel_scope)
-            if isinstance(asked, Asked):
-                reply = await self._answering.answer(*asked)
-            else:
-                reply = await self._page(asked)
-            nursery.cancel_scope.cancel()
+        self.standing = Standing(True, trio.current_time())
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._cancel_when_left, nursery.cancel_scope)
+                if isinstance(asked, Asked):
+                    reply = await self._answering.answer(*asked)
+                else:
+                    reply = await self._page(asked)
+                nursery.cancel_scope.cancel()
+        finally:
+            self.standing = None
         return reply
 
     async def _page(self, asked: AskedPage) -> Reply | None:
@@ -199,7 +243,7 @@ class Conversation:
         await self._send(h11.Response(status_code=200, headers=[kind, *stream.headers]))
         async with aclosing(stream.pieces) as pieces:
             async for piece in pieces:
-                with trio.move_on_after(REQUEST_TIMEOUT_S) as patience:
+                with self._client_is_waited_for() as patience:
                     try:
                         await self._send(h11.Data(data=piece))
                     except trio.BrokenResourceError:
@@ -233,7 +277,7 @@ class Conversation:
                 self._http.next_event()  # the end of a request without a body has come with its head
         if self._http.their_state not in (h11.DONE, h11.MUST_CLOSE):
             headers.append(("connection", "close"))  # nobody reads the rest of what is coming
-        with trio.move_on_after(REQUEST_TIMEOUT_S):
+        with self._client_is_waited_for():
             await self._send(h11.Response(status_code=reply.status, headers=headers))
             if not self._wants_no_body:
                 await self._send(h11.Data(data=reply.body))

@@ -3,8 +3,11 @@
 `access` says who may use it, `table` what it can do. h11 parses; what that refuses ends the connection, after an answer that
 says why, and nothing else.
 
-    requests up to 16 KiB of head, 4 MiB of body; 30 s for one to come; 32 connections, and for another one that has waited
-    longest for a request is closed: nobody shuts out who asks whether the broker is well
+    requests up to 16 KiB of head, 4 MiB of body; 30 s for one to come and for its answer to be taken, 5 s without the token
+
+There are 32 connections. For another one, that is closed whose client has neither asked nor taken its answer for longest; if
+there is none, the one that has waited longest for news of the broker. If calls are carried out on all of them, which end by
+themselves, it is one of four more, which answer probes alone.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ from .table import Table
 log = logging.getLogger("ottla.admin")
 
 CONNECTIONS_MAX = 32
+PROBES_MAX = 4
 PAGE_TOKEN_BYTES = 24
 BACKLOG = 32
 
@@ -50,6 +54,7 @@ class AdminHttp:
         self._access = Access(token, page_token or secrets.token_urlsafe(PAGE_TOKEN_BYTES))
         self._listener = Listener("ADMIN", host, port, host, port)
         self._open: set[Conversation] = set()
+        self._probes: set[Conversation] = set()
 
     @property
     def address(self) -> str:
@@ -73,27 +78,30 @@ class AdminHttp:
             await trio.serve_listeners(partial(self._serve, answering, pages), listening)
 
     async def _serve(self, answering: Answering, pages: Pages, stream: trio.abc.Stream) -> None:
-        conversation = Conversation(stream, answering, self._access, pages)
+        for_probes = not _has_room(self._open, CONNECTIONS_MAX)
+        conversation = Conversation(stream, answering, self._access, pages, for_probes=for_probes)
+        places = self._probes if for_probes else self._open
         try:
             async with stream:
-                if self._has_room():
-                    self._open.add(conversation)
+                if not for_probes or _has_room(places, PROBES_MAX):
+                    places.add(conversation)
                     await conversation.run()
         except* (trio.BrokenResourceError, trio.ClosedResourceError):
             pass  # the client has gone, maybe while it was watched whether it has: what a nursery raises is a group
         except* Exception:
             log.exception("an admin connection failed; the others go on")
         finally:
-            self._open.discard(conversation)
+            places.discard(conversation)
 
-    def _has_room(self) -> bool:
-        """For one more, if need be in the place of who has waited longest; False: all are being answered."""
-        if len(self._open) < CONNECTIONS_MAX:
-            return True
-        waiting = [each for each in self._open if each.waits_until_s is not None]
-        if not waiting:
-            return False
-        longest = min(waiting, key=lambda each: each.waits_until_s or 0.0)
-        self._open.remove(longest)
-        longest.give_up()
+
+def _has_room(places: set[Conversation], most: int) -> bool:
+    """Whether there is room for one more, if need be where another one only waits."""
+    if len(places) < most:
         return True
+    waiting = [(each.standing, each) for each in places if each.standing is not None]
+    if not waiting:
+        return False
+    _, first = min(waiting, key=lambda each: each[0])
+    places.remove(first)
+    first.give_up()
+    return True

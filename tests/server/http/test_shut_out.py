@@ -1,0 +1,176 @@
+"""Nobody shuts out a probe: whatever the connections wait for that fill the listener, /healthz is answered at once."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from itertools import combinations
+from typing import Any, NamedTuple
+
+import pytest
+import trio
+import trio.testing
+
+from ottla.server.http.answering import Answering
+from ottla.server.http.call import Call, Lives, Nothing
+from ottla.server.http.conversation import REQUEST_TIMEOUT_S, STRANGER_TIMEOUT_S
+from ottla.server.http.listener import CONNECTIONS_MAX, PROBES_MAX, AdminHttp
+from ottla.server.http.table import CALLS, Table
+from ottla.server.page.pages import Pages
+
+TOKEN = "sesame"
+HOST = "Host: localhost\r\n"
+HEALTHZ = f"GET /healthz HTTP/1.1\r\n{HOST}\r\n"
+PIECE = f"GET /static/page.js HTTP/1.1\r\n{HOST}\r\n"
+Client = trio.abc.Stream
+
+
+class Listening(NamedTuple):
+    """A listener without sockets."""
+
+    admin: AdminHttp
+    nursery: trio.Nursery
+    answering: Answering
+    token: str | None
+
+    async def connected(self, data: str = "") -> Client:
+        """A client that has sent `data` and reads nothing."""
+        ours, theirs = trio.testing.lockstep_stream_pair()
+        self.nursery.start_soon(self.admin._serve, self.answering, Pages(None, "of the page"), theirs)  # type: ignore[arg-type]
+        if data:
+            await ours.send_all(data.encode())
+        await trio.testing.wait_all_tasks_blocked()
+        return ours
+
+    def asking(self, path: str) -> str:
+        shown = f"Authorization: Bearer {self.token}\r\n" if self.token else ""
+        return f"POST {path} HTTP/1.1\r\n{HOST}{shown}Content-Length: 0\r\n\r\n"
+
+
+STATES: dict[str, Callable[[Listening], str]] = {
+    "has said nothing": lambda _: "",
+    "has said half of a head": lambda _: "GET /healthz HTTP/1.1\r\nHo",
+    "has said half of a body": lambda on: on.asking("/v1/watch").replace("Length: 0", "Length: 9") + "{",
+    "takes nothing of an answer": lambda _: PIECE,
+    "takes nothing of a probe's answer": lambda _: HEALTHZ,
+    "takes nothing of a refusal": lambda _: f"GET /v1/none HTTP/1.1\r\n{HOST}\r\n",
+    "watches": lambda on: on.asking("/v1/watch"),
+    "has a call carried out": lambda on: on.asking("/v1/work"),
+}
+
+
+BY_CLIENT = (
+    "has said nothing",
+    "has said half of a head",
+    "has said half of a body",
+    "takes nothing of a probe's answer",
+    "takes nothing of a refusal",
+)
+"""Those whose time is the client's alone. A page is made in a thread, for which a virtual clock does not wait."""
+
+
+async def forever(lives: Lives, request: Nothing) -> Nothing:
+    await trio.sleep_forever()
+    return request
+
+
+async def listening(token: str | None, run: Callable[[Listening], Awaitable[None]]) -> None:
+    rows = [
+        Call("POST", "/v1/watch", "", Nothing, Nothing, forever, only_waits=True, any_time=True),
+        Call("POST", "/v1/work", "", Nothing, Nothing, forever, any_time=True),
+    ]
+    probes: list[Any] = [call for call in CALLS if call.without_token]
+    async with trio.open_nursery() as nursery:
+        answering = Answering(None, Table([*rows, *probes]))  # type: ignore[arg-type]  # no row asks for it
+        await run(Listening(AdminHttp("0", token), nursery, answering, token))
+        nursery.cancel_scope.cancel()
+
+
+async def answer(client: Client) -> str:
+    """What comes until there is no more; "" for a connection that was closed."""
+    found = b""
+    with trio.move_on_after(0.1):
+        while more := await client.receive_some():
+            found += more
+    return found.decode()
+
+
+async def healthz(on: Listening) -> str:
+    return (await answer(await on.connected(HEALTHZ))).partition("\r\n")[0]
+
+
+@pytest.mark.parametrize("token", [None, TOKEN])
+@pytest.mark.parametrize("states", [*((each,) for each in STATES), *combinations(STATES, 2)], ids=" and ".join)
+async def test_a_probe_is_answered_whatever_fills_the_listener(
+    states: tuple[str, ...], token: str | None, autojump_clock: trio.testing.MockClock
+) -> None:
+    async def run(on: Listening) -> None:
+        held = [await on.connected(STATES[states[n % len(states)]](on)) for n in range(CONNECTIONS_MAX + PROBES_MAX)]
+        begun_s = trio.current_time()
+        for _ in range(3):
+            assert await healthz(on) == "HTTP/1.1 200 "
+        assert trio.current_time() - begun_s < 1
+        assert held
+
+    await listening(token, run)
+
+
+async def test_who_takes_nothing_goes_before_who_watches_and_the_oldest_first(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async def run(on: Listening) -> None:
+        watching = []
+        for _ in range(CONNECTIONS_MAX - 3):
+            watching.append(await on.connected(on.asking("/v1/watch")))
+            await trio.sleep(0.1)
+        idle = []
+        for state in ("takes nothing of a probe's answer", "has said nothing", "takes nothing of a refusal"):
+            idle.append(await on.connected(STATES[state](on)))
+            await trio.sleep(0.1)
+        for gone in (*idle, *watching[:2]):
+            await on.connected(on.asking("/v1/watch"))
+            assert await is_closed(gone), (*idle, *watching).index(gone)
+            assert len(on.admin._open) == CONNECTIONS_MAX
+        assert not await is_closed(watching[2])
+
+    await listening(None, run)
+
+
+async def is_closed(client: Client) -> bool:
+    """Whether no more comes from it."""
+    with trio.move_on_after(0.01):
+        try:
+            while await client.receive_some():
+                pass
+        except trio.BrokenResourceError:
+            pass
+        return True
+    return False
+
+
+async def test_a_call_that_is_carried_out_keeps_its_place_and_others_are_told_so(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async def run(on: Listening) -> None:
+        for _ in range(CONNECTIONS_MAX):
+            await on.connected(on.asking("/v1/work"))
+        for data in (on.asking("/v1/watch"), PIECE):
+            assert (await answer(await on.connected(data))).startswith("HTTP/1.1 503 ")
+        assert await healthz(on) == "HTTP/1.1 200 "
+
+    await listening(TOKEN, run)
+
+
+@pytest.mark.parametrize("state", BY_CLIENT)
+@pytest.mark.parametrize("token", [None, TOKEN])
+async def test_a_stranger_has_less_time(state: str, token: str | None, autojump_clock: trio.testing.MockClock) -> None:
+    async def run(on: Listening) -> None:
+        client = await on.connected(STATES[state](on))
+        shows_it = "body" in state
+        lasts_s = STRANGER_TIMEOUT_S if token and not shows_it else REQUEST_TIMEOUT_S
+        await trio.sleep(lasts_s - 1)
+        assert on.admin._open
+        await trio.sleep(2)
+        assert not on.admin._open
+        await client.aclose()
+
+    await listening(token, run)
