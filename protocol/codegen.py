@@ -1,6 +1,8 @@
 """The ground under `reader_source.py` and `writer_source.py`: Python source under construction, and the helpers that
 the finished functions call."""
 
+import codecs
+import re
 import struct
 from functools import cache, partial
 from itertools import count
@@ -14,6 +16,10 @@ from .schema import Field, Type, fields_of
 # client may send is less, see `connection.REQUEST_ELEMENTS_MAX`.
 MAX_ELEMENTS = 1_000_000
 MAX_STRING_BYTES = 0x7FFF  # Kafka's limit, for compact strings too
+TEXT = "ottla.text"
+"""How strings are decoded, as `errors`: what is not UTF-8 becomes U+FFFD, as in Java, up to MAX_LENIENT_BYTES."""
+MAX_LENIENT_BYTES = 1 << 10
+"""Of a string that is not UTF-8. Written again it has three times as many, and decoding it takes ten times as long as others."""
 MAX_BYTES_BYTES = 16 << 20
 """Of a field of bytes other than records: they are copied out of the frame, a quarter of a millisecond a megabyte and more, while
 no other thread may run. Members of groups send kilobytes."""
@@ -23,7 +29,23 @@ LONG_ARRAY = 50_000
 FIXED_AT_ONCE = 1 << 12
 """Values of fixed size that are read or written while no other thread may run; it takes some 100 µs."""
 
+_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
+"""Java replaces it once, Python each of its bytes."""
+
 Item = TypeVar("Item")
+
+
+def _replaced(error: UnicodeError) -> tuple[str, int]:
+    """The rest of a string from its first mistake on. UnicodeError: the string is too long."""
+    assert isinstance(error, UnicodeDecodeError)
+    data = error.object
+    if len(data) > MAX_LENIENT_BYTES:
+        error.reason += f" in a string of {len(data)} bytes (limit {MAX_LENIENT_BYTES})"
+        raise error
+    return _SURROGATE.sub(b"\xff", data[error.start :]).decode(errors="replace"), len(data)
+
+
+codecs.register_error(TEXT, _replaced)
 
 
 class Source:

@@ -10,6 +10,7 @@ ApiVersions request of a later version.
 import struct
 from typing import NamedTuple
 
+from .codegen import TEXT
 from .errors import ProtocolError
 from .wire import read_uvarint, uvarint
 
@@ -43,7 +44,7 @@ def read_request_header(view: memoryview) -> RequestHeader:
     if end > len(view):
         raise ProtocolError("request header: client id cut short")
     try:
-        return RequestHeader(api_key, api_version, correlation_id, str(view[at:end], "utf-8"), end)
+        return RequestHeader(api_key, api_version, correlation_id, str(view[at:end], "utf-8", TEXT), end)
     except UnicodeDecodeError as error:
         raise ProtocolError(f"request header: client id: {error}") from None
 

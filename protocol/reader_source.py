@@ -24,6 +24,7 @@ from .codegen import (
     LONG_ARRAY,
     MAX_BYTES_BYTES,
     MAX_STRING_BYTES,
+    TEXT,
     Source,
     array_methods,
     fail,
@@ -182,7 +183,7 @@ class ReaderSource(Source):
             too_long = f"'{self.label}: a field of %d bytes; at most {MAX_BYTES_BYTES}' % ({n} - at)"
             self.line(f"if {n} - at > {MAX_BYTES_BYTES}: fail({too_long})")
         piece = f"view[at:{n}]"
-        made = {"string": f"str({piece}, 'utf-8')", "bytes": f"bytes({piece})", "records": piece}[kind]
+        made = {"string": f"str({piece}, 'utf-8', '{TEXT}')", "bytes": f"bytes({piece})", "records": piece}[kind]
         self.line(f"{target} = {made}")
         self.line(f"at = {n}")
         self.dedent()

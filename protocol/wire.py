@@ -95,8 +95,8 @@ class Codec:
     def read(self, view: memoryview, at: int) -> tuple[Any, int]:
         """A value, and where the bytes behind it begin, which are the caller's business. `view` must have byte format.
 
-        Raises ProtocolError for bytes that are not this message: cut short, null where there is none, not UTF-8, an
-        array longer than the bytes left, more than `MAX_ELEMENTS` elements, tagged fields of later versions.
+        Raises ProtocolError for bytes that are not this message: cut short, null where there is none, a long string that is
+        not UTF-8, an array longer than the bytes left, more than `MAX_ELEMENTS` elements, tagged fields of later versions.
         """
         value, at, _ = self.read_within(view, at, MAX_ELEMENTS)
         return value, at

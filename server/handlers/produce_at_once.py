@@ -25,7 +25,7 @@ from ...protocol.records import ATTRIBUTES_LOW_BYTE_POSITION, CODEC_MASK, HEADER
 from ...protocol.wire import uvarint
 from ...storage.disk.files import WouldWaitError
 from ...storage.logs.log import AppendInfo, LargeWriteError, Log
-from ...storage.produce.record_checks import HeavyBatchError, InvalidRecordError
+from ...storage.produce.record_checks import HeavyBatchError, InvalidRecordError, NotOneBatchError
 from ...storage.topics.options import MAX_LONG
 from ..partitions.reasons import Reasons
 from ..partitions.topics import Partition
@@ -68,7 +68,7 @@ def checked(
         raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}; allowed are -1, 0 and 1")
     partition = led_partition(ctx, topic, index)
     if not isinstance(records, memoryview) or not records:
-        raise KafkaError(ErrorCode.INVALID_RECORD, f"no records for {partition.topic_partition}")
+        raise NotOneBatchError(ErrorCode.INVALID_RECORD, f"no records for {partition.topic_partition}")
     _check_attributes(records, version)
     if partition.is_internal:
         raise KafkaError(
@@ -116,13 +116,13 @@ def refusal(index: int, log: Log | None, error: KafkaError, reasons: Reasons) ->
         error_code=error.code,
         base_offset=-1,
         log_start_offset=_log_start(log, error),
-        error_message=reasons.of(error),
+        error_message=None if isinstance(error, NotOneBatchError) else reasons.of(error),
     )
 
 
 def _log_start(log: Log | None, error: KafkaError) -> int:
     """What the answer to a refusal says of the log start: Apache Kafka names it when the log itself refused."""
-    if log is None or error.code in LOG_START_UNTOLD or isinstance(error, UnverifiedError):
+    if log is None or error.code in LOG_START_UNTOLD or isinstance(error, UnverifiedError | NotOneBatchError):
         return -1
     return log.log_start_offset
 

@@ -90,6 +90,10 @@ class RecordError(NamedTuple):
         return f"RecordError(batchIndex={self.batch_index}, message='{self.message}')"
 
 
+class NotOneBatchError(KafkaError):
+    """INVALID_RECORD for what is no batch, several, or one of an old magic. Apache Kafka finds it before it asks the log."""
+
+
 class InvalidRecordError(KafkaError):
     """A batch refused for some of its records: INVALID_RECORD or INVALID_TIMESTAMP.
 

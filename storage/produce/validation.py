@@ -35,6 +35,7 @@ from .record_checks import (
     AT_ONCE_RECORDS,
     LOG_APPEND_TIME,
     HeavyBatchError,
+    NotOneBatchError,
     RecordRules,
     check_records,
     timestamp_bounds,
@@ -130,7 +131,8 @@ def check_batch(
 
     Raises:
         InvalidRecordError: INVALID_RECORD (no key on a compacted topic), INVALID_TIMESTAMP; it names the records.
-        KafkaError: INVALID_RECORD (no batch or several, magic 0 or 1, a control batch, inconsistent counts, a producer
+        NotOneBatchError: No batch or several, magic 0 or 1.
+        KafkaError: INVALID_RECORD (a control batch, inconsistent counts, a producer
             without sequence number, records that cannot be read), MESSAGE_TOO_LARGE (over max.message.bytes, before or
             after recompression; or unpacked, over what any batch may be), CORRUPT_MESSAGE (CRC, framing),
             UNSUPPORTED_COMPRESSION_TYPE.
@@ -203,11 +205,11 @@ def _only_batch(view: memoryview, topic_partition: object) -> RecordBatch:
     """The one batch in `view`. Tells bytes that cannot be a batch (CORRUPT_MESSAGE) from a wrong number of them."""
     end = _end_of_batch(view, 0)
     if end is None:
-        raise _invalid(f"A produce request must have one record batch for {topic_partition}")
+        raise _not_one(f"A produce request must have one record batch for {topic_partition}")
     if view[MAGIC_POSITION] != MAGIC:
-        raise _invalid(f"Record batches for {topic_partition} must have magic 2")
+        raise _not_one(f"Record batches for {topic_partition} must have magic 2")
     if end < len(view) and _end_of_batch(view, end) is not None:
-        raise _invalid(f"A produce request must have exactly one record batch for {topic_partition}")
+        raise _not_one(f"A produce request must have exactly one record batch for {topic_partition}")
     return RecordBatch(view if end == len(view) else view[:end])
 
 
@@ -305,6 +307,10 @@ def _level(codec: int, config: ValidationConfig) -> int | None:
         Codec.ZSTD: config.compression_zstd_level,
     }
     return levels.get(Codec(codec))
+
+
+def _not_one(message: str) -> NotOneBatchError:
+    return NotOneBatchError(ErrorCode.INVALID_RECORD, message)
 
 
 def _invalid(message: str) -> KafkaError:

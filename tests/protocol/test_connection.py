@@ -128,7 +128,7 @@ def test_damaged_frames_are_parsed_or_refused_but_nothing_else() -> None:
         (bytes.fromhex("0003 000e 00000001 ffff"), "Metadata version 14 is not among"),
         (bytes.fromhex("0003 ffff 00000001 ffff"), "Metadata version -1 is not among"),
         (bytes.fromhex("0003 0000 00000001 0005 6162"), "client id cut short"),
-        (bytes.fromhex("0003 0000 00000001 0001 ff"), "client id: 'utf-8'"),
+        (bytes.fromhex("0003 0000 00000001 0401") + b"\xff" * 0x401, "client id: 'utf-8'"),
         (bytes.fromhex("0003 0009 00000001 ffff"), "header: tagged fields cut short"),
         (bytes.fromhex("0003 0009 00000001 ffff 01 00 05 00"), "header: tagged fields cut short"),
         (bytes.fromhex("0003 0009 00000001 ffff 01 00"), "header: tagged fields cut short"),

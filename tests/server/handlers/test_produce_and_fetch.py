@@ -10,6 +10,7 @@ import pytest
 import ottla
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import ForgottenTopic
+from ottla.protocol.messages.produce import PartitionProduceResponse
 from support.broker.conversation import (
     address,
     create_topic,
@@ -102,6 +103,32 @@ def test_what_cannot_be_appended_is_refused_and_the_next_produce_works(
     row = answer.responses[0].partition_responses[0]
     assert (row.error_code, row.base_offset, row.log_start_offset) == (code, -1, log_start)
     assert produce(client, "t", ("k", "v")).error_code == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+@pytest.mark.parametrize(
+    "records",
+    [
+        None,
+        b"",
+        b"nonsense",
+        batch(("k", "v"))[:10],
+        batch(("k", "v"))[:-1],
+        batch(("k", "v")) + batch(("k", "v")),
+        batch(("k", "v"))[:16] + b"\1" + batch(("k", "v"))[17:],
+        batch(("k", "v"))[:16] + b"\0" + batch(("k", "v"))[17:],
+    ],
+)
+def test_what_is_no_single_batch_is_refused_without_a_log_start_or_a_message_as_by_kafka(
+    client: RawClient, records: bytes | None, acks: int
+) -> None:
+    create_topic(client, "t")
+    for _ in range(3):  # The later ones go straight.
+        assert client.ask(produce_request("t", batch(("k", "v")), acks=acks), version=9).responses
+        row = client.ask(produce_request("t", records, acks=acks), version=9).responses[0].partition_responses[0]
+        assert row == PartitionProduceResponse(
+            index=0, error_code=ErrorCode.INVALID_RECORD, base_offset=-1, log_start_offset=-1
+        )
 
 
 def test_a_keyless_record_on_a_compacted_topic_is_named(client: RawClient) -> None:

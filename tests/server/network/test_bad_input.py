@@ -41,7 +41,7 @@ MALFORMED = {
     "a header cut in the client id": framed(struct.pack(">hhih", 3, 1, 5, 50) + b"abc"),
     "a body of random bytes": framed(header(0, 3) + bytes(random.Random(4).randbytes(80))),
     "an array longer than the frame": framed(header(3, 1) + struct.pack(">i", 2**31 - 1)),
-    "a string that is not UTF-8": framed(header(3, 1) + struct.pack(">ih", 1, 2) + b"\xff\xfe"),
+    "a long string that is not UTF-8": framed(header(3, 1) + struct.pack(">ih", 1, 1_025) + b"\xff" * 1_025),
 }
 
 

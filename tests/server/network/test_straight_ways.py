@@ -52,6 +52,12 @@ def sent(
     return message
 
 
+def of_magic_1() -> bytearray:
+    records = batch(*VALUES)
+    records[16] = 1
+    return records
+
+
 def asked(topic: str = "a", offset: int = 0, **options: Any) -> Callable[[], Any]:
     """A fetch without a session."""
     return lambda: replace(fetch_request(topic, offset, **options), session_id=0, session_epoch=-1)
@@ -90,6 +96,9 @@ STEPS: dict[str, Step] = {
     "of the broker alone": Step(NOT, sent("__consumer_offsets")),
     "a wrong byte": Step(STRAIGHT, sent(flip=80)),
     "no batch": Step(STRAIGHT, lambda: produce_request("a", b"nonsense", 0, 1)),
+    "two batches": Step(STRAIGHT, lambda: produce_request("a", batch(*VALUES) + batch(*VALUES), 0, 1)),
+    "a batch of an old magic": Step(STRAIGHT, lambda: produce_request("a", of_magic_1(), 0, 1)),
+    "a cut batch": Step(STRAIGHT, lambda: produce_request("a", batch(*VALUES)[:-1], 0, 1)),
     "no records": Step(NOT, lambda: produce_request("a", b"", 0, 1)),
     "a record from the far future": Step(NOT, sent(timestamp=NOW_MS * 2)),
     "a record without a key to a compacted topic": Step(NOT, sent("compacted", pairs=[(None, "v")])),

@@ -1,0 +1,107 @@
+"""Strings that are not UTF-8 are read as Java reads them, in every field of every API; and what was read can be written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ottla.protocol.apis import APIS, Api
+from ottla.protocol.codegen import MAX_LENIENT_BYTES, TEXT
+from ottla.protocol.connection import encode_request, parse_request
+from ottla.protocol.errors import ProtocolError
+from ottla.protocol.schema import Type, fields_of
+from ottla.protocol.wire import Parts, codec
+
+MARK, BAD, READ = b"mark", b"m\xff\xc3k", "m��k"
+SIDES = [(api, version, side) for api in APIS.values() for version in range(api.versions[0], api.versions[1] + 1)
+         for side in ("request", "response")]  # fmt: skip
+
+
+def filled(cls: type[Any], version: int, text: str) -> Any:
+    """A message whose every string is `text`, with an element in every array."""
+    return cls(
+        **{
+            field.name: value(field.type, version, text)
+            for field in fields_of(cls)
+            if field.exists_in(version) and field.type.name in ("string", "array", "struct", "records")
+        }
+    )
+
+
+def value(kind: Type, version: int, text: str) -> Any:
+    if kind.struct is not None:
+        return filled(kind.struct, version, text)
+    if kind.item is not None:
+        return (value(kind.item, version, text),)
+    if kind.name == "records":
+        return b""
+    return text if kind.name == "string" else bytes(16) if kind.name == "16s" else 0
+
+
+@pytest.mark.parametrize(
+    ("api", "version", "side"), SIDES, ids=[f"{api.name}-{version}-{side}" for api, version, side in SIDES]
+)
+def test_every_string_of_every_message_is_read_and_can_be_written(api: Api, version: int, side: str) -> None:
+    cls = getattr(api, side)
+    spoken = codec(cls, version, api.is_flexible(version))
+    marked, expected = (written(spoken, filled(cls, version, text)) for text in (MARK.decode(), READ))
+    found, end = spoken.read(memoryview(marked.replace(MARK, BAD)), 0)
+    assert end == len(marked)
+    assert found == spoken.read(memoryview(expected), 0)[0]
+    assert written(spoken, found) == expected
+
+
+def written(spoken: Any, message: Any) -> bytes:
+    parts = Parts()
+    spoken.write(message, parts)
+    return b"".join(map(bytes, parts.elements))
+
+
+@pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
+def test_a_client_id_is_read_whatever_the_version(api: Api) -> None:
+    for version in range(api.versions[0], api.versions[1] + 1):
+        frame = encode_request(api, version, 7, MARK.decode(), filled(api.request, version, "x"))
+        assert parse_request(memoryview(bytearray(frame.replace(MARK, BAD)))[4:]).client_id == READ
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        ("ff", "�"),
+        ("41fffe42", "A��B"),
+        ("66fc72", "f�r"),
+        ("c3", "�"),
+        ("c328", "�("),
+        ("c0af", "��"),
+        ("e282", "�"),
+        ("e28241", "�A"),
+        ("e08080", "���"),
+        ("f09f98", "�"),
+        ("f0808080", "����"),
+        ("f4908080", "����"),
+        ("f5808080", "����"),
+        ("eda080", "�"),
+        ("eda0", "�"),
+        ("eda041", "�A"),
+        ("eda080edb080", "��"),
+        ("ed9fbf", "\ud7ff"),
+        ("eff5", "��"),
+        ("c3a9ffc3a9", "é�é"),
+    ],
+)
+def test_as_many_characters_are_replaced_as_in_java(data: str, text: str) -> None:
+    """What `new String(bytes, UTF_8)` of OpenJDK 17 makes of them."""
+    assert str(memoryview(bytes.fromhex(data)), "utf-8", TEXT) == text
+
+
+@pytest.mark.parametrize("size_bytes", [MAX_LENIENT_BYTES, MAX_LENIENT_BYTES + 1])
+def test_a_long_string_has_to_be_utf8(size_bytes: int) -> None:
+    api = APIS[3]
+    frame = encode_request(api, 12, 7, "a" * size_bytes, api.request(topics=()))
+    damaged = memoryview(bytearray(frame.replace(b"aa", b"a\xff", 1)))[4:]
+    if size_bytes <= MAX_LENIENT_BYTES:
+        assert parse_request(damaged).client_id == "a�" + "a" * (size_bytes - 2)
+        return
+    with pytest.raises(ProtocolError, match=r"client id: 'utf-8'.* in a string of 1025 bytes \(limit 1024\)"):
+        parse_request(damaged)
