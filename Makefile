@@ -97,7 +97,7 @@ bench: $(BIN)/.ready
 $(VENV)-release/.ready: compat/release/requirements.txt
 	$(PYTHON) -m venv $(VENV)-release
 	$(VENV)-release/bin/python -m pip install --quiet --disable-pip-version-check --upgrade pip
-	$(VENV)-release/bin/python -m pip install --quiet --disable-pip-version-check --requirement compat/release/requirements.txt
+	$(VENV)-release/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement compat/release/requirements.txt
 	@touch $@
 
 release: $(VENV)-release/.ready

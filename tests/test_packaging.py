@@ -135,8 +135,22 @@ def test_what_a_release_tries_is_what_it_built() -> None:
 
 
 def test_tools_of_a_release_are_pinned_and_have_their_reasons() -> None:
-    lines = (ROOT / "compat" / "release" / "requirements.txt").read_text().splitlines()
+    lines = (ROOT / "compat" / "release" / "requirements.in").read_text().splitlines()
     assert [line for line in lines if not re.fullmatch(r"#.*|[\w-]+==[\w.]+ +# .+", line)] == []
+
+
+def test_what_a_release_installs_has_the_version_and_the_hash_of_each_tool_and_of_what_it_brings_along() -> None:
+    folder = ROOT / "compat" / "release"
+    text = (folder / "requirements.txt").read_text().replace("\\\n", "")
+    rows = [line for line in text.splitlines() if not line.startswith("#")]
+    assert [
+        row[:60] for row in rows if not re.fullmatch(r"\S+==\S+( ; [^-]+)?( +--hash=sha256:[0-9a-f]{64})+ *", row)
+    ] == []
+    pinned = {row.split()[0] for row in rows}
+    wanted = [
+        line.split()[0] for line in (folder / "requirements.in").read_text().splitlines() if not line.startswith("#")
+    ]
+    assert [each for each in wanted if each not in pinned] == []
 
 
 def test_the_index_is_told_no_licence_twice_and_no_older_python_than_is_served() -> None:
