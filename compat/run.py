@@ -22,6 +22,7 @@ from .support.suite import NOT_RUN
 # In the order of their worth when time is short. `make compat-quick` has ten minutes for all of them.
 SUITES = (
     "main_job",
+    "first_hour",
     "kafka_python",
     "aiokafka",
     "aiokafka.suite",

@@ -92,3 +92,12 @@ def test_new_figures_take_the_place_of_the_old_ones_in_sentence_and_table() -> N
     )
     with pytest.raises(figures.NotMeasuredError, match=r"^README\.md has no lines"):
         figures.check("another text")
+
+
+def test_the_readme_begins_with_what_works_from_a_clone() -> None:
+    lines = (ROOT / "README.md").read_text().splitlines()[:30]
+    named = re.findall(r"^make (\S+)", "\n".join(lines), re.MULTILINE)
+    assert named == ["run", "test"]
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert set(named) <= {*targets}
+    assert any("pip install ." in line for line in lines)

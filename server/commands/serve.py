@@ -6,6 +6,8 @@ import argparse
 import logging
 import os
 import resource
+import shlex
+import shutil
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -38,6 +40,7 @@ from ..runtime.disk import Arguments
 from ..runtime.freeing import give_back, share_arenas
 from ..runtime.nursery import open_plain_nursery
 from .frame.environment import read_environment
+from .frame.options import DEFAULT_BOOTSTRAP
 from .node_lines import obey
 
 if TYPE_CHECKING:
@@ -50,6 +53,7 @@ SWITCH_INTERVAL_S = 0.0005
 
 WARM_UP_AFTER_S = 0.2
 
+PROGRAM = "ottla"
 ADMIN_TOKEN = "OTTLA_ADMIN_TOKEN"
 """In the environment; what the clients of the admin listener have to know."""
 
@@ -61,7 +65,13 @@ DATA_DIR = "/tmp/ottla-logs"
 """Where nobody names one. Not Apache Kafka's /tmp/kafka-logs: a broker's own directory is only taken when it is named."""
 
 HELLO = """
-Ottla serves Kafka clients at {address}. With `pip install kafka-python`:
+Ottla serves Kafka clients at {address}. In another shell:
+
+    {ottla} produce greetings hello --key me{bootstrap}
+    {ottla} consume greetings --until-end{bootstrap}
+    {ottla} --help
+
+In Python, with `pip install kafka-python`:
 
     from kafka import KafkaConsumer, KafkaProducer
     with KafkaProducer(bootstrap_servers="{address}") as producer:
@@ -87,8 +97,17 @@ def snippet(lives: Lives, secured: Secured | None) -> str:
     """Something to try."""
     address = lives.nodes[0].listeners[0].address
     if secured is None:
-        return HELLO.format(address=address)
+        bootstrap = "" if address == DEFAULT_BOOTSTRAP else f" --bootstrap {address}"
+        return HELLO.format(address=address, ottla=_own_name(), bootstrap=bootstrap)
     return f"{secured.hello(address)}\nStop with Ctrl-C."
+
+
+def _own_name() -> str:
+    """How a shell in this directory calls this program: `ottla` where its search path leads here, otherwise as it was called."""
+    called, found = sys.argv[0], shutil.which(PROGRAM)
+    if os.path.basename(called) != PROGRAM or (found is not None and os.path.samefile(found, called)):
+        return PROGRAM
+    return shlex.quote(called)
 
 
 def serve(

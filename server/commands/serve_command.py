@@ -7,8 +7,9 @@ import gc
 import logging
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 
 from .frame.command import Command
 from .frame.errors import WrongCallError
@@ -116,10 +117,37 @@ def run(options: argparse.Namespace) -> int:
         raise WrongCallError(str(error)) from error
 
 
+AFTER_PYTHON = (3, 14)
+"""The newest Python that all run-time dependencies have wheels for."""
+WITHOUT_WHEELS = {"re2": "google-re2", "lz4": "lz4", "zstandard": "zstandard"}
+"""Modules that had no wheel for the next Python when this was written, and their packages."""
+
+
+def missing_packages(
+    python: tuple[int, int] = sys.version_info[:2], find: Callable[[str], object] = find_spec
+) -> str | None:
+    """One line that names the packages that a start lacks on a Python newer than AFTER_PYTHON; None if it lacks none."""
+    if python <= AFTER_PYTHON:
+        return None
+    missing = [package for module, package in WITHOUT_WHEELS.items() if find(module) is None]
+    if not missing:
+        return None
+    newest = ".".join(map(str, AFTER_PYTHON))
+    return (
+        f"missing packages: {', '.join(missing)}: they had no wheels for Python {'.'.join(map(str, python))} when this Ottla was"
+        f" released; use Python 3.11 to {newest}, or compile them"
+    )
+
+
 @contextmanager
 def loading() -> Iterator[None]:
     """While what a broker is made of is loaded, in a process of its own: all of it stays, and no collection need look at it, but for
-    one at the end: what is frozen with the rest would be kept for good."""
+    one at the end: what is frozen with the rest would be kept for good.
+
+    WrongCallError: A package is missing on a Python that is too new.
+    """
+    if (missing := missing_packages()) is not None:
+        raise WrongCallError(missing)
     gc.disable()
     try:
         yield

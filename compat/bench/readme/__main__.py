@@ -58,7 +58,9 @@ def main(argv: list[str] | None = None) -> int:
         print(f"not measured: {error}", file=sys.stderr)
         return 1
     when = f"{datetime.now(UTC):%Y-%m-%d}, {os.cpu_count()} cores, Python {platform.python_version()}, nothing beside"
-    after = rewritten(before, rows, when, f"best of {parsed.runs}; anew: `python -m compat.bench.readme --write`")
+    after = rewritten(
+        before, rows, when, f"best of {parsed.runs}; measure again: `python -m compat.bench.readme --write`"
+    )
     print(between(after), end="")
     if parsed.write:
         README.write_text(after)
@@ -74,7 +76,7 @@ def measured(runs: int) -> dict[str, str]:
     return {
         "`ottla serve`, from the command until it serves": f"{ready_s:.2f} s",
         "`ottla.Broker()` in a test's process, the first one / a later one": f"{first_s:.2f} s / {later_s:.3f} s",
-        "memory at rest, once a client was there": f"{memory_bytes / 1e6:.0f} MB",
+        "idle memory, after one client has connected": f"{memory_bytes / 1e6:.0f} MB",
     }
 
 

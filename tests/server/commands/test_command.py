@@ -18,6 +18,7 @@ from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, Des
 from ottla.server.commands.cli import main
 from ottla.server.commands.frame.command_line import understand as asked
 from ottla.server.commands.serve import StopSignals, configuration
+from ottla.server.commands.serve_command import missing_packages
 from ottla.server.config.resources import ResourceType
 from ottla.storage.kernel import COMPILED
 from support.broker.admin import metadata, topic_names
@@ -535,3 +536,19 @@ def test_a_reader_that_goes_is_no_error() -> None:
         process.stdout.close()
         errors = process.stderr.read()
     assert (process.returncode, errors) == (0, b"")
+
+
+@pytest.mark.parametrize(
+    ("python", "installed", "named"),
+    [
+        ((3, 14), set(), None),
+        ((3, 15), {"re2", "lz4", "zstandard"}, None),
+        ((3, 15), {"lz4"}, "missing packages: google-re2, zstandard: they had no wheels for Python 3.15"),
+        ((4, 0), set(), "missing packages: google-re2, lz4, zstandard: they had no wheels for Python 4.0"),
+    ],
+)
+def test_a_python_that_is_too_new_is_told_which_packages_are_missing(
+    python: tuple[int, int], installed: set[str], named: str | None
+) -> None:
+    told = missing_packages(python, lambda module: module if module in installed else None)
+    assert told is None if named is None else told is not None and told.startswith(named)
