@@ -14,8 +14,8 @@ from functools import partial
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 from kafka import KafkaConsumer
+from kafka.errors import KafkaConnectionError, UnknownBrokerIdError
 from kafka.errors import KafkaError as KafkaPythonError
-from kafka.errors import UnknownBrokerIdError
 from kafka.structs import OffsetAndMetadata
 
 from ..support.brokers.ottla_process import OttlaProcess
@@ -112,8 +112,8 @@ class KafkaPythonReader(Reader):
         while not self.done.is_set():
             try:
                 polled = consumer.poll(200)
-            except UnknownBrokerIdError:
-                # Raised out of `poll` when the leader leaves the metadata between its choice and the fetch (3.0.12).
+            except (UnknownBrokerIdError, KafkaConnectionError):
+                # Raised out of `poll` (3.0.12): the leader leaves the metadata between its choice and the fetch, or no node listens.
                 continue
             for records in polled.values():
                 self.seen.update(record.value for record in records)

@@ -166,8 +166,6 @@ WITHOUT_A_LIMITER = {
     ("serve.py", "_load_ahead"): "an import",
     ("serve.py", "warm_up"): "gives memory back",
     ("__init__.py", "loaded"): "an import",
-    ("process.py", "begun"): "a process that is started",
-    ("process.py", "ended"): "a process that has ended",
 }
 
 
