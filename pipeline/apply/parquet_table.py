@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
 
+from ...storage.disk.own_files import make_directory, open_file
 from ..errors import UsageError
 from .merge_sql import DELETED, PLACE, Columns, newer, quoted
 from .state import AppliedState
@@ -113,9 +114,9 @@ class ParquetTable:
         folder = self._path / "data" / name
         rows.write.parquet(folder.as_uri())
         versions = self._path / "versions"
-        versions.mkdir(parents=True, exist_ok=True)
+        make_directory(str(versions))
         draft = versions / f".{name}"
-        with open(draft, "w", encoding="utf-8") as file:
+        with open(open_file(str(draft), os.O_WRONLY, create=True), "w", encoding="utf-8") as file:
             json.dump({"data": name, "state": None if state is None else state.to_json()}, file)
             file.flush()
             os.fsync(file.fileno())

@@ -17,6 +17,7 @@ from collections.abc import Iterable
 from ...storage.disk import paths
 from ...storage.disk.checkpoints import read_text
 from ...storage.disk.files import Files
+from ...storage.disk.own_files import OTHERS_MAY_WRITE
 from ...storage.disk.paths import TopicPartition
 from ..errors import SourceChangedError, UsageError
 from .plan import CompactionPlan, staging_root
@@ -58,7 +59,7 @@ def _check_links(files: Files, plan: CompactionPlan) -> None:
     root = staging_root(plan.data_dir)
     probe = paths.join(root, f"{plan.plan_id}{paths.TEMPORARY}")
     is_new = not files.exists(root)
-    files.make_dir(root)
+    files.make_dir(root, mode=files.ownership(plan.data_dir).mode & ~OTHERS_MAY_WRITE)
     for source in plan.sources[:1]:
         try:
             files.link(paths.log_path(plan.directory, source.base_offset), probe)

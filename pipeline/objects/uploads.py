@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 
+from ...storage.disk.own_files import open_file
 from ..errors import PipelineError
 from .failures import ANSWER_S, patiently
 from .object_files import ObjectFiles
@@ -64,7 +65,7 @@ def upload(objects: ObjectFiles, path: str, address: str) -> None:
 def put(objects: ObjectFiles, address: str, data: bytes) -> None:
     """A small object. Errors as of `upload`."""
     with written_beside() as path:
-        with open(path, "wb") as file:
+        with open(open_file(path, os.O_WRONLY), "wb") as file:
             file.write(data)
         upload(objects, path, address)
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 
 from ...storage.disk.os_files import OsFiles
+from ...storage.disk.own_files import open_file
 from ...storage.filter.offset_map import SECRET_BYTES
 from ...storage.pictures.page import document
 from ...storage.pictures.text import pass_lines, style
@@ -127,13 +128,13 @@ def _install(job: Job, options: argparse.Namespace) -> int:
 def _try_html(options: argparse.Namespace) -> None:
     """A file that cannot be written is refused before hours of work."""
     if options.html is not None:
-        open(options.html, "a", encoding="utf-8").close()
+        os.close(open_file(options.html, os.O_WRONLY, create=True))
 
 
 def _print_drawn(results: list[PartitionResult], options: argparse.Namespace) -> int:
     """With --html FILE into that, too; on a terminal with a drawing below each line."""
     if options.html is not None:
-        with open(options.html, "w", encoding="utf-8") as file:
+        with open(open_file(options.html, os.O_WRONLY, create=True, truncate=True), "w", encoding="utf-8") as file:
             file.write(document("What a compaction would do", html_of(results)))
     if options.json or not sys.stdout.isatty():
         return _print_results(results, options)

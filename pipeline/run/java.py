@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 
+from ...storage.disk.own_files import make_directory, make_file
 from ..errors import UsageError
 
 VERSION_MIN = 17
@@ -85,7 +86,7 @@ def _home_without_vector(home: Path) -> Path:
     made = Path(tempfile.mkdtemp(prefix="ottla-java-"))
     atexit.register(shutil.rmtree, made, ignore_errors=True)
     java = made / "bin" / "java"
-    java.parent.mkdir()
-    java.write_text(_WITHOUT_VECTOR.format(module=VECTOR_MODULE, java=home / "bin" / "java"))
-    java.chmod(0o755)
+    make_directory(str(java.parent))
+    with open(make_file(str(java), 0o700), "w", encoding="utf-8") as file:
+        file.write(_WITHOUT_VECTOR.format(module=VECTOR_MODULE, java=home / "bin" / "java"))
     return made

@@ -231,7 +231,7 @@ class ReadingFiles(OsFiles):
     def link(self, old: str, new: str) -> None:
         self._refuse(new)
 
-    def make_dir(self, path: str) -> None:
+    def make_dir(self, path: str, *, mode: int | None = None) -> None:
         self._refuse(path)
 
     def remove_dir(self, path: str) -> None:

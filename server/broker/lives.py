@@ -447,6 +447,10 @@ class AdminListener(Protocol):
     def address(self) -> str:
         """HOST:PORT to connect to, once it is bound."""
 
+    @property
+    def has_token(self) -> bool:
+        """Whether a client has to know a token."""
+
     def bind(self) -> None:
         """Take its address; before the data directories are opened."""
 
@@ -455,6 +459,27 @@ class AdminListener(Protocol):
 
     async def run(self, lives: Lives) -> None:
         """Serve until cancelled."""
+
+
+def warn_of_way_around(static: StaticConfig, admin: AdminListener) -> None:
+    """Say it in one line where logins or ACLs are set, and the admin listener asks for no token: it takes both for nothing."""
+    nodes = [static.node(node_id) for node_id in static.node_ids]
+    what = [
+        name
+        for name, is_set in (
+            ("logins", any(node.sasl for node in nodes)),
+            ("ACLs", any(node.authorization is not None for node in nodes)),
+        )
+        if is_set
+    ]
+    if what and not admin.has_token:
+        log.warning(
+            "the admin listener at %s is a way around %s: without a token, every user and program of this machine may read and"
+            " change everything there; give it a token (--admin-token-file FILE, %s, or admin_token of ottla.Broker)",
+            admin.address,
+            " and ".join(what),
+            "OTTLA_ADMIN_TOKEN",
+        )
 
 
 @asynccontextmanager
@@ -489,6 +514,7 @@ async def run_lives(
         lives.listen()
         if admin is not None:
             admin.bind()
+            warn_of_way_around(static, admin)
         async with open_plain_nursery() as nursery:
             if admin is not None:
                 nursery.start_soon(admin.run, lives)

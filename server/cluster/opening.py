@@ -156,6 +156,11 @@ def _open_store(start: Start, failed: Mapping[str, str]) -> OpenStore:
 
 def _end_exchange(files: Files, data_dirs: Sequence[str]) -> None:
     """A reset or a restore that was decided when the process died goes on before anybody looks at what is there."""
+    for each in data_dirs:
+        try:
+            files.check_data_dir(each)
+        except OSError as error:
+            raise DataDirectoryError.of(each, error) from error
     try:
         if exchange.is_unfinished(files, data_dirs):
             log.warning(

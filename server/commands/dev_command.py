@@ -14,7 +14,7 @@ from .frame.command import Command
 from .frame.errors import WrongCallError
 from .frame.options import ADMIN, BOOTSTRAP, COMMAND_CONFIG, DEFAULT_ADMIN, number
 from .frame.parser import Parser
-from .serve_command import beginning_options, loading, log_to_standard_error
+from .serve_command import beginning_options, loading, log_to_standard_error, users_given
 
 if TYPE_CHECKING:
     from ..broker.lives import Lives
@@ -96,6 +96,7 @@ def run(options: argparse.Namespace) -> int:
 
     options.config, options.profile = None, "dev"
     options.listener = options.listener or [LISTENER]
+    options.user = users_given(options)
     from ...storage.topics.options import ConfigError  # as late as the start
     from ..config.data_paths import refuse_comma
 
@@ -133,6 +134,7 @@ def hello(data: str, temporary: str | None, lives: Lives, secured: Secured | Non
         exports += f"    export {ADMIN}={admin}\n"
     login, more, tls = "", "", ""
     if temporary is not None and (lives.static.users or secured is not None):
+        from ...storage.disk.own_files import make_file
         from ..config.properties import properties_text
         from ..embedded.sasl import sasl_for  # Most have neither users nor TLS.
 
@@ -145,7 +147,7 @@ def hello(data: str, temporary: str | None, lives: Lives, secured: Secured | Non
             sasl = sasl_for(lives.static.users, None, None, None)
             properties = sasl.java()
             login, more = LOGIN.format(name=sasl.user.name, mechanism=sasl.mechanism), ", **login"
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+        with open(make_file(path), "w", encoding="utf-8") as file:
             file.writelines(f"{name}={properties_text(value)}\n" for name, value in properties.items())
         exports += f"    export {COMMAND_CONFIG}={path}\n"
     return HELLO.format(

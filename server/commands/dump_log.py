@@ -27,7 +27,7 @@ from ...storage.disk.checkpoints import (
     uuid_text,
 )
 from ...storage.disk.files import File, Files
-from ...storage.disk.os_files import OsFiles
+from ...storage.disk.os_files import ReadOnlyFiles
 from ...storage.produce.producer_snapshots import CorruptSnapshotError
 from ...storage.produce.producer_snapshots import decode as decode_snapshot
 from ...storage.segment.batch_scan import RECOVERY_CHUNK_BYTES, batch_walk, computed_crc
@@ -83,7 +83,7 @@ def add_options(parser: Parser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Dump every file that the command line names; 1 if one could not be read or has a problem."""
-    dump = Dump(OsFiles(), deep=options.deep or options.print_data, print_data=options.print_data)
+    dump = Dump(ReadOnlyFiles(), deep=options.deep or options.print_data, print_data=options.print_data)
     code = DONE
     for path in options.files:
         told: list[str] = []

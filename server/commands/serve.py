@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import re
 import resource
 import shlex
 import shutil
 import signal
+import stat
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
@@ -61,8 +63,9 @@ SIGHUP = getattr(signal, "SIGHUP", None)
 STOP_SIGNALS = [number for number in (signal.SIGTERM, signal.SIGINT, SIGHUP) if number is not None]
 
 
-DATA_DIR = "/tmp/ottla-logs"
-"""Where nobody names one. Not Apache Kafka's /tmp/kafka-logs: a broker's own directory is only taken when it is named."""
+STATE_HOME = "XDG_STATE_HOME"
+EARLIER_DATA_DIR = "/tmp/ottla-logs"
+"""The default of earlier versions, which any user of the machine may make first."""
 
 HELLO = """
 Ottla serves Kafka clients at {address}. In another shell:
@@ -81,6 +84,8 @@ In Python, with `pip install kafka-python`:
 
 Stop with Ctrl-C."""
 
+
+_OPTION_NAME = re.compile(r"[a-z]+(?:\.[a-z.]+)+")
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
 
@@ -207,14 +212,21 @@ def _configured(
     for text in options.override:
         name, separator, value = text.partition("=")
         if not separator or not name:
-            raise ConfigError(f"Invalid value {text} for --override: must be NAME=VALUE")
+            shown = _OPTION_NAME.match(text)  # what follows may be a password
+            raise ConfigError(f"Invalid value {shown[0] if shown else ''}… for --override: must be NAME=VALUE")
         overrides[name.strip()] = value
     file = _with_environment(_file(options.config) if options.config else Properties(), environment)
     if defaults is not None:
         file = defaults(file, {**file.values, **flags, **overrides}, protocol, options.nodes or file.nodes or 1)
     if not {"log.dirs", "log.dir"} & {*flags, *overrides, *file.values}:
-        flags["log.dirs"] = DATA_DIR
-        log.warning("logs are kept in %s, as neither --data nor log.dirs names a directory", DATA_DIR)
+        flags["log.dirs"] = default_data_dir(os.environ)
+        log.warning("logs are kept in %s, as neither --data nor log.dirs names a directory", flags["log.dirs"])
+        if _is_our_directory(EARLIER_DATA_DIR):
+            log.warning(
+                "%s, the default of an earlier version, has data that are not served: stop, and start with --data %s",
+                EARLIER_DATA_DIR,
+                EARLIER_DATA_DIR,
+            )
 
     def build(more: Mapping[str, str] = NOTHING) -> StaticConfig:
         static = static_config_with_stored_id(
@@ -236,14 +248,57 @@ def _configured(
     return found.static, found
 
 
+def default_data_dir(environment: Mapping[str, str]) -> str:
+    """Where logs are kept when nothing names a directory: below the user's directory for state, as XDG has it.
+
+    Raises:
+        ConfigError: The process has no home directory.
+    """
+    state = environment.get(STATE_HOME, "")
+    if not os.path.isabs(state):  # XDG: a relative path is ignored
+        home = environment.get("HOME") or os.path.expanduser("~")
+        if not os.path.isabs(home) or home == "/":
+            raise ConfigError(
+                f"no directory for data: this process has no home directory (HOME {home}); name one with --data or log.dirs"
+            )
+        state = os.path.join(home, ".local", "state")
+    found = os.path.join(state, "ottla", "logs")
+    refuse_comma(STATE_HOME if STATE_HOME in environment else "HOME", found)
+    return found
+
+
+def _is_our_directory(path: str) -> bool:
+    """Whether it is a data directory that this user has made; another user's is no business of ours."""
+    try:
+        return os.lstat(path).st_uid == os.geteuid() and bool(os.listdir(path))
+    except OSError:
+        return False
+
+
 def _users(texts: Sequence[str], *, over_tls: bool) -> tuple[list[User], dict[str, str], str]:
     """Who may log in, the options that this takes, and the security protocol of listeners that are told no other."""
     if not texts:
         return [], {}, "SSL" if over_tls else "PLAINTEXT"
     from ..config.sasl.users import options_for, parse_user, protocol_for  # No broker without users shall wait for it.
 
-    users = [parse_user(text) for text in texts]
+    users = [parse_user(each) for text in texts for each in _user_texts(text)]
     return users, options_for(users), protocol_for(users, over_tls=over_tls) or "PLAINTEXT"
+
+
+def _user_texts(text: str) -> Sequence[str]:
+    """A value of --user: itself, or of `@FILE` the lines of a file. ConfigError: It cannot be read; says no more than its path."""
+    if not text.startswith("@"):
+        return [text]
+    path = text[1:]
+    if ":" in path and not os.path.exists(path):  # a password may follow
+        raise ConfigError("Invalid value for --user: @FILE names no file that is there")
+    content = _text(path)
+    if os.stat(path).st_mode & stat.S_IROTH:
+        log.warning("--user @%s: all users of this machine may read the passwords there; chmod o-r %s", path, path)
+    lines = [line for line in content.splitlines() if line.strip()]
+    if not lines:
+        raise ConfigError(f"Invalid value @{path} for --user: the file has no line NAME:PASSWORD[:MECHANISM]")
+    return lines
 
 
 def _with_environment(file: Properties, variables: Mapping[str, str]) -> Properties:

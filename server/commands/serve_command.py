@@ -7,7 +7,7 @@ import gc
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
 
@@ -15,6 +15,9 @@ from .frame.command import Command
 from .frame.errors import WrongCallError
 from .frame.options import number
 from .frame.parser import Parser
+
+USERS = "OTTLA_USER"
+"""In the environment; the image's containers read it as any option."""
 
 NOTES = """\
 An option has the value of the strongest source that gives one: --override, then the flags here, then the environment
@@ -40,7 +43,11 @@ Comment lines of the --config file say what has no property:
 
 def add_options(parser: Parser) -> None:
     parser.add_argument("--config", metavar="FILE", help="a server.properties of Apache Kafka, read as it is")
-    parser.add_argument("--data", metavar="DIR", help="where logs are kept (log.dirs; default: /tmp/ottla-logs)")
+    parser.add_argument(
+        "--data",
+        metavar="DIR",
+        help="where logs are kept (log.dirs; default: ottla/logs in $XDG_STATE_HOME, else in ~/.local/state)",
+    )
     parser.add_argument(
         "--profile",
         choices=("kafka", "dev"),
@@ -82,11 +89,12 @@ def beginning_options(parser: Parser) -> None:
     )
     parser.add_argument(
         "--user",
-        metavar="NAME:PASSWORD[:MECHANISM]",
+        metavar="NAME:PASSWORD[:MECHANISM]|@FILE",
         action="append",
         default=[],
         help="have clients log in, as this user or another one that is given: by PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512, or by"
-        " the one that is named; a --listener without a NAME takes logins then",
+        " the one that is named; a --listener without a NAME takes logins then; @FILE has a user in each line, which no list of"
+        f" processes shows (default: ${USERS}, a user in each line)",
     )
     parser.add_argument(
         "--tls",
@@ -105,8 +113,14 @@ def beginning_options(parser: Parser) -> None:
     )
 
 
+def users_given(options: argparse.Namespace, environment: Mapping[str, str] = os.environ) -> list[str]:
+    """The values of --user, or what the environment has in their place."""
+    return options.user or [line for line in environment.get(USERS, "").splitlines() if line.strip()]
+
+
 def run(options: argparse.Namespace) -> int:
     """Serve until a signal comes."""
+    options.user = users_given(options)
     log_to_standard_error(logging.DEBUG if options.verbose else logging.INFO)
     with loading():
         from .serve import StartError, serve, snippet

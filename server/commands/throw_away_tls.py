@@ -23,6 +23,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from ...storage.disk.health import is_disk_failure
+from ...storage.disk.own_files import make_file
 from ...storage.topics.options import ConfigError
 from ..config.listeners import OVER_SASL, OVER_TLS, PLAINTEXT, SASL_PLAINTEXT, SSL, parse_endpoint
 from ..config.options.by_name import BROKER_OPTIONS, LISTENER_PREFIX
@@ -337,7 +338,7 @@ def replace_file(path: str, content: bytes) -> None:
     with suppress(FileNotFoundError):
         os.remove(temporary)  # of a start that was killed
     try:
-        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        with open(make_file(temporary), "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())

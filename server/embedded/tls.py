@@ -19,6 +19,7 @@ import weakref
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ...storage.disk.own_files import make_file
 from ..client.security import Security
 from ..security.principal import USER, Principal
 from ..security.tls.names import subject
@@ -44,7 +45,7 @@ class Files:
             weakref.finalize(self, _remove, self._path, os.getpid())
         path = os.path.join(self._path, name)
         if not os.path.exists(path):
-            with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            with open(make_file(path), "wb") as file:
                 file.write(content.encode() if isinstance(content, str) else content)
         return path
 

@@ -277,10 +277,10 @@ class DiskFiles(OsFiles):
         self._refuse_if_failed(directory)
         return super().list(directory)
 
-    def make_dir(self, path: str) -> None:
+    def make_dir(self, path: str, *, mode: int | None = None) -> None:
         if (disk := self._disk(path)) is not None and not os.path.isdir(path):
             disk.refuse_if_there_is_no_room()
-        super().make_dir(path)
+        super().make_dir(path, mode=mode)
 
     def remove_dir(self, path: str) -> None:
         self._refuse_if_failed(path)

@@ -61,6 +61,11 @@ class AdminHttp:
         """HOST:PORT to connect to, once it is bound."""
         return self._listener.address
 
+    @property
+    def has_token(self) -> bool:
+        """Whether a client has to know a token."""
+        return self._access.has_token
+
     def bind(self) -> None:
         """Listen. OSError, naming the address, if it cannot be had."""
         self._listener.bind(BACKLOG)

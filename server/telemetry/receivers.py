@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from ...protocol.compression import decompress
+from ...storage.disk.own_files import PRIVATE_DIRECTORY, check_data_dir, make_directory, open_file
 
 FILES_MAX = 10_000
 """Reports in a directory; the oldest that this broker wrote go."""
@@ -48,11 +49,12 @@ def receiver_of(wanted: str | Receiver) -> Receiver:
     """The receiver that is meant: a function as it is, a path as a directory of reports.
 
     Raises:
-        OSError: The directory is not there and cannot be made.
+        OSError: The directory is not there and cannot be made, or another user may write to it.
     """
     if callable(wanted):
         return wanted
-    os.makedirs(wanted, exist_ok=True)
+    make_directory(wanted, PRIVATE_DIRECTORY)
+    check_data_dir(wanted)
     return Directory(Path(wanted))
 
 
@@ -89,7 +91,8 @@ class Directory:
 
     def _put(self, name: str, data: bytes) -> None:
         beside = self._path / f".{name}"
-        beside.write_bytes(data)
+        with open(open_file(str(beside), os.O_WRONLY, create=True, truncate=True), "wb") as file:
+            file.write(data)
         beside.replace(self._path / name)
 
 

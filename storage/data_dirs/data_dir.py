@@ -23,10 +23,14 @@ from ..disk.checkpoints import (
 )
 from ..disk.files import DirectoryLockedError, Files, Lock
 from ..disk.health import DISK_FAILED, Health
+from ..disk.own_files import UntrustedFileError
 from ..disk.paths import TopicPartition
 from ..logs.log import Log
 from . import clean_stop
 from .clean_stop import CleanStop
+
+OWNERS_ALONE = 0o700
+"""Permission bits of a data directory, and of a snapshot of one, that is made here. One that is there keeps its own."""
 
 
 class DataDirectoryError(Exception):
@@ -38,7 +42,7 @@ class DataDirectoryError(Exception):
     @classmethod
     def of(cls, path: str, error: Exception) -> Self:
         """That the system, or what lies there, is against using it."""
-        made = cls(f"data directory {path}: {error}")
+        made = cls(str(error) if isinstance(error, UntrustedFileError) else f"data directory {path}: {error}")
         # One that may only be read was rather mounted by mistake than has failed.
         if isinstance(error, OSError) and error.errno in DISK_FAILED - {errno.EROFS}:
             made.failed_path = path
@@ -77,6 +81,7 @@ class DataDir:
             return
         try:
             _make_dir_durably(files, path)
+            files.check_data_dir(path)
             self._lock = files.lock(paths.join(path, paths.LOCK_FILE))
         except (OSError, DirectoryLockedError) as error:
             raise DataDirectoryError.of(path, error) from error
@@ -240,5 +245,5 @@ def _make_dir_durably(files: Files, path: str) -> None:
         above = paths.parent(path)
         if above != path:
             _make_dir_durably(files, above)
-        files.make_dir(path)
+        files.make_dir(path, mode=OWNERS_ALONE)
         files.sync_dir(above)

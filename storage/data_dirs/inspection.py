@@ -24,6 +24,8 @@ from ..disk.paths import MovingDir, SegmentFile, TopicPartition
 from ..topics.catalog import Catalog
 from .data_dir import DataDirectoryError
 
+_NOT_FROM_STRANGERS = frozenset({*paths.OWN_FILES, paths.LOCK_FILE, paths.NEXT_CONTENT, paths.NEXT_CONTENT_IN})
+
 NAMED_MAX = 3
 """So many missing partitions a message names."""
 
@@ -66,10 +68,13 @@ def look(files: Files, data_dirs: Iterable[str]) -> list[FoundDirectory]:
 def _look(files: Files, path: str) -> FoundDirectory:
     if not files.exists(path):
         return FoundDirectory(path, None, None, (), has_metadata_log=False)
+    files.check_data_dir(path)
     identity, catalog = read_meta_properties(files, path), Catalog.load(files, path)
     partitions, strays = [], []
     for name in files.list(path):
         found, directory = paths.parse_partition_dir(name), paths.join(path, name)
+        if found is not None or name in _NOT_FROM_STRANGERS:
+            files.check_entry(directory)
         if isinstance(found, MovingDir):
             if found.role == "stray":
                 strays.append((found.topic_partition, directory))

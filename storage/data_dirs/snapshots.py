@@ -19,6 +19,7 @@ from ...protocol.checksum import crc32c
 from ..disk import paths
 from ..disk.checkpoints import CorruptCheckpointError, read_meta_properties, read_text, write_atomically
 from ..disk.files import Files
+from .data_dir import OWNERS_ALONE
 from .exchange import own_entries
 
 VERSION = 1
@@ -82,7 +83,8 @@ def save(
         raise SnapshotError(f"data directory {data_dirs[0]} has no {paths.META_PROPERTIES}: it was never served")
     temporary = f"{path}.{unique_id}{paths.TEMPORARY}"
     above = paths.parent(path)
-    target_files.make_dir(above)
+    target_files.make_dir(above, mode=OWNERS_ALONE)
+    target_files.make_dir(temporary, mode=OWNERS_ALONE)
     try:
         directories = tuple(
             _copied(files, each, own_entries(files, each), target_files, paths.join(temporary, str(index)))

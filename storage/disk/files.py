@@ -182,8 +182,12 @@ class Files(Protocol):
     def is_file(self, path: str) -> bool:
         """Whether it is a regular file itself; False for a symbolic link to one, or if it is missing."""
 
-    def make_dir(self, path: str) -> None:
-        """Make a directory and its missing parents. One that is there is fine."""
+    def make_dir(self, path: str, *, mode: int | None = None) -> None:
+        """Make a directory and its missing parents. One that is there is fine.
+
+        Args:
+            mode: Permission bits of all that are made; None: as the directory above, but for others' right to write.
+        """
 
     def remove_dir(self, path: str) -> None:
         """Remove a directory and all in it. A missing one is fine."""
@@ -212,6 +216,16 @@ class Files(Protocol):
 
     def set_ownership(self, path: str, ownership: Ownership) -> None:
         """Give a file to others; survives a power loss on return. PermissionError where this process may not."""
+
+    def check_data_dir(self, path: str) -> None:
+        """Refuse a data directory that another user of the machine may have put there, or may write to; see `own_files`.
+
+        Raises:
+            OSError: One line that says what to do. A missing directory is fine.
+        """
+
+    def check_entry(self, path: str) -> None:
+        """The same for a file or directory in a data directory, which may be no link either."""
 
     def lock(self, path: str) -> Lock:
         """Take the lock file `path`, making it where needed, without waiting.

@@ -15,6 +15,7 @@ from functools import partial
 from .descriptors import KEPT_FOR_SHORT_WORK, is_scarce
 from .files import Buffer, Ownership, SyncError, WouldWaitError, WriteAhead
 from .os_lock import OsLock
+from .own_files import PRIVATE_FILE, check_data_dir, check_entry, make_directory, open_file
 from .paths import PRIVATE
 
 READ_CHUNK_BYTES = 1 << 30
@@ -279,8 +280,8 @@ class _OsWriteAhead:
 
 def open_descriptor(path: str, *, create: bool, truncate: bool) -> int:
     """As `Files.open`. A file of `paths.PRIVATE` that is made here is its owner's alone; one that is there keeps its mode."""
-    flags = os.O_RDWR | (os.O_CREAT if create else 0) | (os.O_TRUNC if truncate else 0)
-    return os.open(path, flags, 0o600 if path.rpartition("/")[2] in PRIVATE else 0o644)
+    is_private = path.rpartition("/")[2] in PRIVATE
+    return open_file(path, create=create, truncate=truncate, mode=PRIVATE_FILE if is_private else None)
 
 
 class OsFiles:
@@ -317,8 +318,8 @@ class OsFiles:
         mode = _mode(os.lstat, path)
         return mode is not None and stat.S_ISREG(mode)
 
-    def make_dir(self, path: str) -> None:
-        os.makedirs(path, exist_ok=True)
+    def make_dir(self, path: str, *, mode: int | None = None) -> None:
+        make_directory(path, mode)
 
     def remove_dir(self, path: str) -> None:
         with suppress(FileNotFoundError):
@@ -335,20 +336,20 @@ class OsFiles:
         return os.stat(path).st_size
 
     def identity(self, path: str) -> int:
-        return os.stat(path).st_ino
+        return os.lstat(path).st_ino
 
     def mtime_ms(self, path: str) -> int:
         return os.stat(path).st_mtime_ns // 1_000_000
 
     def set_mtime_ms(self, path: str, mtime_ms: int) -> None:
-        os.utime(path, ns=(mtime_ms * 1_000_000, mtime_ms * 1_000_000))
+        os.utime(path, ns=(mtime_ms * 1_000_000, mtime_ms * 1_000_000), follow_symlinks=False)
 
     def ownership(self, path: str) -> Ownership:
         found = os.stat(path)
         return Ownership(found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode))
 
     def set_ownership(self, path: str, ownership: Ownership) -> None:
-        descriptor = os.open(path, os.O_RDONLY)
+        descriptor = open_file(path, os.O_RDONLY)
         try:
             os.fchmod(descriptor, ownership.mode)
             os.fchown(descriptor, ownership.user_id, ownership.group_id)
@@ -357,6 +358,12 @@ class OsFiles:
             raise PermissionError(error.errno, error.strerror, path) from None
         finally:
             os.close(descriptor)
+
+    def check_data_dir(self, path: str) -> None:
+        check_data_dir(path)
+
+    def check_entry(self, path: str) -> None:
+        check_entry(path)
 
     def lock(self, path: str) -> OsLock:
         return OsLock(path)
@@ -370,6 +377,15 @@ class OsFiles:
         os.close(descriptor)
         if is_scarce(descriptor, KEPT_FOR_SHORT_WORK):
             raise OSError(errno.EMFILE, "Too many open files: the last ones are kept for what gives others back")
+
+
+class ReadOnlyFiles(OsFiles):
+    """Files that may be anybody's, and links: nothing is written to what they open."""
+
+    def open(self, path: str, *, create: bool = False, truncate: bool = False) -> OsFile:
+        if create or truncate:
+            raise OSError(errno.EROFS, "opened for reading alone", path)
+        return self.file_type(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
 
 
 def _mode(ask: Callable[[str], os.stat_result], path: str) -> int | None:

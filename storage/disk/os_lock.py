@@ -1,4 +1,4 @@
-"""Lock files of the operating system, as Apache Kafka takes them, too."""
+"""Lock files of the operating system, as Apache Kafka takes them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import sys
 import threading
 
 from .files import DirectoryLockedError
+from .own_files import open_file
 
 # POSIX locks belong to the process: it may take one twice, and loses it when it closes *any* descriptor of that file.
 # So this process keeps its own list, and asks it before it touches the file.
@@ -21,11 +22,12 @@ class OsLock:
     """A held lock file of the kind the JVM takes too (`fcntl`, whole file)."""
 
     def __init__(self, path: str) -> None:
-        self._path = os.path.realpath(path)
+        above, name = os.path.split(path)
+        self._path = os.path.join(os.path.realpath(above), name)
         with _held_lock_guard:
             if self._path in _held_lock_paths:
                 raise DirectoryLockedError(f"{path} is held by another broker of this process")
-            self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
+            self._descriptor = open_file(self._path, create=True)
             try:
                 fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
@@ -44,13 +46,16 @@ class OsLock:
                 _held_lock_paths.discard(self._path)
 
 
-_COMMAND_BYTES_MAX = 160
+_NAME_BYTES_MAX = 64
 _LINUX_FLOCK = struct.Struct("@hhqqi4x")
 """`struct flock`: type, whence, start, length, process id; other systems order it otherwise."""
 
 
 def _holder(descriptor: int) -> str:
-    """What the system tells of the process that holds a lock file, as ` (PID 123: its command line)`."""
+    """What the system says about the process that holds a lock file, as ` (PID 123, python3)`.
+
+    Its arguments are left out: a password may be among them.
+    """
     if sys.platform != "linux" or struct.calcsize("P") != 8:
         return ""
     try:
@@ -58,8 +63,8 @@ def _holder(descriptor: int) -> str:
         pid = _LINUX_FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))[4]
         if pid <= 0:  # given back meanwhile, or held from another container or machine
             return ""
-        with open(f"/proc/{pid}/cmdline", "rb") as file:
-            words = file.read(_COMMAND_BYTES_MAX).replace(b"\0", b" ").decode(errors="replace")
+        with open(f"/proc/{pid}/comm", "rb") as file:
+            name = file.read(_NAME_BYTES_MAX).decode(errors="replace")
     except (OSError, struct.error):
         return ""
-    return f" (PID {pid}: {' '.join(words.split())})"
+    return f" (PID {pid}, {' '.join(name.split())})"

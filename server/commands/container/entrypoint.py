@@ -22,6 +22,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
+from ....storage.disk.own_files import open_file
 from ..cli import main as ottla
 from ..cli import with_exit_code
 from ..frame.command_line import understand
@@ -130,7 +131,8 @@ def serving(options: argparse.Namespace, environment: Mapping[str, str], warning
 def _note_listener(lives: Lives) -> None:
     listener = lives.nodes[0].listeners[0]
     try:
-        with open(os.path.join(tempfile.gettempdir(), LISTENER_FILE), "w", encoding="utf-8") as file:
+        path = os.path.join(tempfile.gettempdir(), LISTENER_FILE)
+        with open(open_file(path, os.O_WRONLY, create=True, truncate=True), "w", encoding="utf-8") as file:
             file.write(f"{listener.security_protocol} {listener.address}\n")
     except OSError as error:
         log.warning("the health check asks port 9092, as it cannot be told of another: %s", error)

@@ -25,6 +25,9 @@ _TOKEN = r"""
     """
 """Verbose. Made into a pattern when there is a line to read, which takes a hundredth of a second: most brokers have none."""
 
+_LOGIN_MODULE = "LoginModule"
+"""The end of the name of each class of Apache Kafka and Java. A word without it may be a bare password."""
+
 _ESCAPED = re.compile(r"\\([0-3]?[0-7]{1,2}|.)", re.DOTALL)
 _ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 
@@ -52,9 +55,14 @@ def parse_jaas(text: str) -> tuple[LoginModule, ...]:
     return tuple(found)
 
 
+def shown_class(name: str, number: int) -> str:
+    """How a message names the class of an entry, counted from 1: it may be a password in the wrong place."""
+    return name if number == 1 and name.endswith(_LOGIN_MODULE) else f"the class of entry {number}"
+
+
 def _entry(first: tuple[str, str], tokens: Iterator[tuple[str, str]], number: int) -> LoginModule:
     kind, module = first
-    shown = module if number == 1 else f"the class of entry {number}"
+    shown = shown_class(module, number)
     if kind != "text":
         raise ValueError("must begin with the class of a login module")
     kind, flag = next(tokens, ("end", ""))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from ....protocol.scram import HASHES
 from ....storage.topics.options import ConfigError, Value
-from .jaas import LoginModule, parse_jaas
+from .jaas import LoginModule, parse_jaas, shown_class
 from .oauth import HANDLERS, OauthConfig, oauth_of
 from .options import OAUTHBEARER
 
@@ -140,7 +140,7 @@ def _jaas_options(listener: str, mechanism: str, value: ListenerValue) -> Mappin
     for number, module in enumerate(modules, 1):
         if module.name not in _KNOWN_MODULES:
             # Behind a password without quotes it may be the rest of that.
-            told = module.name if number == 1 else f"the class of entry {number}"
+            told = shown_class(module.name, number)
             raise ConfigError(
                 f"Invalid value [hidden] for configuration {shown}: {told} is no login module that Ottla knows,"
                 f" as {wanted} is"

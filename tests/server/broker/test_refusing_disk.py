@@ -36,9 +36,9 @@ class RefusingFiles(OsFiles):
             self._ask(path)
         return super().open(path, create=create, truncate=truncate)
 
-    def make_dir(self, path: str) -> None:
+    def make_dir(self, path: str, *, mode: int | None = None) -> None:
         self._ask(path)
-        super().make_dir(path)
+        super().make_dir(path, mode=mode)
 
     def rename(self, old: str, new: str) -> None:
         self._ask(new)

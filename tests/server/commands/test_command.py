@@ -15,12 +15,14 @@ import ottla
 from ottla import __version__
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from ottla.server.commands import serve
 from ottla.server.commands.cli import main
 from ottla.server.commands.frame.command_line import understand as asked
 from ottla.server.commands.serve import StopSignals, configuration
-from ottla.server.commands.serve_command import missing_packages
+from ottla.server.commands.serve_command import missing_packages, users_given
 from ottla.server.config.resources import ResourceType
 from ottla.storage.kernel import COMPILED
+from ottla.storage.topics.options import ConfigError
 from support.broker.admin import metadata, topic_names
 from support.broker.conversation import address, create_topic, fetch, produce, records_of
 from support.broker.raw_client import RawClient
@@ -152,13 +154,105 @@ def test_serve_runs_the_kafka_profile_unless_told_and_a_directory_brings_its_nod
 
 
 def test_without_a_directory_the_one_taken_is_named_and_is_not_apache_kafkas(
-    caplog: pytest.LogCaptureFixture,
+    caplog: pytest.LogCaptureFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for given, taken in (([], "/tmp/ottla-logs"), (["--data", "/d"], "/d"), (["--override", "log.dir=/e"], "/e")):
+    monkeypatch.setattr(serve, "EARLIER_DATA_DIR", f"{tmp_path}/none")
+    monkeypatch.setenv("XDG_STATE_HOME", "/s")
+    for given, taken in (([], "/s/ottla/logs"), (["--data", "/d"], "/d"), (["--override", "log.dir=/e"], "/e")):
         caplog.clear()
         static = configuration(asked(["serve", *given]).options)
         assert static.node(static.node_ids[0]).data_dirs == (taken,)
         assert [taken in line for line in caplog.messages] == [True] * (not given)
+
+
+@pytest.mark.parametrize(
+    ("environment", "taken"),
+    [
+        ({"XDG_STATE_HOME": "/s", "HOME": "/h"}, "/s/ottla/logs"),
+        ({"HOME": "/h"}, "/h/.local/state/ottla/logs"),
+        ({"XDG_STATE_HOME": "", "HOME": "/h"}, "/h/.local/state/ottla/logs"),
+        ({"XDG_STATE_HOME": "relative", "HOME": "/h"}, "/h/.local/state/ottla/logs"),
+        ({"HOME": "/"}, None),
+        ({"HOME": "here"}, None),
+        ({"XDG_STATE_HOME": "/a,b"}, None),
+    ],
+)
+def test_the_default_directory_is_below_the_users_own_and_never_below_tmp(
+    environment: dict[str, str], taken: str | None
+) -> None:
+    if taken is not None:
+        assert serve.default_data_dir(environment) == taken
+        return
+    with pytest.raises(ConfigError, match=r"no home directory.*--data|comma") as refused:
+        serve.default_data_dir(environment)
+    assert "\n" not in str(refused.value)
+
+
+def test_data_in_the_default_directory_of_an_earlier_version_are_named_and_left(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serve, "EARLIER_DATA_DIR", str(tmp_path / "earlier"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+
+    def told() -> list[str]:
+        caplog.clear()
+        configuration(asked(["serve"]).options)
+        return [line for line in caplog.messages if "earlier" in line]
+
+    assert told() == []
+    (tmp_path / "earlier").mkdir()
+    assert told() == []
+    (tmp_path / "earlier" / "meta.properties").touch()
+    (line,) = told()
+    assert f"start with --data {tmp_path}/earlier" in line
+    if os.geteuid() == 0:
+        os.chown(tmp_path / "earlier", 4711, 4711)
+        assert told() == []
+
+
+def test_users_come_from_a_file_or_the_environment_and_no_password_into_a_message(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file, empty = tmp_path / "users", tmp_path / "empty"
+    file.write_text("alice:s3cr3t\n\nbob:s3cr3t:two:SCRAM-SHA-512\r\n")
+    file.chmod(0o600)
+    empty.touch()
+
+    def users(*words: str, of_environment: str = "") -> list[tuple[str, str]]:
+        options = asked(["serve", "--data", "/d", *words]).options
+        options.user = users_given(options, {"OTTLA_USER": of_environment})
+        return [(user.name, user.password) for user in configuration(options).users]
+
+    of_file = [("alice", "s3cr3t"), ("bob", "s3cr3t:two")]
+    assert users("--user", f"@{file}") == of_file
+    assert users("--user", f"@{file}", "--user", "carol:x") == [*of_file, ("carol", "x")]
+    assert users(of_environment="carol:x\n\ndave:y") == [("carol", "x"), ("dave", "y")]
+    assert users(of_environment=f"@{file}") == of_file
+    assert users("--user", "carol:x", of_environment="dave:y") == [("carol", "x")]
+    assert users() == []
+    assert caplog.messages == []
+    file.chmod(0o644)
+    assert users("--user", f"@{file}") == of_file
+    assert caplog.messages == [
+        f"--user @{file}: all users of this machine may read the passwords there; chmod o-r {file}"
+    ]
+    file.write_text("alice\n")
+    for wrong in (
+        f"@{file}",
+        f"@{empty}",
+        f"@{tmp_path}/none",
+        f"@{tmp_path}",
+        "@alice:s3cr3t",
+        "@",
+        "s3cr3t",
+        ":s3cr3t",
+    ):
+        with pytest.raises(ConfigError) as refused:
+            users("--user", wrong)
+        assert "s3cr3t" not in str(refused.value) and "\n" not in str(refused.value), wrong
+    with pytest.raises(ConfigError, match=r"sasl[.]jaas[.]config… for --override") as refused:
+        users("--override", 'sasl.jaas.config:x user_a="s3cr3t"')
+    assert "s3cr3t" not in str(refused.value)
 
 
 def test_the_dev_profile_is_served_on_loopback_and_kafkas_everywhere() -> None:

@@ -331,10 +331,27 @@ def test_another_process_is_refused_even_after_a_refusal_in_this_one(tmp_path: P
     while_held = subprocess.run(arguments, capture_output=True, text=True, check=True, timeout=60)
     assert while_held.stdout.startswith(f"{path} is held by another process")
     if sys.platform == "linux":
-        assert f" (PID {os.getpid()}: " in while_held.stdout and while_held.stdout.count("\n") == 1
+        name = Path("/proc/self/comm").read_text().strip()
+        assert while_held.stdout == f"{path} is held by another process (PID {os.getpid()}, {name})\n"
     lock.release()
     once_released = subprocess.run(arguments, capture_output=True, text=True, check=True, timeout=60)
     assert once_released.stdout == ""
+
+
+HOLD = "import sys; from ottla.storage.disk.os_files import OsFiles; held = OsFiles().lock(sys.argv[1]); print(1, flush=True); input()"
+
+
+def test_what_holds_a_lock_is_named_without_its_arguments(tmp_path: Path) -> None:
+    path = f"{tmp_path}/.lock"
+    arguments = [sys.executable, "-c", HOLD, path, "--user", "alice:s3cr3t"]
+    with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None and holder.stdout.readline() == "1\n"
+        with pytest.raises(DirectoryLockedError) as refused:
+            FILES.lock(path)
+        holder.communicate("\n", timeout=60)
+    assert "s3cr3t" not in str(refused.value) and "alice" not in str(refused.value)
+    if sys.platform == "linux":
+        assert f"(PID {holder.pid}, " in str(refused.value)
 
 
 def test_a_lock_file_that_cannot_be_made_is_an_os_error(tmp_path: Path) -> None:

@@ -291,7 +291,11 @@ class CrashFiles:
         self.look(path)
         return isinstance(self._find(path), Inode)
 
-    def make_dir(self, path: str) -> None:
+    def check_data_dir(self, path: str) -> None: ...
+
+    def check_entry(self, path: str) -> None: ...
+
+    def make_dir(self, path: str, *, mode: int | None = None) -> None:
         at = self._root
         for name in _names(path):
             node = at.names.get(name)

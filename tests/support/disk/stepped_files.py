@@ -63,9 +63,9 @@ class SteppedFiles(OsFiles):
         opened = super().open(path, create=create, truncate=truncate)
         return SteppedFile(self, path, opened)
 
-    def make_dir(self, path: str) -> None:
+    def make_dir(self, path: str, *, mode: int | None = None) -> None:
         self.step(path)
-        super().make_dir(path)
+        super().make_dir(path, mode=mode)
 
     def rename(self, old: str, new: str) -> None:
         self.step(new)

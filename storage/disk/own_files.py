@@ -1,0 +1,219 @@
+"""Opening files and making directories where another user of the machine might have been first: the one place that does.
+
+The rules, which docs/security.md has for users:
+
+    a symbolic link      is refused where a file or a directory of ours is expected
+    a file               belongs to us, to root, or to the owner of its directory; or to the directory's group, where that
+                         group may write and others may not (Kubernetes' fsGroup)
+    others may write     refused, unless others may write to the directory as well
+    a data directory     belongs to us or root; or the directory above it does, and others may not write there; or it is a
+                         mount point, as root alone mounts. Others may write to it if it is a mount point (Kubernetes'
+                         emptyDir has 0777)
+
+What is made gets the rights of its directory, but for those of others to write, and less by the process's umask.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+_ROOT = 0
+OTHERS_MAY_WRITE = stat.S_IWOTH
+_OF_A_DIRECTORY = 0o075
+_OF_A_FILE = 0o064
+"""What group and others get of the rights of the directory above."""
+
+PRIVATE_DIRECTORY = 0o700
+PRIVATE_FILE = 0o600
+
+
+class UntrustedFileError(OSError):
+    """Another user of the machine may have put a file or directory there, or may write to it. One line that says what to do."""
+
+    def __init__(self, path: str, problem: str, remedy: str) -> None:
+        super().__init__(errno.EPERM, f"{problem}; {remedy}", path)
+
+    def __str__(self) -> str:
+        return f"{self.filename}: {self.strerror}"
+
+
+def open_file(
+    path: str,
+    flags: int = os.O_RDWR,
+    *,
+    create: bool = False,
+    truncate: bool = False,
+    mode: int | None = None,
+) -> int:
+    """The descriptor of a file of ours. A link is not followed; a stranger's file is refused before a byte of it changes.
+
+    Args:
+        flags: Of `os.open`: how to read and write.
+        create: Make it where it is missing.
+        truncate: Drop the bytes of one that is there.
+        mode: Permission bits of one that is made; None: those of its directory.
+
+    Raises:
+        UntrustedFileError: As the module says.
+        OSError: The system refused.
+    """
+    flags |= os.O_NOFOLLOW | os.O_CLOEXEC
+    if not flags & os.O_RDWR:
+        flags |= os.O_NONBLOCK  # to open a FIFO waits for its other end, unless it is opened for both
+    while True:
+        try:
+            descriptor = os.open(path, flags)
+            break
+        except FileNotFoundError:
+            if not create:
+                raise
+            try:
+                return os.open(path, flags | os.O_CREAT | os.O_EXCL, _mode_in(path) if mode is None else mode)
+            except FileExistsError:
+                continue  # made by another thread or process meanwhile; a link among them ends in ELOOP
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                raise linked(path) from None
+            raise
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise UntrustedFileError(path, "is no regular file", "move it away")
+        if not _is_plainly_ours(found):
+            _check_entry(path, found)
+        if truncate:
+            os.ftruncate(descriptor, 0)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def make_file(path: str, mode: int = PRIVATE_FILE) -> int:
+    """The descriptor of a new file, to be written. FileExistsError: Something has the name, be it a link."""
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+
+
+def make_directory(path: str, mode: int | None = None) -> None:
+    """Make a directory and its missing parents. One that is there is fine.
+
+    Args:
+        mode: Permission bits of all that are made; None: those of the directory above.
+    """
+    try:
+        os.mkdir(path, _mode_in(path, of_a_file=False) if mode is None else mode)
+    except FileNotFoundError:
+        above = os.path.dirname(path.rstrip("/"))
+        if above in ("", path):
+            raise
+        make_directory(above, mode)
+        make_directory(path, mode)
+    except FileExistsError:
+        if not os.path.isdir(path):
+            raise
+
+
+def _mode_in(path: str, *, of_a_file: bool = True) -> int:
+    above = os.stat(_above(path)).st_mode
+    return PRIVATE_FILE | above & _OF_A_FILE if of_a_file else PRIVATE_DIRECTORY | above & _OF_A_DIRECTORY
+
+
+def check_data_dir(path: str) -> None:
+    """Refuse a data directory that another user may have put there; a missing one is fine.
+
+    The path itself may be a link, of ours or of root's.
+
+    Raises:
+        UntrustedFileError, OSError
+    """
+    try:
+        found = os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    if stat.S_ISLNK(found.st_mode):
+        if not _is_trusted(found):
+            raise UntrustedFileError(
+                path, f"is a symbolic link of {_owner(found)}", "name the directory that it leads to"
+            )
+        path = os.path.realpath(path)
+        try:
+            found = os.lstat(path)
+        except FileNotFoundError:
+            return
+    if not stat.S_ISDIR(found.st_mode) or _is_plainly_ours(found) or os.path.ismount(path):
+        return
+    if found.st_mode & OTHERS_MAY_WRITE:
+        raise UntrustedFileError(
+            path, f"all users of this machine may write to it (mode {_rights(found)})", f"chmod o-w {path}"
+        )
+    if not _is_plainly_ours(os.stat(_above(path))):
+        raise UntrustedFileError(
+            path,
+            f"belongs to {_owner(found)}, and the broker runs as {_me()}",
+            "name a directory of that user's own, or run the broker as its owner",
+        )
+
+
+def check_entry(path: str) -> None:
+    """Refuse what lies in a data directory, or in a directory of a partition, by the rules; what is missing is fine.
+
+    Raises:
+        UntrustedFileError, OSError
+    """
+    try:
+        found = os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    if stat.S_ISLNK(found.st_mode):
+        raise linked(path)
+    if not _is_plainly_ours(found):
+        _check_entry(path, found)
+
+
+def _check_entry(path: str, found: os.stat_result) -> None:
+    above = os.stat(_above(path))
+    others = above.st_mode & OTHERS_MAY_WRITE
+    if found.st_mode & OTHERS_MAY_WRITE and not others:
+        raise UntrustedFileError(
+            path, f"all users of this machine may write to it (mode {_rights(found)})", f"chmod -R o-w {_above(path)}"
+        )
+    is_of_group = found.st_gid == above.st_gid and above.st_mode & stat.S_IWGRP and not others
+    if not (_is_trusted(found) or found.st_uid == above.st_uid or is_of_group):
+        raise UntrustedFileError(
+            path,
+            f"belongs to {_owner(found)}, and the broker runs as {_me()}",
+            f"move it away, or chown {os.geteuid()} it if it is yours",
+        )
+
+
+def linked(path: str) -> UntrustedFileError:
+    """The refusal of a symbolic link."""
+    return UntrustedFileError(
+        path, "is a symbolic link, which is not followed", "put what it leads to in its place, or mount it there"
+    )
+
+
+def _above(path: str) -> str:
+    return os.path.dirname(path.rstrip("/")) or ("/" if path.startswith("/") else ".")
+
+
+def _is_trusted(found: os.stat_result) -> bool:
+    return found.st_uid in (_ROOT, os.geteuid())
+
+
+def _is_plainly_ours(found: os.stat_result) -> bool:
+    return _is_trusted(found) and not found.st_mode & OTHERS_MAY_WRITE
+
+
+def _rights(found: os.stat_result) -> str:
+    return f"{stat.S_IMODE(found.st_mode):04o}"
+
+
+def _owner(found: os.stat_result) -> str:
+    return f"uid {found.st_uid}"
+
+
+def _me() -> str:
+    return f"uid {os.geteuid()}"

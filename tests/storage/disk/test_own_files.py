@@ -1,0 +1,211 @@
+"""What another user of the machine may have put where a file or directory of ours is expected: every shape of it, and what is used."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from ottla.storage.disk.own_files import (
+    UntrustedFileError,
+    check_data_dir,
+    check_entry,
+    make_directory,
+    make_file,
+    open_file,
+)
+
+US, STRANGER, OTHER_STRANGER, OUR_GROUP, THEIR_GROUP = 1001, 1002, 1003, 2001, 2002
+
+
+@pytest.fixture
+def as_us(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rules as user 1001 has them, while root gives files away."""
+    if os.geteuid() != 0:
+        pytest.skip("root alone can give files to other users")
+    monkeypatch.setattr(os, "geteuid", lambda: US)
+
+
+@pytest.fixture(autouse=True)
+def no_umask() -> Iterator[None]:
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+def give(path: Path, owner: int, mode: int, group: int = THEIR_GROUP) -> None:
+    os.chown(path, owner, group)
+    os.chmod(path, mode)
+
+
+def refusal(check: object, path: Path) -> str:
+    try:
+        check(str(path))  # type: ignore[operator]
+    except UntrustedFileError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.usefixtures("as_us")
+def test_a_data_directory_is_ours_or_roots_or_was_put_there_by_one_of_us_and_others_may_not_write(
+    tmp_path: Path,
+) -> None:
+    above, directory = tmp_path / "above", tmp_path / "above" / "data"
+    directory.mkdir(parents=True)
+    for owner, mode, owner_above, mode_above in product(
+        (US, 0, STRANGER),
+        (0o700, 0o755, 0o775, 0o707),
+        (US, 0, OTHER_STRANGER, STRANGER),
+        (0o755, 0o2775, 0o777, 0o1777),
+    ):
+        give(above, owner_above, mode_above)
+        give(directory, owner, mode)
+        others_may_write = bool(mode & 0o002)
+        is_put_there = owner_above in (US, 0) and not mode_above & 0o002
+        is_used = not others_may_write and (owner in (US, 0) or is_put_there)
+        told = refusal(check_data_dir, directory)
+        assert (told == "") == is_used, (owner, oct(mode), owner_above, oct(mode_above), told)
+        if told:
+            assert told.startswith(f"{directory}: ") and "\n" not in told
+            assert (
+                ("chmod o-w" in told)
+                if others_may_write
+                else (f"uid {owner}" in told and "run the broker as its owner" in told)
+            )
+
+
+@pytest.mark.usefixtures("as_us")
+def test_a_mount_point_is_used_whoever_has_it_as_root_alone_mounts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kubernetes' emptyDir is root's with 0777, a directory of a container's host has its owner there."""
+    monkeypatch.setattr(os.path, "ismount", lambda path: path == str(tmp_path))
+    for owner, mode in ((0, 0o777), (STRANGER, 0o755), (STRANGER, 0o777), (0, 0o2775)):
+        give(tmp_path, owner, mode)
+        assert refusal(check_data_dir, tmp_path) == ""
+
+
+@pytest.mark.usefixtures("as_us")
+def test_a_link_to_a_data_directory_is_ours_or_roots(tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    target.mkdir(0o700)
+    for owner in (US, 0, STRANGER):
+        for owner_of_target in (US, 0, STRANGER):
+            give(target, owner_of_target, 0o700)
+            give(tmp_path, 0, 0o1777)
+            link = tmp_path / f"link-{owner}-{owner_of_target}"
+            link.symlink_to(target)
+            os.chown(link, owner, owner, follow_symlinks=False)
+            is_used = owner != STRANGER and owner_of_target != STRANGER
+            assert (refusal(check_data_dir, link) == "") == is_used
+    (tmp_path / "dangling").symlink_to(tmp_path / "nothing")
+    assert refusal(check_data_dir, tmp_path / "dangling") == ""
+    assert refusal(check_data_dir, tmp_path / "missing") == ""
+
+
+@pytest.mark.usefixtures("as_us")
+@pytest.mark.parametrize("is_directory", [True, False])
+def test_what_lies_in_a_directory_is_of_who_may_write_there_and_of_no_other(tmp_path: Path, is_directory: bool) -> None:
+    directory, entry = tmp_path / "d", tmp_path / "d" / "entry"
+    directory.mkdir()
+    entry.mkdir() if is_directory else entry.touch()
+    for owner, group, mode, owner_above, mode_above in product(
+        (US, 0, STRANGER, OTHER_STRANGER),
+        (OUR_GROUP, THEIR_GROUP),
+        (0o700, 0o775, 0o777),
+        (US, 0, STRANGER),
+        (0o700, 0o755, 0o2775, 0o777, 0o2777),
+    ):
+        give(directory, owner_above, mode_above, OUR_GROUP)
+        give(entry, owner, mode, group)
+        others = bool(mode_above & 0o002)
+        of_group = group == OUR_GROUP and bool(mode_above & 0o020) and not others
+        is_used = (owner in (US, 0, owner_above) or of_group) and (others or not mode & 0o002)
+        where = (owner, group, oct(mode), owner_above, oct(mode_above))
+        assert (refusal(check_entry, entry) == "") == is_used, where
+        if not is_directory:
+            entry.write_bytes(b"what it had")
+            assert (refusal(lambda path: os.close(open_file(path, truncate=True)), entry) == "") == is_used, where
+            assert entry.read_bytes() == (b"" if is_used else b"what it had")
+
+
+@pytest.mark.parametrize("create", [True, False])
+@pytest.mark.parametrize("truncate", [True, False])
+@pytest.mark.parametrize("flags", [os.O_RDWR, os.O_WRONLY])
+def test_no_link_is_followed_and_nothing_but_a_regular_file_opened(
+    tmp_path: Path, create: bool, truncate: bool, flags: int
+) -> None:
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"mine")
+    (tmp_path / "link").symlink_to(victim)
+    (tmp_path / "dangling").symlink_to(tmp_path / "made-by-nobody")
+    os.mkfifo(tmp_path / "fifo")
+    for name in ("link", "dangling", "fifo"):
+        if flags == os.O_WRONLY and name == "fifo":
+            continue  # its other end is closed, which is an OSError of the system
+        with pytest.raises(UntrustedFileError, match=f"{name}: is"):
+            open_file(str(tmp_path / name), flags, create=create, truncate=truncate)
+    with pytest.raises(FileExistsError):
+        make_file(str(tmp_path / "dangling"))
+    assert victim.read_bytes() == b"mine"
+    assert {each.name for each in tmp_path.iterdir()} == {"victim", "link", "dangling", "fifo"}
+
+
+def test_what_is_made_has_the_rights_of_its_directory_but_for_others_to_write(tmp_path: Path) -> None:
+    for above, directory, file in (
+        (0o700, 0o700, 0o600),
+        (0o750, 0o750, 0o640),
+        (0o755, 0o755, 0o644),
+        (0o775, 0o775, 0o664),
+        (0o777, 0o775, 0o664),
+    ):
+        tmp_path.chmod(above)
+        made, opened = tmp_path / f"d{above}", tmp_path / f"f{above}"
+        make_directory(str(made / "below"))
+        os.close(open_file(str(opened), create=True))
+        assert [stat.S_IMODE(each.stat().st_mode) for each in (made, made / "below", opened)] == [
+            directory,
+            directory,
+            file,
+        ]
+        os.close(open_file(str(tmp_path / f"p{above}"), create=True, mode=0o600))
+        assert stat.S_IMODE((tmp_path / f"p{above}").stat().st_mode) == 0o600
+        make_directory(str(tmp_path / f"o{above}" / "below"), 0o700)
+        assert stat.S_IMODE((tmp_path / f"o{above}").stat().st_mode) == 0o700
+        os.umask(0o077)
+        os.close(open_file(str(tmp_path / f"u{above}"), create=True))
+        assert stat.S_IMODE((tmp_path / f"u{above}").stat().st_mode) == 0o600
+        os.umask(0)
+
+
+def test_a_directory_that_is_there_is_fine_and_a_file_is_not(tmp_path: Path) -> None:
+    make_directory(str(tmp_path))
+    make_directory(f"{tmp_path}/a//b/")
+    assert (tmp_path / "a" / "b").is_dir()
+    (tmp_path / "file").touch()
+    for path in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(OSError):
+            make_directory(str(path))
+
+
+def test_of_two_that_make_a_file_one_opens_what_the_other_has_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, real = tmp_path / "file", os.open
+    seen: list[str] = []
+
+    def open_after_another(name: str, flags: int, mode: int = 0o777) -> int:
+        if flags & os.O_CREAT and not seen:
+            seen.append(name)
+            path.write_bytes(b"the other's")
+            path.chmod(0o644)
+        return real(name, flags, mode)
+
+    monkeypatch.setattr(os, "open", open_after_another)
+    descriptor = open_file(str(path), create=True)
+    assert os.read(descriptor, 99) == b"the other's" and seen
+    os.close(descriptor)

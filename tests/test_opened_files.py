@@ -1,0 +1,84 @@
+"""One place opens files for writing and makes directories; every other one that could is found by its syntax."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FLOORS = ("protocol", "storage", "server", "pipeline")
+THE_PLACE = "storage/disk/own_files.py"
+OPENERS = {"open_file", "make_file"}
+"""Of the one place: what `open` writes to is a descriptor of theirs, or a variable `descriptor` that has one."""
+READ_ONLY = {"os.O_RDONLY", "os.O_CLOEXEC", "os.O_DIRECTORY", "os.O_NOFOLLOW"}
+SAFE = {
+    "tempfile.gettempdir",
+    "tempfile.mkdtemp",
+    "tempfile.mkstemp",
+    "tempfile.TemporaryFile",
+    "tempfile.TemporaryDirectory",
+}
+"""Make names that are drawn, with O_EXCL, for their owner alone."""
+_ALWAYS = re.compile(
+    r"^os\.(mkdir|makedirs|mkfifo|mknod|symlink|truncate|umask)$|^tempfile\.|^shutil\.(copy|move|make_archive|unpack)"
+    r"|\b(write_text|write_bytes|mkdir|touch|symlink_to|FileIO|\w*FileHandler)$|^pq\.(ParquetWriter|write_table)$"
+)
+ALLOWED = {
+    ("pipeline/snapshot/targets.py", "pq.ParquetWriter"): "a name that is drawn, in a folder that the job has made",
+    ("pipeline/snapshot/layers.py", "pq.write_table"): "in a folder that the job has made",
+}
+
+
+def offences(source: str) -> Iterator[tuple[int, str]]:
+    """Line and text of each call that may write to a path, or make one."""
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.Call):
+            continue
+        name = ast.unparse(node.func)
+        if name in ("open", "io.open") or (name.startswith(("Path", "pathlib")) and name.endswith(".open")):
+            found = (
+                node.args[1] if len(node.args) > 1 else next((k.value for k in node.keywords if k.arg == "mode"), None)
+            )
+            mode = "r" if found is None else found.value if isinstance(found, ast.Constant) else "?"
+            first = node.args[0]
+            is_ours = isinstance(first, ast.Call) and ast.unparse(first.func) in OPENERS
+            if str(mode).strip("bt") != "r" and not is_ours and ast.unparse(first) != "descriptor":
+                yield node.lineno, name
+        elif name == "os.open":
+            flags = {ast.unparse(each) for each in ast.walk(node.args[1]) if isinstance(each, ast.Attribute)}
+            if not flags <= READ_ONLY and ast.unparse(node.args[0]) != "os.devnull":
+                yield node.lineno, name
+        elif name not in SAFE and _ALWAYS.search(name):
+            yield node.lineno, name
+
+
+@pytest.mark.parametrize("floor", FLOORS)
+def test_nothing_writes_to_a_path_but_by_the_one_place(floor: str) -> None:
+    found = {}
+    for path in sorted((ROOT / floor).rglob("*.py")):
+        where = path.relative_to(ROOT).as_posix()
+        for line, name in offences(path.read_text(encoding="utf-8")):
+            if where != THE_PLACE and (where, name) not in ALLOWED:
+                found[f"{where}:{line}"] = name
+    assert found == {}, f"use {THE_PLACE}"
+
+
+def test_each_kind_of_writing_is_seen_and_reading_is_not() -> None:
+    writing = """
+open(path, "w"); open(path, mode="ab"); open(path, mode); open(path, "r+b"); io.open(path, "x")
+os.open(path, os.O_RDWR); os.open(path, flags | os.O_CREAT, 0o600); os.mkdir(path); os.makedirs(path, exist_ok=True)
+Path(path).write_text(text); path.write_bytes(data); path.mkdir(); path.mkdir(parents=True); path.touch()
+tempfile.NamedTemporaryFile(); tempfile.mktemp(); shutil.copyfile(a, b); logging.FileHandler(path)
+pq.ParquetWriter(path, schema)
+"""
+    reading = """
+open(path); open(path, "rb"); open(path, mode="r"); open(make_file(path), "w"); open(descriptor, "wb")
+os.open(path, os.O_RDONLY | os.O_DIRECTORY); os.open(os.devnull, os.O_WRONLY); tempfile.mkdtemp(prefix="x")
+files.open(path, create=True); broker.open(); tempfile.gettempdir()
+"""
+    assert len(list(offences(writing))) == writing.count(";") + len(writing.strip().splitlines())
+    assert list(offences(reading)) == []
