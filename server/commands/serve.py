@@ -252,7 +252,7 @@ def default_data_dir(environment: Mapping[str, str]) -> str:
     """Where logs are kept when nothing names a directory: below the user's directory for state, as XDG has it.
 
     Raises:
-        ConfigError: The process has no home directory.
+        ConfigError: The process has no home directory, or one with a comma in its path.
     """
     state = environment.get(STATE_HOME, "")
     if not os.path.isabs(state):  # XDG: a relative path is ignored
@@ -263,7 +263,10 @@ def default_data_dir(environment: Mapping[str, str]) -> str:
             )
         state = os.path.join(home, ".local", "state")
     found = os.path.join(state, "ottla", "logs")
-    refuse_comma(STATE_HOME if STATE_HOME in environment else "HOME", found)
+    if "," in found:
+        raise ConfigError(
+            f"no directory for data: {found} has a comma, which separates directories in log.dirs; name one with --data"
+        )
     return found
 
 

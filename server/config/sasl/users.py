@@ -48,7 +48,7 @@ def user_of(option: str, name: str, password: str, mechanism: str | None = None)
     if mechanism is not None and mechanism not in WITH_PASSWORDS:
         near = difflib.get_close_matches(mechanism.upper(), WITH_PASSWORDS, 1)
         raise ConfigError(
-            f"Invalid value {mechanism} for {option}: the mechanism must be one of: {', '.join(WITH_PASSWORDS)}"
+            f"Invalid value for {option}: the mechanism must be one of: {', '.join(WITH_PASSWORDS)}"
             + (f"; did you mean {near[0]}?" if near else "")
         )
     found = User(name, password) if mechanism is None else User(name, password, (mechanism,))

@@ -72,7 +72,7 @@ REFUSED = {
     "alice": "must be NAME:PASSWORD[:MECHANISM]",
     "alice:": "must have a name and a password",
     ":secret": "must have a name and a password",
-    "alice:secret:SCRAM-SHA-255": "SCRAM-SHA-255 for --user: the mechanism must be one of: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512",
+    "alice:secret:SCRAM-SHA-255": "Invalid value for --user: the mechanism must be one of: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512",
     "alice:secret:GSSAPI": "GSSAPI for --user",
     "alice:secret:plain": "did you mean PLAIN?",
 }
