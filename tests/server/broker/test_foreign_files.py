@@ -13,6 +13,7 @@ import pytest
 
 import ottla
 from ottla.protocol.errors import KafkaError
+from ottla.server.telemetry.receivers import receiver_of
 from ottla.storage.data_dirs.data_dir import DataDirectoryError
 from ottla.storage.disk import paths
 from ottla.storage.disk.os_files import OsFiles
@@ -157,3 +158,11 @@ def test_the_owner_of_an_emptied_directory_is_asked_after_it_is_made(tmp_path: P
     with pytest.raises(DataDirectoryError, match=r"data: all users of this machine may write to it \(mode 0777\)"):
         StoredBroker(Overtaken(), [str(data)])
     assert list(data.iterdir()) == []
+
+
+def test_reports_of_clients_metrics_are_for_their_owner_only_and_go_into_no_strangers_directory(tmp_path: Path) -> None:
+    receiver_of(str(tmp_path / "made" / "reports"))
+    assert stat.S_IMODE((tmp_path / "made" / "reports").stat().st_mode) == 0o700
+    (tmp_path / "for-all").mkdir()
+    with pytest.raises(OSError, match="for-all: all users of this machine may write to it"):
+        receiver_of(str(tmp_path / "for-all"))

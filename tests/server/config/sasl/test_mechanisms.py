@@ -60,7 +60,11 @@ REFUSED = {
         {JAAS: "org.apache.kafka.common.security.scram.ScramLoginModule required;"},
         "must have an entry of org.apache.kafka.common.security.plain.PlainLoginModule",
     ),
-    "a class of one's own": ({JAAS: "com.example.Login required;"}, "com.example.Login is no login module that Ottla"),
+    "a class of one's own": (
+        {JAAS: "com.example.OwnLoginModule required;"},
+        "com.example.OwnLoginModule is no login module that Ottla",
+    ),
+    "a password in the place of the line": ({JAAS: "s3cr3t optional;"}, ": the class of entry 1 is no login module"),
     "a callback handler": (
         {"listener.name.out.plain.sasl.server.callback.handler.class": "com.example.Checks"},
         "com.example.Checks for .*: Ottla runs no Java classes; of PLAIN it knows .*PlainServerCallbackHandler",
