@@ -135,7 +135,7 @@ def check_data_dir(path: str) -> None:
     if stat.S_ISLNK(found.st_mode):
         if not _is_trusted(found):
             raise UntrustedFileError(
-                path, f"is a symbolic link of {_owner(found)}", "name the directory that it leads to"
+                path, f"is a symbolic link of uid {found.st_uid}", "name the directory that it leads to"
             )
         path = os.path.realpath(path)
         try:
@@ -151,7 +151,7 @@ def check_data_dir(path: str) -> None:
     if not _is_plainly_ours(os.stat(_above(path))):
         raise UntrustedFileError(
             path,
-            f"belongs to {_owner(found)}, and the broker runs as {_me()}",
+            f"belongs to uid {found.st_uid}, and the broker runs as uid {os.geteuid()}",
             "name a directory of that user's own, or run the broker as its owner",
         )
 
@@ -183,7 +183,7 @@ def _check_entry(path: str, found: os.stat_result) -> None:
     if not (_is_trusted(found) or found.st_uid == above.st_uid or is_of_group):
         raise UntrustedFileError(
             path,
-            f"belongs to {_owner(found)}, and the broker runs as {_me()}",
+            f"belongs to uid {found.st_uid}, and the broker runs as uid {os.geteuid()}",
             f"move it away, or chown {os.geteuid()} it if it is yours",
         )
 
@@ -209,11 +209,3 @@ def _is_plainly_ours(found: os.stat_result) -> bool:
 
 def _rights(found: os.stat_result) -> str:
     return f"{stat.S_IMODE(found.st_mode):04o}"
-
-
-def _owner(found: os.stat_result) -> str:
-    return f"uid {found.st_uid}"
-
-
-def _me() -> str:
-    return f"uid {os.geteuid()}"
