@@ -27,6 +27,7 @@ _ALWAYS = re.compile(
     r"^os\.(mkdir|makedirs|mkfifo|mknod|symlink|truncate|umask)$|^tempfile\.|^shutil\.(copy|move|make_archive|unpack)"
     r"|\b(write_text|write_bytes|mkdir|touch|symlink_to|FileIO|\w*FileHandler)$|^pq\.(ParquetWriter|write_table)$"
 )
+_WRITING = re.compile(r"[bt]?(?:[wax][bt]?\+?|r[bt]?\+)[bt]?")
 ALLOWED = {
     ("pipeline/snapshot/targets.py", "pq.ParquetWriter"): "a name that is drawn, in a folder that the job has made",
     ("pipeline/snapshot/layers.py", "pq.write_table"): "in a folder that the job has made",
@@ -39,18 +40,26 @@ def offences(source: str) -> Iterator[tuple[int, str]]:
         if not isinstance(node, ast.Call):
             continue
         name = ast.unparse(node.func)
-        if name in ("open", "io.open") or (name.startswith(("Path", "pathlib")) and name.endswith(".open")):
-            found = (
+        if name in ("open", "io.open"):
+            mode = (
                 node.args[1] if len(node.args) > 1 else next((k.value for k in node.keywords if k.arg == "mode"), None)
             )
-            mode = "r" if found is None else found.value if isinstance(found, ast.Constant) else "?"
             first = node.args[0]
             is_ours = isinstance(first, ast.Call) and ast.unparse(first.func) in OPENERS
-            if str(mode).strip("bt") != "r" and not is_ours and ast.unparse(first) != "descriptor":
+            is_read = mode is None or (isinstance(mode, ast.Constant) and str(mode.value).strip("bt") == "r")
+            if not is_read and not is_ours and ast.unparse(first) != "descriptor":
                 yield node.lineno, name
         elif name == "os.open":
             flags = {ast.unparse(each) for each in ast.walk(node.args[1]) if isinstance(each, ast.Attribute)}
             if not flags <= READ_ONLY and ast.unparse(node.args[0]) != "os.devnull":
+                yield node.lineno, name
+        elif name.endswith(".open"):  # of a path, gzip and the like
+            texts = [
+                each.value
+                for each in (*node.args[:2], *(k.value for k in node.keywords))
+                if isinstance(each, ast.Constant)
+            ]
+            if any(isinstance(text, str) and _WRITING.fullmatch(text) for text in texts):
                 yield node.lineno, name
         elif name not in SAFE and _ALWAYS.search(name):
             yield node.lineno, name
@@ -73,12 +82,12 @@ open(path, "w"); open(path, mode="ab"); open(path, mode); open(path, "r+b"); io.
 os.open(path, os.O_RDWR); os.open(path, flags | os.O_CREAT, 0o600); os.mkdir(path); os.makedirs(path, exist_ok=True)
 Path(path).write_text(text); path.write_bytes(data); path.mkdir(); path.mkdir(parents=True); path.touch()
 tempfile.NamedTemporaryFile(); tempfile.mktemp(); shutil.copyfile(a, b); logging.FileHandler(path)
-pq.ParquetWriter(path, schema)
+pq.ParquetWriter(path, schema); path.open("w"); path.open(mode="rb+"); gzip.open(path, "wb"); Path(path).open("at")
 """
     reading = """
 open(path); open(path, "rb"); open(path, mode="r"); open(make_file(path), "w"); open(descriptor, "wb")
 os.open(path, os.O_RDONLY | os.O_DIRECTORY); os.open(os.devnull, os.O_WRONLY); tempfile.mkdtemp(prefix="x")
-files.open(path, create=True); broker.open(); tempfile.gettempdir()
+files.open(path, create=True); broker.open(); path.open("rb"); path.open(); gzip.open("a.gz", "rb"); tempfile.gettempdir()
 """
     assert len(list(offences(writing))) == writing.count(";") + len(writing.strip().splitlines())
     assert list(offences(reading)) == []
