@@ -14,7 +14,7 @@ READ_BYTES_MAX = 16 << 20
 """For one look."""
 UNPACKED_BYTES_MAX = 64 << 20
 """For one look, too, but for the batch that exceeds it."""
-BATCH_BYTES_MAX = 16 << 20
+BATCH_BYTES_MAX = 32 << 20
 """Of one batch, unpacked: a kilobyte may unpack to megabytes. The picture ends where a larger one begins."""
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from ottla.storage.cleaning.eligibility import assess_in_pieces
 from ottla.storage.logs.log import Log
-from ottla.storage.pictures.contents import UNPACKED_BYTES_MAX, Look
+from ottla.storage.pictures.contents import BATCH_BYTES_MAX, UNPACKED_BYTES_MAX, Look
 from ottla.storage.pictures.log_picture import Bar, Contents, LogPicture, Part
 from ottla.storage.pictures.taking import bundled, picture_in_pieces
 from ottla.storage.steps import to_the_end
@@ -129,6 +129,15 @@ def test_a_look_is_bounded_by_what_batches_unpack_to() -> None:
         append(log, ("k", "v" * (UNPACKED_BYTES_MAX // 3)), codec=1)
     found = look(log, 0, 5, 5)
     assert (found.looked_at_to_offset, found.records) == (3, 3)
+
+
+def test_a_look_ends_before_a_batch_that_unpacks_to_too_much() -> None:
+    log = make_log()
+    append(log, ("k", "v"))
+    append(log, ("k", "v" * BATCH_BYTES_MAX), codec=1)
+    append(log, ("k", "v"))
+    found = look(log, 0, 3, 3)
+    assert (found.looked_at_to_offset, found.records) == (1, 1)
 
 
 def test_markers_are_told_apart() -> None:
