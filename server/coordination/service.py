@@ -34,7 +34,7 @@ INLINE_LOAD_BYTES = 64 << 10
 # A chunk ends with its segment, and there may be thousands of those with a record each.
 INLINE_LOAD_CHUNKS = 8
 
-# When to try again what could not be loaded for want of memory, descriptors, threads and the like.
+# When to try again what could not be created or loaded for want of memory, descriptors, threads and the like.
 RELOAD_MS = 10_000
 
 Answer = TypeVar("Answer")
@@ -113,6 +113,9 @@ class CoordinatorService(Generic[C]):
         self._sleep = trio.CancelScope()
         self._is_closed = False
         self._to_reload: set[int] = set()
+        self._refused: str | None = None
+        """Why the disk refused the topic last. Requests need not ask it again before `_retry_at_ms`."""
+        self._retry_at_ms = 0
         self._loads, self._loads_todo = trio.open_memory_channel[tuple[Shard, Chunk]](inf)
         self.coordinator: C = make(self._store, self._wake)
 
@@ -181,17 +184,22 @@ class CoordinatorService(Generic[C]):
         return [shard.partition for shard in self.coordinator.shards if self.leader_of(shard.partition) == node.node_id]
 
     async def ensure_topic(self) -> None:
-        """Have the topic, created if it is not there.
+        """Have the topic, created if it is not there. A disk that refused it is asked again after `RELOAD_MS`.
 
         Raises:
             KafkaError: COORDINATOR_NOT_AVAILABLE.
         """
         if self._is_closed:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker stops")
+        if self._refused is not None and self.ground.clock.elapsed_ms() < self._retry_at_ms:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, self._refused)
         try:
             await self.ground.ensure_topic(self._topic)
+            self._refused = None
         except KafkaError as error:
             log.warning("cannot create %s: %s", self._topic, error)
+            if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
+                self._refused, self._retry_at_ms = error.message, self.ground.clock.elapsed_ms() + RELOAD_MS
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message) from error
         if not self.coordinator.shards and not self._is_closed:
             self._open_existing()

@@ -36,6 +36,8 @@ class Making:
     elapsed_ms: int
     fill: Fill | None
     of_each: OfEach
+    left: set[str]
+    """Directories that a making which failed could not remove: without a descriptor none can be listed. The next one removes them."""
 
     def make(
         self,
@@ -52,6 +54,12 @@ class Making:
         open_ones = [each for each in working if each.path not in cordoned]
         if not open_ones:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "every data directory that works is cordoned")
+        if self.left:
+            self.left.difference_update(
+                log.directory for log in logs.values()
+            )  # A move may have brought a log there since.
+            for directory in tuple(self.left):
+                self._remove(directory)
         counts = Counter(log.data_dir for log in logs.values())
         places = list[tuple[DataDir, TopicPartition]]()
         made = list[Log]()
@@ -68,7 +76,7 @@ class Making:
             for data_dir in dict(places):
                 self.opener.files.sync_dir(data_dir.path)
         except BaseException:
-            self._discard(made)
+            self._discard(made, places)
             raise
         in_order = {log.topic_partition: log for log in made}
         made = [in_order[each] for each in topic_partitions]
@@ -79,41 +87,53 @@ class Making:
                     data_dir.checkpoint_log_starts(logs)
             except BaseException:
                 logs.remove(topic_partitions)
-                self._discard(made)
+                self._discard(made, places)
                 raise
         return made
 
-    def _discard(self, made: Iterable[Log]) -> None:
+    def _discard(self, made: Iterable[Log], places: Iterable[tuple[DataDir, TopicPartition]]) -> None:
+        """Remove what was made, whichever step failed. All files are closed first: to remove a directory takes descriptors."""
         for log in made:
             with suppress(OSError):
                 log.release_files()
-                self.opener.files.remove_dir(log.directory)
+        for data_dir, topic_partition in places:
+            self._remove(_directory(data_dir, topic_partition))
+
+    def _remove(self, directory: str) -> None:
+        try:
+            self.opener.files.remove_dir(directory)
+            self.left.discard(directory)
+        except OSError:
+            self.left.add(directory)
 
     def _free_name(self, topic_partition: TopicPartition, working: Iterable[DataDir]) -> None:
         files = self.opener.files
         for each in working:
             present = paths.join(each.path, paths.partition_dir_name(*topic_partition))
+            if present in self.left:
+                files.remove_dir(present)
+                self.left.discard(present)
             if files.exists(present):
                 aside = put_aside(files, topic_partition, present, self.opener.rng)
                 self.opener.note(f"{present} is in the way of a new partition; it is kept as {aside}")
 
     def _make(self, data_dir: DataDir, topic_partition: TopicPartition) -> Log:
         files = self.opener.files
-        directory = paths.join(data_dir.path, paths.partition_dir_name(*topic_partition))
-        try:
-            files.make_dir(directory)
-            write_partition_metadata(files, directory, self.topic_id)
-            stop = LastStop(is_clean=True)
-            if self.fill is not None:
-                place = LogPlace(files, directory, topic_partition, self.topic_id, data_dir.health)
-                # Read as after a crash, so that indexes and producers are those of the batches, whoever wrote them.
-                stop = LastStop(log_start_offset=self.fill(place, self.config))
-            log = self.opener.open(
-                data_dir, topic_partition, self.config, self.now_ms, self.elapsed_ms, stop, topic_id=self.topic_id
-            )
-            if self.fill is not None:
-                log.flush(self.elapsed_ms)
-            return log
-        except BaseException:
-            files.remove_dir(directory)
-            raise
+        directory = _directory(data_dir, topic_partition)
+        files.make_dir(directory)
+        write_partition_metadata(files, directory, self.topic_id)
+        stop = LastStop(is_clean=True)
+        if self.fill is not None:
+            place = LogPlace(files, directory, topic_partition, self.topic_id, data_dir.health)
+            # Read as after a crash, so that indexes and producers are those of the batches, whoever wrote them.
+            stop = LastStop(log_start_offset=self.fill(place, self.config))
+        log = self.opener.open(
+            data_dir, topic_partition, self.config, self.now_ms, self.elapsed_ms, stop, topic_id=self.topic_id
+        )
+        if self.fill is not None:
+            log.flush(self.elapsed_ms)
+        return log
+
+
+def _directory(data_dir: DataDir, topic_partition: TopicPartition) -> str:
+    return paths.join(data_dir.path, paths.partition_dir_name(*topic_partition))

@@ -83,6 +83,8 @@ class LogManager:
         self._rng = rng or random.Random()
         self._note = note
         self._opener = LogOpener(files, self._rng, note, producer_expiration_ms)
+        self._left: set[str] = set()
+        """See `Making`."""
         self._is_loaded = False
         self._pending_dir_deletions: list[tuple[int, str]] = []
         self._dirs: list[DataDir] = []
@@ -189,11 +191,11 @@ class LogManager:
 
         Raises:
             FileExistsError: One of the partitions has a log.
-            OSError: The disk refused; nothing is left, but for what it would not let us remove.
+            OSError: The disk refused; nothing is left, but for what it does not let be removed, which the next call removes.
             KafkaError: KAFKA_STORAGE_ERROR: no data directory works, or takes new partitions.
             Whatever `fill` raises; nothing is left likewise.
         """
-        making = Making(self._opener, topic_id, config, now_ms, elapsed_ms, fill, of_each)
+        making = Making(self._opener, topic_id, config, now_ms, elapsed_ms, fill, of_each, self._left)
         return making.make(topic_partitions, self._working_dirs(), self.cordoned, self.logs)
 
     def add_offline(self, topic_partitions: Sequence[TopicPartition], *, topic_id: bytes, config: LogConfig) -> None:

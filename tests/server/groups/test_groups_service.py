@@ -16,7 +16,7 @@ from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupReques
 from ottla.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition
 from ottla.server.coordination.jobs import to_the_end
 from ottla.server.coordination.log_store import APPEND_ERRORS
-from ottla.server.coordination.service import INLINE_LOAD_BYTES, Parked
+from ottla.server.coordination.service import INLINE_LOAD_BYTES, RELOAD_MS, Parked
 from ottla.server.coordination.shard import ShardState
 from ottla.server.groups.classic.group import ClassicGroup
 from ottla.server.groups.classic.protocol import Caller
@@ -207,6 +207,22 @@ async def test_a_topic_that_cannot_be_created_is_tried_again(autojump_clock: Aut
         broker.creation_failure = None
         await commit(service, broker)
         assert offsets(service) == {1}
+
+
+async def test_a_disk_that_refused_the_topic_is_asked_again_after_a_while(autojump_clock: AutojumpClock) -> None:
+    broker = GroupBroker()
+    async with serving(broker) as service:
+        broker.creation_failure = ErrorCode.KAFKA_STORAGE_ERROR
+        with pytest.raises(KafkaError):
+            await service.ensure_topic()
+        broker.creation_failure = None
+        with pytest.raises(KafkaError) as refused:
+            await service.ensure_topic()
+        assert (refused.value.code, refused.value.message) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, "told to fail")
+        assert not service.coordinator.shards
+        await broker.clock.sleep(RELOAD_MS)
+        await service.ensure_topic()
+        assert service.coordinator.shards
 
 
 @pytest.mark.parametrize(("failure", "told"), [*APPEND_ERRORS.items(), (ErrorCode.POLICY_VIOLATION,) * 2])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -25,9 +25,16 @@ Values = dict[tuple[str, int], list[bytes]]
 class StoredBroker:
     """Open from construction to `stop`; a context manager. Raises what `Broker.open` raises."""
 
-    def __init__(self, files: Files, data_dirs: Sequence[str] = ("/data",), *, seed: int = 0) -> None:
+    def __init__(
+        self,
+        files: Files,
+        data_dirs: Sequence[str] = ("/data",),
+        *,
+        seed: int = 0,
+        options: Mapping[str, str] | None = None,
+    ) -> None:
         flags = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": ",".join(data_dirs), "node.id": "0"}
-        static = static_config(profile="dev", flags=flags, overrides={})
+        static = static_config(profile="dev", flags=flags, overrides=dict(options or {}))
         self.broker = Broker(
             static, nodes_of(static), clock=Clock(), files=files, rng=random.Random(seed), faults=Faults()
         )
