@@ -51,7 +51,7 @@ def offences(source: str) -> Iterator[tuple[int, str]]:
                 yield node.lineno, name
         elif name == "os.open":
             flags = {ast.unparse(each) for each in ast.walk(node.args[1]) if isinstance(each, ast.Attribute)}
-            if not flags <= READ_ONLY and ast.unparse(node.args[0]) != "os.devnull":
+            if not (flags and flags <= READ_ONLY) and ast.unparse(node.args[0]) != "os.devnull":
                 yield node.lineno, name
         elif name.endswith(".open"):  # of a path, gzip and the like
             texts = [
@@ -79,7 +79,7 @@ def test_nothing_writes_to_a_path_but_by_the_one_place(floor: str) -> None:
 def test_each_kind_of_writing_is_seen_and_reading_is_not() -> None:
     writing = """
 open(path, "w"); open(path, mode="ab"); open(path, mode); open(path, "r+b"); io.open(path, "x")
-os.open(path, os.O_RDWR); os.open(path, flags | os.O_CREAT, 0o600); os.mkdir(path); os.makedirs(path, exist_ok=True)
+os.open(path, os.O_RDWR); os.open(path, flags | os.O_CREAT, 0o600); os.open(path, flags); os.mkdir(path); os.makedirs(path, exist_ok=True)
 Path(path).write_text(text); path.write_bytes(data); path.mkdir(); path.mkdir(parents=True); path.touch()
 tempfile.NamedTemporaryFile(); tempfile.mktemp(); shutil.copyfile(a, b); logging.FileHandler(path)
 pq.ParquetWriter(path, schema); path.open("w"); path.open(mode="rb+"); gzip.open(path, "wb"); Path(path).open("at")
