@@ -19,7 +19,7 @@ from ..cluster.nodes import Node
 from ..network.connection import PEER_CHECK_MS
 from ..partitions.topics import NO_LEADER
 from ..runtime.disk import Work, in_thread
-from ..runtime.turns import Turn
+from ..runtime.turns import Turn, passes
 from ..runtime.waking import Waking
 from .coordinator import Coordinator
 from .ground import Ground
@@ -29,10 +29,11 @@ from .store import Chunk, RecordStore
 
 log = logging.getLogger("ottla.coordination")
 
-# Partitions with no more than this to replay are loaded before the broker serves; others meanwhile, in a thread.
-INLINE_LOAD_BYTES = 64 << 10
-# A chunk ends with its segment, and there may be thousands of those with a record each.
-INLINE_LOAD_CHUNKS = 8
+# What is replayed at once in one pass of the scheduler, of all partitions together: a start has its small ones before it serves, and a
+# node that stops may leave fifty. The rest is replayed meanwhile, in a thread. There are three coordinators, 4 ms each.
+INLINE_LOAD_BYTES = 32 << 10
+# A chunk counts as no less: it ends with its segment, and there may be thousands of those with a record each.
+LEAST_CHUNK_BYTES = 512
 
 # When to try again what could not be created or loaded for want of memory, descriptors, threads and the like.
 RELOAD_MS = 10_000
@@ -116,6 +117,7 @@ class CoordinatorService(Generic[C]):
         self._refused: str | None = None
         """Why the disk refused the topic last. Requests need not ask it again before `_retry_at_ms`."""
         self._retry_at_ms = 0
+        self._inline_pass, self._inline_left_bytes = -1, 0
         self._loads, self._loads_todo = trio.open_memory_channel[tuple[Shard, Chunk]](inf)
         self.coordinator: C = make(self._store, self._wake)
 
@@ -243,15 +245,17 @@ class CoordinatorService(Generic[C]):
                 self._load(shard)
 
     def _load(self, shard: Shard) -> None:
-        """Load a shard, or leave it to `run` if there is much to load."""
+        """Load a shard, or leave it to `run` if there is much to load, in it or in those that this pass loads with it."""
+        if self._inline_pass != (now := passes()):
+            self._inline_pass, self._inline_left_bytes = now, INLINE_LOAD_BYTES
         try:
             shard.next_offset = self._store.start_offset(shard.partition)
-            left_bytes, left_chunks = INLINE_LOAD_BYTES, INLINE_LOAD_CHUNKS
             while len(chunk := self._store.read(shard.partition, shard.next_offset)):
-                left_bytes, left_chunks = left_bytes - len(chunk), left_chunks - 1
-                if left_bytes < 0 or left_chunks < 0:
+                cost_bytes = max(len(chunk), LEAST_CHUNK_BYTES)
+                if cost_bytes > self._inline_left_bytes:
                     self._loads.send_nowait((shard, chunk))
                     return
+                self._inline_left_bytes -= cost_bytes
                 shard.replay(chunk.read())
             self.coordinator.activate(shard, self.ground.clock.now_ms())
         except Exception as error:  # noqa: BLE001 - one partition's trouble is that partition's alone

@@ -16,7 +16,7 @@ from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupReques
 from ottla.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition
 from ottla.server.coordination.jobs import to_the_end
 from ottla.server.coordination.log_store import APPEND_ERRORS
-from ottla.server.coordination.service import INLINE_LOAD_BYTES, RELOAD_MS, Parked
+from ottla.server.coordination.service import INLINE_LOAD_BYTES, LEAST_CHUNK_BYTES, RELOAD_MS, Parked
 from ottla.server.coordination.shard import ShardState
 from ottla.server.groups.classic.group import ClassicGroup
 from ottla.server.groups.classic.protocol import Caller
@@ -67,9 +67,11 @@ async def join(service: GroupService, broker: GroupBroker, **fields: Any) -> Joi
     return await answer.wait(StayingClient())
 
 
-async def commit(service: GroupService, broker: GroupBroker, offset: int = 1, group: str = "g") -> None:
+async def commit(
+    service: GroupService, broker: GroupBroker, offset: int = 1, group: str = "g", indexes: range = range(50)
+) -> None:
     coordinator = await service.route(cast(Any, broker.node), group)
-    partitions = [OffsetCommitRequestPartition(partition_index=index, committed_offset=offset) for index in range(50)]
+    partitions = [OffsetCommitRequestPartition(partition_index=index, committed_offset=offset) for index in indexes]
     request = OffsetCommitRequest(group_id=group)
     now_ms = broker.clock.now_ms()
     prepared = to_the_end(coordinator.prepare(request, [TopicCommit("t", CONSUMED_TOPIC_ID, partitions)], now_ms))
@@ -358,8 +360,9 @@ async def test_a_partition_of_many_segments_is_not_loaded_in_one_turn_however_sm
 ) -> None:
     broker = GroupBroker()
     async with serving(broker) as service:
-        for number in range(10):
-            await commit(service, broker, number)
+        segments = INLINE_LOAD_BYTES // LEAST_CHUNK_BYTES + 1
+        for number in range(segments):
+            await commit(service, broker, number, indexes=range(1))
             broker.log(service.coordinator.partition_for("g")).roll(broker.clock.now_ms())
         partition = service.coordinator.partition_for("g")
         assert broker.log(partition).size_bytes < INLINE_LOAD_BYTES
@@ -369,7 +372,55 @@ async def test_a_partition_of_many_segments_is_not_loaded_in_one_turn_however_sm
         assert service.coordinator.shards[partition].state is ShardState.LOADING
         while service.coordinator.shards[partition].state is ShardState.LOADING:
             await trio.sleep(0.01)
-        assert offsets(service) == {9}
+        assert offsets(service) == {segments - 1}
+
+
+MANY = 12
+
+
+@pytest.mark.parametrize("how", ["start", "node stops"])
+async def test_what_is_loaded_at_once_of_all_partitions_is_small_however_many_there_are(
+    how: str, autojump_clock: AutojumpClock
+) -> None:
+    """A node of several stops, and its partitions are another's in one turn: each was small, and all together took half a second."""
+    broker = GroupBroker(partition_count=MANY)
+    async with serving(broker) as service:
+        await commit(service, broker)
+        names = {service.coordinator.partition_for(f"g{number}"): f"g{number}" for number in range(20 * MANY)}
+        assert len(names) == MANY
+        for partition, name in names.items():
+            while broker.log(partition).size_bytes < INLINE_LOAD_BYTES // 4:
+                await commit(service, broker, group=name)
+
+        def loaded_bytes() -> int:
+            shards = service.coordinator.shards
+            return sum(broker.log(one.partition).size_bytes for one in shards if one.state is ShardState.ACTIVE)
+
+        if how == "start":
+            service._open_existing()
+        else:
+            for partition in range(MANY):
+                service.leadership_changed(partition)
+        assert 0 < loaded_bytes() <= INLINE_LOAD_BYTES
+        while any(shard.state is ShardState.LOADING for shard in service.coordinator.shards):
+            await trio.sleep(0.01)
+        assert all(offsets(service, name) == {1} for name in names.values())
+
+        service.leadership_changed(0)
+        assert service.coordinator.shards[0].state is ShardState.ACTIVE, "in a later turn there is room again"
+
+
+async def test_a_load_ends_when_another_one_has_taken_its_place(autojump_clock: AutojumpClock) -> None:
+    broker = GroupBroker()
+    async with serving(broker) as service:
+        partition = await fill(service, broker, "large")
+        service.leadership_changed(partition)
+        first = service.coordinator.shards[partition]
+        service.leadership_changed(partition)
+        while service.coordinator.shards[partition].state is ShardState.LOADING:
+            await trio.sleep(0.01)
+        assert first.next_offset == 0, "nothing is read of it any more"
+        assert offsets(service) == {7}
 
 
 def spoil_last_byte(files: CrashFiles, path: str) -> None:
