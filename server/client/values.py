@@ -72,8 +72,8 @@ class Offsets:
 class Group:
     """A group and what it has committed: the next offset to read, by (topic, partition).
 
-    `state` and `type` are Kafka's words ("Stable", "Empty", …; "classic", "consumer"), empty where the broker is too old to
-    say them.
+    `state` and `type` are Kafka's words ("Stable", "Empty", …; "classic", "consumer", "share", "streams"), empty where the broker
+    is too old to say them.
     """
 
     group_id: str

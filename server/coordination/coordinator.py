@@ -20,9 +20,6 @@ from .store import RecordStore
 
 log = logging.getLogger("ottla.coordination")
 
-# Pieces of taking leave of a shard that are done at once: a millisecond, and all there is in most.
-FAREWELLS_AT_ONCE = 300
-
 S = TypeVar("S", bound=Shard)
 T = TypeVar("T")
 
@@ -122,11 +119,8 @@ class Coordinator(ABC, Generic[S]):
     def _give_up(self, shard: S, error: ErrorCode, now_ms: int) -> None:
         if shard.state is ShardState.ACTIVE:
             shard.state = ShardState.OFFLINE
-            closing = self._unloaded(shard, error, now_ms)
-            for done, _ in enumerate(closing, 1):
-                if done == FAREWELLS_AT_ONCE:
-                    break
-            self._farewells.start(_farewell(shard, closing))
+            # Fifty shards may go in one turn.
+            self._farewells.start(_farewell(shard, self._unloaded(shard, error, now_ms)))
 
     def _put_empty(self, partition: int, state: ShardState) -> S:
         """Another object in the shard's place, so that whoever is still loading the old one is not listened to."""

@@ -32,9 +32,9 @@ _ID_CHARS_IN_MESSAGE = 1024
 # Member types of ConsumerGroupDescribe.
 _CLASSIC_MEMBER = 0
 _CONSUMER_MEMBER = 1
-_KINDS = (ClassicGroup, ConsumerGroup, ShareGroup, StreamsGroup)
-_STATES = frozenset(name.lower() for kind in _KINDS for name in kind.state_names)
-_TYPES = frozenset(kind.type_name for kind in _KINDS)
+KINDS = (ClassicGroup, ConsumerGroup, ShareGroup, StreamsGroup)
+_STATES = frozenset(name.lower() for kind in KINDS for name in kind.state_names)
+_TYPES = frozenset(kind.type_name for kind in KINDS)
 
 
 def describe_classic(group_id: str, group: Group | None, version: int) -> Steps[DescribedGroup]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -152,54 +152,30 @@ def _check_right(cluster: Cluster, group_id: str) -> None:
 
 def _members(cluster: Cluster, group: Group) -> list[dict[str, Any]]:
     """Each with `member_id`, `client_id`, `host` and `partitions`, pairs of topic and number."""
-    ask = cluster.nodes.ask_coordinator
-    if group.type == "consumer":
-        request = ConsumerGroupDescribeRequest(group_ids=(group.group_id,))
-        (found,) = cluster.nodes.retrying(partial(ask, request, group.group_id)).groups
-        check(found.error_code, found.error_message)
-        return [
-            _member(
-                member,
-                [(each.topic_name, index) for each in member.assignment.topic_partitions for index in each.partitions],
-            )
-            for member in found.members
-        ]
-    if group.type == "share":
-        shared = ShareGroupDescribeRequest(group_ids=(group.group_id,))
-        (found,) = cluster.nodes.retrying(partial(ask, shared, group.group_id)).groups
-        check(found.error_code, found.error_message)
-        return [
-            _member(
-                member,
-                [(each.topic_name, index) for each in member.assignment.topic_partitions for index in each.partitions],
-            )
-            for member in found.members
-        ]
-    if group.type == "streams":
-        streaming = StreamsGroupDescribeRequest(group_ids=(group.group_id,))
-        (found,) = cluster.nodes.retrying(partial(ask, streaming, group.group_id)).groups
-        check(found.error_code, found.error_message)
-        reads = {
-            one.subtopology_id: (*one.source_topics, *(topic.name for topic in one.repartition_source_topics))
-            for one in (() if found.topology is None else found.topology.subtopologies or ())
-        }
-        return [
-            _member(
-                member,
-                [
-                    (topic, index)
-                    for task in member.assignment.active_tasks
-                    for topic in reads.get(task.subtopology_id, ())
-                    for index in task.partitions
-                ],
-            )
-            for member in found.members
-        ]
-    (found,) = cluster.nodes.retrying(
-        partial(ask, DescribeGroupsRequest(groups=(group.group_id,)), group.group_id)
-    ).groups
+    if group.type not in KINDS:
+        raise RefusedError(f"group {group.group_id!r} is of a kind that is not known here: {group.type!r}")
+    request, assigned = KINDS[group.type]
+    ask = partial(cluster.nodes.ask_coordinator, request(group.group_id), group.group_id)
+    (found,) = cluster.nodes.retrying(ask).groups
     check(found.error_code, found.error_message)
-    return [_member(member, _assigned(member.member_assignment)) for member in found.members]
+    return [_member(member, list(assigned(found, member))) for member in found.members]
+
+
+def _partitions_of(_group: Any, member: Any) -> Iterator[tuple[str, int]]:
+    return ((each.topic_name, index) for each in member.assignment.topic_partitions for index in each.partitions)
+
+
+def _read_by_tasks(group: Any, member: Any) -> Iterator[tuple[str, int]]:
+    reads = {
+        one.subtopology_id: (*one.source_topics, *(topic.name for topic in one.repartition_source_topics))
+        for one in (() if group.topology is None else group.topology.subtopologies or ())
+    }
+    return (
+        (topic, index)
+        for task in member.assignment.active_tasks
+        for topic in reads.get(task.subtopology_id, ())
+        for index in task.partitions
+    )
 
 
 def _member(found: Any, partitions: list[tuple[str, int]]) -> dict[str, Any]:
@@ -211,15 +187,26 @@ def _member(found: Any, partitions: list[tuple[str, int]]) -> dict[str, Any]:
     }
 
 
-def _assigned(blob: bytes) -> list[tuple[str, int]]:
+def _assigned(_group: Any, member: Any) -> list[tuple[str, int]]:
     """What a classic consumer was given; nothing if the assignment is no consumer's."""
     from ...groups.subscription import read_assignment
 
     try:
-        found = read_assignment(blob)
+        found = read_assignment(member.member_assignment)
     except ProtocolError:
         return []
     return [(each.topic, index) for each in found.assigned_partitions for index in each.partitions]
+
+
+_CLASSIC = (lambda name: DescribeGroupsRequest(groups=(name,))), _assigned
+KINDS: dict[str, tuple[Callable[[str], Any], Callable[[Any, Any], Iterable[tuple[str, int]]]]] = {
+    "": _CLASSIC,  # What a broker too old for other kinds says.
+    "classic": _CLASSIC,
+    "consumer": ((lambda name: ConsumerGroupDescribeRequest(group_ids=(name,))), _partitions_of),
+    "share": ((lambda name: ShareGroupDescribeRequest(group_ids=(name,))), _partitions_of),
+    "streams": ((lambda name: StreamsGroupDescribeRequest(group_ids=(name,))), _read_by_tasks),
+}
+"""The kind of a group -> what describes it, and what a member has by (the group described, the member)."""
 
 
 def _places(cluster: Cluster, group: Group, members: list[dict[str, Any]]) -> Iterator[Place]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ....protocol.errors import KafkaError
 from ...broker.broker import Broker
@@ -16,11 +16,13 @@ from ..errors import ControlError, Kind, did_you_mean
 from ..refusals import refusal
 
 if TYPE_CHECKING:
-    from ....protocol.messages.consumer_group_describe import Member as DescribedGroupMember
-    from ....protocol.messages.share_group_describe import Member as DescribedShareMember
+    from ....protocol.messages.streams_group_describe import DescribedGroup as DescribedStreamsGroup
+    from ...coordination.jobs import Steps
+    from ...groups.coordinator import GroupCoordinator
     from ...groups.service import GroupService
 
-CLASSIC, CONSUMER, SHARE = "classic", "consumer", "share"
+Place: TypeAlias = tuple[str, int]
+SHARE = "share"
 _OFFSET_COMMIT_KEY = 8
 _DESCRIBE_GROUPS_VERSION = 5
 """In which a group that is not there is Dead, and no error: `_described` has looked."""
@@ -32,7 +34,7 @@ class GroupState:
 
     group_id: str
     kind: str
-    """`classic`, `consumer` (KIP-848) or `share` (KIP-932)."""
+    """`classic`, `consumer` (KIP-848), `share` (KIP-932) or `streams` (KIP-1071)."""
     state: str
     """As Apache Kafka's tools name it, "Stable"."""
     lag: int
@@ -57,7 +59,7 @@ class GroupMember:
     client_id: str
     client_host: str
     assigned: tuple[str, ...] | None
-    """TOPIC-PARTITION of each, of members of the `consumer` and `share` protocols; null: the group's own members know."""
+    """TOPIC-PARTITION of each; of a `streams` group, what the active tasks read. Null: the members of a `classic` group decide."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,34 +117,19 @@ async def describe_group(broker: Broker, group_id: str) -> GroupDescription:
             shards = () if groups is None else groups.coordinator.shards
             known = (name for shard in shards for name in shard.groups)
             raise ControlError(Kind.NOT_FOUND, f"there is no group {group_id[:249]!r}{did_you_mean(group_id, known)}")
-        kind, members = group.type_name, list[GroupMember]()
-        if kind == CONSUMER:
-            described = await in_turns(groups.coordinator.describe_consumer_group(group_id), turn)
-            for each in described.members:
-                if turn.is_over():
-                    await turn.next()
-                assigned = tuple(await turn.map(_partition, _assigned(each)))
-                members.append(
-                    GroupMember(each.member_id, each.instance_id, each.client_id, each.client_host, assigned)
-                )
-            state = described.group_state
-        elif kind == SHARE:
-            shared = await in_turns(groups.coordinator.describe_share_group(group_id), turn)
-            for one in shared.members:
-                if turn.is_over():
-                    await turn.next()
-                assigned = tuple(await turn.map(_partition, _assigned(one)))
-                members.append(GroupMember(one.member_id, None, one.client_id, one.client_host, assigned))
-            state = shared.group_state
-        else:
-            classic = await in_turns(groups.coordinator.describe_group(group_id, _DESCRIBE_GROUPS_VERSION), turn)
-            members = await turn.map(
-                lambda each: GroupMember(
-                    each.member_id, each.group_instance_id, each.client_id, each.client_host, None
-                ),
-                classic.members,
+        kind = group.type_name
+        shown = KINDS[kind]
+        described = await in_turns(shown.describe(groups.coordinator, group_id), turn)
+        members = list[GroupMember]()
+        for each in described.members:
+            if turn.is_over():
+                await turn.next()
+            has = shown.assigned(broker, described, each)
+            assigned = None if has is None else tuple(await turn.map(_partition, has))
+            members.append(
+                GroupMember(each.member_id, shown.instance_id(each), each.client_id, each.client_host, assigned)
             )
-            state = classic.group_state
+        state = described.group_state
         offsets, lag = await _offsets(broker, groups, group_id, kind, turn)
     except KafkaError as error:
         raise refusal(error) from error
@@ -161,11 +148,62 @@ def _partitions(broker: Broker, groups: GroupService) -> list[int]:
     return sorted({each for node in broker.nodes if node.is_alive for each in groups.partitions_led_by(node)})
 
 
-def _assigned(member: DescribedGroupMember | DescribedShareMember) -> Iterator[tuple[str, int]]:
+def _partitions_of(member: Any) -> Iterator[Place]:
     return ((one.topic_name, index) for one in member.assignment.topic_partitions for index in one.partitions)
 
 
-def _partition(of: tuple[str, int]) -> str:
+def _read_by_tasks(broker: Broker, described: DescribedStreamsGroup, member: Any) -> Iterator[Place]:
+    """What a subtopology's task of a number reads: the partition of that number of each topic that has so many."""
+    subtopologies = () if described.topology is None else described.topology.subtopologies or ()
+    reads = {
+        one.subtopology_id: (*one.source_topics, *(topic.name for topic in one.repartition_source_topics))
+        for one in subtopologies
+    }
+    return (
+        (name, index)
+        for task in member.assignment.active_tasks
+        for name in reads.get(task.subtopology_id, ())
+        for index in task.partitions
+        if _end(broker, name, index) is not None
+    )
+
+
+class Shown(NamedTuple):
+    """How the groups of one kind are shown."""
+
+    describe: Callable[[GroupCoordinator, str], Steps[Any]]
+    """The group, described: it has `group_state` and `members`."""
+    assigned: Callable[[Broker, Any, Any], Iterable[Place] | None]
+    """(broker, the group, its member): topic and partition of each that the member reads; None if the broker cannot know."""
+    instance_id: Callable[[Any], str | None]
+
+
+KINDS: dict[str, Shown] = {
+    "classic": Shown(
+        lambda groups, group_id: groups.describe_group(group_id, _DESCRIBE_GROUPS_VERSION),
+        lambda _broker, _group, _member: None,
+        lambda member: member.group_instance_id,
+    ),
+    "consumer": Shown(
+        lambda groups, group_id: groups.describe_consumer_group(group_id),
+        lambda _broker, _group, member: _partitions_of(member),
+        lambda member: member.instance_id,
+    ),
+    SHARE: Shown(
+        lambda groups, group_id: groups.describe_share_group(group_id),
+        lambda _broker, _group, member: _partitions_of(member),
+        lambda _member: None,
+    ),
+    "streams": Shown(
+        lambda groups, group_id: groups.describe_streams_group(group_id),
+        _read_by_tasks,
+        lambda member: member.instance_id,
+    ),
+}
+"""By what `Group.type_name` says."""
+
+
+def _partition(of: Place) -> str:
     return f"{of[0]}-{of[1]}"
 
 
