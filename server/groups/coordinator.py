@@ -43,11 +43,10 @@ from .classic.records import LEAST_MEMBER_BYTES, group_value
 from .classic_requests import ClassicRequests
 from .consumer.classic_members import ClassicMembers
 from .consumer.group import ConsumerGroup
-from .consumer.migration import Migration, Upgrade, is_large
+from .consumer.migration import Migration, Upgrade
 from .consumer.protocol import ConsumerProtocol
 from .consumer.records import group_epoch, target_metadata
 from .consumer.requests import check_request
-from .consumer.steps_ahead import NOTHING_PREPARED
 from .consumer.steps_ahead import Prepared as PreparedMember
 from .descriptions import describe_classic, describe_consumer, describe_share, describe_streams, list_groups
 from .kinds import Kind
@@ -183,14 +182,14 @@ class GroupCoordinator(Coordinator[Shard]):
         return (yield from self._consumer.preparing(self.shard_of(request.group_id), request, caller))
 
     def prepare_upgrade(self, request: ConsumerGroupHeartbeatRequest, caller: Caller) -> Steps[Upgrade | None]:
-        """What `consumer_heartbeat` takes: what a large classic group becomes when the request's member joins it
+        """What `consumer_heartbeat` takes: what a classic group with members becomes when the request's member joins it
         (`Migration.upgrade`), as the group is when the last piece is done. Mostly None, in one piece."""
         if request.member_epoch:
             return None
         check_request(request, caller.version, self._settings.group_consumer_assignors)
         shard = self.shard_of(request.group_id)
         group = shard.groups.get(request.group_id)
-        if isinstance(group, ClassicGroup) and is_large(group.members):
+        if isinstance(group, ClassicGroup) and group.members:
             return (yield from self._migration.upgrade(group))
         return None
 
@@ -200,7 +199,7 @@ class GroupCoordinator(Coordinator[Shard]):
         caller: Caller,
         now_ms: int,
         upgrade: Upgrade | None = None,
-        prepared: PreparedMember = NOTHING_PREPARED,
+        prepared: PreparedMember | None = None,
     ) -> ConsumerGroupHeartbeatResponse:
         """A member of a consumer group joins, stays or leaves (`ConsumerProtocol.heartbeat`)."""
         check_request(request, caller.version, self._settings.group_consumer_assignors)

@@ -145,19 +145,19 @@ class Ready(NamedTuple):
     """A record of a member, made in pieces before the step that may write it.
 
     Attributes:
-        member: As it will be then; for another the rest is of no use.
+        made_of: The member as it will be then, or what else it was made of; for another the rest is of no use.
     """
 
-    member: object
+    made_of: object
     change: tuple[Any, Any]
     pair: Pair
 
 
-def ready(member: object, change: tuple[Any, Any], arrays: Mapping[str, tuple[object, ...]]) -> Steps[Ready]:
+def ready(made_of: object, change: tuple[Any, Any], arrays: Mapping[str, tuple[object, ...]]) -> Steps[Ready]:
     """Make it from the change without the elements of its long arrays (`writing_blob`)."""
     key, value = change
     pair = yield from writing_record(key, value, arrays)
-    return Ready(member, (key, replace(value, **arrays)), pair)
+    return Ready(made_of, (key, replace(value, **arrays)), pair)
 
 
 def writing_record(key: object, value: Any, arrays: Mapping[str, Iterable[object]]) -> Steps[Pair]:
@@ -166,9 +166,22 @@ def writing_record(key: object, value: Any, arrays: Mapping[str, Iterable[object
     return write_record(key, None)[0], value_bytes
 
 
+def made_change(made: Iterable[Ready | None], key: type, made_of: object) -> tuple[Any, Any] | None:
+    """The change whose key is of this class and that was made of that, if it is among those that are `made`."""
+    return next(
+        (one.change for one in made if one is not None and type(one.change[0]) is key and one.made_of == made_of), None
+    )
+
+
+def ready_for(change: tuple[Any, Any], made: Iterable[Ready | None]) -> Ready | None:
+    """What has been made of this very change."""
+    return next((one for one in made if one is not None and change is one.change), None)
+
+
 def write_made(change: tuple[Any, Any], made: Iterable[Ready | None]) -> Pair:
     """`write_record`, unless the record is among those that are `made` already."""
-    return next((one.pair for one in made if one is not None and change is one.change), None) or write_record(*change)
+    one = ready_for(change, made)
+    return write_record(*change) if one is None else one.pair
 
 
 def value_codec(cls: type[Any], version: int) -> Codec:

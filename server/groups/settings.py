@@ -22,6 +22,9 @@ NAME_CHARS_IN_MEMBER_ID = 1024
 # Topics that the members of a consumer group may subscribe to by name, in lists that differ, and as many that their regular
 # expressions may match: whoever joins with news has all of them looked up, 0.2 us each.
 GROUP_NAMES_MAX = 50_000
+# Topics, and partitions of them, together, that a member of a consumer group may say it owns, and so be given: what a request may
+# have (100 000 elements) beside the 10 000 topics that it may subscribe to.
+OWNED_MAX = 90_000
 # Assignment strategies that a member may offer; clients offer one to three.
 PROTOCOLS_MAX = 1_000
 # What the members of a classic group offer, in largest batches of its partition: each generation is written down with the

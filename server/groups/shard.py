@@ -140,6 +140,13 @@ class Shard(coordination.Shard):
         else:
             consumer_replay.apply(group, key, value)
 
+    def take(self, key: Any, made_of: Any) -> None:
+        """Apply a record of a consumer group that was made of these values (`consumer.replay.take`)."""
+        group = self.groups.get(key.group_id)
+        if not isinstance(group, ConsumerGroup):
+            group = self.groups[key.group_id] = ConsumerGroup(key.group_id, self.partition)
+        consumer_replay.take(group, key, made_of)
+
     def _apply_to_share_group(self, key: Any, value: Any) -> None:
         group = self.groups.get(key.group_id)
         if not isinstance(group, ShareGroup):

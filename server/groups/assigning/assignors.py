@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from itertools import chain, islice
 
-from ...coordination.jobs import Steps
+from ...coordination.jobs import Steps, in_order
 from .assignment import Assignment, Assignor, GroupSpec, MemberSubscription
 from .balancing import balance
 
@@ -29,11 +29,11 @@ def range_assignor(spec: GroupSpec, partition_count: PartitionCount) -> Steps[Ma
 
     Static members come first, by instance id: they keep their runs while dynamic members come and go.
     """
-    in_order = sorted(spec.members.values(), key=_range_order)
+    ordered = sorted(spec.members.values(), key=_range_order)
     subscriber_counts: dict[bytes, int] = {}
     # Most members subscribe to the same topics.
     sorted_ids: dict[frozenset[bytes], list[bytes]] = {}
-    for member in in_order:
+    for member in ordered:
         if member.topic_ids not in sorted_ids:
             sorted_ids[member.topic_ids] = sorted(member.topic_ids)
         for topic_id in member.topic_ids:
@@ -45,7 +45,7 @@ def range_assignor(spec: GroupSpec, partition_count: PartitionCount) -> Steps[Ma
         counts[topic_id] = partition_count(topic_id)
         yield
     assignments: dict[str, Assignment] = {}
-    for member in in_order:
+    for member in ordered:
         mine: dict[bytes, frozenset[int]] = {}
         for topic_id in sorted_ids[member.topic_ids]:
             yield
@@ -87,7 +87,7 @@ def _share_out(spec: GroupSpec, partition_count: PartitionCount) -> Steps[Mappin
     kept: dict[str, list[tuple[bytes, int]]] = {}
     for member_id, member in members.items():
         kept[member_id] = []
-        for topic_id in sorted(member.target):
+        for topic_id in (yield from in_order(member.target)):
             if topic_id in unassigned:
                 mine = unassigned[topic_id] & member.target[topic_id]
                 unassigned[topic_id] -= mine
@@ -101,7 +101,8 @@ def _share_out(spec: GroupSpec, partition_count: PartitionCount) -> Steps[Mappin
             unassigned[topic_id].add(index)
         del kept[member_id][share:]
         yield
-    rest = ((topic_id, index) for topic_id in sorted(unassigned) for index in sorted(unassigned[topic_id]))
+    topic_ids = yield from in_order(unassigned)
+    rest = ((topic_id, index) for topic_id in topic_ids for index in sorted(unassigned[topic_id]))
     assignments: dict[str, Assignment] = {}
     for member_id, share in shares.items():
         assignments[member_id] = yield from _by_topic(

@@ -7,9 +7,9 @@ the log (deadlines, whether topics are to be looked at again) is kept by `protoc
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
-from typing import ClassVar
+from typing import ClassVar, TypeAlias, TypeVar
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ...coordination.deadlines import Deadline
@@ -19,6 +19,10 @@ from ..records import CommittedOffset, write_record
 from ..subscription import CONSUMER_PROTOCOL_TYPE
 from .member import Member, ResolvedRegex
 from .records import tombstones
+
+Had: TypeAlias = tuple[bytes, Mapping[int, int]]
+_NONE: Mapping[int, int] = {}
+Counted = TypeVar("Counted", str, frozenset[str])
 
 # From this version of OffsetCommit on the generation may be a member epoch (KIP-848).
 _MEMBER_EPOCH_VERSION = 9
@@ -36,7 +40,7 @@ class ConsumerGroup:
         regex_subscribers: Every regular expression in use -> how many members use it.
         name_subscribers: Every set of topic names -> how many members name just these.
         classic_count: How many members speak the classic protocol.
-        owners: (topic id, partition) -> member id, for all that is assigned or being revoked.
+        owners: Topic id -> partition -> member id, for all that is assigned or being revoked.
         owners_version: Grows whenever they may have changed.
         has_old_metadata: A record of type 4 is there, which brokers before 4.1 wrote.
         sessions, waits: Member id -> when its silence, and its delay in what a rebalance asks of it, has lasted too
@@ -67,7 +71,7 @@ class ConsumerGroup:
         self.regex_subscribers: dict[str, int] = {}
         self.name_subscribers: dict[frozenset[str], int] = {}
         self.classic_count = 0
-        self.owners: dict[tuple[bytes, int], str] = {}
+        self.owners: dict[bytes, dict[int, str]] = {}
         self.owners_version = 0
         self.has_old_metadata = False
         self.sessions: dict[str, Deadline] = {}
@@ -183,29 +187,31 @@ class ConsumerGroup:
 
     def is_free(self, topic_id: bytes, partition: int) -> bool:
         """Nobody has the partition, not even to give it up."""
-        return (topic_id, partition) not in self.owners
+        return partition not in self.owners.get(topic_id, ())
 
     # For `replay`
 
     def put(self, member: Member) -> None:
         """Take over what a record says of a member, old or new."""
-        self._take_out(member.member_id)
+        before = self.members.get(member.member_id)
+        self._count(before, -1)
+        self._count(member, 1)
+        if before is None or (before.topic_names, before.topic_regex) != (member.topic_names, member.topic_regex):
+            self._subscribed_topics = None
         self.members[member.member_id] = member
-        self.classic_count += member.classic is not None
-        self.name_subscribers[member.topic_names] = self.name_subscribers.get(member.topic_names, 0) + 1
-        for place in _places(member):
-            self.owners[place] = member.member_id
-        if member.topic_regex:
-            self.regex_subscribers[member.topic_regex] = self.regex_subscribers.get(member.topic_regex, 0) + 1
+        self._own(before or Member(member.member_id), member)
         if member.instance_id is not None:
             self.static_members[member.instance_id] = member.member_id
 
     def remove(self, member_id: str) -> None:
-        self._take_out(member_id)
         member = self.members.pop(member_id, None)
-        instance_id = None if member is None else member.instance_id
-        if instance_id is not None and self.static_members.get(instance_id) == member_id:
-            del self.static_members[instance_id]
+        if member is None:
+            return
+        self._count(member, -1)
+        self._subscribed_topics = None
+        self._own(member, Member(member_id))
+        if member.instance_id is not None and self.static_members.get(member.instance_id) == member_id:
+            del self.static_members[member.instance_id]
 
     def resolve(self, regex: str, resolved: ResolvedRegex | None) -> None:
         """Take over what a regular expression matches, or forget it."""
@@ -215,24 +221,33 @@ class ConsumerGroup:
         else:
             self.regexes[regex] = resolved
 
-    def _take_out(self, member_id: str) -> None:
-        """Forget what follows from what is known of a member, if anything is."""
-        self._subscribed_topics = None
-        self.owners_version += 1
-        member = self.members.get(member_id)
+    def _count(self, member: Member | None, by: int) -> None:
+        """Note that there is one member more, or one less, that says what this one does."""
         if member is None:
             return
-        for place in _places(member):
-            if self.owners.get(place) == member_id:
-                del self.owners[place]
-        self.classic_count -= member.classic is not None
-        self.name_subscribers[member.topic_names] -= 1
-        if not self.name_subscribers[member.topic_names]:
-            del self.name_subscribers[member.topic_names]
+        self.classic_count += by * (member.classic is not None)
+        _add(self.name_subscribers, member.topic_names, by)
         if member.topic_regex:
-            self.regex_subscribers[member.topic_regex] -= 1
-            if not self.regex_subscribers[member.topic_regex]:
-                del self.regex_subscribers[member.topic_regex]
+            _add(self.regex_subscribers, member.topic_regex, by)
+
+    def _own(self, before: Member, after: Member) -> None:
+        """Note who has what, where that has changed: a member may have fifty thousand partitions, and get one more."""
+        self.owners_version += 1
+        gone, come = _differing(before, after)
+        for topic_id, partitions in gone:
+            row = self.owners.get(topic_id, {})
+            if row == dict.fromkeys(partitions, before.member_id):
+                del self.owners[topic_id]
+                continue
+            for index in partitions:
+                if row.get(index) == before.member_id:
+                    del row[index]
+            if not row:
+                self.owners.pop(topic_id, None)
+        for topic_id, partitions in come:
+            mine = dict.fromkeys(partitions, after.member_id)
+            if self.owners.setdefault(topic_id, mine) is not mine:
+                self.owners[topic_id].update(mine)
 
 
 def subscribed_topics(members: Iterable[Member], regexes: Iterable[ResolvedRegex]) -> frozenset[str]:
@@ -242,14 +257,31 @@ def subscribed_topics(members: Iterable[Member], regexes: Iterable[ResolvedRegex
 
 
 def _all_topics(names: Iterable[frozenset[str]], regexes: Iterable[ResolvedRegex]) -> frozenset[str]:
-    return frozenset().union(*names, *(regex.topics for regex in regexes))
+    lists = [one for one in (*names, *(regex.topics for regex in regexes)) if one]
+    # Mostly there is one, which may be long.
+    return lists[0] if len(lists) == 1 else frozenset().union(*lists)
 
 
-def _places(member: Member) -> Iterator[tuple[bytes, int]]:
-    for owned in (member.assigned, member.revoking):
-        for topic_id, partitions in owned.items():
-            for index in partitions:
-                yield topic_id, index
+def _differing(before: Member, after: Member) -> tuple[list[Had], list[Had]]:
+    """What the member had, and what it has, of each topic of which that is not the same, or not in the same way."""
+    gone, come = list[Had](), list[Had]()
+    for owned, owns in ((before.assigned, after.assigned), (before.revoking, after.revoking)):
+        if owned is not owns:
+            for topic_id, had in owned.items():
+                has = owns.get(topic_id, _NONE)
+                if has is not had and has.keys() != had.keys():
+                    gone.append((topic_id, had))
+                    come.append((topic_id, has))
+            come += [(topic_id, owns[topic_id]) for topic_id in owns.keys() - owned.keys()]
+    return gone, come
+
+
+def _add(counts: dict[Counted, int], what: Counted, by: int) -> None:
+    count = counts.get(what, 0) + by
+    if count:
+        counts[what] = count
+    else:
+        del counts[what]
 
 
 def _stale(member: Member, message: str) -> KafkaError:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from ...coordination.jobs import Steps, to_the_end
 from ..classic.protocol import Caller
 from .group import ConsumerGroup
 from .member import STATIC_LEAVE_EPOCH, Member
@@ -112,9 +113,15 @@ def with_news(member: Member, request: ConsumerGroupHeartbeatRequest, caller: Ca
 
 def claim_of(request: ConsumerGroupHeartbeatRequest) -> Claim:
     """What the member says it owns."""
+    return to_the_end(claiming(request))
+
+
+def claiming(request: ConsumerGroupHeartbeatRequest) -> Steps[Claim]:
+    """`claim_of`, a topic a piece."""
     if request.topic_partitions is None:
         return None
     claim: dict[bytes, set[int]] = {}
     for topic in request.topic_partitions:
         claim.setdefault(topic.topic_id, set()).update(topic.partitions)
+        yield
     return claim

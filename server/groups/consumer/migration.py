@@ -22,7 +22,7 @@ from ...coordination.jobs import Job, Steps
 from ...coordination.records import Records
 from ...coordination.store import RecordStore
 from ..assigning.assignment import Assignment
-from ..assigning.metadata_hash import metadata_hash
+from ..assigning.metadata_hash import hashing
 from ..assigning.topics import TopicView
 from ..classic.group import ClassicGroup, GroupState
 from ..classic.group import Member as ClassicMember
@@ -170,11 +170,11 @@ class Migration:
                 )
             )
             yield
-        new.metadata_hash = metadata_hash(new.subscribed_topics, self._topics)
+        new.metadata_hash = yield from hashing(new.subscribed_topics, self._topics)
         max_bytes = self._store.max_batch_bytes(old.partition)
         written = Records([write_record(*classic_tombstone(old.group_id))])
         for change in whole_group(new):
-            written.add(*write_record(*change))
+            written.add(*(yield from change))
             if written.batch_bytes > max_bytes:
                 raise KafkaError(
                     ErrorCode.UNKNOWN_SERVER_ERROR,

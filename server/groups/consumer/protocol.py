@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ....protocol.errors import ErrorCode, KafkaError
@@ -18,22 +19,22 @@ from ...coordination.jobs import AT_ONCE, Job, Steps, to_the_end
 from ...coordination.records import Records
 from ...coordination.store import RecordStore
 from ..assigning.assignors import ASSIGNORS
-from ..assigning.metadata_hash import MetadataHashes, describe
+from ..assigning.metadata_hash import MetadataHashes
 from ..assigning.regexes import REFRESH_AT_MOST_EVERY_MS, resolve
 from ..assigning.topic_changes import TopicChanges
 from ..assigning.topics import TopicView
 from ..classic.group import ClassicGroup
 from ..classic.protocol import Caller
-from ..records import Ready, write_made, write_record
+from ..records import Ready, ready_for, write_made, write_record
 from ..settings import GroupSettings
 from . import records, targets
 from .group import ConsumerGroup, subscribed_topics
 from .member import LEAVE_EPOCH, STATIC_LEAVE_EPOCH, Member, ResolvedRegex, away
-from .membership import claim_of, consumer_group, identified, member_for, with_news
+from .membership import claim_of, claiming, consumer_group, identified, member_for, with_news
 from .migration import TRIES, Migration, Upgrade, is_large
 from .reconciliation import Claim, Target
 from .records import Change
-from .steps_ahead import NOTHING_PREPARED, Prepared, StepAhead, has_many, step_ahead
+from .steps_ahead import Prepared, StepAhead, has_many, step_ahead
 from .timers import MemberTimers
 from .transition import Surroundings, Transition, subscribes_anew
 
@@ -124,7 +125,7 @@ class ConsumerProtocol:
     def topics_changed(self, names: Collection[str], now_ms: int, *, has_new: bool) -> None:
         """Topics were created (`has_new`), deleted or got more partitions: the groups concerned find out by the next
         heartbeat of any member."""
-        self._hashes.topics_changed()
+        self._hashes.topics_changed(names)
         if has_new:
             self._topics_version = max(self._topics_version + 1, now_ms)
         self._changes.add(names)
@@ -142,36 +143,51 @@ class ConsumerProtocol:
             others = group.subscribed_without([old]) if old is not None and is_other else group.subscribed_topics
             names = named | others if named else others  # No copy of thousands for a heartbeat without news.
         yield from self._hashes.preparing(names)
-        news = None
+        claim, member_id, made = (yield from claiming(request)), request.member_id or self._new_id(), list[Ready]()
         if len(named) > AT_ONCE:
-            if names != named:
-                yield from self._hashes.preparing(named)
-            member = with_news(old or Member(request.member_id), request, caller)
-            news = None if member == old else (yield from records.writing_member(request.group_id, member))
-        return Prepared(news, (yield from self._preparing_step(shard, request, caller)))
+            member = with_news(old or Member(member_id), request, caller)
+            if member != old:
+                made.append((yield from records.writing_member(request.group_id, member)))
+        if request.member_epoch == STATIC_LEAVE_EPOCH:
+            return Prepared(claim, away=(yield from self._preparing_leave(shard, request)))
+        step = yield from self._preparing_step(shard, replace(request, member_id=member_id), caller, claim, made)
+        return Prepared(claim, member_id, tuple(made), step=step)
+
+    def _preparing_leave(
+        self, shard: Shard, request: ConsumerGroupHeartbeatRequest
+    ) -> Steps[tuple[Member, Ready] | None]:
+        group = shard.groups.get(request.group_id)
+        known = group.static_member(request.instance_id) if isinstance(group, ConsumerGroup) else None
+        if known is None or not has_many(known, {}):
+            return None
+        return known, (yield from records.writing_current(request.group_id, away(known)))
 
     def _preparing_step(
-        self, shard: Shard, request: ConsumerGroupHeartbeatRequest, caller: Caller
+        self, shard: Shard, request: ConsumerGroupHeartbeatRequest, caller: Caller, claim: Claim, made: list[Ready]
     ) -> Steps[StepAhead | None]:
-        """As `heartbeat` has it while the group's target stays as it is. A small group's may become another one in the same turn; a
-        static member that comes back is taken in at once."""
+        """As `heartbeat` has it while the group's target stays as it is; a small group's may become another one in the same turn.
+        Into `made` go the records of what a static member has that comes back."""
         group = shard.groups.get(request.group_id)
-        known = group.members.get(request.member_id) if isinstance(group, ConsumerGroup) else None
-        if known is None or request.member_epoch < 0:
-            return None
-        assert isinstance(group, ConsumerGroup)
-        assignment = group.targets.get(known.member_id, {})
-        if not has_many(known, assignment):
+        if not isinstance(group, ConsumerGroup) or request.member_epoch == LEAVE_EPOCH:
             return None
         try:
             old, replaced = member_for(group, request, self._new_id)
-            new, epoch = with_news(old, request, caller), group.assignment_epoch
-            has_new_subscription = subscribes_anew(old, new)
-            if replaced is not None or (new.is_reconciled_to(epoch) and not has_new_subscription):
+            assignment = group.targets.get((replaced or old).member_id, {})
+            if not has_many(old, assignment):
                 return None
-            subscribed = self._hashes.ids(targets.names_of(new, group.regexes))
+            new, epoch = with_news(old, request, caller), group.assignment_epoch
+            if replaced is not None:
+                made.append((yield from records.writing_member(group.group_id, old)))
+                made.append((yield from records.writing_target(group.group_id, old.member_id, assignment)))
+                made.append((yield from records.writing_current(group.group_id, old)))
+                if new != old:
+                    made.append((yield from records.writing_member(group.group_id, new)))
+            has_new_subscription = subscribes_anew(old, new)
+            if new.is_reconciled_to(epoch) and not has_new_subscription:
+                return None
+            subscribed = targets.subscribed_of(new, assignment, group.regexes, self._topics)
             target = Target(epoch, assignment, subscribed, has_new_subscription, group.is_free)
-            return (yield from step_ahead(group, new, target, claim_of(request)))
+            return (yield from step_ahead(group, new, target, claim))
         except KafkaError:  # `heartbeat` says it
             return None
 
@@ -182,30 +198,31 @@ class ConsumerProtocol:
         caller: Caller,
         now_ms: int,
         upgrade: Upgrade | None = None,
-        prepared: Prepared = NOTHING_PREPARED,
+        prepared: Prepared | None = None,
     ) -> ConsumerGroupHeartbeatResponse:
         """Let a member join, stay or leave.
 
         Args:
-            upgrade: Of the classic group that is to become a consumer group with this member; made here if it is small.
+            upgrade: Of the classic group that is to become a consumer group with this member.
             prepared: As `preparing` made it for the request.
 
         Raises:
             KafkaError: INVALID_REGULAR_EXPRESSION, GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID,
-                COORDINATOR_LOAD_IN_PROGRESS (a large classic group, and no upgrade of it),
+                COORDINATOR_LOAD_IN_PROGRESS (a classic group, and no upgrade of it),
                 FENCED_MEMBER_EPOCH, UNRELEASED_INSTANCE_ID, FENCED_INSTANCE_ID, or what writing it down failed with.
                 Nothing has changed then.
         """
+        prepared = prepared or Prepared(claim_of(request))
         if request.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
-            return self._leave(shard, request, now_ms)
+            return self._leave(shard, request, now_ms, prepared)
         changes: list[Change] = []
         group, used = self._group_for(shard, request, changes, upgrade)
-        old, replaced = member_for(group, request, self._new_id)
+        old, replaced = member_for(group, request, lambda: prepared.member_id or self._new_id())
         new = with_news(old, request, caller)
         if request.member_epoch == 0:
             log.info("group %s: member %s joins, instance id %s", group.group_id, new.member_id, request.instance_id)
-        transition = Transition(group, old, new, replaced, changes, prepared.news, prepared.step)
-        member = self.advance(shard, transition, claim_of(request), caller, now_ms, used)
+        transition = Transition(group, old, new, replaced, changes, prepared.made, prepared.step)
+        member = self.advance(shard, transition, prepared.claim, caller, now_ms, used)
         is_full = (
             request.rebalance_timeout_ms != -1
             and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)
@@ -296,23 +313,20 @@ class ConsumerProtocol:
     def _upgrade_of(self, group: ClassicGroup, upgrade: Upgrade | None) -> Upgrade:
         if upgrade is not None and upgrade.old is group:
             return upgrade
-        if is_large(group.members):
-            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"group {group.group_id} has just changed")
-        return to_the_end(self._migration.upgrade(group))
+        raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"group {group.group_id} has just changed")
 
     def _resolve_regexes(
         self, shard: Shard, group: ConsumerGroup, sees: Callable[[str], bool] | None, now_ms: int
     ) -> Job:
         """Match the group's regular expressions with all topics; members get what is new at their next heartbeats."""
         version = self._topics_version
-        made: dict[str, tuple[ResolvedRegex, Change]] = {}
+        made: dict[str, tuple[ResolvedRegex, Ready]] = {}
         try:
             found = yield from resolve(tuple(group.regex_subscribers), self._topics.names(), sees)
             for pattern, topics in found.items():
                 one = ResolvedRegex(topics, version, now_ms)
-                made[pattern] = one, records.regex(group.group_id, pattern, one)
-                yield
-                yield from describe(topics, self._topics)
+                made[pattern] = one, (yield from records.writing_regex(group.group_id, pattern, one))
+                yield from self._hashes.preparing(topics)
         except KafkaError as error:
             self._not_resolved(group, error)
             return
@@ -323,7 +337,7 @@ class ConsumerProtocol:
         # One that came meanwhile has its turn with the next heartbeat, one that went needs nothing.
         in_use = {pattern: both for pattern, both in made.items() if pattern in group.regex_subscribers}
         resolved = {pattern: one for pattern, (one, _) in in_use.items()}
-        changes = [change for _, change in in_use.values()]
+        changes = [ready.change for _, ready in in_use.values()]
         names = subscribed_topics(group.members.values(), {**group.regexes, **resolved}.values())
         topics_hash = self._hashes.of(names)
         is_news = any(
@@ -333,7 +347,7 @@ class ConsumerProtocol:
         if is_news or topics_hash != group.metadata_hash:
             changes.append(records.group_epoch(group.group_id, group.epoch + 1, topics_hash))
         try:
-            self.write(shard, group.group_id, changes, now_ms)
+            self.write(shard, group.group_id, changes, now_ms, ready=[ready for _, ready in in_use.values()])
             group.resolved_at_ms = self._elapsed_ms()
         except KafkaError as error:
             self._not_resolved(group, error)
@@ -370,13 +384,15 @@ class ConsumerProtocol:
     # Leaving
 
     def _leave(
-        self, shard: Shard, request: ConsumerGroupHeartbeatRequest, now_ms: int
+        self, shard: Shard, request: ConsumerGroupHeartbeatRequest, now_ms: int, prepared: Prepared
     ) -> ConsumerGroupHeartbeatResponse:
         group = consumer_group(request.group_id, shard.groups.get(request.group_id))
         member = identified(group, request)
         if request.instance_id is not None and request.member_epoch == STATIC_LEAVE_EPOCH:
             log.info("group %s: static member %s leaves for a while", group.group_id, request.instance_id)
-            self.write(shard, group.group_id, [records.current_assignment(group.group_id, away(member))], now_ms)
+            ready = prepared.away[1] if prepared.away is not None and prepared.away[0] is member else None
+            change = records.current_assignment(group.group_id, away(member)) if ready is None else ready.change
+            self.write(shard, group.group_id, [change], now_ms, ready=[ready])
         else:
             log.info("group %s: member %s leaves", group.group_id, member.member_id)
             self.remove(shard, group, [member], now_ms)
@@ -478,8 +494,11 @@ class ConsumerProtocol:
         if upgrade is not None:
             shard.groups[group_id] = upgrade.group
             log.info("group %s: upgraded to a consumer group in epoch %d", group_id, upgrade.group.epoch)
-        for key, value in changes:
-            shard.apply(key, value)
+        for change in changes:
+            if (one := ready_for(change, ready)) is None:
+                shard.apply(*change)
+            else:
+                shard.take(change[0], one.made_of)
         if isinstance(before, ClassicGroup):
             after = consumer_group(group_id, shard.groups.get(group_id))
             self.take_leave(before, self._migration.close(before, now_ms))

@@ -34,7 +34,7 @@ class Target:
     Attributes:
         epoch: Of the target assignment.
         assignment: What the member should have.
-        subscribed: Ids of the topics that the member subscribes to now; others are taken from it in any case.
+        subscribed: Ids of those of its topics that the member subscribes to now; others are taken from it in any case.
         has_new_subscription: It subscribes to other topics than before.
         is_free: Whether nobody has a partition, not even to give it up.
     """

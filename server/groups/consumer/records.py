@@ -29,10 +29,9 @@ from ....protocol.messages.consumer_group_log import (
     TopicPartitions,
 )
 from ....protocol.messages.consumer_offsets import GroupMetadataKey
-from ...coordination.jobs import AT_ONCE, Steps, in_order
-from ...coordination.records import Pair
+from ...coordination.jobs import Steps, in_order
 from ..assigning.assignment import Assignment
-from ..records import Ready, ready, write_record, writing_record
+from ..records import Ready, ready
 from .member import Member, Owned, ResolvedRegex
 
 EPOCH_MAX = 2**31 - 1
@@ -99,13 +98,14 @@ def target(group_id: str, member_id: str, assignment: Assignment) -> Change:
     )
 
 
-def writing_target(group_id: str, member_id: str, assignment: Assignment) -> Steps[Pair]:
-    """The record of `target`, in pieces."""
-    if len(assignment) <= AT_ONCE:
-        return write_record(*target(group_id, member_id, assignment))
-    topic_ids = yield from in_order(assignment)
-    rows = (TopicPartition(topic_id=one, partitions=tuple(sorted(assignment[one]))) for one in topic_ids)
-    return (yield from writing_record(*target(group_id, member_id, {}), {"topic_partitions": rows}))
+def writing_target(group_id: str, member_id: str, assignment: Assignment) -> Steps[Ready]:
+    """`target` and its record, in pieces; made of (member id, assignment)."""
+    topic_ids, rows = (yield from in_order(assignment)), list[TopicPartition]()
+    for topic_id in topic_ids:
+        rows.append(TopicPartition(topic_id=topic_id, partitions=tuple(sorted(assignment[topic_id]))))
+        yield
+    made_of = member_id, assignment
+    return (yield from ready(made_of, target(group_id, member_id, {}), {"topic_partitions": tuple(rows)}))
 
 
 def target_tombstone(group_id: str, member_id: str) -> Change:
@@ -150,6 +150,13 @@ def regex(group_id: str, pattern: str, resolved: ResolvedRegex | None) -> Change
     return key, ConsumerGroupRegularExpressionValue(
         topics=topics, version=resolved.version, timestamp=resolved.resolved_ms
     )
+
+
+def writing_regex(group_id: str, pattern: str, resolved: ResolvedRegex) -> Steps[Ready]:
+    """`regex` and its record, in pieces."""
+    names = yield from in_order(resolved.topics)
+    without = regex(group_id, pattern, resolved._replace(topics=frozenset()))
+    return (yield from ready(resolved, without, {"topics": tuple(names)}))
 
 
 def current_tombstone(group_id: str, member_id: str) -> Change:

@@ -34,6 +34,11 @@ def apply(group: ConsumerGroup, key: Any, value: Any) -> None:
     _APPLY[type(key)](group, key, value)
 
 
+def take(group: ConsumerGroup, key: Any, made_of: Any) -> None:
+    """`apply`, of a change that was made of these values in pieces (`records.writing_member` and its like): they are not read again."""
+    _TAKE[type(key)](group, key, made_of)
+
+
 def _group_epoch(group: ConsumerGroup, key: ConsumerGroupMetadataKey, value: ConsumerGroupMetadataValue) -> None:
     group.epoch = value.epoch
     group.metadata_hash = value.metadata_hash
@@ -123,4 +128,11 @@ _APPLY: dict[type, Callable[[ConsumerGroup, Any, Any], None]] = {
     ConsumerGroupTargetAssignmentMemberKey: _target,
     ConsumerGroupCurrentMemberAssignmentKey: _current_assignment,
     ConsumerGroupRegularExpressionKey: _regex,
+}
+
+_TAKE: dict[type, Callable[[ConsumerGroup, Any, Any], None]] = {
+    ConsumerGroupMemberMetadataKey: lambda group, _, member: group.put(member),
+    ConsumerGroupTargetAssignmentMemberKey: lambda group, key, made_of: group.targets.update([made_of]),
+    ConsumerGroupCurrentMemberAssignmentKey: lambda group, _, member: group.put(member),
+    ConsumerGroupRegularExpressionKey: lambda group, key, resolved: group.resolve(key.regular_expression, resolved),
 }

@@ -9,11 +9,9 @@ from collections.abc import Collection
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from ..settings import OWNED_MAX
 from ..subscription import NAMES_MAX
 from .member import LEAVE_EPOCH, STATIC_LEAVE_EPOCH
-
-OWNED_MAX = 100_000
-"""Partitions that a member may say it owns."""
 
 # From this version on the client makes the member id (KIP-1082).
 _CLIENT_MADE_ID_VERSION = 1
@@ -38,10 +36,10 @@ def check_request(request: ConsumerGroupHeartbeatRequest, version: int, assignor
         _check(request.instance_id is not None, "InstanceId can't be null.")
     else:
         _check(epoch > STATIC_LEAVE_EPOCH, f"MemberEpoch {epoch} is invalid.")
+    owned = request.topic_partitions or ()
     for count, most, what in (
         (len(request.subscribed_topic_names or ()), NAMES_MAX, "topics to subscribe to"),
-        (len(request.topic_partitions or ()), NAMES_MAX, "topics with partitions"),
-        (sum(len(one.partitions) for one in (request.topic_partitions or ())[:NAMES_MAX]), OWNED_MAX, "partitions"),
+        (len(owned) + sum(len(one.partitions) for one in owned), OWNED_MAX, "topics and partitions of them"),
     ):
         _check(count <= most, f"The member names {count} {what}; at most {most} are allowed.")
     if request.server_assignor is not None and request.server_assignor not in assignors:

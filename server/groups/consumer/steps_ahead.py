@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from collections.abc import Set as AbstractSet
+from collections.abc import Mapping, Sized
 from typing import NamedTuple
 
 from ....protocol.messages.consumer_group_heartbeat import Assignment, TopicPartitions
@@ -14,12 +13,21 @@ from .group import ConsumerGroup
 from .member import Member, Owned
 from .reconciliation import Claim, Target, stepping
 
+PARTITIONS_AT_ONCE = 2_000
+"""A millisecond."""
+
 
 class Prepared(NamedTuple):
     """What a heartbeat may find made. With a group that has become another one meanwhile it is of no use."""
 
-    news: Ready | None = None
-    """The record of what the member says of itself."""
+    claim: Claim = None
+    """What the member says it owns."""
+    member_id: str = ""
+    """Of a member that has none."""
+    made: tuple[Ready, ...] = ()
+    """Records of what the member says of itself, and of what it has when it comes back."""
+    away: tuple[Member, Ready] | None = None
+    """The record of what a static member has that leaves for a while; and the member, as it was."""
     step: StepAhead | None = None
 
     def told_of(self, member: Member) -> Assignment:
@@ -27,9 +35,6 @@ class Prepared(NamedTuple):
         if self.step is not None and self.step.told is not None and self.step.after is member:
             return self.step.told
         return to_the_end(telling(member.assigned))
-
-
-NOTHING_PREPARED = Prepared()
 
 
 class StepAhead(NamedTuple):
@@ -55,9 +60,12 @@ class StepAhead(NamedTuple):
         return self.owners_version == group.owners_version and self.target == target and self.before == member
 
 
-def has_many(member: Member, assignment: Mapping[bytes, AbstractSet[int]]) -> bool:
-    """Whether a member has so many topics, or is to have, that its step is worth making ahead."""
-    return max(map(len, (assignment, member.assigned, member.revoking))) > AT_ONCE
+def has_many(member: Member, assignment: Mapping[bytes, Sized]) -> bool:
+    """Whether a member has so many topics or partitions, or is to have, that its step is worth making ahead."""
+    return any(
+        len(one) > AT_ONCE or sum(map(len, one.values())) > PARTITIONS_AT_ONCE
+        for one in (assignment, member.assigned, member.revoking)
+    )
 
 
 def step_ahead(group: ConsumerGroup, member: Member, target: Target, claim: Claim) -> Steps[StepAhead]:

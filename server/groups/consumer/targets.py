@@ -16,7 +16,7 @@ from ...coordination.records import Records
 from ..assigning.assignment import Assignment, Assignor, GroupSpec, MemberSubscription
 from ..assigning.topics import TopicView, ids_of
 from ..records import write_record
-from ..settings import MEMBERS_A_PIECE
+from ..settings import MEMBERS_A_PIECE, OWNED_MAX
 from . import records
 from .group import ConsumerGroup
 from .member import Member, ResolvedRegex
@@ -50,6 +50,14 @@ def names_of(member: Member, regexes: Mapping[str, ResolvedRegex]) -> frozenset[
     """All topics that the member subscribes to, as far as its regular expression has been resolved."""
     resolved = regexes.get(member.topic_regex or "")
     return member.topic_names if resolved is None else member.topic_names | resolved.topics
+
+
+def subscribed_of(
+    member: Member, assignment: Assignment, regexes: Mapping[str, ResolvedRegex], topics: TopicView
+) -> frozenset[bytes]:
+    """Ids of the topics, of those that the member has or is to have, that it subscribes to now."""
+    names, name_of = names_of(member, regexes), topics.name_of
+    return frozenset(one for one in member.assigned.keys() | assignment.keys() if name_of(one) in names)
 
 
 def are_many(members: int, names: Collection[str], topics: TopicView) -> bool:
@@ -108,8 +116,15 @@ def written(group: ConsumerGroup, targets: Mapping[str, Assignment], max_bytes: 
     whole = WholeTarget(Records(), {})
     for member_id, assignment in targets.items():
         if member_id in group.members and group.targets.get(member_id) != assignment:
-            whole.records.add(*(yield from records.writing_target(group.group_id, member_id, assignment)))
+            whole.records.add(*(yield from records.writing_target(group.group_id, member_id, assignment)).pair)
             whole.given[member_id] = assignment
+            count = len(assignment) + sum(map(len, assignment.values()))
+            if count > OWNED_MAX:
+                raise KafkaError(
+                    ErrorCode.UNKNOWN_SERVER_ERROR,
+                    f"member {member_id} would have {count} topics and partitions of them; at most {OWNED_MAX} are allowed:"
+                    " start more members",
+                )
             if whole.records.batch_bytes > max_bytes:
                 raise KafkaError(
                     ErrorCode.UNKNOWN_SERVER_ERROR,

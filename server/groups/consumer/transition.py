@@ -8,17 +8,22 @@ one step towards it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from math import inf
 from typing import NamedTuple
 
 from ....protocol.errors import ErrorCode, KafkaError
+from ....protocol.messages.consumer_group_log import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupTargetAssignmentMemberKey,
+)
 from ...coordination.jobs import to_the_end
 from ..assigning.assignors import ASSIGNORS
 from ..assigning.metadata_hash import MetadataHashes
 from ..assigning.regexes import REFRESH_AT_MOST_EVERY_MS, check_regex
 from ..assigning.topics import TopicView
-from ..records import Ready
+from ..records import Ready, made_change
 from ..settings import GROUP_NAMES_MAX, GroupSettings
 from . import records, targets
 from .group import ConsumerGroup, subscribed_topics
@@ -26,7 +31,6 @@ from .member import Member
 from .reconciliation import Claim, Target, next_step
 from .records import Change
 from .steps_ahead import StepAhead
-from .whole_groups import replacement
 
 log = logging.getLogger("ottla.groups")
 
@@ -50,7 +54,7 @@ class Transition:
         new: The member with its news.
         replaced: The static member whose place it takes (`membership.taking_over`).
         changes: What is to be written before all else.
-        ready: What may have been made of the new member already.
+        made: Records that may have been made already.
         ahead: Its step, if that may have been made.
 
     Attributes:
@@ -71,7 +75,7 @@ class Transition:
         new: Member,
         replaced: Member | None,
         changes: list[Change],
-        ready: Ready | None = None,
+        made: Collection[Ready] = (),
         ahead: StepAhead | None = None,
     ) -> None:
         self.group = group
@@ -79,8 +83,7 @@ class Transition:
         self.member = new
         self.replaced = replaced
         self.changes = changes
-        self.made = (ready, None if ahead is None else ahead.made)
-        self._ready = ready
+        self.made = (*made, None if ahead is None else ahead.made)
         self._ahead = ahead
         self.has_assigned = False
         self.must_assign = False
@@ -100,20 +103,16 @@ class Transition:
                 not know).
         """
         self._around = around
-        group_id, new = self.group.group_id, self.member
+        new = self.member
         if self.replaced is not None:
-            self.changes += replacement(self.group, self.replaced, self.old)
+            self._take_place_of(self.replaced)
         if new != self.old:
-            ready = self._ready
-            if ready is not None and ready.member == new:
-                self.changes.append(ready.change)
-            else:
-                self.changes.append(records.member_metadata(group_id, new))
+            self._put_member(new)
         has_new_subscription = self._take_subscription()
         self._take_topics()
         epoch, assignment = self._take_target()
         if has_new_subscription or not new.is_reconciled_to(epoch):
-            subscribed = self._around.hashes.ids(targets.names_of(new, self.group.regexes))
+            subscribed = targets.subscribed_of(new, assignment, self.group.regexes, self._around.topics)
             target = Target(epoch, assignment, subscribed, has_new_subscription, self.group.is_free)
             if self._ahead is not None and self._ahead.leads(new, target, self.group):
                 self._take(self._ahead)
@@ -121,7 +120,21 @@ class Transition:
             self.member = next_step(new, target, claim)
         self.has_stepped = self.member != new
         if self.has_stepped:
-            self.changes.append(records.current_assignment(group_id, self.member))
+            self.changes.append(records.current_assignment(self.group.group_id, self.member))
+
+    def _take_place_of(self, replaced: Member) -> None:
+        """The static member has come back as `old`, which takes over what it had."""
+        group_id, heir, held = self.group.group_id, self.old, self.group.targets.get(replaced.member_id, {})
+        self.changes += records.member_tombstones(group_id, replaced.member_id)
+        self._put_member(heir)
+        made = made_change(self.made, ConsumerGroupTargetAssignmentMemberKey, (heir.member_id, held))
+        self.changes.append(made or records.target(group_id, heir.member_id, held))
+        made = made_change(self.made, ConsumerGroupCurrentMemberAssignmentKey, heir)
+        self.changes.append(made or records.current_assignment(group_id, heir))
+
+    def _put_member(self, member: Member) -> None:
+        made = made_change(self.made, ConsumerGroupMemberMetadataKey, member)
+        self.changes.append(made or records.member_metadata(self.group.group_id, member))
 
     def _take(self, ahead: StepAhead) -> None:
         self.member, self.has_stepped = ahead.after, ahead.made is not None
@@ -191,7 +204,7 @@ class Transition:
             return
         self.has_seen_topics = True
         if group.refresh_at_ms is not None and not is_refreshed:
-            self._around.hashes.topics_changed()  # It is time to look whether nobody said so.
+            self._around.hashes.forget()  # It is time to look whether nobody said so.
         regexes = (one for pattern, one in group.regexes.items() if pattern != self._dropped_regex)
         topics_hash = self._around.hashes.of(subscribed_topics(self._members().values(), regexes))
         if self._must_bump or topics_hash != group.metadata_hash:

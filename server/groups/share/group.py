@@ -6,7 +6,7 @@ Nothing here decides or writes anything; `replay` changes it, as records say.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import ClassVar
 
 from ....protocol.errors import ErrorCode, KafkaError
@@ -95,14 +95,14 @@ class ShareGroup:
     def subscribed_topics(self) -> frozenset[str]:
         """By any member."""
         if self._subscribed_topics is None:
-            self._subscribed_topics = frozenset().union(*self.name_subscribers)
+            self._subscribed_topics = _all_of(self.name_subscribers)
         return self._subscribed_topics
 
     def subscribed_without(self, leaving: ShareMember) -> frozenset[str]:
         """What `subscribed_topics` will be when this member is gone."""
         if self.name_subscribers[leaving.topic_names] > 1:
             return self.subscribed_topics
-        return frozenset().union(*(names for names in self.name_subscribers if names != leaving.topic_names))
+        return _all_of(names for names in self.name_subscribers if names != leaving.topic_names)
 
     def offsets_age_from(self) -> Callable[[CommittedOffset], int] | None:
         return None
@@ -186,3 +186,9 @@ class ShareGroup:
             self.name_subscribers[member.topic_names] -= 1
             if not self.name_subscribers[member.topic_names]:
                 del self.name_subscribers[member.topic_names]
+
+
+def _all_of(names: Iterable[frozenset[str]]) -> frozenset[str]:
+    lists = list(names)
+    # Mostly there is one, which may be long.
+    return lists[0] if len(lists) == 1 else frozenset().union(*lists)

@@ -109,7 +109,7 @@ class ShareProtocol:
     def topics_changed(self, names: Collection[str]) -> None:
         """Topics were created, deleted or got more partitions: the groups concerned find out by the next heartbeat of any
         member."""
-        self._hashes.topics_changed()
+        self._hashes.topics_changed(names)
         self._changes.add(names)
 
     def forget_topics(self, shard: Shard, group: ShareGroup, topic_ids: Collection[bytes], now_ms: int) -> None:

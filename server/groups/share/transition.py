@@ -14,11 +14,12 @@ from math import inf
 from typing import NamedTuple
 
 from ....protocol.errors import ErrorCode, KafkaError
+from ....protocol.messages.share_group_log import ShareGroupMemberMetadataKey
 from ...coordination.jobs import to_the_end
 from ..assigning.assignment import Assignment
 from ..assigning.metadata_hash import MetadataHashes
 from ..assigning.topics import TopicView
-from ..records import Ready
+from ..records import Ready, made_change
 from ..settings import GROUP_NAMES_MAX, GroupSettings
 from . import records, targets
 from .group import ShareGroup
@@ -104,11 +105,8 @@ class Transition:
         """Whether the member subscribes to something else than before."""
         group, old, new = self.group, self.old, self.member
         if new != old or new.member_id not in group.members:
-            ready = self._ready
-            if ready is not None and ready.member == new:
-                self.changes.append(ready.change)
-            else:
-                self.changes.append(records.member_metadata(group.group_id, new))
+            made = made_change([self._ready], ShareGroupMemberMetadataKey, new)
+            self.changes.append(made or records.member_metadata(group.group_id, new))
         if new.topic_names == old.topic_names:
             return False
         lists = group.name_subscribers
@@ -131,7 +129,7 @@ class Transition:
             return False
         self.has_seen_topics = True
         if group.refresh_at_ms is not None and not is_refreshed:
-            self._around.hashes.topics_changed()  # It is time to look whether nobody said so.
+            self._around.hashes.forget()  # It is time to look whether nobody said so.
         topics_hash = self._around.hashes.of(self.names)
         if not must_bump and topics_hash == group.metadata_hash:
             return False
@@ -173,7 +171,8 @@ class Transition:
         if group.looked_for == (self.names, group.states, group.topics_known_to) and not is_left:
             return
         known = StateTable() if group.states is None else group.states
-        self.asked_for = _missing(known, around.hashes.existing(self.names), around.topics, is_left=is_left)
+        existing = around.hashes.existing(self.names, 2 * TOPICS_MAX + 1)
+        self.asked_for = _missing(known, existing, around.topics, is_left=is_left)
         if self.asked_for:
             table = known.asked_for(self.asked_for, around.topics.name_of)
             self.changes.append(records.state_partitions(group.group_id, table))

@@ -142,7 +142,7 @@ def _look_at(
             return None
     known_to = changes.count
     # First the hash: what has changed before the look that follows is seen with it, or found by the next heartbeat.
-    number = (yield from hashing(topology.required, topics)).number
+    number = yield from hashing(topology.required, topics)
     if group is not None and group.configured is not None and group.metadata_hash == number:
         return Look(number, group.configured, known_to)
     return Look(number, (yield from configure(topology, topics)), known_to)

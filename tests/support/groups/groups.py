@@ -45,6 +45,7 @@ class FakeTopics:
 
     def __init__(self, **partition_counts: int) -> None:
         self._ids: dict[str, bytes] = {}
+        self._names: dict[bytes, str] = {}
         self._counts: dict[bytes, int] = {}
         self._made = 0
         self._known_before: set[str] = set()
@@ -61,11 +62,13 @@ class FakeTopics:
             self._ids[name] = (
                 TOPIC_IDS[name] if is_first and name in TOPIC_IDS else (0x1000 + self._made).to_bytes(2, "big") * 8
             )
+        self._names[self._ids[name]] = name
         self._counts[self._ids[name]] = partition_count
         return self._ids[name]
 
     def delete(self, name: str) -> None:
-        del self._counts[self._ids.pop(name)]
+        topic_id = self._ids.pop(name)
+        del self._counts[topic_id], self._names[topic_id]
 
     def names(self) -> list[str]:
         return list(self._ids)
@@ -74,7 +77,7 @@ class FakeTopics:
         return self._ids.get(name)
 
     def name_of(self, topic_id: bytes) -> str | None:
-        return next((name for name, known in self._ids.items() if known == topic_id), None)
+        return self._names.get(topic_id)
 
     def partition_count(self, topic_id: bytes) -> int:
         return self._counts.get(topic_id, 0)

@@ -141,7 +141,7 @@ class World:
             if member.member_id in group.members:
                 for place in member.owned:
                     assert owned.setdefault(place, member.member_id) == member.member_id
-                    assert group.owners[place] == member.member_id
+                    assert group.owners[place[0]][place[1]] == member.member_id
         return group
 
     def check_settled(self) -> None:
@@ -204,8 +204,9 @@ def check_table(group: ConsumerGroup) -> None:
         for topic_id, partitions in owned.items()
         for place in ((topic_id, partition) for partition in partitions)
     ]
-    assert len(places) == len(group.owners)
-    assert dict(places) == group.owners
+    owners = {(topic_id, index): name for topic_id, row in group.owners.items() for index, name in row.items()}
+    assert len(places) == len(owners)
+    assert dict(places) == owners and all(group.owners.values())
     assert group.targets.keys() <= group.members.keys()
     assert group.static_members == {
         member.instance_id: member_id for member_id, member in group.members.items() if member.instance_id

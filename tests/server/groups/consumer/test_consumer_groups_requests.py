@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from ottla.protocol.errors import ErrorCode
-from ottla.server.groups.consumer.requests import OWNED_MAX
-from ottla.server.groups.settings import GROUP_NAMES_MAX
+from ottla.server.groups.settings import GROUP_NAMES_MAX, OWNED_MAX
 from ottla.server.groups.subscription import NAMES_MAX
 from support.groups.consumer_groups import ConsumerGroups
 
