@@ -273,7 +273,7 @@ def _differing(before: Member, after: Member) -> tuple[list[Had], list[Had]]:
                     gone.append((topic_id, had))
                     come.append((topic_id, has))
             come += [(topic_id, owns[topic_id]) for topic_id in owns.keys() - owned.keys()]
-    return gone, come
+    return gone, [one for one in come if one[1]]
 
 
 def _add(counts: dict[Counted, int], what: Counted, by: int) -> None:

@@ -10,7 +10,9 @@ import pytest
 
 from ottla.server.coordination.jobs import AT_ONCE, Steps, in_order, to_the_end
 from ottla.server.groups.consumer import records as consumer_records
-from ottla.server.groups.consumer.member import Member, Owned
+from ottla.server.groups.consumer import replay
+from ottla.server.groups.consumer.group import ConsumerGroup
+from ottla.server.groups.consumer.member import Member, Owned, ResolvedRegex
 from ottla.server.groups.records import Ready, write_made, write_record
 from ottla.server.groups.share import records as share_records
 from ottla.server.groups.share.member import ShareMember
@@ -61,8 +63,8 @@ def test_a_member_of_many_names(kind: str, count: int) -> None:
 def test_a_target_of_many_topics(kind: str, count: int) -> None:
     records, _ = KINDS[kind]
     assignment = {number.to_bytes(16): frozenset({number % 7, 300}) for number in reversed(range(count))}
-    pair, in_pieces = pieces(records.writing_target("g", "m", assignment))
-    assert pair == write_record(*records.target("g", "m", assignment))
+    made, in_pieces = pieces(records.writing_target("g", "m", assignment))
+    assert (made.pair if isinstance(made, Ready) else made) == write_record(*records.target("g", "m", assignment))
     assert in_pieces >= count // AT_ONCE - 1
 
 
@@ -84,3 +86,27 @@ def test_names_in_order(count: int) -> None:
     ordered, in_pieces = pieces(in_order(names(count)))
     assert ordered == sorted(names(count))
     assert in_pieces >= count // AT_ONCE
+
+
+def test_a_table_that_takes_what_was_made_is_that_which_reads_the_records() -> None:
+    """Each record that is made in pieces: what it was made of is put into the table, in the place of what it says."""
+    member = replace(
+        Member("m", instance_id="i", topic_names=names(3), topic_regex="t.*"),
+        assigned={b"1" * 16: {0: 7, 1: 2}},
+        revoking={b"2" * 16: {5: 2}},
+        epoch=8,
+    )
+    given = {b"1" * 16: frozenset({0, 1})}
+    resolved = ResolvedRegex(names(4), 5, 6)
+    steps = (
+        consumer_records.writing_member("g", member),
+        consumer_records.writing_target("g", "m", given),
+        consumer_records.writing_current("g", member),
+        consumer_records.writing_regex("g", "t.*", resolved),
+    )
+    taken, read = ConsumerGroup("g", 0), ConsumerGroup("g", 0)
+    for one in map(to_the_end, steps):
+        replay.take(taken, one.change[0], one.made_of)
+        replay.apply(read, *one.change)
+        assert one.pair == write_record(*one.change)
+    assert vars(taken) | {"owners_version": 0} == vars(read) | {"owners_version": 0}
