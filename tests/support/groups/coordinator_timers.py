@@ -292,34 +292,6 @@ def _share_assignment_after_a_load() -> Begun:
     return groups, _shares_of(groups)
 
 
-def _share_states_again() -> Begun:
-    groups = ShareGroups(orders=2, settings=SHARE_UNLIMITED)
-    groups.grants = False
-    groups.enter("a")
-    groups.wishes.clear()
-
-    def is_over() -> bool:
-        groups.stay("a")
-        return bool(groups.wishes)
-
-    return groups, is_over
-
-
-def _share_states_again_after_a_load() -> Begun:
-    groups = ShareGroups(orders=2, settings=SHARE_UNLIMITED)
-    groups.grants = False
-    groups.enter("a")
-    groups.advance(4_000)
-    groups = groups.restarted()
-    groups.grants = False
-
-    def is_over() -> bool:
-        groups.stay("a")
-        return bool(groups.wishes)
-
-    return groups, is_over
-
-
 def _streams_session() -> Begun:
     groups = StreamsGroups(orders=2)
     groups.enter("a")
@@ -489,8 +461,6 @@ COORDINATOR_TIMERS = {
     "a share group's next assignment": Timer(f"{SHARE} heartbeat", 5_000, _share_assignment),
     "that of many partitions": Timer(f"{SHARE} _assign", 5_000, _share_assignment_of_many_partitions),
     "that after a load": Timer(f"{SHARE} loaded", 3_000, _share_assignment_after_a_load),
-    "states that did not begin": Timer(f"{SHARE} heartbeat", 30_000, _share_states_again),
-    "states that did not begin before a load": Timer(f"{SHARE} loaded", 30_000, _share_states_again_after_a_load),
     "session of an instance": Timer(f"{STREAMS_TIMERS} keep_alive", SESSION_MS, _streams_session),
     "session of a loaded instance": Timer(f"{STREAMS_TIMERS} keep_alive", SESSION_MS, _streams_session_after_a_load),
     "revocation of tasks": Timer(f"{STREAMS_TIMERS} await_revocation", REBALANCE_MS, _streams_revocation),
