@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 from math import inf
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import trio
 
@@ -90,6 +90,18 @@ class Parked(Generic[Answer]):
         return self._answer
 
 
+class _Load(NamedTuple):
+    """A shard to load, from this chunk on.
+
+    Attributes:
+        size_bytes: Of its log.
+    """
+
+    size_bytes: int
+    shard: Shard
+    chunk: Chunk
+
+
 class CoordinatorService(Generic[C]):
     """One coordinator of a broker.
 
@@ -118,7 +130,7 @@ class CoordinatorService(Generic[C]):
         """Why the disk refused the topic last. Requests need not ask it again before `_retry_at_ms`."""
         self._retry_at_ms = 0
         self._inline_pass, self._inline_left_bytes = -1, 0
-        self._loads, self._loads_todo = trio.open_memory_channel[tuple[Shard, Chunk]](inf)
+        self._loads, self._loads_todo = trio.open_memory_channel[_Load](inf)
         self.coordinator: C = make(self._store, self._wake)
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -133,8 +145,8 @@ class CoordinatorService(Generic[C]):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._keep_time)
             nursery.start_soon(self._reload)
-            async for shard, chunk in self._loads_todo:
-                await self._load_large(shard, chunk)
+            async for load in self._loads_todo:
+                await self._load_waiting([load])
 
     async def route(self, node: Node, key: str) -> C:
         """The coordinator, if `node` is the one to ask about `key`. Creates the topic on first need.
@@ -253,13 +265,28 @@ class CoordinatorService(Generic[C]):
             while len(chunk := self._store.read(shard.partition, shard.next_offset)):
                 cost_bytes = max(len(chunk), LEAST_CHUNK_BYTES)
                 if cost_bytes > self._inline_left_bytes:
-                    self._loads.send_nowait((shard, chunk))
+                    self._loads.send_nowait(_Load(self._size_bytes(shard), shard, chunk))
                     return
                 self._inline_left_bytes -= cost_bytes
                 shard.replay(chunk.read())
             self.coordinator.activate(shard, self.ground.clock.now_ms())
         except Exception as error:  # noqa: BLE001 - one partition's trouble is that partition's alone
             self._failed(shard, error)
+
+    async def _load_waiting(self, waiting: list[_Load]) -> None:
+        """Load these and all that come meanwhile, the smallest first: a partition of a few records waits for none of a million."""
+        while waiting:
+            with suppress(trio.WouldBlock):
+                while True:
+                    waiting.append(self._loads_todo.receive_nowait())
+            waiting.sort(key=lambda load: load.size_bytes)
+            load = waiting.pop(0)
+            await self._load_large(load.shard, load.chunk)
+
+    def _size_bytes(self, shard: Shard) -> int:
+        """Of the shard's log; 0 where the topic is gone."""
+        log_of = self.ground.logs.logs.get(TopicPartition(self._topic, shard.partition))
+        return 0 if log_of is None else log_of.size_bytes
 
     async def _load_large(self, shard: Shard, chunk: Chunk) -> None:
         """Read chunk by chunk on this thread, which owns the log, and replay each in a worker thread; of a shard that was replaced

@@ -411,6 +411,32 @@ async def test_what_is_loaded_at_once_of_all_partitions_is_small_however_many_th
         assert service.coordinator.shards[0].state is ShardState.ACTIVE, "in a later turn there is room again"
 
 
+async def test_a_large_partition_keeps_no_small_one_waiting(autojump_clock: AutojumpClock) -> None:
+    """More small ones than are loaded at once, behind a large one: they need not wait for it."""
+    broker = GroupBroker(partition_count=MANY)
+    async with serving(broker) as service:
+        await commit(service, broker)
+        names = {service.coordinator.partition_for(f"g{number}"): f"g{number}" for number in range(20 * MANY)}
+        large_bytes = 2 * INLINE_LOAD_BYTES
+        for partition, name in names.items():
+            while broker.log(partition).size_bytes < (INLINE_LOAD_BYTES // 4 if partition else large_bytes):
+                await commit(service, broker, group=name)
+        order: list[int] = []
+        take_up = service.coordinator._activated
+
+        def noted(shard: Shard, now_ms: int) -> None:
+            order.append(shard.partition)
+            take_up(shard, now_ms)
+
+        service.coordinator._activated = noted  # type: ignore[method-assign]
+        for partition in range(MANY):
+            service.leadership_changed(partition)
+        while any(shard.state is ShardState.LOADING for shard in service.coordinator.shards):
+            await trio.sleep(0.01)
+        assert sorted(order) == list(range(MANY))
+        assert order[-1] == 0, "the large one is the first that was to be loaded"
+
+
 async def test_a_load_ends_when_another_one_has_taken_its_place(autojump_clock: AutojumpClock) -> None:
     broker = GroupBroker()
     async with serving(broker) as service:
