@@ -96,7 +96,6 @@ bench: $(BIN)/.ready
 # The tools' versions are pinned, as they decide the bytes.
 $(VENV)-release/.ready: compat/release/requirements.txt
 	$(PYTHON) -m venv $(VENV)-release
-	$(VENV)-release/bin/python -m pip install --quiet --disable-pip-version-check --upgrade pip
 	$(VENV)-release/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement compat/release/requirements.txt
 	@touch $@
 

@@ -78,6 +78,8 @@ SUITES = (
     "spark_apply",
     "wheel",
     "wheel.elsewhere",
+    "lower_bounds",
+    "lower_bounds.advisories",
     "docker_image",
     "examples",
     "docs",
@@ -99,8 +101,8 @@ SUITES = (
 )
 ALONE = {"loop_holds", "bench.race"}
 """Measures what other suites beside it would spoil."""
-LONG = {"spark_objects", "spark_versions", "spark_apply", "apache_kafka.share_state"}
-"""Even their slices take longer than `quick` has for one: environments with another Spark, ten lives of two brokers in turns."""
+LONG = {"spark_objects", "spark_versions", "spark_apply", "apache_kafka.share_state", "lower_bounds"}
+"""Even their slices take longer than `quick` has for one: environments of other versions, ten lives of two brokers in turns."""
 BUSY = {
     "spark_histories",
     "spark_large",

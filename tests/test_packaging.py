@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -11,6 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from compat.lower_bounds.bounds import EXTRAS, direct
+from compat.lower_bounds.bounds import read as read_audit
+from compat.release.bases import bases, by_tag
 from compat.release.notes import is_unreleased, release_notes
 from compat.release.readme import long_description
 
@@ -134,23 +140,172 @@ def test_what_a_release_tries_is_what_it_built() -> None:
     assert len(installs) == 2 and all(each.startswith('"ottla==$') for each in installs)
 
 
-def test_tools_of_a_release_are_pinned_and_have_their_reasons() -> None:
-    lines = (ROOT / "compat" / "release" / "requirements.in").read_text().splitlines()
+PINNED = [ROOT / folder for folder in ("compat/release", "compat/lower_bounds", "docker")]
+"""Folders with a list of tools that we install for our own work: `requirements.in` for people, `requirements.txt` with hashes."""
+
+
+def pinned_tools(folder: Path) -> list[str]:
+    lines = (folder / "requirements.in").read_text().splitlines()
+    return [line.split()[0] for line in lines if not line.startswith("#")]
+
+
+@pytest.mark.parametrize("folder", PINNED, ids=lambda folder: folder.name)
+def test_tools_are_pinned_and_have_their_reasons(folder: Path) -> None:
+    lines = (folder / "requirements.in").read_text().splitlines()
     assert [line for line in lines if not re.fullmatch(r"#.*|[\w-]+==[\w.]+ +# .+", line)] == []
 
 
-def test_what_a_release_installs_has_the_version_and_the_hash_of_each_tool_and_of_what_it_brings_along() -> None:
-    folder = ROOT / "compat" / "release"
+@pytest.mark.parametrize("folder", PINNED, ids=lambda folder: folder.name)
+def test_each_tool_and_what_it_brings_along_has_its_version_and_hashes(folder: Path) -> None:
     text = (folder / "requirements.txt").read_text().replace("\\\n", "")
     rows = [line for line in text.splitlines() if not line.startswith("#")]
     assert [
         row[:60] for row in rows if not re.fullmatch(r"\S+==\S+( ; [^-]+)?( +--hash=sha256:[0-9a-f]{64})+ *", row)
     ] == []
     pinned = {row.split()[0] for row in rows}
-    wanted = [
-        line.split()[0] for line in (folder / "requirements.in").read_text().splitlines() if not line.startswith("#")
+    assert [each for each in pinned_tools(folder) if each not in pinned] == []
+
+
+def test_a_tool_has_one_version_in_all_places() -> None:
+    every = {tool for folder in PINNED for tool in pinned_tools(folder)}
+    assert len({tool.partition("==")[0] for tool in every}) == len(every)
+
+
+INSTALLS = re.compile(r"(?:\bpip (?:install|wheel)|\buv build) [^&|;\n]*")
+TAKES_A_VALUE = ("--python", "--out-dir", "--wheel-dir")
+SPARK_IN_THE_IMAGE = {each for each in PROJECT["project"]["optional-dependencies"]["spark"] if "pyspark" not in each}
+
+
+@pytest.mark.parametrize("name", ["Dockerfile", "Dockerfile.spark"])
+def test_an_image_is_built_with_pinned_tools_alone(name: str) -> None:
+    """What stands in pyproject.toml is of the day; all else comes from the list with hashes, and no build fetches tools by itself."""
+    text = re.sub(r"#.*\n", "", (ROOT / "docker" / name).read_text()).replace("\\\n", "")
+    commands = INSTALLS.findall(text)
+    assert len(commands) >= 4
+    assert [command for command in commands if not is_pinned(command)] == []
+
+
+def is_pinned(command: str) -> bool:
+    _, *words = shlex.split(command)
+    options = {word for word in words if word.startswith("--")}
+    values = {after for word, after in itertools.pairwise(words) if word in (*TAKES_A_VALUE, "--requirement")}
+    if "--requirement" in options:
+        listed = words[words.index("--requirement") + 1]
+        if listed != "/requirements.txt" and not {"--require-hashes"} <= options:
+            return False
+    others = {word for word in words if not word.startswith("--")} - values - {"install", "wheel", "build"}
+    if others & {".", "/src"}:
+        return "--no-build-isolation" in options
+    return others - {"/wheels/*.whl"} <= SPARK_IN_THE_IMAGE
+
+
+@pytest.mark.parametrize(
+    ("command", "pinned"),
+    [
+        ("pip install --no-cache-dir uv", False),
+        ("pip install --requirement /build-tools.txt", False),
+        ("pip install --require-hashes --requirement /build-tools.txt", True),
+        ("pip install --no-deps .", False),
+        ("uv pip install --python /opt/x /src 'pyarrow>=18'", False),
+        ("pip wheel --no-build-isolation --wheel-dir /wheels .", True),
+        ("uv build --wheel --out-dir /wheels /src", False),
+        ("uv pip install --python /opt/x /wheels/*.whl 'pyarrow>=17'", False),
+    ],
+)
+def test_the_judge_of_such_commands_knows_both_kinds(command: str, pinned: bool) -> None:
+    (found,) = INSTALLS.findall(f"RUN {command} && true")
+    assert is_pinned(found) is pinned
+
+
+@pytest.mark.parametrize(
+    ("dockerfile", "expected"),
+    [
+        ("FROM a:1\n", ["a:1"]),
+        ("ARG B=a:1\nFROM ${B} AS x\nFROM x\nCOPY --from=x /a /b\nFROM $B\n", ["a:1"]),
+        ("ARG B\nFROM $B\n", ["$B"]),
+        (
+            "from --platform=linux/arm64 a:1 as x\nFROM scratch\nCOPY --from=b:2 /a /b\nCOPY --from=0 /a /b\n",
+            ["a:1", "b:2"],
+        ),
+        ("FROM a:1@sha256:00 AS x\nRUN --mount=type=bind,from=c:3,target=/c \\\n  true\n", ["a:1@sha256:00", "c:3"]),
+        ("ARG B='a:1'\n# FROM d:4\nFROM\t${B}\n", ["a:1"]),
+    ],
+)
+def test_bases_of_images_are_found(dockerfile: str, expected: list[str]) -> None:
+    assert bases(dockerfile) == expected
+
+
+def test_a_release_names_each_base_without_a_digest(tmp_path: Path) -> None:
+    (tmp_path / "docker").mkdir()
+    for name, text in (
+        ("Dockerfile", f"FROM a:1@sha256:{'0' * 64}\nFROM a:1@sha256:{'0' * 63}\n"),
+        ("Dockerfile.more", "ARG BASE=b:2\nFROM $BASE\n"),
+        ("Dockerfile.dockerignore", "FROM c:3\n"),
+    ):
+        (tmp_path / "docker" / name).write_text(text)
+    assert [line.partition(" has")[0] for line in by_tag(tmp_path)] == [
+        f"docker/Dockerfile: the base a:1@sha256:{'0' * 63}",
+        "docker/Dockerfile.more: the base b:2",
     ]
-    assert [each for each in wanted if each not in pinned] == []
+    ours = {each for path in (ROOT / "docker").glob("Dockerfile*") for each in bases(path.read_text())}
+    named = {line.split(" ")[3] for line in by_tag(ROOT)}
+    assert {each for each in ours if "@" not in each} == named
+
+
+PINS = {"h11": "0.16.0", "google-re2": "1.1"}
+
+
+@pytest.mark.parametrize(
+    ("rows", "holes", "unknown"),
+    [
+        (
+            [{"name": "h11", "version": "0.16.0", "vulns": []}, {"name": "google_re2", "version": "1.1", "vulns": []}],
+            [],
+            [],
+        ),
+        (
+            [{"name": "h11", "skip_reason": "not found"}, {"name": "google-re2", "version": "1.1", "vulns": []}],
+            [],
+            ["h11"],
+        ),
+        ([{"name": "h11", "version": "0.16.0", "vulns": []}], [], ["google-re2"]),
+        (
+            [{"name": "h11", "version": "0.15.0", "vulns": []}, {"name": "Google.RE2", "version": "1.1", "vulns": []}],
+            [],
+            ["h11"],
+        ),
+        ([], [], ["google-re2", "h11"]),
+        (None, [], ["google-re2", "h11"]),
+        (
+            [
+                {
+                    "name": "h11",
+                    "version": "0.16.0",
+                    "vulns": [{"id": "CVE-1", "fix_versions": ["1"], "aliases": ["GHSA-1"]}],
+                },
+                {"name": "google-re2", "version": "1.1", "vulns": []},
+            ],
+            ["h11"],
+            [],
+        ),
+    ],
+    ids=["none", "skipped", "left out", "another version", "empty", "no report", "hole"],
+)
+def test_what_a_database_does_not_judge_is_not_taken_for_sound(
+    rows: list[dict[str, Any]] | None, holes: list[str], unknown: list[str]
+) -> None:
+    audit = read_audit("Traceback" if rows is None else json.dumps({"dependencies": rows, "fixes": []}), PINS)
+    assert (sorted(audit.holes), sorted(audit.unknown)) == (holes, unknown)
+    if holes:
+        assert audit.holes["h11"] == ("CVE-1 (GHSA-1), mended in 1",)
+
+
+def test_the_audit_covers_every_library_of_run_time() -> None:
+    """A new small extra is listed in `EXTRAS`; the larger ones have suites of their own, or are tools."""
+    extras = PROJECT["project"]["optional-dependencies"]
+    assert set(extras) - set(EXTRAS) == {"spark", "docs", "test", "dev"}
+    assert {"trio", "h11", "cryptography", "pyjwt", "isal"} <= direct()
+    assert len(direct()) == len(PROJECT["project"]["dependencies"]) + sum(len(extras[name]) for name in EXTRAS)
 
 
 def test_the_index_is_told_no_licence_twice_and_no_older_python_than_is_served() -> None:

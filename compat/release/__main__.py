@@ -10,7 +10,10 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from ..lower_bounds.bounds import audited, lowest, tools
+from ..support.suite import NotRunError
 from . import audits, papers
+from .bases import by_tag
 from .contents import sdist_contents, wheel_contents
 from .notes import is_unreleased, release_notes
 from .source import ROOT, Source, committed, is_changed, last_commit, sdist
@@ -28,7 +31,7 @@ def main() -> int:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="ottla-release-") as name:
         work = Path(name)
-        wrong = list(refusals(options.tag)) or list(release(work))
+        wrong = list(refusals(options.tag)) or list(advisories(options.tag, work)) or list(release(work))
         for problem in wrong:
             print(f"WRONG {problem}", flush=True)
         if wrong:
@@ -59,6 +62,30 @@ def refusals(tag: str | None) -> Iterator[str]:
         yield f"the tag is {tag}, the version {source.version}"
     if tag and is_unreleased(changelog, source.version):
         yield f"CHANGELOG.md says that {source.version} is unreleased"
+    for told in by_tag(ROOT):
+        if tag:
+            yield told
+        else:
+            print(f"note: {told}")
+
+
+def advisories(tag: str | None, work: Path) -> Iterator[str]:
+    """What an advisory database says against the lowest versions of pyproject.toml. With a tag, no answer is a refusal."""
+    say("advisories")
+    try:
+        commands = tools(work / "advisories")
+        pins = lowest(commands)
+        audit = audited(commands, pins)
+    except NotRunError as missing:
+        told = f"the lowest versions of pyproject.toml are not audited: needs {missing}"
+        if tag:
+            yield told
+        else:
+            print(f"note: {told}")
+        return
+    for package, version in pins.items():
+        if told := "; ".join(audit.holes.get(package, ())) or audit.unknown.get(package, ""):
+            yield f"{package} {version}, which pyproject.toml lets in: {told}"
 
 
 def release(work: Path) -> Iterator[str]:
