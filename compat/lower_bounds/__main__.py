@@ -71,16 +71,10 @@ def installed(suite: Suite, commands: Path, oldest: str, folder: Path) -> Path |
     uv, python = commands / "uv", folder / "lowest" / "bin" / "python"
     wanted = [each for each in project()["optional-dependencies"]["test"] if not each.startswith(NOT_NEEDED)]
     source = copy_of_source(folder / "source")
-    for what, words in (
-        ("an environment is made", [uv, "venv", "--quiet", "--python", oldest, folder / "lowest"]),
-        (
-            "the lowest versions are installed",
-            [
-                *(uv, "pip", "install", "--quiet", "--python", python, "--constraint", folder / "pins.txt"),
-                *(f"ottla[{','.join(EXTRAS)}] @ {source.as_uri()}", *wanted),
-            ],
-        ),
-    ):
+    made: list[str | Path] = [uv, "venv", "--quiet", "--python", oldest, folder / "lowest"]
+    filled: list[str | Path] = [uv, "pip", "install", "--quiet", "--python", python]
+    filled += ["--constraint", folder / "pins.txt", f"ottla[{','.join(EXTRAS)}] @ {source.as_uri()}", *wanted]
+    for what, words in (("an environment is made", made), ("the lowest versions are installed", filled)):
         done = run(words, cwd=folder)
         if not suite.check(what, done.returncode == 0, done.stderr.strip()[-600:] if done.returncode else ""):
             return None

@@ -6,6 +6,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from ..support.environments import ROOT, empty_environment, pip, run
@@ -56,7 +57,7 @@ def lowest(commands: Path) -> dict[str, str]:
     Raises:
         RuntimeError: There is no such set of versions.
     """
-    words = [
+    words: list[str | Path] = [
         commands / "uv",
         "pip",
         "compile",
@@ -136,14 +137,16 @@ def audited(commands: Path, pins: Mapping[str, str], osv_url: str | None = None)
         NotRunError: None can be reached.
     """
     for service in SERVICES if osv_url is None else ("osv",):
-        words = [commands / "pip-audit", "--no-deps", "--disable-pip", "--progress-spinner=off", "--format=json"]
-        words += [f"--vulnerability-service={service}", *([f"--osv-url={osv_url}"] if osv_url else [])]
-
-        def ask(of: Mapping[str, str], words: list[str | Path] = words) -> Audit:
-            listed = commands.parent / "audited.txt"
-            listed.write_text("".join(f"{name}=={version}\n" for name, version in of.items()))
-            return read(run([*words, "--requirement", listed], cwd=commands).stdout, of)
-
-        if ask(WITH_A_HOLE).holes:
-            return ask(pins)
+        words: list[str | Path] = [commands / "pip-audit", "--no-deps", "--disable-pip", "--progress-spinner=off"]
+        words += ["--format=json", f"--vulnerability-service={service}"]
+        words += [f"--osv-url={osv_url}"] if osv_url else []
+        if _asked(words, WITH_A_HOLE).holes:
+            return _asked(words, pins)
     raise NotRunError("an advisory database")
+
+
+def _asked(words: list[str | Path], pins: Mapping[str, str]) -> Audit:
+    with TemporaryDirectory(prefix="ottla-audit-") as folder:
+        listed = Path(folder) / "audited.txt"
+        listed.write_text("".join(f"{name}=={version}\n" for name, version in pins.items()))
+        return read(run([*words, "--requirement", listed], cwd=Path(folder)).stdout, pins)

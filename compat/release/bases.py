@@ -24,7 +24,7 @@ def bases(dockerfile: str) -> list[str]:
     arguments: dict[str, str] = {}
     stages, found = {"scratch"}, dict[str, None]()
     for line in re.sub(r"\\\n", " ", dockerfile).splitlines():
-        word, rest = (*line.split(maxsplit=1), "", "")[:2]
+        word, rest = [*line.split(maxsplit=1), "", ""][:2]
         if word.upper() == "ARG":
             name, is_set, value = rest.strip().partition("=")
             if is_set:
