@@ -421,6 +421,10 @@ _ZSTD_DEFAULT_PARAMETERS = zstandard.ZstdCompressionParameters.from_level(_ZSTD_
 """Those of a stream, as the Java client writes: what the library chooses for a small block packs records less well."""
 
 
+_ZSTD_SIZED_FOR_BYTES = 8 << 20
+"""The largest source that working memory is sized for. Level 22 takes 700 MiB for a source of unknown size, and each reader 128 MiB."""
+
+
 class _ZstdContexts(threading.local):
     """A thread's own working memory: not to be shared, and to make it takes as long as to pack a small batch.
 
@@ -438,12 +442,18 @@ _zstd = _ZstdContexts()
 def _compress_zstd(data: BytesLike, level: int | None) -> bytes:
     if level is None or level == _ZSTD_DEFAULT_LEVEL:
         return _zstd.compressor.compress(data)
-    return zstandard.ZstdCompressor(level=level).compress(data)
+    return _zstd_compressor(level, len(data)).compress(data)
 
 
 def _zstd_stream(level: int | None) -> Stream:
-    stream = zstandard.ZstdCompressor(level=_ZSTD_DEFAULT_LEVEL if level is None else level).compressobj()
+    stream = _zstd_compressor(_ZSTD_DEFAULT_LEVEL if level is None else level, _ZSTD_SIZED_FOR_BYTES).compressobj()
     return stream.compress, stream.flush
+
+
+def _zstd_compressor(level: int, source_bytes: int) -> zstandard.ZstdCompressor:
+    sized_for_bytes = min(max(source_bytes, 1), _ZSTD_SIZED_FOR_BYTES)  # 0 means unknown
+    parameters = zstandard.ZstdCompressionParameters.from_level(level, source_size=sized_for_bytes)
+    return zstandard.ZstdCompressor(compression_params=parameters)
 
 
 def _unpack_zstd(data: memoryview, max_bytes: int, max_frames: int) -> Iterator[bytes]:

@@ -250,5 +250,5 @@ def _may_hold(batch: RecordBatch, key: bytes) -> bool:
         text = end + bytes(piece)
         if key in text:
             return True
-        end = text[len(text) - len(key) + 1 :] if len(key) > 1 else b""
+        end = text[max(0, len(text) - len(key) + 1) :]
     return False

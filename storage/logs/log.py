@@ -290,8 +290,11 @@ class Log(DurableLog):
         return segment
 
     def _draw_jitter(self) -> None:
-        """Draw by how much the segment that has become the active one rolls early. Of every one, as Apache Kafka."""
-        jitter_ms = min(self.config.segment_jitter_ms, self.config.segment_ms)
+        """Draw by how much the segment that has become the active one rolls early. Of every one, as Apache Kafka.
+
+        It is less than the time after which the segment rolls: otherwise each append would begin a segment.
+        """
+        jitter_ms = min(self.config.segment_jitter_ms, roll_after_ms(self.config))
         self._active.rolling_jitter_ms = self._rng.randrange(jitter_ms) if jitter_ms > 0 else 0
 
     # Shortening

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from ottla.protocol.compression import (
     CODEC_NAMES,
+    MAX_DECOMPRESSED_BATCH_BYTES,
     Codec,
     DecompressedTooLargeError,
     Packer,
@@ -123,6 +124,18 @@ def test_every_level_that_a_topic_may_ask_for_works(codec: Codec, levels: list[i
 
     assert {bytes(decompress(codec, compress(codec, data, level))) for level in levels} == {data}
     assert sizes_bytes[-1] <= sizes_bytes[0]
+
+
+@pytest.mark.parametrize("level", [-131072, -5, *range(1, 23)])
+def test_what_a_reader_of_zstd_has_to_hold_is_bounded_at_each_level(level: int) -> None:
+    """Of one piece and of several; the writer's memory follows the same parameters."""
+    for piece_count in (1, 2):
+        packer = Packer(Codec.ZSTD, level, MAX_DECOMPRESSED_BATCH_BYTES)
+        for _ in range(piece_count):
+            packer.add(TEXT)
+        packed = packer.finish()
+        assert zstandard.get_frame_parameters(bytes(packed)).window_size <= 8 << 20
+        assert decompress(Codec.ZSTD, packed) == TEXT * piece_count
 
 
 def test_lz4_level_9_is_kafkas_default_and_means_fast() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import struct
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -204,6 +205,16 @@ def test_a_wrong_checksum_a_torn_end_and_offsets_that_go_back_are_problems(tmp_p
     assert problems(dumped(written(tmp_path, LOG, WHOLE_LOG[:-1])))
     assert problems(dumped(written(tmp_path, LOG, TOMBSTONE + FIRST)))
     assert problems(dumped(written(tmp_path, LOG, bytes(100))))
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("before", [b"", TOMBSTONE], ids=["at the beginning", "after a batch"])
+def test_records_of_an_old_format_are_a_problem_in_one_line(tmp_path: Path, magic: int, before: bytes) -> None:
+    body = struct.pack(">bb", magic, 0) + bytes(8 * magic) + struct.pack(">i1si1s", 1, b"k", 1, b"v")
+    old = struct.pack(">qiI", 14, 4 + len(body), zlib.crc32(body)) + body
+    lines = dumped(written(tmp_path, LOG, before + old))
+    (told,) = problems(lines)
+    assert f"byte {len(before)}: records of format v{magic}" in told and told == lines[-1]
 
 
 @settings(max_examples=150)

@@ -133,6 +133,17 @@ def test_the_jitter_is_below_segment_ms() -> None:
     assert opened(config=replace(CONFIG, segment_jitter_ms=5_000)).segments.active.rolling_jitter_ms == 999
 
 
+@pytest.mark.parametrize("lag_ms", [1, 2, 100, 999])
+def test_the_jitter_is_below_the_compaction_lag(lag_ms: int) -> None:
+    """Otherwise each append would begin a segment, and take a file descriptor."""
+    log = opened(config=replace(CONFIG, segment_jitter_ms=900, max_compaction_lag_ms=lag_ms))
+    for index in range(5):
+        append(log, ("k", str(index)), timestamp=1_000)
+    assert [segment.base_offset for segment in log.segments] == [0]
+    append(log, ("k", "late"), timestamp=1_001 + lag_ms)
+    assert log.segments.active.base_offset == 5
+
+
 def test_without_jitter_nothing_is_drawn() -> None:
     assert opened(config=replace(CONFIG, segment_jitter_ms=0)).segments.active.rolling_jitter_ms == 0
 
