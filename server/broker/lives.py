@@ -274,14 +274,13 @@ class Lives:
         return self.broker
 
     def listen(self) -> None:
-        """On all nodes that do not yet: one that was stopped is started with the next life.
+        """On all addresses of all nodes: one that was stopped is started with the next life.
 
         Raises:
             OSError: An address cannot be had.
         """
         for node in self.nodes:
-            if not node.listeners[0].is_listening:
-                node.bind(self.broker.config.current.listen_backlog)
+            node.bind(self.broker.config.current.listen_backlog)
             node.is_alive = node.is_registered = True
 
     # The task
@@ -348,8 +347,7 @@ class Lives:
     async def _down(self) -> _Wish:
         """Nobody listens until the next wish, which is returned."""
         for node in self.nodes:
-            if node.listeners[0].is_listening:
-                node.pause()
+            node.pause()
         self._tell()
         return await self._next_wish()
 

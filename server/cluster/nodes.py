@@ -35,17 +35,18 @@ class Node:
         return [listener for listener in self.listeners if listener.controller_id in (None, self.node_id)]
 
     def bind(self, backlog: int) -> None:
-        """Listen on every address where nobody does yet, or on none if one cannot be had.
+        """Listen on every address where nothing does yet, or on none of these if one cannot be had; others listen on.
 
         Raises:
             OSError: as `Listener.bind`.
         """
+        resting = [listener for listener in self.listeners if not listener.is_listening]
         try:
-            for listener in self.listeners:
-                if not listener.is_listening:
-                    listener.bind(backlog)
+            for listener in resting:
+                listener.bind(backlog)
         except OSError:
-            self.pause()
+            for listener in resting:
+                listener.pause()
             raise
 
     def pause(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -33,6 +34,7 @@ from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdateFeat
 from ottla.protocol.schema import ZERO_UUID
 from ottla.server.broker.broker import Broker
 from ottla.server.broker.life import run_broker
+from ottla.server.broker.lives import run_lives
 from ottla.server.config.properties import parse_server_properties
 from ottla.server.config.resources import ResourceType
 from ottla.server.config.static_config import static_config
@@ -159,6 +161,38 @@ async def test_a_controller_that_is_no_node_answers_while_nodes_are_stopped(tmp_
         await broker.start_node(0)
         assert (await ask(broker, HELLO, of_controller=False)).error_code == 0
         assert (await ask(broker, HELLO)).error_code == 0
+
+
+async def test_a_controller_answers_on_after_a_start_of_its_node_that_failed(tmp_path: Path) -> None:
+    async with running(tmp_path, ALONE) as broker:
+        await broker.stop_node(0)
+        own, *_ = broker.nodes[0].own_listeners
+        with socket.create_server((own.host, own.port)):
+            with pytest.raises(OSError, match="cannot listen on PLAINTEXT"):
+                await broker.start_node(0)
+            assert (await ask(broker, HELLO)).error_code == 0
+        await broker.start_node(0)
+        assert (await ask(broker, HELLO, of_controller=False)).error_code == 0
+        assert (await ask(broker, HELLO)).error_code == 0
+
+
+async def test_a_broker_that_cannot_start_again_refuses_clients_everywhere(tmp_path: Path) -> None:
+    """Also where a node was stopped before, and a controller beside it was not."""
+    static = static_config(file=parse_server_properties(ALONE), flags={"log.dirs": str(tmp_path)})
+    async with run_lives(static) as lives:
+        await lives.broker.stop_node(0)
+        own, *_ = lives.nodes[0].own_listeners
+        with socket.create_server((own.host, own.port)):
+            with pytest.raises(OSError, match="cannot listen on PLAINTEXT"):
+                await lives.restart()
+            for node in lives.nodes:
+                for listener in node.listeners:
+                    if listener is not own:
+                        with pytest.raises(ConnectionRefusedError):
+                            socket.create_connection((listener.host, listener.port)).close()
+        await lives.restart()
+        for of_controller in (True, False):
+            assert (await ask(lives.broker, HELLO, of_controller=of_controller)).error_code == 0
 
 
 @pytest.mark.parametrize("names", [["foo"], ["__cluster_metadata", "foo"]])
