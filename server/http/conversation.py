@@ -69,7 +69,7 @@ class AskedPage(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """What a connection waits for: those that sort first make room for another one."""
+    """What a connection waits for, while another one may take its place."""
 
     for_news: bool
     """For what happens in the broker; otherwise for its client, which does not ask, or does not take its answer."""
@@ -85,7 +85,8 @@ class Conversation:
     """See the module.
 
     Args:
-        for_probes: It answers what needs no token, and nothing else.
+        address: Of its client.
+        for_probes: It answers one request, if that needs no token.
     """
 
     def __init__(
@@ -95,8 +96,10 @@ class Conversation:
         access: Access,
         pages: Pages | None = None,
         *,
+        address: str = "",
         for_probes: bool = False,
     ) -> None:
+        self.address = address
         self._stream = stream
         self._pages = pages
         self._answering = answering
@@ -275,8 +278,9 @@ class Conversation:
         if self._http.their_state is h11.SEND_BODY:
             with suppress(h11.RemoteProtocolError):
                 self._http.next_event()  # the end of a request without a body has come with its head
-        if self._http.their_state not in (h11.DONE, h11.MUST_CLOSE):
-            headers.append(("connection", "close"))  # nobody reads the rest of what is coming
+        # The rest of what is coming is not read, and the next request may have a place where all calls are answered.
+        if self._for_probes or self._http.their_state not in (h11.DONE, h11.MUST_CLOSE):
+            headers.append(("connection", "close"))
         with self._client_is_waited_for():
             await self._send(h11.Response(status_code=reply.status, headers=headers))
             if not self._wants_no_body:

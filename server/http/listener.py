@@ -5,15 +5,16 @@ says why, and nothing else.
 
     requests up to 16 KiB of head, 4 MiB of body; 30 s for one to come and for its answer to be taken, 5 s without the token
 
-There are 32 connections. For another one, that is closed whose client has neither asked nor taken its answer for longest; if
-there is none, the one that has waited longest for news of the broker. If calls are carried out on all of them, which end by
-themselves, it is one of four more, which answer probes alone.
+There are 32 connections. Another one takes the place of one that waits for its client: of the address with the most of these the
+one that has waited longest. If there is none, it is so with those that wait for news of the broker. If calls are carried out
+on all of them, which end by themselves, it is one of four more, which answer probes alone, one each.
 """
 
 from __future__ import annotations
 
 import logging
 import secrets
+from collections import Counter
 from functools import partial
 
 import trio
@@ -21,10 +22,11 @@ import trio
 from ..network.listener import Listener
 from ..page import log_tail
 from ..page.pages import Pages
+from ..runtime.addresses import plain_address
 from .access import Access, checked_token, parse_address
 from .answering import Answering
 from .call import Lives
-from .conversation import Conversation
+from .conversation import Conversation, Standing
 from .table import Table
 
 log = logging.getLogger("ottla.admin")
@@ -84,7 +86,9 @@ class AdminHttp:
 
     async def _serve(self, answering: Answering, pages: Pages, stream: trio.abc.Stream) -> None:
         for_probes = not _has_room(self._open, CONNECTIONS_MAX)
-        conversation = Conversation(stream, answering, self._access, pages, for_probes=for_probes)
+        conversation = Conversation(
+            stream, answering, self._access, pages, address=_address_of(stream), for_probes=for_probes
+        )
         places = self._probes if for_probes else self._open
         try:
             async with stream:
@@ -106,7 +110,21 @@ def _has_room(places: set[Conversation], most: int) -> bool:
     waiting = [(each.standing, each) for each in places if each.standing is not None]
     if not waiting:
         return False
-    _, first = min(waiting, key=lambda each: each[0])
+    of_address = Counter((standing.for_news, each.address) for standing, each in waiting)
+
+    def rank(found: tuple[Standing, Conversation]) -> tuple[bool, int, float]:
+        standing, each = found
+        return standing.for_news, -of_address[standing.for_news, each.address], standing.since_s
+
+    _, first = min(waiting, key=rank)
     places.remove(first)
     first.give_up()
     return True
+
+
+def _address_of(stream: trio.abc.Stream) -> str:
+    """Of its client; "" where that has gone already."""
+    try:
+        return plain_address(stream.socket.getpeername()[0]) if isinstance(stream, trio.SocketStream) else ""
+    except OSError:
+        return ""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import socket
+import sys
 from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -10,10 +13,11 @@ import pytest
 import trio
 import trio.testing
 
+import ottla
 from ottla.server.http.answering import Answering
 from ottla.server.http.call import Call, Lives, Nothing
 from ottla.server.http.conversation import REQUEST_TIMEOUT_S, STRANGER_TIMEOUT_S
-from ottla.server.http.listener import CONNECTIONS_MAX, PROBES_MAX, AdminHttp
+from ottla.server.http.listener import BACKLOG, CONNECTIONS_MAX, PROBES_MAX, AdminHttp
 from ottla.server.http.table import CALLS, Table
 from ottla.server.page.pages import Pages
 
@@ -158,6 +162,39 @@ async def test_a_call_that_is_carried_out_keeps_its_place_and_others_are_told_so
         assert await healthz(on) == "HTTP/1.1 200 "
 
     await listening(TOKEN, run)
+
+
+async def test_a_connection_for_probes_alone_ends_with_its_answer(autojump_clock: trio.testing.MockClock) -> None:
+    """Its client asks again where there is room by then: a scraper that keeps its connection must not get 503 for ever."""
+
+    async def run(on: Listening) -> None:
+        for _ in range(CONNECTIONS_MAX):
+            await on.connected(on.asking("/v1/work"))
+        for data in (HEALTHZ, PIECE, on.asking("/v1/watch"), f"GET /metrics HTTP/1.1\r\n{HOST}\r\n"):
+            client = await on.connected(data)
+            assert "connection: close\r\n" in (await answer(client)).lower()
+            assert await is_closed(client)
+
+    await listening(None, run)
+
+
+def flooding(state: str) -> bytes:
+    return STATES[state](Listening(None, None, None, None)).encode()  # type: ignore[arg-type]  # a text
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs 127.0.0.2")
+@pytest.mark.parametrize("state", BY_CLIENT)
+def test_a_flood_from_one_address_leaves_others_their_places(state: str) -> None:
+    data = flooding(state)
+    with ottla.Broker(admin="0") as broker, ExitStack() as held:
+        assert broker.admin is not None
+        host, _, port = broker.admin.rpartition(":")
+        probe = held.enter_context(socket.create_connection((host, int(port)), 60))
+        for _ in range(3 * (CONNECTIONS_MAX + BACKLOG)):
+            other = socket.create_connection(("127.0.0.1", int(port)), 60, ("127.0.0.2", 0))
+            held.enter_context(other).sendall(data)
+        probe.sendall(HEALTHZ.encode())
+        assert probe.recv(1 << 10).startswith(b"HTTP/1.1 200 ")
 
 
 @pytest.mark.parametrize("state", BY_CLIENT)
