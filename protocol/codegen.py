@@ -1,7 +1,6 @@
 """The ground under `reader_source.py` and `writer_source.py`: Python source under construction, and the helpers that
 the finished functions call."""
 
-import codecs
 import re
 import struct
 from functools import cache, partial
@@ -16,10 +15,10 @@ from .schema import Field, Type, fields_of
 # client may send is less, see `connection.REQUEST_ELEMENTS_MAX`.
 MAX_ELEMENTS = 1_000_000
 MAX_STRING_BYTES = 0x7FFF  # Kafka's limit, for compact strings too
-TEXT = "ottla.text"
-"""How strings are decoded, as `errors`: what is not UTF-8 becomes U+FFFD, as in Java, up to MAX_LENIENT_BYTES."""
 MAX_LENIENT_BYTES = 1 << 10
-"""Of a string that is not UTF-8. Written again it has three times as many, and decoding it takes ten times as long as others."""
+"""Of a string that is not UTF-8. Written again it has three times as many."""
+LENIENT_ELEMENT_BYTES = 12
+"""Of a string that is not UTF-8: as many take as long to decode as an element of an array to read, up to two microseconds."""
 MAX_BYTES_BYTES = 16 << 20
 """Of a field of bytes other than records: they are copied out of the frame, a quarter of a millisecond a megabyte and more, while
 no other thread may run. Members of groups send kilobytes."""
@@ -35,17 +34,19 @@ _SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 Item = TypeVar("Item")
 
 
-def _replaced(error: UnicodeError) -> tuple[str, int]:
-    """The rest of a string from its first mistake on. UnicodeError: the string is too long."""
-    assert isinstance(error, UnicodeDecodeError)
-    data = error.object
-    if len(data) > MAX_LENIENT_BYTES:
+def java_text(data: memoryview) -> str:
+    """A string that is not UTF-8, as Java reads it: with U+FFFD in the place of each mistake.
+
+    Raises:
+        UnicodeDecodeError: It has more than MAX_LENIENT_BYTES.
+    """
+    if len(data) <= MAX_LENIENT_BYTES:
+        return _SURROGATE.sub(b"\xff", bytes(data)).decode(errors="replace")
+    try:
+        return str(data, "utf-8")
+    except UnicodeDecodeError as error:
         error.reason += f" in a string of {len(data)} bytes (limit {MAX_LENIENT_BYTES})"
-        raise error
-    return _SURROGATE.sub(b"\xff", data[error.start :]).decode(errors="replace"), len(data)
-
-
-codecs.register_error(TEXT, _replaced)
+        raise
 
 
 class Source:

@@ -10,7 +10,7 @@ ApiVersions request of a later version.
 import struct
 from typing import NamedTuple
 
-from .codegen import TEXT
+from .codegen import java_text
 from .errors import ProtocolError
 from .wire import read_uvarint, uvarint
 
@@ -44,9 +44,13 @@ def read_request_header(view: memoryview) -> RequestHeader:
     if end > len(view):
         raise ProtocolError("request header: client id cut short")
     try:
-        return RequestHeader(api_key, api_version, correlation_id, str(view[at:end], "utf-8", TEXT), end)
+        try:
+            client_id = str(view[at:end], "utf-8")
+        except UnicodeDecodeError:
+            client_id = java_text(view[at:end])
     except UnicodeDecodeError as error:
         raise ProtocolError(f"request header: client id: {error}") from None
+    return RequestHeader(api_key, api_version, correlation_id, client_id, end)
 
 
 def skip_tags(view: memoryview, at: int) -> int:

@@ -21,14 +21,15 @@ import struct
 from typing import Any
 
 from .codegen import (
+    LENIENT_ELEMENT_BYTES,
     LONG_ARRAY,
     MAX_BYTES_BYTES,
     MAX_STRING_BYTES,
-    TEXT,
     Source,
     array_methods,
     fail,
     is_fixed,
+    java_text,
     read_uvarint,
     split_fields,
 )
@@ -48,6 +49,7 @@ class ReaderSource(Source):
             "struct_error": struct.error,
             "read_uvarint": read_uvarint,
             "fail": fail,
+            "java_text": java_text,
         }
         self._run: list[tuple[str, str]] = []  # (format, variable) not read yet
         self.line("def read(view, at, most):", +1)
@@ -131,7 +133,10 @@ class ReaderSource(Source):
         """Refuse a count that the bytes left, or the limit, cannot hold; before any memory is spent on it. An element
         takes one byte at least: no struct is empty."""
         self.line(f"if {n} > size - at: fail('{self.label}: %d elements in %d bytes' % ({n}, size - at))")
-        self.line(f"left -= {n}")
+        self._spend_left(n)
+
+    def _spend_left(self, elements: str) -> None:
+        self.line(f"left -= {elements}")
         self.line(f"if left < 0: raise TooManyElementsError(f'{self.label}: more than {{most}} elements')")
 
     def _length(self, format: str, n: str, nullable: bool, target: str) -> None:
@@ -183,8 +188,16 @@ class ReaderSource(Source):
             too_long = f"'{self.label}: a field of %d bytes; at most {MAX_BYTES_BYTES}' % ({n} - at)"
             self.line(f"if {n} - at > {MAX_BYTES_BYTES}: fail({too_long})")
         piece = f"view[at:{n}]"
-        made = {"string": f"str({piece}, 'utf-8', '{TEXT}')", "bytes": f"bytes({piece})", "records": piece}[kind]
+        made = {"string": f"str({piece}, 'utf-8')", "bytes": f"bytes({piece})", "records": piece}[kind]
+        if kind == "string":
+            self.line("try:", +1)
         self.line(f"{target} = {made}")
+        if kind == "string":
+            self.dedent()
+            self.line("except UnicodeDecodeError:", +1)
+            self._spend_left(f"({n} - at) // {LENIENT_ELEMENT_BYTES} + 1")
+            self.line(f"{target} = java_text({piece})")
+            self.dedent()
         self.line(f"at = {n}")
         self.dedent()
 

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from ottla.protocol.apis import APIS, Api
-from ottla.protocol.codegen import MAX_LENIENT_BYTES, TEXT
+from ottla.protocol.codegen import LENIENT_ELEMENT_BYTES, MAX_LENIENT_BYTES, java_text
 from ottla.protocol.connection import encode_request, parse_request
-from ottla.protocol.errors import ProtocolError
+from ottla.protocol.errors import ProtocolError, TooManyElementsError
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.schema import Type, fields_of
 from ottla.protocol.wire import Parts, codec
 
@@ -92,7 +93,7 @@ def test_a_client_id_is_read_whatever_the_version(api: Api) -> None:
 )
 def test_as_many_characters_are_replaced_as_in_java(data: str, text: str) -> None:
     """What `new String(bytes, UTF_8)` of OpenJDK 17 makes of them."""
-    assert str(memoryview(bytes.fromhex(data)), "utf-8", TEXT) == text
+    assert java_text(memoryview(bytes.fromhex(data))) == text
 
 
 @pytest.mark.parametrize("size_bytes", [MAX_LENIENT_BYTES, MAX_LENIENT_BYTES + 1])
@@ -105,3 +106,31 @@ def test_a_long_string_has_to_be_utf8(size_bytes: int) -> None:
         return
     with pytest.raises(ProtocolError, match=r"client id: 'utf-8'.* in a string of 1025 bytes \(limit 1024\)"):
         parse_request(damaged)
+
+
+@pytest.mark.parametrize("flexible", [False, True])
+@pytest.mark.parametrize("size_bytes", [1, LENIENT_ELEMENT_BYTES - 1, LENIENT_ELEMENT_BYTES, 80, MAX_LENIENT_BYTES])
+@pytest.mark.parametrize("unit", [b"\xff", b"\xed\xa0", b"\xed\xa0\x80", b"a\xff"])
+def test_what_takes_long_to_decode_counts_as_elements(unit: bytes, size_bytes: int, flexible: bool) -> None:
+    """A request is read at once up to a number of elements: strings that are not UTF-8 take as long as several of these."""
+    api, version, rows = APIS[3], 9 if flexible else 4, 20
+    piece = (unit * size_bytes)[:size_bytes]
+    mark = b"a" * size_bytes
+    topics = tuple(MetadataRequestTopic(name=mark.decode()) for _ in range(rows))
+    frame = encode_request(api, version, 7, "x", MetadataRequest(topics=topics))
+    damaged = memoryview(bytearray(frame.replace(mark, piece)))[4:]
+    plain = parse_request(memoryview(bytearray(frame))[4:]).elements
+    bad = size_bytes // LENIENT_ELEMENT_BYTES + 1
+    elements = plain + rows * bad if not is_utf8(piece) else plain
+    assert parse_request(damaged).elements == elements <= len(damaged)
+    assert parse_request(damaged, elements).elements == elements
+    with pytest.raises(TooManyElementsError):
+        parse_request(damaged, elements - 1)
+
+
+def is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
