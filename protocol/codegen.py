@@ -17,8 +17,9 @@ MAX_ELEMENTS = 1_000_000
 MAX_STRING_BYTES = 0x7FFF  # Kafka's limit, for compact strings too
 MAX_LENIENT_BYTES = 1 << 10
 """Of a string that is not UTF-8. Written again it has three times as many."""
-LENIENT_ELEMENT_BYTES = 12
-"""Of a string that is not UTF-8: as many take as long to decode as an element of an array to read, up to two microseconds."""
+LENIENT_ELEMENTS, LENIENT_ELEMENT_BYTES = 4, 6
+"""A string that is not UTF-8 counts as so many elements, and as one more for each so many bytes: it takes as long to decode as
+these to read, half a microsecond each and more."""
 MAX_BYTES_BYTES = 16 << 20
 """Of a field of bytes other than records: they are copied out of the frame, a quarter of a millisecond a megabyte and more, while
 no other thread may run. Members of groups send kilobytes."""

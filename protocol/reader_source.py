@@ -22,6 +22,7 @@ from typing import Any
 
 from .codegen import (
     LENIENT_ELEMENT_BYTES,
+    LENIENT_ELEMENTS,
     LONG_ARRAY,
     MAX_BYTES_BYTES,
     MAX_STRING_BYTES,
@@ -195,7 +196,7 @@ class ReaderSource(Source):
         if kind == "string":
             self.dedent()
             self.line("except UnicodeDecodeError:", +1)
-            self._spend_left(f"({n} - at) // {LENIENT_ELEMENT_BYTES} + 1")
+            self._spend_left(f"{LENIENT_ELEMENTS} + ({n} - at) // {LENIENT_ELEMENT_BYTES}")
             self.line(f"{target} = java_text({piece})")
             self.dedent()
         self.line(f"at = {n}")

@@ -137,7 +137,8 @@ class LargeRequest:
         request = await self._in_line(_read, box, at_most, is_client_needed=not counts_anyway)
         if isinstance(request, ProtocolError):
             raise request
-        living.give_back(self, at_most - max(request.elements, at_least))
+        # Strings that are not UTF-8 count as more elements than they leave.
+        living.give_back(self, at_most - min(max(request.elements, at_least), at_most))
         return request
 
     async def write(self, box: list[Any]) -> list[Part] | None:

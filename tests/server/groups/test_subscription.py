@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.protocol.codegen import LENIENT_ELEMENT_BYTES, LENIENT_ELEMENTS
 from ottla.protocol.errors import ProtocolError
 from ottla.server.coordination.jobs import to_the_end
 from ottla.server.groups.subscription import (
@@ -48,6 +49,26 @@ def test_of_more_names_than_may_be_read_at_once_nothing_is_told() -> None:
     halves = [subscription(*MANY[: NAMES_MAX // 2]), subscription(*MANY[NAMES_MAX // 2 : -2])]
     assert to_the_end(subscribed_topics(halves)) == frozenset(MANY[:-2])
     assert to_the_end(subscribed_topics([*halves, subscription("one more")])) is None
+
+
+@pytest.mark.parametrize("size_bytes", [1, 20, 1_000])
+@pytest.mark.parametrize("unit", [b"\xff", b"\xed\xa0", b"\xed\xa0\x80"])
+def test_names_that_are_not_utf8_take_no_longer_than_others(unit: bytes, size_bytes: int) -> None:
+    """As many as of others would hold the thread for seconds."""
+    name = "n" * size_bytes
+
+    def blob(count: int) -> bytes:
+        made = subscription(*[name] * count)
+        return made.replace(name.encode(), (unit * size_bytes)[:size_bytes])
+
+    bad = LENIENT_ELEMENTS + size_bytes // LENIENT_ELEMENT_BYTES
+    most = (NAMES_MAX - 1) // (1 + bad)
+    assert len(to_the_end(subscribed_topics([blob(most)])) or ()) == 1
+    assert len(set(read_subscription(blob(most)).topics)) == 1
+    for count in (most + 1, NAMES_MAX - 2):
+        assert to_the_end(subscribed_topics([blob(count)])) is None
+    with pytest.raises(ProtocolError, match=f"more than {NAMES_MAX} elements"):
+        read_subscription(blob(NAMES_MAX - 2))
 
 
 def test_members_that_differ_in_user_data_alone_cost_no_more_than_one() -> None:
