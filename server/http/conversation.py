@@ -147,8 +147,8 @@ class Conversation:
                 reply = refusal(error.status, str(error), *asks)
             except CallError as error:
                 reply = refusal(error.status, str(error), *([("allow", error.allow)] if error.allow else []))
-            await self._respond(reply)
-            if self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:
+            is_taken = await self._respond(reply)
+            if not is_taken or self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:
                 return
             self._http.start_next_cycle()
 
@@ -271,9 +271,10 @@ class Conversation:
             self._http.receive_data(bytes(await self._stream.receive_some(_READ_BYTES)))
         return event
 
-    async def _respond(self, reply: Reply) -> None:
+    async def _respond(self, reply: Reply) -> bool:
+        """Whether the client has taken it, as far as the system has room."""
         if self._http.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
-            return
+            return False
         headers = [("content-type", reply.content_type), ("content-length", str(len(reply.body))), *reply.headers]
         if self._http.their_state is h11.SEND_BODY:
             with suppress(h11.RemoteProtocolError):
@@ -281,13 +282,13 @@ class Conversation:
         # The rest of what is coming is not read, and the next request may have a place where all calls are answered.
         if self._for_probes or self._http.their_state not in (h11.DONE, h11.MUST_CLOSE):
             headers.append(("connection", "close"))
-        with self._client_is_waited_for():
-            await self._send(h11.Response(status_code=reply.status, headers=headers))
-            if not self._wants_no_body:
-                await self._send(h11.Data(data=reply.body))
-            await self._send(h11.EndOfMessage())
+        body = [] if self._wants_no_body else [h11.Data(data=reply.body)]
+        with self._client_is_waited_for() as patience:
+            # Together: another connection must not take the place of this one between the head and the body.
+            await self._send(h11.Response(status_code=reply.status, headers=headers), *body, h11.EndOfMessage())
+        return not patience.cancelled_caught
 
-    async def _send(self, event: h11.Event) -> None:
-        data = self._http.send(event)
+    async def _send(self, *events: h11.Event) -> None:
+        data = b"".join([self._http.send(event) or b"" for event in events])
         if data:
             await self._stream.send_all(data)

@@ -68,7 +68,10 @@ def addresses_of(host: str, resolver: Resolver = socket.getaddrinfo) -> list[Add
         return list(LOOPBACKS)
     # Python loads its tables of international names for any text; most addresses are none.
     name = host.encode() if host.isascii() else host
-    found = resolver(name, None, type=socket.SOCK_STREAM)
+    try:
+        found = resolver(name, None, type=socket.SOCK_STREAM)
+    except ValueError as error:  # UnicodeError among them
+        raise OSError(errno.EINVAL, f"no name of a host ({error})") from None
     named = [(each[0], str(each[4][0])) for each in found if each[0] in (socket.AF_INET, socket.AF_INET6)]
     ordered = sorted(dict.fromkeys(named), key=lambda each: each[0] != socket.AF_INET)
     if not ordered:

@@ -178,6 +178,34 @@ async def test_a_connection_for_probes_alone_ends_with_its_answer(autojump_clock
     await listening(None, run)
 
 
+@pytest.mark.parametrize(
+    "state", ["takes nothing of an answer", "takes nothing of a probe's answer", "takes nothing of a refusal"]
+)
+async def test_an_answer_that_there_is_room_for_is_not_cut(state: str) -> None:
+    """Its connection waits for its client from the first byte on, and may be the only one that does."""
+
+    async def run(on: Listening) -> None:
+        ours, theirs = trio.testing.memory_stream_pair()
+        bring = theirs.send_stream.send_all_hook
+        assert bring is not None
+
+        async def another_comes() -> None:
+            await bring()
+            for each in tuple(on.admin._open):
+                each.give_up()
+
+        theirs.send_stream.send_all_hook = another_comes
+        on.nursery.start_soon(on.admin._serve, on.answering, Pages(None, "of the page"), theirs)  # type: ignore[arg-type]
+        await ours.send_all(STATES[state](on).encode())
+        found = b""
+        while more := await ours.receive_some():
+            found += more
+        head, _, body = found.partition(b"\r\n\r\n")
+        assert int(head.lower().partition(b"content-length: ")[2].partition(b"\r")[0]) == len(body) > 0
+
+    await listening(None, run)
+
+
 def flooding(state: str) -> bytes:
     return STATES[state](Listening(None, None, None, None)).encode()  # type: ignore[arg-type]  # a text
 

@@ -218,3 +218,10 @@ async def test_the_resolver_is_asked_once_for_all_lives_of_a_listener(monkeypatc
         made.pause()
     made.close()
     assert asked == ["kafka.example"]
+
+
+@pytest.mark.parametrize("host", ["ü..example", "ü" * 64, "a\0b", "a..b", "x" * 300, "\ud800"])
+def test_a_host_that_is_no_name_is_refused_in_one_line(host: str) -> None:
+    """Python says so in as many ways as there are; a broker ends with one."""
+    with pytest.raises(listener.CannotListenError, match=r"^cannot listen on PLAINTEXT://"):
+        listener.Listener("PLAINTEXT", host, 0, host, 0).bind(1)
