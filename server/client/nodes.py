@@ -183,21 +183,24 @@ class Nodes:
 
         Args:
             repeatable: To do it twice does no harm, so that it is tried again after a broken connection, too.
-            unknown_s: How long UNKNOWN_TOPIC_OR_PARTITION may be said of a topic that is being made.
+            unknown_s: How long UNKNOWN_TOPIC_OR_PARTITION may be said of a topic that is being made. The time counts from the first
+                answer that says so: a first connection may take longer than all of it.
 
         Raises:
             What the last attempt raised.
         """
         begin_s = self._elapsed_s()
+        unknown_since_s: float | None = None
         for pause_s in _pauses():
             known = bool(self._nodes)
             try:
                 return attempt()
             except KafkaError as error:
-                limit_s = self.timeout_s if error.code in RETRIABLE else 0
-                if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                    limit_s = unknown_s
-                if self.is_closing or self._elapsed_s() + pause_s > begin_s + limit_s:
+                end_s = begin_s + (self.timeout_s if error.code in RETRIABLE else 0)
+                if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and unknown_s:
+                    unknown_since_s = self._elapsed_s() if unknown_since_s is None else unknown_since_s
+                    end_s = unknown_since_s + unknown_s
+                if self.is_closing or self._elapsed_s() + pause_s > end_s:
                     raise
             except OSError as error:
                 # Who never answered will not do so soon; who did may be between two lives.

@@ -88,6 +88,17 @@ def test_a_topic_that_is_being_made_may_be_unknown_for_a_second(nodes: Nodes, ti
     assert 0.5 < time.now_s <= BEING_MADE_S
 
 
+def test_a_slow_first_connection_takes_nothing_of_that_second(nodes: Nodes, time: Time) -> None:
+    """A handshake on a busy machine took longer than the second: the topic, which was there by then, was not asked for again."""
+    attempts = Attempts(KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), outcome="done")
+
+    def slowly() -> str:
+        time.now_s += 2 * BEING_MADE_S
+        return attempts()
+
+    assert nodes.retrying(slowly, unknown_s=BEING_MADE_S) == "done"
+
+
 def test_where_nobody_ever_answered_nobody_is_waited_for(nodes: Nodes, time: Time) -> None:
     with pytest.raises(UnreachableError, match=r"^no broker answers at 127\.0\.0\.1:1: "):
         nodes.retrying(nodes.topics)
