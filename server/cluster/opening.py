@@ -27,6 +27,7 @@ from ...storage.data_dirs.data_dir import DataDirectoryError, holding
 from ...storage.data_dirs.inspection import FoundDirectory, check, check_assigned, home_of, look, unique
 from ...storage.data_dirs.manager import LogManager
 from ...storage.data_dirs.partition_dirs import Assigned, assign, check_put_aside, topics_of
+from ...storage.disk import paths
 from ...storage.disk.checkpoints import CorruptCheckpointError, read_meta_properties
 from ...storage.disk.files import Files
 from ...storage.disk.paths import TopicPartition
@@ -159,6 +160,8 @@ def _end_exchange(files: Files, data_dirs: Sequence[str]) -> None:
     for each in data_dirs:
         try:
             files.check_data_dir(each)
+            for name in (paths.NEXT_CONTENT, paths.NEXT_CONTENT_IN):
+                files.check_entry(paths.join(each, name))  # of a stranger's making it would take all data away
         except OSError as error:
             raise DataDirectoryError.of(each, error) from error
     try:

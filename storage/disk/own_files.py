@@ -8,7 +8,7 @@ The rules, which docs/security.md has for users:
     others may write     refused, unless others may write to the directory as well
     a data directory     belongs to us or root; or the directory above it does, and others may not write there; or it is a
                          mount point, as root alone mounts. Others may write to it if it is a mount point (Kubernetes'
-                         emptyDir has 0777)
+                         emptyDir has 0777). A subvolume of Btrfs is no mount point: any user makes those
 
 What is made gets the rights of its directory, but for those of others to write, and less by the process's umask.
 """
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 
 _ROOT = 0
@@ -24,6 +25,10 @@ OTHERS_MAY_WRITE = stat.S_IWOTH
 _OF_A_DIRECTORY = 0o075
 _OF_A_FILE = 0o064
 """What group and others get of the rights of the directory above."""
+
+MOUNTS = "/proc/self/mountinfo"
+"""What is mounted, a line each, the directory in the fifth field; of Linux alone (proc_pid_mountinfo(5))."""
+_ESCAPED = re.compile(rb"\\([0-7]{3})")
 
 PRIVATE_DIRECTORY = 0o700
 PRIVATE_FILE = 0o600
@@ -142,7 +147,7 @@ def check_data_dir(path: str) -> None:
             found = os.lstat(path)
         except FileNotFoundError:
             return
-    if not stat.S_ISDIR(found.st_mode) or _is_plainly_ours(found) or os.path.ismount(path):
+    if not stat.S_ISDIR(found.st_mode) or _is_plainly_ours(found) or is_mounted(path):
         return
     if found.st_mode & OTHERS_MAY_WRITE:
         raise UntrustedFileError(
@@ -154,6 +159,26 @@ def check_data_dir(path: str) -> None:
             f"belongs to uid {found.st_uid}, and the broker runs as uid {os.geteuid()}",
             "name a directory of that user's own, or run the broker as its owner",
         )
+
+
+def is_mounted(path: str) -> bool:
+    """Whether a file system is mounted at a directory; where the system has no list of those, as `os.path.ismount` says.
+
+    That function alone compares devices, and a subvolume of Btrfs, which any user makes, has one of its own.
+    """
+    if not os.path.ismount(path):
+        return False
+    try:
+        with open(MOUNTS, "rb") as file:
+            lines = file.read().splitlines()
+    except OSError:
+        return True
+    wanted = os.fsencode(os.path.realpath(path))
+    return any(_ESCAPED.sub(_byte, line.split(b" ")[4]) == wanted for line in lines)
+
+
+def _byte(found: re.Match[bytes]) -> bytes:
+    return bytes([int(found[1], 8)])
 
 
 def check_entry(path: str) -> None:

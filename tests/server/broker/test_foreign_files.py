@@ -145,6 +145,27 @@ def test_an_admin_listener_without_a_token_beside_logins_or_acls_is_told_in_one_
     assert all(f"is a way around {of}: " in line for line in lines)
 
 
+@pytest.mark.parametrize("name", [paths.NEXT_CONTENT, paths.NEXT_CONTENT_IN])
+@pytest.mark.parametrize("attack", [linked, given_away, open_for_all])
+def test_a_reset_of_a_strangers_making_takes_nothing_away(
+    tmp_path: Path, attack: Callable[[Path, Path], None], name: str
+) -> None:
+    """Where others may write, as in a mounted directory with 1777, one may make what says that a reset was decided."""
+    if attack is given_away and os.geteuid() != 0:
+        pytest.skip("root alone can give files to other users")
+    data, elsewhere = filled(tmp_path / "data"), tmp_path / "elsewhere"
+    before = {each: (data / each).read_bytes() for each in everything_in(data) if (data / each).is_file()}
+    following = data / name
+    following.mkdir()
+    (following / paths.EXCHANGE_FILE).write_text("0" * 32)
+    if attack is given_away:
+        given_away(following / paths.EXCHANGE_FILE, elsewhere)
+    attack(following, elsewhere)
+    with pytest.raises(DataDirectoryError, match=f"{name}: "):
+        StoredBroker(OsFiles(), [str(data)])
+    assert before == {each: (data / each).read_bytes() for each in before}
+
+
 def test_the_owner_of_an_emptied_directory_is_asked_after_it_is_made(tmp_path: Path) -> None:
     """Between a look at a missing directory and the making of it another user may make it."""
     data = tmp_path / "data"

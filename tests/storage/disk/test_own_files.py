@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from ottla.storage.disk import own_files
 from ottla.storage.disk.own_files import (
     UntrustedFileError,
     check_data_dir,
     check_entry,
+    is_mounted,
     make_directory,
     make_file,
     open_file,
@@ -78,15 +80,43 @@ def test_a_data_directory_is_ours_or_roots_or_was_put_there_by_one_of_us_and_oth
             )
 
 
+MOUNT = b"36 35 98:0 / %b rw,noatime master:1 - ext4 /dev/root rw\n"
+
+
+def listed(path: Path) -> bytes:
+    """A line of the list of mounts, with the escapes of Linux."""
+    escaped = b"".join(b"\\%03o" % each if each in b" \t\n\\" else bytes([each]) for each in os.fsencode(path))
+    return MOUNT % escaped
+
+
 @pytest.mark.usefixtures("as_us")
-def test_a_mount_point_is_used_whoever_has_it_as_root_alone_mounts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("name", ["data", "a b\tc\nd\\040e", "\udcff"])
+def test_a_mount_point_is_used_whoever_has_it_as_root_alone_mounts_and_a_subvolume_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """Kubernetes' emptyDir is root's with 0777, a directory of a container's host has its owner there."""
-    monkeypatch.setattr(os.path, "ismount", lambda path: path == str(tmp_path))
-    for owner, mode in ((0, 0o777), (STRANGER, 0o755), (STRANGER, 0o777), (0, 0o2775)):
-        give(tmp_path, owner, mode)
-        assert refusal(check_data_dir, tmp_path) == ""
+    """Kubernetes' emptyDir is root's with 0777, a directory of a container's host has its owner there.
+
+    A subvolume of Btrfs has a device of its own, as a mount point has, and any user makes one.
+    """
+    directory, mounts = tmp_path / name, tmp_path / "mountinfo"
+    directory.mkdir()
+    give(tmp_path, 0, 0o1777)
+    monkeypatch.setattr(os.path, "ismount", lambda path: path == str(directory))
+    monkeypatch.setattr(own_files, "MOUNTS", str(mounts), raising=False)
+    others = MOUNT % b"/" + listed(tmp_path) + listed(directory / "below")
+    for table, is_mount in ((others + listed(directory), True), (others, False)):
+        mounts.write_bytes(table)
+        for owner, mode in ((0, 0o777), (STRANGER, 0o755), (STRANGER, 0o777), (STRANGER, 0o700)):
+            give(directory, owner, mode)
+            assert (refusal(check_data_dir, directory) == "") == is_mount, (owner, oct(mode))
+    mounts.unlink()  # another system
+    assert refusal(check_data_dir, directory) == ""
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/mountinfo"), reason="a file of Linux")
+def test_what_linux_lists_is_mounted(tmp_path: Path) -> None:
+    assert is_mounted("/proc") and is_mounted("/proc/") and is_mounted("/")
+    assert not is_mounted(str(tmp_path)) and not is_mounted("/proc/self") and not is_mounted("/missing")
 
 
 @pytest.mark.usefixtures("as_us")
