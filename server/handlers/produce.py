@@ -32,6 +32,7 @@ from ...protocol.messages.produce import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
+    TopicProduceData,
     TopicProduceResponse,
 )
 from ...protocol.wire import as_array
@@ -80,7 +81,7 @@ async def handle(ctx: Context, request: Request) -> ProduceResponse | None:
                 await turn.next()
             partitions.append(_unwritable(data.index) if is_refused else await appending.append(asked, data))
             if body.acks == 0 and partitions[-1].error_code:
-                refused = refused or (topic.name, partitions[-1])
+                refused = refused or (_named(topic), partitions[-1])
         responses.append(
             _topic_answer(name=topic.name, topic_id=topic.topic_id, partition_responses=as_array(partitions))
         )
@@ -124,6 +125,11 @@ def again(ctx: Context, frame: memoryview, request: Request, answer: ProduceResp
     topic = request.body.topic_data[0]
     asked = topic.topic_id if request.version >= TOPIC_IDS else topic.name
     return Again.of(ctx, frame, request, asked, answer)
+
+
+def _named(topic: TopicProduceData | TopicProduceResponse) -> str:
+    """A topic, as its request names it."""
+    return topic.name or topic.topic_id.hex()
 
 
 def _endpoints(ctx: Context, leaders: set[int]) -> tuple[NodeEndpoint, ...]:
@@ -217,7 +223,7 @@ async def _flushed(
     for topic in responses:
         partitions = await turn.map(lambda each: refusals.get(id(each), each), topic.partition_responses)
         told.append(replace(topic, partition_responses=as_array(partitions)))
-        refused = refused or next(((topic.name, each) for each in partitions if each.error_code), None)
+        refused = refused or next(((_named(topic), each) for each in partitions if each.error_code), None)
     return told, refused
 
 
@@ -256,7 +262,9 @@ class Appending:
             led = LeaderIdAndEpoch(leader_id=error.partition.leader, leader_epoch=error.partition.leader_epoch)
             return replace(refusal(data.index, None, error, self.reasons), current_leader=led)
         except KafkaError as error:
-            return refusal(data.index, log, error, self.reasons)
+            told = refusal(data.index, log, error, self.reasons)
+            # Without an answer the log alone says why.
+            return told if self._acks else replace(told, error_message=error.message)
         response = accepted(data.index, done)
         if log.needs_flush:
             self.unflushed.append((response, log))

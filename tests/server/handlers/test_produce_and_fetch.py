@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -77,6 +79,31 @@ def test_a_failed_acks_zero_closes_the_connection(client: RawClient) -> None:
 def damaged(records: bytearray) -> bytearray:
     records[-1] ^= 1
     return records
+
+
+@pytest.mark.parametrize(
+    ("records", "name"),
+    [
+        (lambda: damaged(batch(("k", "v"))), "t"),
+        (lambda: b"", "t"),
+        (lambda: batch(("k", "v")) + batch(("k", "v")), "t"),
+        (lambda: batch((None, "v")), "compacted"),
+        (lambda: batch(("k", "v")), "missing"),
+    ],
+)
+@pytest.mark.parametrize("by_id", [False, True])
+def test_the_log_says_why_an_acks_zero_failed_and_for_which_partition(
+    client: RawClient, records: Callable[[], bytes], name: str, by_id: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing else does: there is no answer."""
+    ids = {"t": create_topic(client, "t").topic_id}
+    ids["compacted"] = create_topic(client, "compacted", cleanup_policy="compact").topic_id
+    topic = ids.get(name, bytes(range(16))) if by_id else name
+    with caplog.at_level(logging.WARNING):
+        client.send_without_answer(produce_request(topic, records(), acks=0), version=13 if by_id else 9)
+        assert client.is_closed_by_peer()
+    told = topic.hex() if isinstance(topic, bytes) else topic
+    assert re.search(rf"acks=0 produce to {told}-0 failed with [A-Z_]+: (?!None)\S", caplog.text)
 
 
 @pytest.mark.parametrize(
