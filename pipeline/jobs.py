@@ -167,11 +167,16 @@ def applier(spark: SparkSession, *, topic: str, table: str, table_format: str, *
     """The function that `apply` gives to `foreachBatch`, for a stream and a checkpoint of your own.
 
     Args:
-        options: The other fields of `apply.query.ApplyJob`, but those of the stream.
+        options: The other fields of `apply.query.ApplyJob`, without those of the stream. `kafka` (the options of Kafka's clients,
+            with `bootstrap.servers`) or `data_dir` is required: each batch asks there for the topic's id.
+
+    Raises:
+        SourceChangedError: The table has records of another topic of that name, which was deleted. A batch raises it, too.
     """
     from .apply import query
 
-    return query.applier(spark, query.ApplyJob(topic, table, table_format, **options))
+    job = query.ApplyJob(topic, table, table_format, **options)
+    return query.applier(spark, job, query.topic_id_of(spark, job))
 
 
 def status(data_dir: str, **options: Any) -> list[dict[str, Any]]:

@@ -22,6 +22,7 @@ def main() -> None:
         table=table,
         table_format=kind,
         creates=True,
+        kafka={"bootstrap.servers": bootstrap},
         key=FormatSpec("string", "key", schema="customer STRING"),
         value=FormatSpec("json", "value", schema=schema),
         say=lambda line: print(line, file=sys.stderr, flush=True),

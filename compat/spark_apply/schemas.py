@@ -39,6 +39,7 @@ def judge(suite: Suite, of: Environment, bootstrap: str, work: Path) -> None:
                 suite.skip(f"{of.kind.name}: {name}", f"spark-{name}_2.13:{of.kind.formats} is not to be had")
         losses(suite, commands)
         made_anew(suite, commands)
+        created_again(suite, commands)
         asked_wrongly(suite, commands)
         stays(suite, commands)
     finally:
@@ -82,6 +83,31 @@ def json_given_and_inferred(suite: Suite, commands: Commands) -> None:
     holds(suite, commands, "undecodable records are put aside", ran, "given", wanted)
     bad = sorted(row["offset"] for row in commands.rows_of("aside"))
     suite.equal(f"{commands.of.kind.name}: their offsets", [1, 2, 3], bad)
+    written(
+        commands, "odd", ("a", {"n": 1}), ("b", b""), ("c", b" "), ("d", b'{"n":1} x'), ("e", b"{}"), ("f", {"n": 2})
+    )
+    ran = commands.apply("odd", "--create", "--value-schema", "n BIGINT")
+    refused(suite, commands, "an empty value", ran, CORRUPT, "odd-0, offset 1: expected a record that can be decoded")
+    odd = commands.table("odd-aside")
+    ran = commands.apply("odd", "--create", "--value-schema", "n BIGINT", "--undecodable-to", odd)
+    holds(suite, commands, "JSON that is none is put aside", ran, "odd", {"a": {"n": 1}, "f": {"n": 2}})
+    written(commands, "odd", ("g", {"n": 3, "address": {"zip-code": 1, "a:b": {"c`d": [{"e f": "x"}]}}}))
+    ran = commands.apply("odd", "--value-schema", "infer", "--add-columns", "--undecodable-to", odd)
+    address = {"zip-code": 1, "a:b": {"c`d": [{"e f": "x"}]}}
+    wanted = {key: {"n": n, "address": address if key == "g" else None} for key, n in (("a", 1), ("f", 2), ("g", 3))}
+    holds(suite, commands, "nested fields of any name are added", ran, "odd", wanted)
+    frame = b"\x00\x00\x00\x00\x07"
+    written(commands, "framed-json", ("a", frame + b'{"n":1}'), ("b", b'{"n":2}'))
+    framed = ["--create", "--value-schema", "n BIGINT", "--value-framing", "confluent"]
+    ran = commands.apply("framed-json", *framed, "--undecodable-to", odd)
+    holds(suite, commands, "JSON in Confluent's framing", ran, "framed-json", {"a": {"n": 1}})
+    written(commands, "numbers", *((text, {"n": 1}) for text in ("1", "01", " 1", "2")), ("02", None))
+    typed = ["--create", "--key-schema", "key BIGINT", "--value-schema", "n BIGINT", "--undecodable-to", odd]
+    ran = commands.apply("numbers", *typed)
+    suite.equal(
+        f"{commands.of.kind.name}: rows of text keys as numbers", {1: {"n": 1}, 2: {"n": 1}}, commands.rows("numbers")
+    )
+    suite.check(f"{commands.of.kind.name}: text keys as numbers", ran.code == 0, ran.refusal)
 
 
 def avro_framed_and_not(suite: Suite, commands: Commands) -> None:
@@ -227,7 +253,7 @@ def made_anew(suite: Suite, commands: Commands) -> None:
         "a topic made anew",
         commands.apply("anew", *COLUMNS),
         CHANGED,
-        "it was made anew (--topic-made-anew",
+        "the topic was deleted and created again (--topic-made-anew",
     )
     wanted = {"a": {"n": 2}, "c": {"n": 1}, "d": {"n": 1}, "e": {"n": 2}}
     holds(suite, commands, "--topic-made-anew", commands.apply("anew", *COLUMNS, "--topic-made-anew"), "anew", wanted)
@@ -237,6 +263,26 @@ def made_anew(suite: Suite, commands: Commands) -> None:
         ran.code == 0 and ": 0 records" in ran.out,
         ran.refusal or ran.out,
     )
+
+
+def created_again(suite: Suite, commands: Commands) -> None:
+    """A topic deleted and created again while `--every` stays: it ends, and of the new topic nothing is in the table."""
+    written(commands, "again", *((f"old-{n}", {"n": n}) for n in range(100)))
+    running = commands.started("again", "--create", *COLUMNS, "--every", "1")
+    said = iter(running.stderr or ())
+    suite.check(f"{commands.of.kind.name}: the topic before", any("100 records, up to 0: 100" in line for line in said))
+    client, topic = admin(commands.bootstrap), commands.topic("again")
+    for done in client.delete_topics([topic], operation_timeout=30).values():
+        done.result(60)
+    while topic in client.list_topics(timeout=30).topics:
+        pass
+    written(commands, "again", *((f"new-{n}", {"n": n}) for n in range(150)))
+    code = running.wait(180)
+    last = "".join(said).strip()
+    name = f"{commands.of.kind.name}: a topic created again under --every"
+    suite.check(f"{name} ends it", code in (USAGE, CHANGED, SPARK_FAILED), f"{code} {last[-400:]}")
+    suite.equal(f"{name}: the old rows", {f"old-{n}": {"n": n} for n in range(100)}, commands.rows("again"))
+    refused(suite, commands, "a topic created again", commands.apply("again", *COLUMNS), CHANGED, "(--topic-made-anew")
 
 
 def asked_wrongly(suite: Suite, commands: Commands) -> None:

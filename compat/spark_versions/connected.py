@@ -68,7 +68,7 @@ def main() -> None:
         "verify": lambda: jobs.verify(session, data_dir, topic=TOPIC),
         "snapshot": lambda: jobs.snapshot(session, data_dir, topic=TOPIC, out=str(folder / "x")),
         "check": lambda: jobs.check(session, data_dir),
-        "applier": lambda: jobs.applier(session, topic=TOPIC, table="t", table_format="parquet"),
+        "applier": lambda: jobs.applier(session, topic=TOPIC, table="t", table_format="parquet", data_dir=data_dir),
     }
     for name, job in refusals.items():
         try:

@@ -22,6 +22,7 @@ from .merge_sql import DELETED, OFFSET, PARTITION, PLACE, TIMESTAMP, Columns
 from .newest import BAD, KEY, VALUE, BatchContents, contents, newest
 from .state import AppliedState, standing
 from .table import Table, another_is_at_work
+from .topics import check_topic_id
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -44,7 +45,9 @@ class Applier:
     """
     table, key, value: Where to, and how bytes are understood.
     topic: Records of others are passed over.
-    topic_id: As it is now, where it is known.
+    topic_id: The topic's id when the stream began, where it is known.
+    topic_id_now: Asks for the topic's id, once in each batch: a topic that was deleted and created again has another. None: it
+        is not asked for.
     aside: Table of what cannot be decoded; None: it fails.
     keeps_deleted: See `Columns`.
     adds_columns: The table gets the columns that it lacks; else that is refused.
@@ -56,6 +59,7 @@ class Applier:
     value: Format
     topic: str
     topic_id: str | None = None
+    topic_id_now: Callable[[], str | None] | None = None
     aside: Table | None = None
     keeps_deleted: bool = False
     adds_columns: bool = False
@@ -73,6 +77,7 @@ class Applier:
             CorruptSourceError: A record has no key or cannot be decoded, and there is no table for those.
             StoreLockedError: Another program applies to this table; this batch may come again.
             UsageError: The table lacks a column, or has it of another type.
+            SourceChangedError: The topic was deleted and created again; nothing of this batch is in the table.
         """
         session = frame.sparkSession
         if not self._is_ready:
@@ -82,6 +87,8 @@ class Applier:
         decoded = self._decoded(records).persist()
         try:
             found = contents(decoded)
+            # After the records were read: an id that is still the same was so while they were.
+            self.check_topic()
             if not found.records:
                 return
             self._check(session)
@@ -119,6 +126,11 @@ class Applier:
                     f"{self.aside.name}: expected the columns {ASIDE}, found no {', '.join(sorted(missing))}"
                 )
         self._is_ready = True
+
+    def check_topic(self) -> None:
+        """Ask for the topic's id. SourceChangedError: it is another; and the errors of `topic_id_now`."""
+        if self.topic_id_now is not None:
+            check_topic_id(self.topic, self.topic_id, self.topic_id_now())
 
     def state(self, session: SparkSession) -> AppliedState:
         """Where the table stands; of one without a state, what the places of its rows say."""

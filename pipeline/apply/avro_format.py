@@ -17,13 +17,12 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import StructField, StructType
 
 from ..errors import CorruptSourceError, UsageError
-from .formats import FormatSpec, schema_text
+from .formats import NOT_FRAMED, FormatSpec, is_framed, schema_text, unframed
 from .registry import Registry, registry
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-HEADER_BYTES = 5
 OK = "__ottla_ok"
 """A field with a default, of the reader's schema alone: there whenever a record could be decoded."""
 
@@ -58,14 +57,14 @@ class AvroFormat:
     def decoded(self, records: DataFrame, data: str) -> tuple[Column, Column]:
         if not self._is_framed:
             return self._by(f.col(data), self._reader)
-        framed = (f.length(data) >= HEADER_BYTES) & (f.hex(f.substring(data, 1, 1)) == "00")
+        framed = is_framed(data)
         schema_id = f.conv(f.hex(f.substring(data, 2, 4)), 16, 10).cast("bigint")
-        no_frame = f.when(~framed, f.lit("not framed: no magic byte and schema id before it"))
+        no_frame = f.when(~framed, f.lit(NOT_FRAMED))
         ids = sorted(
             row[0] for row in records.where(f.col(data).isNotNull() & framed).select(schema_id).distinct().collect()
         )
         writers = self._writers(ids)
-        body = f.expr(f"substring({data}, {HEADER_BYTES + 1})")
+        body = unframed(data)
         if not ids:
             empty, _ = self._by(f.lit(None).cast("binary"), self._reader)
             return empty, no_frame

@@ -3,7 +3,7 @@
     format      a key's or a value's columns
     string      one, of UTF-8 text, cast to its type
     binary      one, as it is
-    json        fields of an object, of the types of a schema (DDL); what the schema does not name is left out
+    json        fields of an object, of the types of a schema (DDL); a value's other fields are left out
     avro        fields of a record: `avro_format`
     protobuf    fields of a message: `protobuf_format`
 
@@ -14,19 +14,40 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from functools import reduce
+from operator import and_
 from typing import TYPE_CHECKING, Protocol
 
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as f
-from pyspark.sql.types import StringType, StructField, StructType, _parse_datatype_string
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    DataType,
+    DoubleType,
+    FloatType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    _parse_datatype_string,
+)
 
 from ..errors import UsageError
+from .merge_sql import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 CORRUPT = "__ottla_corrupt"
+OBJECT, END = "object", "end"
+"""Names in the envelope that JSON is parsed in."""
+FRAME_BYTES = 5
+"""Confluent's framing: a zero byte and the schema's id in four bytes."""
+NOT_FRAMED = "not framed: no magic byte and schema id before it"
 FORMATS = ("json", "avro", "protobuf", "string", "binary")
+NAMED_MAX = 8
+"""Fields that a message lists."""
 SAMPLED = 1_000
 """Records that `--value-schema infer` looks at."""
 
@@ -58,7 +79,8 @@ class FormatSpec:
     message: Protobuf's name of the message.
     registry: URL of a schema registry, or a folder with `ID.avsc`; for avro, and framed data.
     subject: Whose newest schema is the reader's; None is TOPIC-key or TOPIC-value.
-    is_framed: Whether a magic byte and a schema id stand before the data; None: where there is a registry.
+    is_framed: Whether a magic byte and a schema id come before the data; None: the format's default, which is True for avro
+        with a registry.
     what: `key` or `value`, for messages, and the name of the one column of a text or of bytes.
     """
 
@@ -119,10 +141,41 @@ def parsed_ddl(text: str, option: str) -> StructType:
     return found
 
 
+def is_utf8(data: Column) -> Column:
+    """Whether bytes are UTF-8."""
+    if hasattr(f, "is_valid_utf8"):
+        return f.is_valid_utf8(data.cast("string"))
+    # Spark before 4.0: other bytes do not survive a round trip.
+    return f.encode(f.decode(data, "UTF-8"), "UTF-8") == data
+
+
+def is_framed(data: str) -> Column:
+    """Whether a column of bytes begins with Confluent's frame."""
+    return (f.length(data) >= FRAME_BYTES) & (f.hex(f.substring(data, 1, 1)) == "00")
+
+
+def unframed(data: str, frame_bytes: int = FRAME_BYTES) -> Column:
+    """The bytes after the frame."""
+    return f.expr(f"substring({data}, {frame_bytes + 1})")
+
+
+def check_unframed(spec: FormatSpec) -> None:
+    """Refuse a framing that the format does not have; UsageError."""
+    if spec.is_framed:
+        raise UsageError(
+            f"--{spec.what}-framing confluent: expected with avro, protobuf or json, found with {spec.name}"
+        )
+
+
 class TextFormat:
-    """UTF-8, cast to the type of its column."""
+    """UTF-8, cast to the type of its column.
+
+    A key must be written as Spark writes the value ("7", not "07"): two keys of the topic are never one row.
+    """
 
     def __init__(self, spec: FormatSpec) -> None:
+        check_unframed(spec)
+        self._is_key = spec.what == "key"
         text = schema_text(spec)
         option = f"--{spec.what}-schema"
         self.fields = StructType([StructField(spec.what, StringType())]) if text is None else parsed_ddl(text, option)
@@ -131,18 +184,21 @@ class TextFormat:
 
     def decoded(self, records: DataFrame, data: str) -> tuple[Column, Column]:
         (field,) = self.fields
-        text = f.col(data).cast("string")
-        if hasattr(f, "is_valid_utf8"):
-            is_text = f.is_valid_utf8(text)
-        else:  # before Spark 4.0: what is no text does not come back as the same bytes
-            is_text = f.encode(f.decode(data, "UTF-8"), "UTF-8") == f.col(data)
-        found = f.expr(f"try_cast(CAST({data} AS STRING) AS {field.dataType.simpleString()})")
-        why = f.when(~is_text, f.lit("not UTF-8")).when(found.isNull(), f.lit(f"no {field.dataType.simpleString()}"))
+        kind = field.dataType.simpleString()
+        found = f.expr(f"try_cast(CAST({data} AS STRING) AS {sql_type(field.dataType)})")
+        why = f.when(~is_utf8(f.col(data)), f.lit("not UTF-8")).when(found.isNull(), f.lit(f"no {kind}"))
+        if self._is_key:
+            if isinstance(field.dataType, FloatType | DoubleType):
+                found += f.lit(0).cast(field.dataType)  # Spark compares -0.0 as 0.0
+            written = found.cast("string")
+            text = f.concat(f.lit(f"no {kind} as it is written here, which is "), written)
+            why = why.when(written != f.col(data).cast("string"), text)
         return f.struct(found.alias(field.name)), why
 
 
 class BinaryFormat:
     def __init__(self, spec: FormatSpec) -> None:
+        check_unframed(spec)
         text = schema_text(spec)
         text = f"{spec.what} BINARY" if text is None else text
         self.fields = parsed_ddl(text, f"--{spec.what}-schema")
@@ -154,23 +210,53 @@ class BinaryFormat:
 
 
 class JsonFormat:
-    """A JSON object. A field that is missing is null; one of another type makes the record undecodable."""
+    """A JSON object, and nothing after it. Undecodable: a field of another type; an object with none of the fields.
 
-    def __init__(self, fields: StructType) -> None:
+    A field that is missing is null. A key has exactly the fields of the schema: two keys of the topic that differ in another
+    field are never one row.
+    """
+
+    def __init__(self, fields: StructType, spec: FormatSpec) -> None:
+        """
+        Args:
+            fields: At least one.
+        """
         self.fields = fields
+        self._is_key, self._is_framed = spec.what == "key", bool(spec.is_framed)
 
     def decoded(self, records: DataFrame, data: str) -> tuple[Column, Column]:
-        text = f.col(data).cast("string")
-        schema = StructType([*self.fields, StructField(CORRUPT, StringType())])
-        parsed = f.from_json(text, schema, {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT})
-        fits = parsed.isNotNull() & parsed.getField(CORRUPT).isNull()
-        found = f.struct(*(parsed.getField(field.name).alias(field.name) for field in self.fields))
-        return found, f.when(~fits, f.lit("no JSON object of the schema"))
+        bytes_ = unframed(data) if self._is_framed else f.col(data)
+        text = bytes_.cast("string")
+        # Spark's parser stops at the object's end, and fails at a text without one. In an envelope it meets neither.
+        envelope = f.concat(f.lit(f'{{"{OBJECT}":'), text, f.lit(f',"{END}":true}}'))
+        schema = StructType(
+            [StructField(OBJECT, self.fields), StructField(END, BooleanType()), StructField(CORRUPT, StringType())]
+        )
+        options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT, "allowSingleQuotes": "false"}
+        parsed = f.from_json(envelope, schema, options)
+        found = parsed.getField(OBJECT)
+        fits = parsed.getField(CORRUPT).isNull() & parsed.getField(END) & found.isNotNull()
+        made = f.struct(*(found.getField(name).alias(name) for name in self.fields.names))
+        why = f.when(f.lit(self._is_framed) & ~is_framed(data), f.lit(NOT_FRAMED))
+        why = why.when(~is_utf8(bytes_), f.lit("not UTF-8"))
+        why = why.when(~f.coalesce(fits, f.lit(False)), f.lit("no JSON object of the schema"))
+        names, expected = f.json_object_keys(text), f.array(*map(f.lit, sorted(self.fields.names)))
+        if self._is_key:
+            only = f.sort_array(names) == expected
+            return made, why.when(~only, f.lit(f"no JSON object of {', '.join(self.fields.names)} alone"))
+        all_null = reduce(and_, (found.getField(name).isNull() for name in self.fields.names))
+        listed = ", ".join(self.fields.names[:NAMED_MAX]) + (", …" if len(self.fields) > NAMED_MAX else "")
+        return made, why.when(
+            all_null & ~f.arrays_overlap(names, expected),
+            f.lit(f"no JSON object with a field of the schema ({listed})"),
+        )
 
 
-def sampled_json(records: DataFrame, data: str, option: str) -> StructType:
-    """What the JSON of some records looks like. UsageError: there are none, or they are no objects."""
-    texts = records.where(f.col(data).isNotNull()).limit(SAMPLED).select(f.col(data).cast("string")).collect()
+def sampled_json(records: DataFrame, data: str, spec: FormatSpec) -> StructType:
+    """The schema of the JSON of some records. UsageError: there are none, or they are no objects."""
+    option = f"--{spec.what}-schema"
+    bytes_ = unframed(data) if spec.is_framed else f.col(data)
+    texts = records.where(f.col(data).isNotNull()).limit(SAMPLED).select(bytes_.cast("string")).collect()
     if not texts:
         raise UsageError(f"{option} infer: expected records to look at, found none; give the schema")
     session = records.sparkSession
@@ -178,3 +264,14 @@ def sampled_json(records: DataFrame, data: str, option: str) -> StructType:
     if "_corrupt_record" in found.names or not found.fields:
         raise UsageError(f"{option} infer: expected JSON objects in the topic, found others; give the schema")
     return found
+
+
+def sql_type(kind: DataType) -> str:
+    """A type as Spark's SQL reads it, with the names of nested fields quoted."""
+    if isinstance(kind, StructType):
+        return f"struct<{', '.join(f'{quoted(each.name)}: {sql_type(each.dataType)}' for each in kind)}>"
+    if isinstance(kind, ArrayType):
+        return f"array<{sql_type(kind.elementType)}>"
+    if isinstance(kind, MapType):
+        return f"map<{sql_type(kind.keyType)}, {sql_type(kind.valueType)}>"
+    return kind.simpleString()

@@ -86,7 +86,7 @@ def add_options(
         bytes_.add_argument(f"--{what}-message", metavar="NAME", help="protobuf: which message it is")
         bytes_.add_argument(
             f"--{what}-framing", choices=("none", "confluent"),
-            help="what stands before avro and protobuf (default: confluent with --registry)",
+            help="header before the data of avro, protobuf or json (default: confluent for avro with --registry, else none)",
         )  # fmt: skip
     bytes_.add_argument(
         "--registry",

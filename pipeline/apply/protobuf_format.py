@@ -14,7 +14,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import StructField, StructType
 
 from ..errors import UsageError
-from .formats import FormatSpec, schema_path
+from .formats import FormatSpec, schema_path, unframed
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -42,7 +42,7 @@ class ProtobufFormat:
         body, why = f.col(data), f.lit(None).cast("string")
         if self._is_framed:
             framed = (f.hex(f.substring(data, 1, 1)) == "00") & (f.hex(f.substring(data, HEADER_BYTES, 1)) == "00")
-            body = f.expr(f"substring({data}, {HEADER_BYTES + 1})")
+            body = unframed(data, HEADER_BYTES)
             why = f.when(~framed, f.lit("not framed: no magic byte, schema id and first message before it"))
         made = self._made(body)
         # Undecodable is null in each field, or as a whole; so is a message of fields that are all unset, which has no bytes.

@@ -11,15 +11,15 @@ import os
 import secrets
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql.types import StructType
 
-from ..errors import UsageError
+from ..errors import SparkFailedError, UsageError
 from ..source.data_source_api import HAS_READ_LIMITS
 from ..spark.failures import failures_translated
 from ..spark.interrupts import interrupts_deferred
@@ -30,7 +30,14 @@ from .kinds import table
 from .merge_sql import DELETED, PLACE
 from .packages import check_packages
 from .table import Table
-from .topics import TopicNow, starting_offsets, topic_of_directory, topic_of_kafka
+from .topics import (
+    TopicNow,
+    check_topic_id,
+    starting_offsets,
+    topic_id_of_kafka,
+    topic_of_directory,
+    topic_of_kafka,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -68,10 +75,14 @@ class ApplyJob:
     say: Callable[[str], None] = lambda line: None
 
 
-def applier(session: SparkSession, job: ApplyJob, now: TopicNow | None = None) -> Applier:
+def applier(session: SparkSession, job: ApplyJob, topic_id: Callable[[], str | None] | None = None) -> Applier:
     """The function for `foreachBatch`.
 
+    Args:
+        topic_id: Asks for the topic's id.
+
     Raises:
+        SourceChangedError: The table has records of a topic of another id, unless `job.topic_made_anew`.
         UsageError: Jars are missing, or the table, or a schema makes no sense.
         SparkFailedError: The registry does not answer.
     """
@@ -88,14 +99,31 @@ def applier(session: SparkSession, job: ApplyJob, now: TopicNow | None = None) -
             key,
             format_of(session, job, job.value, values_of(session, target, key.fields.names)),
             job.topic,
-            topic_id=None if now is None else now.topic_id,
+            topic_id=None if topic_id is None else topic_id(),
+            topic_id_now=topic_id,
             aside=None if job.undecodable_to is None else table(job.table_format, job.undecodable_to),
             keeps_deleted=job.keeps_deleted,
             adds_columns=job.adds_columns,
             say=job.say,
         )
         made.prepare(session, creates=job.creates)
+        if not job.topic_made_anew:
+            check_topic_id(job.topic, made.state(session).topic_id, made.topic_id)
         return made
+
+
+def topic_id_of(session: SparkSession, job: ApplyJob) -> Callable[[], str | None]:
+    """A function that asks for the id of a job's topic. UsageError: the job has no source, or Kafka's jar is missing."""
+    if job.data_dir is not None:
+        data_dir = job.data_dir
+        return lambda: topic_of_directory(data_dir, job.topic).topic_id
+    if "bootstrap.servers" not in job.kafka:
+        raise UsageError(
+            "applier: expected kafka={'bootstrap.servers': …} or data_dir=…, found neither: each batch asks there whether the"
+            " topic was deleted and created again"
+        )
+    check_packages(session, ["kafka"])
+    return lambda: topic_id_of_kafka(session, job.topic, job.kafka)
 
 
 def apply(session: SparkSession, job: ApplyJob) -> Applied:
@@ -105,12 +133,12 @@ def apply(session: SparkSession, job: ApplyJob) -> Applied:
         PipelineError: As `applier`, `starting_offsets` and the batches do. What was applied stays, and another call goes on.
     """
     with spoken():
+        topic_id = topic_id_of(session, job)
         if job.data_dir is None:
-            check_packages(session, ["kafka"])
             now = topic_of_kafka(session, job.topic, {**KAFKA_DEFAULTS, **job.kafka})
         else:
             now = topic_of_directory(job.data_dir, job.topic)
-        made = applier(session, job, now)
+        made = applier(session, job, topic_id)
         begun = begin(session, made, now, job)
         with tempfile.TemporaryDirectory(prefix="ottla-apply-", ignore_cleanup_errors=True) as checkpoint:
             reader = session.readStream
@@ -131,6 +159,11 @@ def apply(session: SparkSession, job: ApplyJob) -> Applied:
                     while not query.awaitTermination(LOOK_EVERY_S):
                         if is_interrupted():
                             break
+                except StreamingQueryException:
+                    # Offsets that are gone are the lesser news where the topic itself is another.
+                    with suppress(UsageError, SparkFailedError):
+                        made.check_topic()
+                    raise
                 finally:
                     query.stop()
         # Batches have a session of their own: the caller's is to see the table as they have left it.
@@ -189,12 +222,14 @@ def format_of(session: SparkSession, job: ApplyJob, spec: FormatSpec, known: Str
         return ProtobufFormat(spec, session)
     option, text = f"--{spec.what}-schema", schema_text(spec)
     if text is not None and text.strip().lower() == "infer":
-        return JsonFormat(sampled_json(records_of(session.read, job, "earliest"), spec.what, option))
+        return JsonFormat(sampled_json(records_of(session.read, job, "earliest"), spec.what, spec), spec)
     if text is not None:
-        return JsonFormat(parsed_ddl(text, option))
+        return JsonFormat(parsed_ddl(text, option), spec)
     if known is None:
         raise UsageError(f"{option}: expected columns as in `city STRING, orders BIGINT`, or infer, found none")
-    return JsonFormat(known)
+    if not known.fields:
+        raise UsageError(f"{option}: expected columns as in `city STRING, orders BIGINT`, found a table without any")
+    return JsonFormat(known, spec)
 
 
 def values_of(session: SparkSession, target: Table, keys: Sequence[str]) -> StructType | None:

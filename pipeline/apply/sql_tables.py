@@ -22,6 +22,7 @@ from pyspark.errors import AnalysisException, PySparkException
 
 from ..errors import UsageError
 from . import merge_sql
+from .formats import sql_type
 from .merge_sql import Columns, quoted
 from .state import PROPERTY, AppliedState, standing
 from .table import another_is_at_work, no_rows
@@ -72,7 +73,7 @@ class SqlTable:
         no_rows(session, fields).writeTo(self.sql).using(self.kind).create()
 
     def add_columns(self, session: SparkSession, fields: StructType) -> None:
-        columns = ", ".join(f"{quoted(field.name)} {field.dataType.simpleString()}" for field in fields)
+        columns = ", ".join(f"{quoted(field.name)} {sql_type(field.dataType)}" for field in fields)
         session.sql(f"ALTER TABLE {self.sql} ADD COLUMNS ({columns})")
 
     def states(self, session: SparkSession) -> Iterator[AppliedState]:

@@ -7,7 +7,8 @@ before it reads a record.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...storage.disk.checkpoints import uuid_text
@@ -35,7 +36,7 @@ class TopicNow(NamedTuple):
 
 
 def topic_of_directory(data_dir: str, topic: str) -> TopicNow:
-    """UsageError: there is none."""
+    """Read a topic's id and partitions from a broker's files. UsageError: the topic is not found."""
     store = opened_store(data_dir)
     found = store.topic_partitions(topic)
     of_first = store.of(found[0])
@@ -43,22 +44,46 @@ def topic_of_directory(data_dir: str, topic: str) -> TopicNow:
     return TopicNow(topic, None if topic_id is None else uuid_text(topic_id), {tp.partition: (0, None) for tp in found})
 
 
+def topic_id_of_kafka(session: SparkSession, topic: str, options: Mapping[str, str]) -> str:
+    """Ask a Kafka for a topic's id. Arguments and errors are those of `topic_of_kafka`."""
+    with _asked(session, topic, options) as (_, admin):
+        return str(_described(session, admin, topic).topicId().toString())
+
+
 def topic_of_kafka(session: SparkSession, topic: str, options: Mapping[str, str]) -> TopicNow:
-    """
+    """Ask a Kafka for a topic's id, partitions and offsets.
+
     Args:
         options: Of Kafka's clients, `bootstrap.servers` among them.
 
     Raises:
-        UsageError: There is no such topic, or a client's option is wrong.
-        SparkFailedError: Nobody answers, or what is asked for is refused.
+        UsageError: The topic is not found, or a client's option is wrong.
+        SparkFailedError: No broker answers, or the broker refuses the request.
     """
+    isolation = options.get("isolation.level", "read_uncommitted")
+    with _asked(session, topic, options) as (jvm, admin):
+        described = _described(session, admin, topic)
+        numbers = sorted(each.partition() for each in described.partitions())
+        spec = jvm.org.apache.kafka.clients.admin.OffsetSpec
+        first = _offsets(jvm, admin, topic, numbers, spec.earliest(), isolation)
+        last = _offsets(jvm, admin, topic, numbers, spec.latest(), isolation)
+        return TopicNow(topic, described.topicId().toString(), {each: (first[each], last[each]) for each in numbers})
+
+
+def _described(session: SparkSession, admin: Any, topic: str) -> Any:
+    jvm: Any = session._jvm
+    return admin.describeTopics(jvm.java.util.Collections.singletonList(topic)).allTopicNames().get().get(topic)
+
+
+@contextmanager
+def _asked(session: SparkSession, topic: str, options: Mapping[str, str]) -> Iterator[tuple[Any, Any]]:
+    """(the JVM, an admin client of Kafka), with the client's errors as ours."""
     from py4j.protocol import Py4JJavaError
 
     check_that_somebody_is_there(options["bootstrap.servers"])
     jvm: Any = session._jvm
     asked = {**options, "default.api.timeout.ms": str(TIMEOUT_MS), "request.timeout.ms": str(TIMEOUT_MS)}
-    isolation = asked.pop("isolation.level", "read_uncommitted")
-    for name in ("max.poll.records", "group.id"):
+    for name in ("isolation.level", "max.poll.records", "group.id"):
         asked.pop(name, None)
     properties = jvm.java.util.HashMap()
     for name, value in asked.items():
@@ -68,13 +93,7 @@ def topic_of_kafka(session: SparkSession, topic: str, options: Mapping[str, str]
     except Py4JJavaError as error:
         raise UsageError(f"--bootstrap, --kafka-config: {reason(error)}") from error
     try:
-        names = jvm.java.util.Collections.singletonList(topic)
-        described = admin.describeTopics(names).allTopicNames().get().get(topic)
-        numbers = sorted(each.partition() for each in described.partitions())
-        first = _offsets(
-            jvm, admin, topic, numbers, jvm.org.apache.kafka.clients.admin.OffsetSpec.earliest(), isolation
-        )
-        last = _offsets(jvm, admin, topic, numbers, jvm.org.apache.kafka.clients.admin.OffsetSpec.latest(), isolation)
+        yield jvm, admin
     except Py4JJavaError as error:
         said = reason(error)
         if "UnknownTopicOrPartition" in said:
@@ -84,7 +103,6 @@ def topic_of_kafka(session: SparkSession, topic: str, options: Mapping[str, str]
         raise SparkFailedError(f"Kafka at {options['bootstrap.servers']}: {said}") from error
     finally:
         admin.close(jvm.java.time.Duration.ofSeconds(2))
-    return TopicNow(topic, described.topicId().toString(), {each: (first[each], last[each]) for each in numbers})
 
 
 def _offsets(jvm: Any, admin: Any, topic: str, numbers: list[int], spec: Any, isolation: str) -> dict[int, int]:
@@ -107,6 +125,19 @@ def reason(error: Any) -> str:
     return " ".join(f"{kind}: {found.getMessage()}".split())
 
 
+def check_topic_id(topic: str, expected: str | None, found: str | None) -> None:
+    """Compare a topic's id with the one whose records are in the table. None: not known.
+
+    Raises:
+        SourceChangedError: They differ: the topic was deleted and created again.
+    """
+    if expected is not None and found is not None and expected != found:
+        raise SourceChangedError(
+            f"{topic}: expected topic id {expected}, as the table has it, found {found}: the topic was deleted and created"
+            " again (--topic-made-anew applies it from its beginning)"
+        )
+
+
 def starting_offsets(now: TopicNow, state: AppliedState, *, takes_losses: bool) -> dict[int, int]:
     """Partition -> where to go on, -2 for its beginning.
 
@@ -116,11 +147,7 @@ def starting_offsets(now: TopicNow, state: AppliedState, *, takes_losses: bool) 
     Raises:
         SourceChangedError: The topic is another than that of the table, or has lost what is not in the table yet.
     """
-    if state.topic_id is not None and now.topic_id is not None and state.topic_id != now.topic_id:
-        raise SourceChangedError(
-            f"{now.name}: expected topic id {state.topic_id}, which the table is of, found {now.topic_id}: it was made anew"
-            " (--topic-made-anew takes it from its beginning)"
-        )
+    check_topic_id(now.name, state.topic_id, now.topic_id)
     found = {}
     for partition, (first, end) in now.spans.items():
         offset = state.offsets.get(partition)

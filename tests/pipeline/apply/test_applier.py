@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import chain, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,11 +11,12 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs the extra ottla[spark]")
 
+from ottla.pipeline import jobs
 from ottla.pipeline.apply.applier import Applier
 from ottla.pipeline.apply.formats import FormatSpec
 from ottla.pipeline.apply.parquet_table import ParquetTable
 from ottla.pipeline.apply.query import ApplyJob, applier
-from ottla.pipeline.errors import CorruptSourceError, StoreLockedError, UsageError
+from ottla.pipeline.errors import CorruptSourceError, SourceChangedError, StoreLockedError, UsageError
 from support.pipeline.changes import TOPIC, Change, batch
 
 if TYPE_CHECKING:
@@ -120,8 +122,10 @@ def test_keys_of_several_columns_and_values_with_the_same_names(spark: SparkSess
     made = applier(spark, job(tmp_path, key=key, value=value))
     made(batch(spark, [at(0, 0, '{"shop": "s", "id": 1}', 1), at(0, 1, '{"id": 1, "shop": "s"}', 2)]), 0)
     assert [(row["shop"], row["id"], row["n"]) for row in made.table.read(spark).collect()] == [("s", 1, 2)]
-    with pytest.raises(CorruptSourceError, match=r"offset 2: .* found no id in its key"):
+    with pytest.raises(CorruptSourceError, match=r"offset 2: .* found a key that is no JSON object of shop, id alone"):
         made(batch(spark, [at(0, 2, '{"shop": "s"}', 1)]), 1)
+    with pytest.raises(CorruptSourceError, match=r"offset 2: .* found no id in its key"):
+        made(batch(spark, [at(0, 2, '{"shop": "s", "id": null}', 1)]), 1)
 
 
 def test_columns_that_the_table_lacks_are_refused_or_added(spark: SparkSession, tmp_path: Path) -> None:
@@ -207,3 +211,26 @@ def test_other_formats_of_keys_and_values(spark: SparkSession, tmp_path: Path) -
     assert {row["id"]: bytes(row["value"]) for row in made.table.read(spark).collect()} == {7: b"\x00\xff", 8: b""}
     with pytest.raises(CorruptSourceError, match="found a key that is no bigint"):
         made(batch(spark, [Change(0, 2, "seven", b"")]), 1)
+
+
+@pytest.mark.parametrize("calls", [0, 1, 2])
+def test_a_topic_made_again_between_two_batches_ends_the_stream_before_its_records_count(
+    spark: SparkSession, tmp_path: Path, calls: int
+) -> None:
+    ids = chain(["id-1"] * (1 + calls), repeat("id-2"))
+    made = applier(spark, job(tmp_path), lambda: next(ids))
+    feed = [at(0, offset, f"k{offset}", offset) for offset in range(3)]
+    for number in range(calls):
+        made(batch(spark, feed[: number + 1]), number)
+    with pytest.raises(SourceChangedError, match="orders: expected topic id id-1, as the table has it, found id-2"):
+        made(batch(spark, feed), calls)
+    assert rows(made, spark) == {f"k{offset}": offset for offset in range(calls)}
+    if calls:
+        with pytest.raises(SourceChangedError, match="found id-2: the topic was deleted and created again"):
+            applier(spark, job(tmp_path), lambda: "id-2")
+
+
+def test_a_stream_of_your_own_says_where_its_topic_is(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"applier: expected kafka=.*bootstrap.servers.* or data_dir="):
+        jobs.applier(spark, topic=TOPIC, table=str(tmp_path / "table"), table_format="parquet", creates=True)
+    assert not (tmp_path / "table").exists()

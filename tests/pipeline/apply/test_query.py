@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ pytest.importorskip("pyspark", reason="needs the extra ottla[spark]")
 from ottla.pipeline.apply.formats import FormatSpec
 from ottla.pipeline.apply.parquet_table import ParquetTable
 from ottla.pipeline.apply.query import ApplyJob, apply
+from ottla.pipeline.errors import SourceChangedError
 from support.pipeline.stored_topic import TOPIC, stored_topic
 
 if TYPE_CHECKING:
@@ -46,3 +48,25 @@ def test_an_interrupt_ends_a_stream_that_stays_without_a_word(
     assert rows == {("a", "3"), ("c", "1"), ("d", "1"), ("z", "1"), ("e", "1")} - {("a", "3")} | {("a", "p1 again")}
     again = apply(spark, job(tmp_path))
     assert (again.batches, again.records) == (0, 0)
+
+
+def test_a_topic_deleted_and_created_again_under_a_stream_that_stays_ends_it(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    data_dir = stored_topic(tmp_path, topic_id=bytes(16))
+
+    def created_again(line: str) -> None:
+        shutil.rmtree(data_dir)
+        stored_topic(tmp_path, topic_id=bytes([1] * 16), more=tuple((f"new-{n}", "1") for n in range(50)))
+
+    with pytest.raises(
+        SourceChangedError, match=r"orders: expected topic id .*: the topic was deleted and created again"
+    ):
+        apply(spark, job(tmp_path, every_s=1, say=created_again))
+    keys = {row["key"] for row in ParquetTable(str(tmp_path / "table")).read(spark).collect()}
+    assert not {key for key in keys if key.startswith("new-")}, "of the new topic nothing counts"
+    with pytest.raises(SourceChangedError, match="--topic-made-anew"):
+        apply(spark, job(tmp_path))
+    apply(spark, job(tmp_path, topic_made_anew=True))
+    keys = {row["key"] for row in ParquetTable(str(tmp_path / "table")).read(spark).collect()}
+    assert {f"new-{n}" for n in range(50)} <= keys

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ottla.storage.data_dirs import clean_stop
 from ottla.storage.disk import paths
-from ottla.storage.disk.checkpoints import OffsetCheckpoint
+from ottla.storage.disk.checkpoints import OffsetCheckpoint, write_partition_metadata
 from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.disk.paths import TopicPartition
 from ottla.storage.logs.log import Log
@@ -17,14 +17,26 @@ from ottla.storage.topics.catalog_file import CatalogState, PartitionEntry, Topi
 from support.logs.make_log import Producer, append, make_log
 
 TOPIC = "orders"
+TOPIC_ID = bytes(range(16))
 PARTITIONS = 2
 
 
-def stored_topic(directory: Path, *, policy: str = "compact", **configs: str) -> Path:
+def stored_topic(
+    directory: Path,
+    *,
+    policy: str = "compact",
+    topic_id: bytes | None = None,
+    more: Sequence[tuple[str, str]] = (),
+    **configs: str,
+) -> Path:
     """Two partitions; returns the data directory.
 
     Partition 0: `a` to `c` in the first sealed segment, `a` again, `b` deleted and `x` aborted in the second, `d` and `a`
-    a third time in the active one. Partition 1: `a` twice.
+    a third time in the active one. Partition 1: `a` twice, then `more`.
+
+    Args:
+        topic_id: 16 bytes, which `partition.metadata` has. None: there is no such file.
+        more: Keys and values.
     """
     data_dir = directory / "data"
     logs = [_log(data_dir, partition) for partition in range(PARTITIONS)]
@@ -39,20 +51,22 @@ def stored_topic(directory: Path, *, policy: str = "compact", **configs: str) ->
     append(logs[0], ("d", "1"), ("a", "3"))
     append(logs[1], ("a", "p1"), roll=True)
     append(logs[1], ("a", "p1 again"), roll=True)
-    append(logs[1], ("e", "1"))
-    _stop(
-        data_dir, logs, {"cleanup.policy": policy} | {name.replace("_", "."): value for name, value in configs.items()}
-    )
+    append(logs[1], ("e", "1"), *more)
+    texts = {"cleanup.policy": policy} | {name.replace("_", "."): value for name, value in configs.items()}
+    _stop(data_dir, logs, texts, topic_id or TOPIC_ID)
+    if topic_id is not None:
+        for partition in range(PARTITIONS):
+            write_partition_metadata(OsFiles(), str(data_dir / f"{TOPIC}-{partition}"), topic_id)
     return data_dir
 
 
-def _stop(data_dir: Path, logs: Sequence[Log], texts: Mapping[str, str]) -> None:
+def _stop(data_dir: Path, logs: Sequence[Log], texts: Mapping[str, str], topic_id: bytes = TOPIC_ID) -> None:
     """Leave what a server leaves that has stopped."""
     files = OsFiles()
     for log in logs:
         log.close(1_000)
     entries = tuple(PartitionEntry((0,), 0) for _ in logs)
-    topic = TopicEntry(TOPIC, bytes(range(16)), entries, texts)
+    topic = TopicEntry(TOPIC, topic_id, entries, texts)
     Catalog.create(files, str(data_dir), CatalogState("c", {TOPIC: topic}))
     ends = {log.topic_partition: log.log_end_offset for log in logs}
     OffsetCheckpoint(files, str(data_dir / paths.RECOVERY_POINT_CHECKPOINT)).write(ends)
