@@ -140,11 +140,13 @@ def test_damaged_json_is_what_a_strict_parser_says(spark: SparkSession) -> None:
     whole = [text for text, said in JSON_TEXTS.items() if not isinstance(said, str)]
     texts = []
     for _ in range(1_500):
-        text = bytearray(rng.choice(whole))
+        damaged = bytearray(rng.choice(whole))
         for _ in range(rng.randint(1, 3)):
-            at = rng.randrange(len(text) + 1)
-            text[at : at + rng.choice((0, 0, 1, 4))] = rng.choice(pieces) if rng.random() < 0.7 else rng.choice(whole)
-        texts.append(bytes(text))
+            at = rng.randrange(len(damaged) + 1)
+            damaged[at : at + rng.choice((0, 0, 1, 4))] = (
+                rng.choice(pieces) if rng.random() < 0.7 else rng.choice(whole)
+            )
+        texts.append(bytes(damaged))
     made = JsonFormat(ddl("city STRING, orders BIGINT"), VALUES)
     taken = 0
     for text, (row, why) in zip(texts, decoded(spark, made, texts), strict=True):
