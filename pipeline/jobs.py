@@ -171,12 +171,19 @@ def applier(spark: SparkSession, *, topic: str, table: str, table_format: str, *
             with `bootstrap.servers`) or `data_dir` is required: each batch asks there for the topic's id.
 
     Raises:
-        SourceChangedError: The table has records of another topic of that name, which was deleted. A batch raises it, too.
+        SourceChangedError: The table has records of another topic of that name, which was deleted. A batch raises it as well.
+        UsageError: `topic_made_anew` is given, which `apply` alone can do; and as `query.applier`.
     """
     from .apply import query
+    from .errors import UsageError
 
     job = query.ApplyJob(topic, table, table_format, **options)
-    return query.applier(spark, job, query.topic_id_of(spark, job))
+    if job.topic_made_anew:
+        raise UsageError(
+            "applier: topic_made_anew: run jobs.apply with it once, then begin your stream with a new checkpoint"
+        )
+    topic_id_now = query.topic_id_of(spark, job)
+    return query.applier(spark, job, topic_id_now, topic_id_now())
 
 
 def status(data_dir: str, **options: Any) -> list[dict[str, Any]]:

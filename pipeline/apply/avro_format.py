@@ -72,6 +72,8 @@ class AvroFormat:
         found, why = f.when(by_writer[0][0], by_writer[0][1]), f.when(by_writer[0][0], by_writer[0][2])
         for is_of_it, made, reason in by_writer[1:]:
             found, why = found.when(is_of_it, made), why.when(is_of_it, reason)
+        # A null reason with a null struct would be a deletion.
+        why = why.otherwise(f.lit("of a schema id that was not there when the ids were looked up"))
         return f.when(framed, found), f.coalesce(no_frame, why)
 
     def _writers(self, ids: list[int]) -> dict[int, Any]:

@@ -13,6 +13,7 @@ What cannot be decoded is told from what is null: a converter gives a struct, an
 from __future__ import annotations
 
 import os
+import secrets
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_
@@ -23,10 +24,14 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import (
     ArrayType,
     BooleanType,
+    ByteType,
     DataType,
     DoubleType,
     FloatType,
+    IntegerType,
+    LongType,
     MapType,
+    ShortType,
     StringType,
     StructField,
     StructType,
@@ -40,8 +45,10 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 CORRUPT = "__ottla_corrupt"
-OBJECT, END = "object", "end"
-"""Names in the envelope that JSON is parsed in."""
+OBJECT = "object"
+"""The field of the envelope that JSON is parsed in."""
+JSON_KEY_TYPES = (StringType, BooleanType, ByteType, ShortType, IntegerType, LongType)
+"""Those of which two values that differ in the text differ in the column, numbers written as integers."""
 FRAME_BYTES = 5
 """Confluent's framing: a zero byte and the schema's id in four bytes."""
 NOT_FRAMED = "not framed: no magic byte and schema id before it"
@@ -167,6 +174,15 @@ def check_unframed(spec: FormatSpec) -> None:
         )
 
 
+def check_collation(field: StructField) -> None:
+    """Refuse a key's column that compares different texts as equal; UsageError."""
+    if "collate" in field.dataType.simpleString().lower():
+        raise UsageError(
+            f"--key-schema: column {field.name}: expected a type without a collation, found {field.dataType.simpleString()},"
+            " which makes one row of several keys"
+        )
+
+
 class TextFormat:
     """UTF-8, cast to the type of its column.
 
@@ -181,6 +197,8 @@ class TextFormat:
         self.fields = StructType([StructField(spec.what, StringType())]) if text is None else parsed_ddl(text, option)
         if len(self.fields) != 1:
             raise UsageError(f"{option}: expected one column for the format string, found {len(self.fields)}")
+        if self._is_key:
+            check_collation(self.fields[0])
 
     def decoded(self, records: DataFrame, data: str) -> tuple[Column, Column]:
         (field,) = self.fields
@@ -220,34 +238,52 @@ class JsonFormat:
         """
         Args:
             fields: At least one.
+
+        Raises:
+            UsageError: A key has a column of a type that makes one value of several.
         """
+        for each in fields if spec.what == "key" else ():
+            if type(each.dataType) not in JSON_KEY_TYPES:
+                raise UsageError(
+                    f"--key-schema: column {each.name}: expected STRING, BOOLEAN or an integer type for a JSON key, found"
+                    f" {each.dataType.simpleString()}, which makes one row of several keys; or --key-format string"
+                )
+            check_collation(each)
         self.fields = fields
+        self._end = secrets.token_hex(8)
+        """The envelope's last field, which no text can have."""
         self._is_key, self._is_framed = spec.what == "key", bool(spec.is_framed)
 
     def decoded(self, records: DataFrame, data: str) -> tuple[Column, Column]:
         bytes_ = unframed(data) if self._is_framed else f.col(data)
         text = bytes_.cast("string")
-        # Spark's parser stops at the object's end, and fails at a text without one. In an envelope it meets neither.
-        envelope = f.concat(f.lit(f'{{"{OBJECT}":'), text, f.lit(f',"{END}":true}}'))
+        # Spark's parser stops at the object's end, and fails at a text without one. In an envelope it meets neither. The text has not
+        # closed the envelope if the last field is there, and added none if there are no others.
+        envelope = f.concat(f.lit(f'{{"{OBJECT}":'), text, f.lit(f',"{self._end}":true}}'))
         schema = StructType(
-            [StructField(OBJECT, self.fields), StructField(END, BooleanType()), StructField(CORRUPT, StringType())]
+            [
+                StructField(OBJECT, self.fields),
+                StructField(self._end, BooleanType()),
+                StructField(CORRUPT, StringType()),
+            ]
         )
         options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT, "allowSingleQuotes": "false"}
         parsed = f.from_json(envelope, schema, options)
         found = parsed.getField(OBJECT)
-        fits = parsed.getField(CORRUPT).isNull() & parsed.getField(END) & found.isNotNull()
+        fits = parsed.getField(CORRUPT).isNull() & parsed.getField(self._end) & found.isNotNull()
+        fits &= f.json_object_keys(envelope) == f.array(f.lit(OBJECT), f.lit(self._end))
         made = f.struct(*(found.getField(name).alias(name) for name in self.fields.names))
         why = f.when(f.lit(self._is_framed) & ~is_framed(data), f.lit(NOT_FRAMED))
         why = why.when(~is_utf8(bytes_), f.lit("not UTF-8"))
         why = why.when(~f.coalesce(fits, f.lit(False)), f.lit("no JSON object of the schema"))
         names, expected = f.json_object_keys(text), f.array(*map(f.lit, sorted(self.fields.names)))
         if self._is_key:
-            only = f.sort_array(names) == expected
+            only = f.coalesce(f.sort_array(names) == expected, f.lit(False))
             return made, why.when(~only, f.lit(f"no JSON object of {', '.join(self.fields.names)} alone"))
         all_null = reduce(and_, (found.getField(name).isNull() for name in self.fields.names))
         listed = ", ".join(self.fields.names[:NAMED_MAX]) + (", …" if len(self.fields) > NAMED_MAX else "")
         return made, why.when(
-            all_null & ~f.arrays_overlap(names, expected),
+            all_null & ~f.coalesce(f.arrays_overlap(names, expected), f.lit(False)),
             f.lit(f"no JSON object with a field of the schema ({listed})"),
         )
 

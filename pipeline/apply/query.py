@@ -11,7 +11,7 @@ import os
 import secrets
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql.types import StructType
 
-from ..errors import SparkFailedError, UsageError
+from ..errors import PipelineError, SourceChangedError, UsageError
 from ..source.data_source_api import HAS_READ_LIMITS
 from ..spark.failures import failures_translated
 from ..spark.interrupts import interrupts_deferred
@@ -75,11 +75,17 @@ class ApplyJob:
     say: Callable[[str], None] = lambda line: None
 
 
-def applier(session: SparkSession, job: ApplyJob, topic_id: Callable[[], str | None] | None = None) -> Applier:
+def applier(
+    session: SparkSession,
+    job: ApplyJob,
+    topic_id_now: Callable[[], str | None] | None = None,
+    topic_id: str | None = None,
+) -> Applier:
     """The function for `foreachBatch`.
 
     Args:
-        topic_id: Asks for the topic's id.
+        topic_id_now: Asks for the topic's id.
+        topic_id: What it has answered before the stream begins.
 
     Raises:
         SourceChangedError: The table has records of a topic of another id, unless `job.topic_made_anew`.
@@ -99,8 +105,8 @@ def applier(session: SparkSession, job: ApplyJob, topic_id: Callable[[], str | N
             key,
             format_of(session, job, job.value, values_of(session, target, key.fields.names)),
             job.topic,
-            topic_id=None if topic_id is None else topic_id(),
-            topic_id_now=topic_id,
+            topic_id=topic_id,
+            topic_id_now=topic_id_now,
             aside=None if job.undecodable_to is None else table(job.table_format, job.undecodable_to),
             keeps_deleted=job.keeps_deleted,
             adds_columns=job.adds_columns,
@@ -133,12 +139,12 @@ def apply(session: SparkSession, job: ApplyJob) -> Applied:
         PipelineError: As `applier`, `starting_offsets` and the batches do. What was applied stays, and another call goes on.
     """
     with spoken():
-        topic_id = topic_id_of(session, job)
+        topic_id_now = topic_id_of(session, job)
         if job.data_dir is None:
             now = topic_of_kafka(session, job.topic, {**KAFKA_DEFAULTS, **job.kafka})
         else:
             now = topic_of_directory(job.data_dir, job.topic)
-        made = applier(session, job, topic_id)
+        made = applier(session, job, topic_id_now, now.topic_id)
         begun = begin(session, made, now, job)
         with tempfile.TemporaryDirectory(prefix="ottla-apply-", ignore_cleanup_errors=True) as checkpoint:
             reader = session.readStream
@@ -161,8 +167,12 @@ def apply(session: SparkSession, job: ApplyJob) -> Applied:
                             break
                 except StreamingQueryException:
                     # Offsets that are gone are the lesser news where the topic itself is another.
-                    with suppress(UsageError, SparkFailedError):
+                    try:
                         made.check_topic()
+                    except SourceChangedError:
+                        raise
+                    except (PipelineError, OSError):
+                        pass
                     raise
                 finally:
                     query.stop()

@@ -44,10 +44,10 @@ def topic_of_directory(data_dir: str, topic: str) -> TopicNow:
     return TopicNow(topic, None if topic_id is None else uuid_text(topic_id), {tp.partition: (0, None) for tp in found})
 
 
-def topic_id_of_kafka(session: SparkSession, topic: str, options: Mapping[str, str]) -> str:
-    """Ask a Kafka for a topic's id. Arguments and errors are those of `topic_of_kafka`."""
+def topic_id_of_kafka(session: SparkSession, topic: str, options: Mapping[str, str]) -> str | None:
+    """Ask a Kafka for a topic's id, and wait for a broker that restarts. Arguments and errors are those of `topic_of_kafka`."""
     with _asked(session, topic, options) as (_, admin):
-        return str(_described(session, admin, topic).topicId().toString())
+        return _id_of(_described(session, admin, topic))
 
 
 def topic_of_kafka(session: SparkSession, topic: str, options: Mapping[str, str]) -> TopicNow:
@@ -60,6 +60,7 @@ def topic_of_kafka(session: SparkSession, topic: str, options: Mapping[str, str]
         UsageError: The topic is not found, or a client's option is wrong.
         SparkFailedError: No broker answers, or the broker refuses the request.
     """
+    check_that_somebody_is_there(options["bootstrap.servers"])
     isolation = options.get("isolation.level", "read_uncommitted")
     with _asked(session, topic, options) as (jvm, admin):
         described = _described(session, admin, topic)
@@ -67,7 +68,13 @@ def topic_of_kafka(session: SparkSession, topic: str, options: Mapping[str, str]
         spec = jvm.org.apache.kafka.clients.admin.OffsetSpec
         first = _offsets(jvm, admin, topic, numbers, spec.earliest(), isolation)
         last = _offsets(jvm, admin, topic, numbers, spec.latest(), isolation)
-        return TopicNow(topic, described.topicId().toString(), {each: (first[each], last[each]) for each in numbers})
+        return TopicNow(topic, _id_of(described), {each: (first[each], last[each]) for each in numbers})
+
+
+def _id_of(described: Any) -> str | None:
+    """None: the broker has no ids of topics, and answers with zeros (KIP-516)."""
+    found = described.topicId()
+    return None if not found.getMostSignificantBits() and not found.getLeastSignificantBits() else found.toString()
 
 
 def _described(session: SparkSession, admin: Any, topic: str) -> Any:
@@ -80,7 +87,6 @@ def _asked(session: SparkSession, topic: str, options: Mapping[str, str]) -> Ite
     """(the JVM, an admin client of Kafka), with the client's errors as ours."""
     from py4j.protocol import Py4JJavaError
 
-    check_that_somebody_is_there(options["bootstrap.servers"])
     jvm: Any = session._jvm
     asked = {**options, "default.api.timeout.ms": str(TIMEOUT_MS), "request.timeout.ms": str(TIMEOUT_MS)}
     for name in ("isolation.level", "max.poll.records", "group.id"):

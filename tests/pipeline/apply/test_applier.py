@@ -218,7 +218,7 @@ def test_a_topic_made_again_between_two_batches_ends_the_stream_before_its_recor
     spark: SparkSession, tmp_path: Path, calls: int
 ) -> None:
     ids = chain(["id-1"] * (1 + calls), repeat("id-2"))
-    made = applier(spark, job(tmp_path), lambda: next(ids))
+    made = applier(spark, job(tmp_path), lambda: next(ids), next(ids))
     feed = [at(0, offset, f"k{offset}", offset) for offset in range(3)]
     for number in range(calls):
         made(batch(spark, feed[: number + 1]), number)
@@ -227,10 +227,19 @@ def test_a_topic_made_again_between_two_batches_ends_the_stream_before_its_recor
     assert rows(made, spark) == {f"k{offset}": offset for offset in range(calls)}
     if calls:
         with pytest.raises(SourceChangedError, match="found id-2: the topic was deleted and created again"):
-            applier(spark, job(tmp_path), lambda: "id-2")
+            applier(spark, job(tmp_path), lambda: "id-2", "id-2")
 
 
 def test_a_stream_of_your_own_says_where_its_topic_is(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"applier: expected kafka=.*bootstrap.servers.* or data_dir="):
         jobs.applier(spark, topic=TOPIC, table=str(tmp_path / "table"), table_format="parquet", creates=True)
+    with pytest.raises(UsageError, match=r"applier: topic_made_anew: run jobs\.apply with it once"):
+        jobs.applier(
+            spark,
+            topic=TOPIC,
+            table=str(tmp_path / "table"),
+            table_format="parquet",
+            data_dir=str(tmp_path),
+            topic_made_anew=True,
+        )
     assert not (tmp_path / "table").exists()

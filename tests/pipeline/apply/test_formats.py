@@ -65,6 +65,11 @@ JSON_TEXTS = {
     b'{"city":"a","orders":1}{"city":"b","orders":2}': NO_OBJECT,
     b'{"city":"a","orders":1},{"city":"b","orders":2}': NO_OBJECT,
     b'{"city":"a","orders":1}} garbage': NO_OBJECT,
+    b'{"city":"a","orders":1},"x":1': NO_OBJECT,
+    b'{"city":"a"},"object":{"city":"b"}': NO_OBJECT,
+    b'{"city":"a"},"end":true} garbage': NO_OBJECT,
+    b'{"x":NaN}': NO_OBJECT,
+    b'{"city":"a","x":NaN}': NO_OBJECT,
     b'{"city":"a","orders":1}\x00': NO_OBJECT,
     b'{"city":"a","ord': NO_OBJECT,
     b"{'city':'a','orders':1}": NO_OBJECT,
@@ -212,10 +217,33 @@ def test_json_keys_that_differ_in_another_field_are_never_one_row(spark: SparkSe
         b'{"shop":"s","ID":1}',
         b'{"shop":"s"}',
         b"{}",
+        b'{"shop":"s","id":1},"x":1',
+        b'{"shop":"s","id":1},"object":{"shop":"s","id":2}',
+        b'{"shop":"s","id":1,"x":NaN}',
     ]
     found = decoded(spark, JsonFormat(ddl("shop STRING, id INT"), KEYS), texts)
     alone = "no JSON object of shop, id alone"
-    assert found == [(("s", 1), None), (("s", 1), None), *[(None, alone)] * 5], "the order of fields is no difference"
+    assert found[:2] == [(("s", 1), None)] * 2, "the order of fields is no difference"
+    assert found[2:7] == [(None, alone)] * 5
+    assert found[7:] == [(None, NO_OBJECT)] * 4
+
+
+@pytest.mark.parametrize(
+    "kind", ["STRUCT<a: INT>", "ARRAY<INT>", "MAP<STRING, INT>", "DOUBLE", "DECIMAL(5,2)", "DATE", "BINARY"]
+)
+def test_a_type_that_makes_one_row_of_several_json_keys_is_refused(kind: str) -> None:
+    with pytest.raises(UsageError, match="--key-schema: column id: expected STRING, BOOLEAN or an integer type"):
+        JsonFormat(ddl(f"id {kind}"), KEYS)
+
+
+def test_a_collation_of_keys_is_refused() -> None:
+    field = StructField("id", StringType("UTF8_LCASE"))
+    for make in (
+        lambda: JsonFormat(StructType([field]), KEYS),
+        lambda: TextFormat(FormatSpec("string", "key", schema="id STRING COLLATE UTF8_LCASE")),
+    ):
+        with pytest.raises(UsageError, match="--key-schema: column id: expected a type without a collation"):
+            make()
 
 
 def random_type(rng: random.Random, depth: int) -> DataType:
