@@ -30,6 +30,7 @@ NOT_RUN = {
     "a cluster": 3,
     "a container engine": 4,
     "a directory of Apache Kafka": 1,
+    "a file of users": 1,
     "a new environment": 4,
     "Apache Kafka's tools": 1,
     "three disks": 1,

@@ -85,7 +85,7 @@ In Python, with `pip install kafka-python`:
 Stop with Ctrl-C."""
 
 
-_OPTION_NAME = re.compile(r"[a-z]+(?:\.[a-z.]+)+")
+_OPTION_NAME = re.compile(r"[a-z]+(?:\.[a-z]+)+")
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
 

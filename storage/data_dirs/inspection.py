@@ -12,7 +12,6 @@ the catalog.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
@@ -299,15 +298,15 @@ def _name_home(files: Files, named: Sequence[str], path: str, catalog_id: str) -
     Raises:
         DataDirectoryError: One line, as of `_name_all`.
     """
-    match = _DIRECTORY_OF_NODE.fullmatch(path)
-    if match is None or _id_of(files, match[1]) != catalog_id or (catalog := Catalog.load(files, match[1])) is None:
+    home, _, node_id = path.rpartition("-node-")
+    if not (home and node_id.isdecimal()) or _id_of(files, home) != catalog_id:
         return
-    present = {_id_of(files, each) for each in (match[1], *named)}
+    if (catalog := Catalog.load(files, home)) is None:
+        return
+    present = {_id_of(files, each) for each in (home, *named)}
     missing = [entry for entry in (catalog.state.directories or {}).items() if entry[0] not in present]
-    _name_all(files, named, match[1], missing)
+    _name_all(files, named, home, missing)
 
-
-_DIRECTORY_OF_NODE = re.compile("(.+)-node-[0-9]+")
 
 _ADVICE = (
     "To have topics made of the partition directories alone, with default configs, take away every"
