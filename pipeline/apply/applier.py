@@ -88,7 +88,7 @@ class Applier:
         try:
             found = contents(decoded)
             # After the records were read: an id that is still the same was so while they were.
-            self.check_topic()
+            self.check_topic_id()
             if not found.records:
                 return
             self._check(session)
@@ -127,7 +127,7 @@ class Applier:
                 )
         self._is_ready = True
 
-    def check_topic(self) -> None:
+    def check_topic_id(self) -> None:
         """Ask for the topic's id. SourceChangedError: it is another; and the errors of `topic_id_now`."""
         if self.topic_id_now is not None:
             check_topic_id(self.topic, self.topic_id, self.topic_id_now())

@@ -168,7 +168,7 @@ def apply(session: SparkSession, job: ApplyJob) -> Applied:
                 except StreamingQueryException:
                     # Offsets that are gone are the lesser news where the topic itself is another.
                     try:
-                        made.check_topic()
+                        made.check_topic_id()
                     except SourceChangedError:
                         raise
                     except (PipelineError, OSError):

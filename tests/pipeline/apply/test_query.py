@@ -53,7 +53,7 @@ def test_an_interrupt_ends_a_stream_that_stays_without_a_word(
 def test_a_topic_deleted_and_created_again_under_a_stream_that_stays_ends_it(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    data_dir = stored_topic(tmp_path, topic_id=bytes(16))
+    data_dir = stored_topic(tmp_path, topic_id=bytes([2] * 16))
 
     def created_again(line: str) -> None:
         shutil.rmtree(data_dir)

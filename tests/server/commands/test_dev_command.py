@@ -73,7 +73,7 @@ REFUSED = {
     "alice:": "must have a name and a password",
     ":secret": "must have a name and a password",
     "alice:secret:SCRAM-SHA-255": "Invalid value for --user: the mechanism must be one of: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512",
-    "alice:secret:GSSAPI": "GSSAPI for --user",
+    "alice:secret:GSSAPI": "the mechanism must be one of: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512",
     "alice:secret:plain": "did you mean PLAIN?",
 }
 

@@ -69,7 +69,9 @@ def test_lines_are_found() -> None:
 
 
 @pytest.mark.parametrize("words", LINES)
-def test_a_line_is_understood(words: list[str]) -> None:
+def test_a_line_is_understood(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "users.txt").write_text("alice:secret\n")
     asked = understand(words)
     if asked.command.name == "serve" and not asked.options.config:
         configuration(asked.options)

@@ -443,8 +443,7 @@ def test_a_broker_that_runs_is_not_stopped_by_who_starts_it_again() -> None:
     async def main() -> None:
         async with ottla.Broker() as broker:
             with pytest.raises(RuntimeError, match="runs already"):
-                async with broker:
-                    pass
+                await asyncio.to_thread(broker.start)
             assert broker.state == "serving"
 
     asyncio.run(main())
