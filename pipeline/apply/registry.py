@@ -71,7 +71,9 @@ class HttpRegistry:
                 raise UsageError(f"{USER}: expected USER:PASSWORD, found no colon")
             self._headers["Authorization"] = f"Basic {base64.b64encode(user.encode()).decode()}"
         self._url = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
-        self._opener = urllib.request.build_opener(_Redirects(self._url, self._origin))
+        self._shown = parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
+        """Without what may be a password."""
+        self._opener = urllib.request.build_opener(_Redirects(self._shown, self._origin))
         self._known: dict[int, str] = {}
 
     def by_id(self, schema_id: int) -> str:
@@ -91,24 +93,24 @@ class HttpRegistry:
         except urllib.error.HTTPError as error:
             error.close()
             if error.code == 404:
-                raise UsageError(f"registry {self._url}: expected {what}, found none") from error
+                raise UsageError(f"registry {self._shown}: expected {what}, found none") from error
             if error.code in (401, 403):
                 raise UsageError(
-                    f"registry {self._url}: {error.code} {error.reason}: expected {USER}=USER:PASSWORD in the environment"
+                    f"registry {self._shown}: {error.code} {error.reason}: expected {USER}=USER:PASSWORD in the environment"
                 ) from error
-            raise SparkFailedError(f"registry {self._url}: {error.code} {error.reason}") from error
+            raise SparkFailedError(f"registry {self._shown}: {error.code} {error.reason}") from error
         except (OSError, ValueError) as error:
             raise SparkFailedError(
-                f"registry {self._url} does not answer: {getattr(error, 'reason', error)}"
+                f"registry {self._shown} does not answer: {getattr(error, 'reason', error)}"
             ) from error
         if not isinstance(found, dict) or not isinstance(found.get("schema"), str):
             raise SparkFailedError(
-                f"registry {self._url}{path}: expected an object with `schema`, found another answer"
+                f"registry {self._shown}{path}: expected an object with `schema`, found another answer"
             )
         if found.get("schemaType", "AVRO") != "AVRO":
-            raise UsageError(f"registry {self._url}: expected an Avro schema as {what}, found {found['schemaType']}")
+            raise UsageError(f"registry {self._shown}: expected an Avro schema as {what}, found {found['schemaType']}")
         if found.get("references"):
-            raise UsageError(f"registry {self._url}: {what} refers to other schemas, which is not supported")
+            raise UsageError(f"registry {self._shown}: {what} refers to other schemas, which is not supported")
         return str(found["schema"])
 
 
@@ -125,7 +127,7 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
             fp.close()
             there = urllib.parse.urlsplit(newurl)
             raise UsageError(
-                f"registry {self._url}: it sends us to another server ({there.scheme}://{there.netloc.rpartition('@')[2]});"
+                f"registry {self._shown}: it sends us to another server ({there.scheme}://{there.netloc.rpartition('@')[2]});"
                 " name that one with --registry"
             )
         return super().redirect_request(req, fp, code, msg, headers, newurl)

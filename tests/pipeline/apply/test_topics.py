@@ -32,7 +32,9 @@ def test_what_is_lost_is_refused_or_given_up(span: tuple[int, int], said: str, s
 
 def test_a_topic_of_another_id_is_another_topic() -> None:
     now = TopicNow("orders", "id-2", {0: (0, 900)})
-    with pytest.raises(SourceChangedError, match=r"found id-2: it was made anew .--topic-made-anew"):
+    with pytest.raises(
+        SourceChangedError, match=r"found id-2: the topic was deleted and created again .--topic-made-anew"
+    ):
         starting_offsets(now, STATE, takes_losses=True)
     anew = STATE.from_the_beginning("s1", "id-2")
     assert starting_offsets(now, anew, takes_losses=False) == {0: -2}
