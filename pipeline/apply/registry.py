@@ -110,7 +110,7 @@ class HttpRegistry:
         if found.get("schemaType", "AVRO") != "AVRO":
             raise UsageError(f"registry {self._shown}: expected an Avro schema as {what}, found {found['schemaType']}")
         if found.get("references"):
-            raise UsageError(f"registry {self._shown}: {what} refers to other schemas, which is not supported")
+            raise UsageError(f"registry {self._url}: {what} refers to other schemas, which is not supported")
         return str(found["schema"])
 
 
@@ -127,7 +127,7 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
             fp.close()
             there = urllib.parse.urlsplit(newurl)
             raise UsageError(
-                f"registry {self._shown}: it sends us to another server ({there.scheme}://{there.netloc.rpartition('@')[2]});"
+                f"registry {self._url}: it sends us to another server ({there.scheme}://{there.netloc.rpartition('@')[2]});"
                 " name that one with --registry"
             )
         return super().redirect_request(req, fp, code, msg, headers, newurl)

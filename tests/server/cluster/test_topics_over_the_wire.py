@@ -412,7 +412,8 @@ def test_a_missing_topic_is_created_only_if_the_request_says_so(client: RawClien
 def once_known(client: RawClient, name: str, version: int = 13) -> MetadataResponseTopic:
     """What Metadata says of a topic that a Metadata request has created: it does not know it at once."""
     rows = (metadata(client, name, create=False, version=version).topics[0] for _ in range(100_000))
-    return next(row for row in rows if row.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    found: MetadataResponseTopic = next(row for row in rows if row.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return found
 
 
 @pytest.mark.parametrize("version", [0, 1, 3])
