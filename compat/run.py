@@ -101,7 +101,7 @@ SUITES = (
 )
 ALONE = {"loop_holds", "bench.race"}
 """Measures what other suites beside it would spoil."""
-LONG = {"spark_objects", "spark_versions", "spark_apply", "apache_kafka.share_state", "lower_bounds"}
+LONG = {"spark_objects", "spark_versions", "spark_apply", "apache_kafka.share_state", "lower_bounds", "first_hour"}
 """Even their slices take longer than `quick` has for one: environments of other versions, ten lives of two brokers in turns."""
 BUSY = {
     "spark_histories",
