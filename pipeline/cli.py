@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import NoReturn, TypeAlias
 
 from ..protocol.errors import KafkaError
-from .apply.options import add_options
+from .apply.options import OF_A_FILE, add_options
 from .errors import PipelineError, UsageError, as_pipeline_error, without_the_extra
 
 EXAMPLES = """\
@@ -36,6 +37,8 @@ examples:
 exit codes: 0 done, 1 bad options, 2 a server holds the data directory, 3 damaged log, 4 segments changed since the plan, or meanwhile,
 5 verify found something, 6 Spark, a disk or the server failed (another call goes on)
 """
+
+_NAME = re.compile(r"[\w.-]*")
 
 Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
 
@@ -202,8 +205,8 @@ def _restore(commands: Commands) -> None:
         help="make the topic, compacted, where it is not there, with the snapshot's partitions",
     )
     parser.add_argument(
-        "--producer-config", action="append", type=_name_and_value, default=[], metavar="NAME=VALUE",
-        help="of the producer",
+        "--producer-config", action="append", type=_client_option, default=[], metavar="NAME=VALUE|@FILE",
+        help=f"option of the producer; {OF_A_FILE}",
     )  # fmt: skip
     _fs_option(parser)
     parser.add_argument("--json", action="store_true", help="the result as JSON")
@@ -212,7 +215,7 @@ def _restore(commands: Commands) -> None:
 def _apply(commands: Commands) -> None:
     text = "bring a change feed into a table with one row a key: Delta Lake, Apache Iceberg or Parquet"
     parser = commands.add_parser("apply", help=text, description=text[0].upper() + text[1:] + ".")
-    add_options(parser, _name_and_value, _number)
+    add_options(parser, _client_option, _number)
     _spark_options(parser)
 
 
@@ -311,8 +314,22 @@ def _admin_option(parser: Parser) -> None:
 def _name_and_value(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not name or not equals:
-        raise argparse.ArgumentTypeError(f"expected NAME=VALUE, found {text!r}")
+        raise argparse.ArgumentTypeError(f"expected NAME=VALUE, found {_shown(text)}")
     return name, value
+
+
+def _client_option(text: str) -> str:
+    """Check NAME=VALUE or @FILE."""
+    if (text[:1] == "@" and text != "@") or text.find("=") > 0:
+        return text
+    raise argparse.ArgumentTypeError(f"expected NAME=VALUE or @FILE, found {_shown(text)}")
+
+
+def _shown(text: str) -> str:
+    """The name that a text begins with: a password may follow."""
+    name = _NAME.match(text)
+    assert name is not None  # it takes any text
+    return repr(text) if name[0] == text else f"{name[0]!r}…"
 
 
 def _number(at_least: int) -> Callable[[str], int]:

@@ -48,7 +48,6 @@ NOT_PROVED = {
     ("pipeline/spark/failures.py", "[A-Za-z]"): GIVES_BACK,
     ("pipeline/spark/failures.py", "Cannot run"): FROM_SPARK,
     ("pipeline/spark/on_executors.py", "JAVA_VERSION"): FROM_SPARK,
-    ("pipeline/wire/cluster.py", "((?:"): "its last loop takes every character, so it never fails",
 }
 """By file, and how the pattern begins in its source."""
 USES = list(uses())

@@ -13,6 +13,7 @@ examples:
   ottla-spark apply … --table-format iceberg --table lake.shop.customers --value-format avro --registry http://registry:8081
   ottla-spark apply --data-dir ./data --topic customers --create --table-format parquet --table ./customers \\
       --value-schema infer
+  ottla-spark apply --bootstrap broker:9093 --kafka-config @client.properties --topic customers …
 
 The table says how far it is, in each of its commits: called again, after whatever end, the command goes on from there, and
 nothing is applied twice. Jars that are missing are named, with the option that brings them.
@@ -22,15 +23,20 @@ exit codes: 0 done, 1 bad options, no such topic or table, 2 another program app
 call goes on)
 """
 
+OF_A_FILE = (
+    "@FILE has a line NAME=VALUE for each, and keeps passwords out of the list of processes; a later option wins"
+)
+"""Help text of an option whose values may be passwords."""
+
 
 def add_options(
     parser: argparse.ArgumentParser,
-    name_and_value: Callable[[str], tuple[str, str]],
+    client_option: Callable[[str], str],
     number: Callable[[int], Callable[[str], int]],
 ) -> None:
     """
     Args:
-        name_and_value, number: Types of options, of the other commands.
+        client_option, number: Types of options, of the other commands.
     """
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = EXAMPLES
@@ -40,8 +46,9 @@ def add_options(
     sides.add_argument("--data-dir", metavar="DATA_DIR", help="a broker's directory, by the format ottla")
     source.add_argument("--topic", required=True, metavar="NAME")
     source.add_argument(
-        "--kafka-config", action="append", type=name_and_value, default=[], metavar="NAME=VALUE",
-        help="of Kafka's clients, as security.protocol=SSL (default: isolation.level=read_committed, max.poll.records=10000)",
+        "--kafka-config", action="append", type=client_option, default=[], metavar="NAME=VALUE|@FILE",
+        help=f"option of Kafka's clients, e.g. security.protocol=SSL; {OF_A_FILE} (default: isolation.level=read_committed,"
+        " max.poll.records=10000)",
     )  # fmt: skip
     source.add_argument(
         "--max-offsets",

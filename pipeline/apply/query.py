@@ -60,7 +60,7 @@ class ApplyJob:
     topic: str
     table: str
     table_format: str
-    kafka: Mapping[str, str] = field(default_factory=dict)
+    kafka: Mapping[str, str] = field(default_factory=dict, repr=False)  # passwords are among them
     data_dir: str | None = None
     key: FormatSpec = TEXT_KEYS
     value: FormatSpec = JSON_VALUES

@@ -47,8 +47,14 @@ def run(options: argparse.Namespace, say: Say) -> int:
 
 
 def job_of(options: argparse.Namespace, say: Say) -> ApplyJob:
+    """
+    Raises:
+        UsageError: A file of client options has no properties.
+        OSError: It cannot be read.
+    """
     from ..apply.formats import FormatSpec
     from ..apply.query import ApplyJob
+    from ..wire.cluster import client_options
 
     def spec(what: str) -> FormatSpec:
         framing = getattr(options, f"{what}_framing")
@@ -61,7 +67,8 @@ def job_of(options: argparse.Namespace, say: Say) -> ApplyJob:
             is_framed=None if framing is None else framing == "confluent",
         )
 
-    kafka = {} if options.bootstrap is None else {**dict(options.kafka_config), "bootstrap.servers": options.bootstrap}
+    kafka = client_options(options.kafka_config, "--kafka-config", say)
+    kafka = {} if options.bootstrap is None else {**kafka, "bootstrap.servers": options.bootstrap}
     return ApplyJob(
         topic=options.topic,
         table=options.table,

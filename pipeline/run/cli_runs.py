@@ -210,12 +210,13 @@ def _check(options: argparse.Namespace) -> int:
 
 def _restore(options: argparse.Namespace) -> int:
     from ..snapshot.restore import restore
+    from ..wire.cluster import client_options
 
     done = restore(
         options.snapshot,
         options.topic,
         options.bootstrap,
-        producer_config=dict(options.producer_config),
+        producer_config=client_options(options.producer_config, "--producer-config", _say),
         creates=options.create,
         fs_options=dict(options.fs_option),
     )

@@ -7,10 +7,12 @@ ssl.truststore.location=/etc/kafka/…     a path on the driver and on every wor
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from ...storage.disk.own_files import read_secrets
+from ...storage.topics.options import ConfigError
+from ...storage.topics.properties import parse_properties
 from ..errors import UsageError
 
 OURS = frozenset(
@@ -31,10 +33,6 @@ OURS = frozenset(
 
 READ_MORE = {"max.poll.records": "10000"}
 """The connector asks for the ends of the log after every poll, of 500 records unless told otherwise."""
-
-_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
-_ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-_LINE = re.compile(r"((?:\\.|[^\\=:\s])*)\s*[=:]?\s*(.*)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,44 +63,42 @@ def read_command_config(path: str) -> dict[str, str]:
     """The client options of a file of Java properties, without `OURS`.
 
     Raises:
-        OSError: It cannot be read.
-        UsageError: It is no text.
+        OSError: The file cannot be read.
+        UsageError: The file has no properties.
     """
+    return {name: value for name, value in _read(path)[0].items() if name not in OURS}
+
+
+def client_options(texts: Iterable[str], option: str, say: Callable[[str], None]) -> dict[str, str]:
+    """The client options of a command line, each NAME=VALUE or @FILE with Java properties. A later one wins.
+
+    Args:
+        option: The name of the command's option.
+        say: Receives a warning where other users of the machine may use the passwords of a file.
+
+    Raises:
+        OSError: A file cannot be read.
+        UsageError: A file has no properties.
+    """
+    found: dict[str, str] = {}
+    for text in texts:
+        if text.startswith("@"):
+            values, warning = _read(text[1:])
+            found.update(values)
+            if warning:
+                say(f"{option} @{warning}")
+        else:
+            name, _, value = text.partition("=")
+            found[name] = value
+    return found
+
+
+def _read(path: str) -> tuple[dict[str, str], str]:
+    """The properties of a file, and a warning as `read_secrets` has it."""
     try:
-        with open(path, encoding="utf-8") as file:
-            text = file.read()
+        text, warning = read_secrets(path)
+        return parse_properties(text), warning
     except UnicodeDecodeError as error:
         raise UsageError(f"{path}: expected a file of properties in UTF-8, found {error.reason}") from error
-    return {name: value for name, value in properties(text) if name not in OURS}
-
-
-def properties(text: str) -> Iterator[tuple[str, str]]:
-    """What java.util.Properties reads: `name=value`, `name: value`, `name value`, comments, lines that go on behind a backslash."""
-    logical = ""
-    for line in text.splitlines():
-        line = line.lstrip()
-        if not logical and line[:1] in ("", "#", "!"):
-            continue
-        logical += line
-        backslashes = len(line) - len(line.rstrip("\\"))
-        if backslashes % 2:
-            logical = logical[:-1]
-            continue
-        yield _split(logical)
-        logical = ""
-    if logical:
-        yield _split(logical)
-
-
-def _split(line: str) -> tuple[str, str]:
-    found = _LINE.fullmatch(line)
-    assert found is not None  # it takes any text
-    return _unescaped(found[1]), _unescaped(found[2])
-
-
-def _unescaped(text: str) -> str:
-    def one(found: re.Match[str]) -> str:
-        code = found[1]
-        return chr(int(code[1:], 16)) if len(code) > 1 else _ESCAPED.get(code, code)
-
-    return _ESCAPE.sub(one, text)
+    except ConfigError as error:
+        raise UsageError(f"{path}: {error}") from error

@@ -135,7 +135,7 @@ def hello(data: str, temporary: str | None, lives: Lives, secured: Secured | Non
     login, more, tls = "", "", ""
     if temporary is not None and (lives.static.users or secured is not None):
         from ...storage.disk.own_files import make_file
-        from ..config.properties import properties_text
+        from ...storage.topics.properties import properties_text
         from ..embedded.sasl import sasl_for  # Most have neither users nor TLS.
 
         path = os.path.join(temporary, CLIENT_FILE)

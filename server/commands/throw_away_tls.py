@@ -25,9 +25,10 @@ from dataclasses import dataclass, field
 from ...storage.disk.health import is_disk_failure
 from ...storage.disk.own_files import make_file
 from ...storage.topics.options import ConfigError
+from ...storage.topics.properties import properties_text
 from ..config.listeners import OVER_SASL, OVER_TLS, PLAINTEXT, SASL_PLAINTEXT, SSL, parse_endpoint
 from ..config.options.by_name import BROKER_OPTIONS, LISTENER_PREFIX
-from ..config.properties import Properties, properties_text
+from ..config.properties import Properties
 from ..config.sasl.users import User, protocol_for
 from ..config.static_config import PROFILES, StaticConfig
 from ..embedded.sasl import Sasl, sasl_for

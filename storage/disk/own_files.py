@@ -96,6 +96,29 @@ def open_file(
     return descriptor
 
 
+def read_secrets(path: str) -> tuple[str, str]:
+    """Read a file of passwords that the user has named. Links are followed, as Kubernetes mounts secrets by links.
+
+    Returns:
+        The text, of UTF-8 with or without a byte order mark; and a warning in one line, "" if only its owner can use the file.
+
+    Raises:
+        UnicodeDecodeError, OSError
+    """
+    with open(path, encoding="utf-8-sig") as file:
+        found = os.fstat(file.fileno())
+        text = file.read()
+    verbs = [verb for verb, bit in (("read", stat.S_IROTH), ("change", OTHERS_MAY_WRITE)) if found.st_mode & bit]
+    if stat.S_ISCHR(found.st_mode):  # a terminal
+        return text, ""
+    if not _is_trusted(found):
+        return text, f"{path}: uid {found.st_uid} may change the passwords there; chown {os.geteuid()} {path}"
+    if not verbs:
+        return text, ""
+    remedy = f"chmod o-{'r' * ('read' in verbs)}{'w' * ('change' in verbs)} {path}"
+    return text, f"{path}: all users of this machine may {' and '.join(verbs)} the passwords there; {remedy}"
+
+
 def make_file(path: str, mode: int = PRIVATE_FILE) -> int:
     """The descriptor of a new file, to be written. FileExistsError: Something has the name, be it a link."""
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)

@@ -15,9 +15,10 @@ pytest.importorskip("numpy", reason="needs the extra ottla[spark]")
 pytest.importorskip("pyarrow", reason="needs the extra ottla[spark]")
 
 import ottla
-from ottla.pipeline import jobs
+from ottla.pipeline import cli, jobs
 from ottla.pipeline.cli import main
 from ottla.pipeline.errors import CorruptSourceError, SparkFailedError
+from ottla.pipeline.run.apply_run import job_of
 from ottla.storage.disk import paths
 from ottla.storage.disk.os_files import OsFiles
 from support.commands.ended import ended
@@ -325,6 +326,10 @@ BAD_OPTIONS: tuple[tuple[list[str], str], ...] = (
     (["nope"], "invalid choice"),
     (["compact", "x"], "required: --topic"),
     (["compact", "x", "--topic", "t", "--config", "a"], "expected NAME=VALUE, found 'a'"),
+    (["compact", "x", "--topic", "t", "--conf", "a.b:s3cr3t"], "expected NAME=VALUE, found 'a.b'…"),
+    (["apply", "--kafka-config", "a"], "expected NAME=VALUE or @FILE, found 'a'"),
+    (["apply", "--kafka-config", "@"], "expected NAME=VALUE or @FILE, found ''…"),
+    (["restore", "x", "--producer-config", "a:s3cr3t"], "expected NAME=VALUE or @FILE, found 'a'…"),
     (["compact", "x", "--topic", "t", "--max-groups", "0"], "expected a number from 1 on, found '0'"),
     (["compact", "x", "--topic", "t", "--partition", "one"], "expected a number from 0 on, found 'one'"),
 )
@@ -336,7 +341,20 @@ def test_bad_options_are_exit_1(line: list[str], text: str, capsys: pytest.Captu
         main(line)
     assert exit.value.code == 1
     (refusal,) = capsys.readouterr().err.splitlines()
-    assert text in refusal
+    assert text in refusal and "s3cr3t" not in refusal
+
+
+def test_apply_takes_options_of_kafkas_clients_from_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "client.properties"
+    path.write_text("security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\nbootstrap.servers=other:1\n")
+    path.chmod(0o600)
+    words = ["--kafka-config", f"@{path}", "--kafka-config", "sasl.mechanism=A", "--topic", "t", "--table", "t"]
+    options = cli._parser().parse_args(["apply", "--bootstrap", "here:1", *words, "--table-format", "delta"])
+    assert job_of(options, pytest.fail).kafka == {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "A",
+        "bootstrap.servers": "here:1",
+    }
 
 
 def test_whoever_reads_the_output_may_stop(shell: Shell) -> None:

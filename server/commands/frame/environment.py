@@ -13,9 +13,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ....storage.topics.properties import parse_properties
 from ...config.authorization import HANDED_ON
 from ...config.options.by_name import BROKER_OPTIONS, find_option
-from ...config.properties import parse_properties
 
 PREFIX = "KAFKA_"
 BITNAMI_PREFIX = "KAFKA_CFG_"

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from ....storage.topics.options import ConfigError
+from ....storage.topics.properties import parse_properties
 from ...client.security import PLAIN, Security
-from ...config.properties import parse_properties
 from ..frame.errors import WrongCallError, did_you_mean
 from ..frame.options import COMMAND_CONFIG
 

@@ -7,24 +7,7 @@ from pathlib import Path
 import pytest
 
 from ottla.pipeline.errors import UsageError
-from ottla.pipeline.wire.cluster import Cluster, properties, read_command_config
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("a=1\nb: 2\nc 3\n", [("a", "1"), ("b", "2"), ("c", "3")]),
-        ("# a\n  ! b\n\n  c = d e \n", [("c", "d e ")]),
-        ("jaas=x required \\\n    username=\"u\" \\\n  password='p=1';\n", [("jaas", "x required username=\"u\" password='p=1';")]),
-        (r"a\=b\:c=d\\e", [("a=b:c", "d\\e")]),
-        (r"k=\u00fc\t|", [("k", "\u00fc\t|")]),
-        ("a\nb=\n", [("a", ""), ("b", "")]),
-        ("a=1\\", [("a", "1")]),
-        ("# ends with a backslash \\\na=1", [("a", "1")]),
-    ],
-)  # fmt: skip
-def test_a_file_is_read_as_java_reads_it(text: str, found: list[tuple[str, str]]) -> None:
-    assert list(properties(text)) == found
+from ottla.pipeline.wire.cluster import Cluster, client_options, read_command_config
 
 
 def test_what_the_job_says_itself_is_passed_over_and_the_rest_goes_to_both_clients(tmp_path: Path) -> None:
@@ -45,6 +28,33 @@ def test_a_file_that_is_no_text_is_one_line(tmp_path: Path) -> None:
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(UsageError, match=r"key\.p12: expected a file of properties in UTF-8"):
         read_command_config(str(path))
+
+
+def test_client_options_come_from_files_and_the_last_one_wins(tmp_path: Path) -> None:
+    path = tmp_path / "client.properties"
+    path.write_text("# secret\nsasl.mechanism = PLAIN\nsasl.jaas.config=x \\\n  y;\n", encoding="utf-8-sig")
+    path.chmod(0o600)
+    said: list[str] = []
+
+    def options(*texts: str) -> dict[str, str]:
+        return client_options(texts, "--kafka-config", said.append)
+
+    of_file = {"sasl.mechanism": "PLAIN", "sasl.jaas.config": "x y;"}
+    assert options() == {}
+    assert options(f"@{path}") == of_file
+    assert options("sasl.mechanism=A", f"@{path}", "a=b=c") == {**of_file, "a": "b=c"}
+    assert options(f"@{path}", "sasl.mechanism=B", "a=") == {**of_file, "sasl.mechanism": "B", "a": ""}
+    assert said == []
+    path.chmod(0o644)
+    assert options(f"@{path}") == of_file
+    assert said == [f"--kafka-config @{path}: all users of this machine may read the passwords there; chmod o-r {path}"]
+    path.write_text("sasl.jaas.config=s3cr3t\\u12\n")
+    with pytest.raises(UsageError, match="malformed") as refused:
+        options(f"@{path}")
+    assert "s3cr3t" not in str(refused.value)
+    path.write_bytes(b"a=\xff")
+    with pytest.raises(UsageError, match=r"client\.properties: expected a file of properties in UTF-8"):
+        options(f"@{path}")
 
 
 @pytest.mark.parametrize(

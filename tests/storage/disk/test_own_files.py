@@ -19,6 +19,7 @@ from ottla.storage.disk.own_files import (
     make_directory,
     make_file,
     open_file,
+    read_secrets,
 )
 
 US, STRANGER, OTHER_STRANGER, OUR_GROUP, THEIR_GROUP = 1001, 1002, 1003, 2001, 2002
@@ -239,3 +240,24 @@ def test_of_two_that_make_a_file_one_opens_what_the_other_has_made(
     descriptor = open_file(str(path), create=True)
     assert os.read(descriptor, 99) == b"the other's" and seen
     os.close(descriptor)
+
+
+@pytest.mark.usefixtures("as_us")
+def test_a_file_of_passwords_is_read_with_a_warning_where_others_may_use_it(tmp_path: Path) -> None:
+    file, link = tmp_path / "users", tmp_path / "link"
+    file.write_bytes(b"\xef\xbb\xbfalice:\xc3\xa4\r\n")
+    link.symlink_to(file)
+    warnings = {
+        (US, 0o600): "",
+        (US, 0o660): "",
+        (0, 0o640): "",
+        (0, 0o644): f"all users of this machine may read the passwords there; chmod o-r {link}",
+        (US, 0o602): f"all users of this machine may change the passwords there; chmod o-w {link}",
+        (US, 0o777): f"all users of this machine may read and change the passwords there; chmod o-rw {link}",
+        (STRANGER, 0o600): f"uid {STRANGER} may change the passwords there; chown {US} {link}",
+        (STRANGER, 0o666): f"uid {STRANGER} may change the passwords there; chown {US} {link}",
+    }
+    for (owner, mode), warning in warnings.items():
+        give(file, owner, mode)
+        assert read_secrets(str(link)) == ("alice:ä\n", warning and f"{link}: {warning}"), (owner, oct(mode))
+    assert read_secrets("/dev/null") == ("", "")

@@ -25,8 +25,8 @@ import yaml
 
 import ottla
 from ottla.server.config.options.by_name import find_option
-from ottla.server.config.properties import parse_properties
 from ottla.server.control.seed.seed import FIELDS, seed_from
+from ottla.storage.topics.properties import parse_properties
 
 from .blocks import Block
 
