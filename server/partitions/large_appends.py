@@ -16,6 +16,7 @@ from typing import TypeAlias
 
 import trio
 
+from ...protocol.errors import KafkaError
 from ...storage.cleaning.cleaner_checkpoints import data_dir_of
 from ...storage.disk.files import WouldWaitError
 from ...storage.disk.paths import TopicPartition
@@ -58,7 +59,11 @@ async def append_later(
                 )
             except HeavyBatchError:
                 check = partial(log.check, records, now_ms=appends.clock.now_ms())
-                checked = await trio.to_thread.run_sync(check, limiter=appends.heavy_checks)
+                try:
+                    checked = await trio.to_thread.run_sync(check, limiter=appends.heavy_checks)
+                except KafkaError as error:
+                    # Trio's frames, which the traceback names, name the error. The request would stay until a collection.
+                    raise error.with_traceback(None) from None
             except WouldWaitError as cold:
                 await bring(cold, log)
             except LargeWriteError as large:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 from typing import Any
 
 import trio
 
-from ottla.protocol.errors import ErrorCode
+from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.server.partitions.appends import HEAVY_CHECKS_MAX
 from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.produce.record_checks import AT_ONCE_RECORDS
@@ -61,3 +62,18 @@ async def test_a_heavy_batch_is_refused_as_any_other(tmp_path: Path) -> None:
         assert refused.error_code == ErrorCode.INVALID_RECORD
         assert refused.record_errors[-1].batch_index == len(MANY) - 1
         assert (await served.ask(produce, "t", ("k", "v"))).base_offset == 0
+
+
+async def test_what_was_refused_goes_without_a_collection(tmp_path: Path) -> None:
+    async with serving(tmp_path, OsFiles()) as served:
+        await served.ask(create_topic, "t", cleanup_policy="compact")
+        gc.collect()
+        gc.disable()
+        try:
+            refused = await served.ask(produce, "t", *[(None, "v")] * len(MANY))
+            await served.ask(produce, "t", ("k", "v"))
+            left = [type(each).__name__ for each in gc.get_objects() if isinstance(each, KafkaError)]
+        finally:
+            gc.enable()
+        assert refused.error_code == ErrorCode.INVALID_RECORD
+        assert left == []
