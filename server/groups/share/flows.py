@@ -49,15 +49,15 @@ class ShareFlows:
                 self._coordinator.share_states_begun(wish.group_id, wish.partitions, self._now_ms())
             else:
                 log.warning("group %s: states of partitions are not begun: %s", wish.group_id, error)
-                self._coordinator.share_states_refused(wish.group_id, wish.partitions, self._now_ms())
+                self._refused(wish.group_id, wish.partitions)
         except KafkaError as refusal:
             log.warning("group %s: states of partitions are not written down: %s", wish.group_id, refusal)
         finally:
             self._coordinator.share_states_answered(wish.group_id)
 
     async def move(self, group_id: str, offsets: Offsets) -> Refusals:
-        """Begin a group without members at these offsets; the group is made if there is none. Those partitions for which it failed are
-        asked for anew, from where the group's configs say, by whoever joins.
+        """Begin a group without members at these offsets; the group is made if there is none. A partition for
+        which that failed keeps the state that it had; where it had none, whoever joins asks for one.
 
         Raises:
             KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, UNKNOWN_SERVER_ERROR (too many), or what writing it down failed with; for
@@ -70,18 +70,27 @@ class ShareFlows:
             return {}
         self._coordinator.share_states_asked(group_id)
         try:
-            refusals = await self._keeper().initialize(group_id, state_epoch, offsets)
+            try:
+                refusals = await self._keeper().initialize(group_id, state_epoch, offsets)
+            except KafkaError:
+                self._refused(group_id, partitions)
+                raise
             # What was told to be done must not be asked for anew with the rest, and lose its offsets.
-            begun = {
-                topic_id: found
-                for topic_id, one in partitions.items()
-                if (found := frozenset(index for index in one if (topic_id, index) not in refusals))
-            }
+            begun, refused = _divided(partitions, refusals)
             if begun:
                 self._coordinator.share_states_begun(group_id, begun, self._now_ms())
+            if refused:
+                self._refused(group_id, refused)
             return refusals
         finally:
             self._coordinator.share_states_answered(group_id)
+
+    def _refused(self, group_id: str, partitions: Topics) -> None:
+        """Note that these have no states. Where that cannot be written down, they are asked for again all the same."""
+        try:
+            self._coordinator.share_states_refused(group_id, partitions, self._now_ms())
+        except KafkaError as error:
+            log.warning("group %s: refused states of partitions are not written down: %s", group_id, error)
 
     async def forget(self, group_id: str, topic_ids: Collection[bytes]) -> tuple[Topics, Refusals]:
         """Let a group without members begin anew in these topics: the partitions that it had states of, and those for which
@@ -112,3 +121,15 @@ class ShareFlows:
                 refusals = await self._keeper().delete(group_id, partitions)
                 for error in refusals.values():
                     raise error
+
+
+def _divided(partitions: Topics, refusals: Refusals) -> tuple[Topics, Topics]:
+    """Those partitions that were not refused, and those that were."""
+    begun, refused = dict[bytes, frozenset[int]](), dict[bytes, frozenset[int]]()
+    for topic_id, indexes in partitions.items():
+        left_out = frozenset(index for index in indexes if (topic_id, index) in refusals)
+        if left_out:
+            refused[topic_id] = left_out
+        if indexes - left_out:
+            begun[topic_id] = indexes - left_out
+    return begun, refused

@@ -302,6 +302,20 @@ def test_who_takes_the_partition_over_offers_again_what_was_acquired() -> None:
     assert partition.start_offset == 10
 
 
+def test_a_record_that_comes_back_from_before_the_gap_does_not_move_the_gap_back() -> None:
+    states = [StateBatch(0, 1, AVAILABLE, 1), StateBatch(4, 5, AVAILABLE, 1), StateBatch(9, 9, AVAILABLE, 1)]
+    partition = SharePartition(0, Limits(), state_batches=states)
+    assert partition.gap_start == 2
+    assert take(partition, 0, 1) == [Acquired(0, 1, 2)]
+    assert take(partition, 4, 5) == [Acquired(4, 5, 2)]
+    assert partition.gap_start == 6, "the log has nothing from 2 to 3"
+    say(partition, (0, 1, (RELEASE,)))
+    assert take(partition, 0, 1) == [Acquired(0, 1, 3)]
+    assert (partition.gap_start, partition.next_fetch_offset()) == (6, 6)
+    say(partition, (0, 1, (ACCEPT,)), (4, 5, (ACCEPT,)))
+    assert partition.start_offset == 6
+
+
 BROKEN = {
     "before the start": [StateBatch(3, 4, AVAILABLE, 1)],
     "back to front": [StateBatch(9, 8, AVAILABLE, 1)],

@@ -9,6 +9,7 @@ import pytest
 
 from ottla.protocol.errors import ErrorCode
 from ottla.server.groups.share import states
+from ottla.server.groups.share.keeper import Offsets, Refusals
 from support.groups.consumer_groups import raised
 from support.groups.groups import FakeTopics
 from support.groups.share_groups import ShareGroups, done
@@ -53,7 +54,48 @@ def test_states_that_are_refused_are_neither_there_nor_lost() -> None:
     groups.keeper.refuses, groups.keeper.refused = E.NOT_COORDINATOR, {1}
     refusals = done(groups.flows.move("g", {orders: {0: 5, 1: 7}}))
     assert {place: error.code for place, error in refusals.items()} == {(orders, 1): E.NOT_COORDINATOR}
-    assert groups.states() == ({"orders": {1}}, {"orders": {0, 1}}, set())
+    assert groups.states() == ({}, {"orders": {0, 1}}, set())
+
+
+@pytest.mark.parametrize("is_new", [False, True], ids=["a group that has states", "a new group"])
+@pytest.mark.parametrize("how", ["refuses", "fails"])
+def test_states_that_are_refused_as_a_whole_are_not_begun_and_whoever_joins_has_them_begun(
+    how: str, is_new: bool
+) -> None:
+    groups = ShareGroups(orders=2) if is_new else emptied(orders=2)
+    (orders,) = ids(groups, "orders")
+    setattr(groups.keeper, how, E.NOT_COORDINATOR)
+    move = groups.flows.move("g", {orders: {0: 5, 1: 7}})
+    if how == "fails":
+        assert raised(lambda: done(move))[0] is E.NOT_COORDINATOR
+    else:
+        assert done(move).keys() == {(orders, 0), (orders, 1)}
+    had = {} if is_new else {"orders": {0, 1}}
+    assert groups.states() == ({}, had, set())
+    assert groups.restarted().copy_of_tables() == groups.copy_of_tables()
+    setattr(groups.keeper, how, None)
+    groups.enter("a")
+    assert groups.settled("a") == {"orders": {0, 1}}
+    assert groups.states() == ({}, {"orders": {0, 1}}, set())
+
+
+def test_what_was_refused_is_asked_for_again_though_nobody_could_write_that_down() -> None:
+    groups = ShareGroups(orders=2)
+    (orders,) = ids(groups, "orders")
+    groups.keeper.refuses = E.NOT_COORDINATOR
+    refuse = groups.keeper.initialize
+
+    async def initialize(group_id: str, state_epoch: int, offsets: Offsets) -> Refusals:
+        groups.store.failure = E.KAFKA_STORAGE_ERROR
+        return await refuse(group_id, state_epoch, offsets)
+
+    groups.keeper.initialize = initialize  # type: ignore[method-assign]
+    assert done(groups.flows.move("g", {orders: {0: 5, 1: 7}})).keys() == {(orders, 0), (orders, 1)}
+    assert groups.states() == ({"orders": {0, 1}}, {}, set())
+    groups.keeper.refuses = groups.store.failure = None
+    groups.keeper.initialize = refuse  # type: ignore[method-assign]
+    groups.enter("a")
+    assert groups.settled("a") == {"orders": {0, 1}}
 
 
 def test_what_was_moved_stays_where_it_was_moved_to_whatever_was_refused_beside_it() -> None:
