@@ -10,7 +10,6 @@ import resource
 import shlex
 import shutil
 import signal
-import stat
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
@@ -25,6 +24,7 @@ import trio
 from ...storage.data_dirs.data_dir import DataDirectoryError
 from ...storage.disk.files import DirectoryLockedError, Files
 from ...storage.disk.os_files import OsFiles
+from ...storage.disk.own_files import read_secrets
 from ...storage.kernel import COMPILED
 from ...storage.topics.catalog_file import CatalogError
 from ...storage.topics.config import ConfigError
@@ -33,7 +33,7 @@ from ..broker.lives import AdminListener, Lives, run_lives
 from ..cluster.opening import static_config_with_stored_id
 from ..config.data_paths import refuse_comma
 from ..config.properties import Properties, parse_server_properties
-from ..config.static_config import StaticConfig
+from ..config.static_config import StaticConfig, default_listener
 from ..control.errors import ControlError
 from ..handlers import Handlers, load
 from ..runtime.clock import Clock
@@ -86,6 +86,8 @@ Stop with Ctrl-C."""
 
 
 _OPTION_NAME = re.compile(r"[a-z]+(?:\.[a-z]+)+")
+
+_OF_LISTENERS = {"listeners", "listener.security.protocol.map"}
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
 
@@ -227,6 +229,9 @@ def _configured(
                 EARLIER_DATA_DIR,
                 EARLIER_DATA_DIR,
             )
+    told = {name for each in (flags, overrides, file.values, *file.node_values.values()) for name in each}
+    if users and not options.tls and not told & _OF_LISTENERS:
+        flags["listeners"] = default_listener(options.profile, protocol)
 
     def build(more: Mapping[str, str] = NOTHING) -> StaticConfig:
         static = static_config_with_stored_id(
@@ -289,16 +294,14 @@ def _users(texts: Sequence[str], *, over_tls: bool) -> tuple[list[User], dict[st
 
 
 def _user_texts(text: str) -> Sequence[str]:
-    """A value of --user: itself, or of `@FILE` the lines of a file. ConfigError: It cannot be read; says no more than its path."""
+    """A value of --user, or of `@FILE` the lines of a file but for comments. ConfigError: It cannot be read; no password is shown."""
     if not text.startswith("@"):
         return [text]
     path = text[1:]
     if ":" in path and not os.path.exists(path):  # a password may follow
         raise ConfigError("Invalid value for --user: @FILE names no file that is there")
-    content = _text(path)
-    if os.stat(path).st_mode & stat.S_IROTH:
-        log.warning("--user @%s: all users of this machine may read the passwords there; chmod o-r %s", path, path)
-    lines = [line for line in content.splitlines() if line.strip()]
+    content = _text(path, secrets_of="--user @")
+    lines = [line for line in content.splitlines() if line.strip() and not line.startswith("#")]
     if not lines:
         raise ConfigError(f"Invalid value @{path} for --user: the file has no line NAME:PASSWORD[:MECHANISM]")
     return lines
@@ -338,7 +341,7 @@ def _admin_token(path: str | None) -> str | None:
     if path is None:
         token, where = os.environ.get(ADMIN_TOKEN), ADMIN_TOKEN
     else:
-        token, where = _text(path).strip(), f"--admin-token-file {path}"
+        token, where = _text(path, secrets_of="--admin-token-file ").strip(), f"--admin-token-file {path}"
     if token is not None:
         from ..http.access import checked_token
 
@@ -354,14 +357,24 @@ def _file(path: str) -> Properties:
     return parse_server_properties(_text(path))
 
 
-def _text(path: str) -> str:
+def _text(path: str, *, secrets_of: str = "") -> str:
+    """Read a file.
+
+    Args:
+        secrets_of: The option that names it, where a warning says who else can use its secrets.
+
+    Raises:
+        ConfigError: It cannot be read.
+    """
     try:
-        with open(path, encoding="utf-8") as file:
-            return file.read()
+        text, warning = read_secrets(path)
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not UTF-8 at byte {error.start}") from error
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from error
+    if secrets_of and warning:
+        log.warning("%s%s", secrets_of, warning)
+    return text
 
 
 def _prepare_process() -> None:

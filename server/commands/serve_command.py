@@ -93,8 +93,8 @@ def beginning_options(parser: Parser) -> None:
         action="append",
         default=[],
         help="have clients log in, as this user or another one that is given: by PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512, or by"
-        " the one that is named; a --listener without a NAME takes logins then; @FILE has a user in each line, which no list of"
-        f" processes shows (default: ${USERS}, a user in each line)",
+        " the one that is named; a --listener without a NAME takes logins then, and so does the default one; @FILE has a user in"
+        f" each line, or a comment after #, which no list of processes shows (default: ${USERS}, a user in each line)",
     )
     parser.add_argument(
         "--tls",

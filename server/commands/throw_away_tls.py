@@ -27,10 +27,10 @@ from ...storage.disk.own_files import make_file
 from ...storage.topics.options import ConfigError
 from ...storage.topics.properties import properties_text
 from ..config.listeners import OVER_SASL, OVER_TLS, PLAINTEXT, SASL_PLAINTEXT, SSL, parse_endpoint
-from ..config.options.by_name import BROKER_OPTIONS, LISTENER_PREFIX
+from ..config.options.by_name import LISTENER_PREFIX
 from ..config.properties import Properties
 from ..config.sasl.users import User, protocol_for
-from ..config.static_config import PROFILES, StaticConfig
+from ..config.static_config import StaticConfig, default_listener
 from ..embedded.sasl import Sasl, sasl_for
 from ..embedded.tls import HOSTS, USER_NAME, Files, Tls, listener_options
 from ..security.tls.settings import tls_settings
@@ -275,10 +275,7 @@ def _listeners(told: Sequence[Mapping[str, str]], profile: str, protocol: str) -
                 names.add(found.name)
     flags = {}
     if not any("listeners" in source for source in told):
-        default = BROKER_OPTIONS["listeners"].default
-        assert isinstance(default, tuple)
-        text = PROFILES[profile].get("listeners", default[0])
-        flags["listeners"] = f"{protocol}://{text.partition('://')[2]}"
+        flags["listeners"] = default_listener(profile, protocol)
         names.add(protocol)
     if not names - controllers <= set(OVER_TLS):
         # Controllers are no clients' listeners: they are as without --tls.

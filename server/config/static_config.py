@@ -61,6 +61,13 @@ PROFILES: dict[str, dict[str, str]] = {
 """Values under the file's and the flags'. `kafka` is Apache Kafka's defaults, `dev` is for development and tests."""
 
 
+def default_listener(profile: str, protocol: str) -> str:
+    """Where a start of a profile listens if no source names a listener, by another security protocol."""
+    default = BROKER_OPTIONS["listeners"].default
+    assert isinstance(default, tuple)
+    return f"{protocol}://{PROFILES[profile].get('listeners', default[0]).partition('://')[2]}"
+
+
 @dataclass(frozen=True, slots=True)
 class StaticConfig:
     """What a start is told, before any dynamic config."""

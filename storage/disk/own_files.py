@@ -6,6 +6,7 @@ The rules, which docs/security.md has for users:
     a file               belongs to us, to root, or to the owner of its directory; or to the directory's group, where that
                          group may write and others may not (Kubernetes' fsGroup)
     others may write     refused, unless others may write to the directory as well
+    a link to one        is used if each link on the way to the data directory belongs to us or root
     a data directory     belongs to us or root; or the directory above it does, and others may not write there; or it is a
                          mount point, as root alone mounts. Others may write to it if it is a mount point (Kubernetes'
                          emptyDir has 0777). A subvolume of Btrfs is no mount point: any user makes those
@@ -29,6 +30,10 @@ _OF_A_FILE = 0o064
 MOUNTS = "/proc/self/mountinfo"
 """What is mounted, a line each, the directory in the fifth field; of Linux alone (proc_pid_mountinfo(5))."""
 _ESCAPED = re.compile(rb"\\([0-7]{3})")
+
+_LINKS_MAX = 40
+"""In a chain, as Linux has it (path_resolution(7))."""
+_NO_MODES = "where chmod changes nothing (a drive of Windows in WSL), name a directory in your home directory"
 
 PRIVATE_DIRECTORY = 0o700
 PRIVATE_FILE = 0o600
@@ -112,11 +117,11 @@ def read_secrets(path: str) -> tuple[str, str]:
     if stat.S_ISCHR(found.st_mode):  # a terminal
         return text, ""
     if not _is_trusted(found):
-        return text, f"{path}: uid {found.st_uid} may change the passwords there; chown {os.geteuid()} {path}"
+        return text, f"{path}: uid {found.st_uid} may change the secrets there; chown {os.geteuid()} {path}"
     if not verbs:
         return text, ""
     remedy = f"chmod o-{'r' * ('read' in verbs)}{'w' * ('change' in verbs)} {path}"
-    return text, f"{path}: all users of this machine may {' and '.join(verbs)} the passwords there; {remedy}"
+    return text, f"{path}: all users of this machine may {' and '.join(verbs)} the secrets there; {remedy}"
 
 
 def make_file(path: str, mode: int = PRIVATE_FILE) -> int:
@@ -151,31 +156,29 @@ def _mode_in(path: str, *, of_a_file: bool = True) -> int:
 def check_data_dir(path: str) -> None:
     """Refuse a data directory that another user may have put there; a missing one is fine.
 
-    The path itself may be a link, of ours or of root's.
+    The path itself may be a link, and so may what that leads to: each of them ours or root's.
 
     Raises:
         UntrustedFileError, OSError
     """
-    try:
-        found = os.lstat(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return
-    if stat.S_ISLNK(found.st_mode):
+    found = _seen(path)
+    links = 0
+    while found is not None and stat.S_ISLNK(found.st_mode):
         if not _is_trusted(found):
             raise UntrustedFileError(
                 path, f"is a symbolic link of uid {found.st_uid}", "name the directory that it leads to"
             )
-        path = os.path.realpath(path)
-        try:
-            found = os.lstat(path)
-        except FileNotFoundError:
-            return
+        links += 1
+        if links > _LINKS_MAX:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+        path = os.path.join(_above(path), os.readlink(path))
+        found = _seen(path)
+    if found is None:
+        return
     if not stat.S_ISDIR(found.st_mode) or _is_plainly_ours(found) or is_mounted(path):
         return
     if found.st_mode & OTHERS_MAY_WRITE:
-        raise UntrustedFileError(
-            path, f"all users of this machine may write to it (mode {_rights(found)})", f"chmod o-w {path}"
-        )
+        raise _written_by_all(path, found, f"chmod o-w {path}")
     if not _is_plainly_ours(os.stat(_above(path))):
         raise UntrustedFileError(
             path,
@@ -210,9 +213,8 @@ def check_entry(path: str) -> None:
     Raises:
         UntrustedFileError, OSError
     """
-    try:
-        found = os.lstat(path)
-    except (FileNotFoundError, NotADirectoryError):
+    found = _seen(path)
+    if found is None:
         return
     if stat.S_ISLNK(found.st_mode):
         raise linked(path)
@@ -224,9 +226,7 @@ def _check_entry(path: str, found: os.stat_result) -> None:
     above = os.stat(_above(path))
     others = above.st_mode & OTHERS_MAY_WRITE
     if found.st_mode & OTHERS_MAY_WRITE and not others:
-        raise UntrustedFileError(
-            path, f"all users of this machine may write to it (mode {_rights(found)})", f"chmod -R o-w {_above(path)}"
-        )
+        raise _written_by_all(path, found, f"chmod -R o-w {_above(path)}")
     is_of_group = found.st_gid == above.st_gid and above.st_mode & stat.S_IWGRP and not others
     if not (_is_trusted(found) or found.st_uid == above.st_uid or is_of_group):
         raise UntrustedFileError(
@@ -234,6 +234,22 @@ def _check_entry(path: str, found: os.stat_result) -> None:
             f"belongs to uid {found.st_uid}, and the broker runs as uid {os.geteuid()}",
             f"move it away, or chown {os.geteuid()} it if it is yours",
         )
+
+
+def _seen(path: str) -> os.stat_result | None:
+    """The status of a path, of a link itself; None where nothing is."""
+    try:
+        return os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _written_by_all(path: str, found: os.stat_result, remedy: str) -> UntrustedFileError:
+    return UntrustedFileError(
+        path,
+        f"all users of this machine may write to it (mode {stat.S_IMODE(found.st_mode):04o})",
+        f"{remedy}, or {_NO_MODES}",
+    )
 
 
 def linked(path: str) -> UntrustedFileError:
@@ -253,7 +269,3 @@ def _is_trusted(found: os.stat_result) -> bool:
 
 def _is_plainly_ours(found: os.stat_result) -> bool:
     return _is_trusted(found) and not found.st_mode & OTHERS_MAY_WRITE
-
-
-def _rights(found: os.stat_result) -> str:
-    return f"{stat.S_IMODE(found.st_mode):04o}"

@@ -214,7 +214,7 @@ def test_users_come_from_a_file_or_the_environment_and_no_password_into_a_messag
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     file, empty = tmp_path / "users", tmp_path / "empty"
-    file.write_text("alice:s3cr3t\n\nbob:s3cr3t:two:SCRAM-SHA-512\r\n")
+    file.write_text("# users\nalice:s3cr3t\n\nbob:s3cr3t:two:SCRAM-SHA-512\r\n#carol:x\n", encoding="utf-8-sig")
     file.chmod(0o600)
     empty.touch()
 
@@ -234,7 +234,7 @@ def test_users_come_from_a_file_or_the_environment_and_no_password_into_a_messag
     file.chmod(0o644)
     assert users("--user", f"@{file}") == of_file
     assert caplog.messages == [
-        f"--user @{file}: all users of this machine may read the passwords there; chmod o-r {file}"
+        f"--user @{file}: all users of this machine may read the secrets there; chmod o-r {file}"
     ]
     file.write_text("alice\n")
     for wrong in (
@@ -266,6 +266,26 @@ def test_the_dev_profile_is_served_on_loopback_and_kafkas_everywhere() -> None:
         for node_id in static.node_ids:
             (listener,) = static.node(node_id).listener_configs
             assert (listener.host, listener.advertised_host) == where
+
+
+def test_with_users_the_default_listener_takes_logins(tmp_path: Path) -> None:
+    user, port = ["--user", "alice:secret"], "PLAINTEXT://:1"
+    mapped = ["--override", "listener.security.protocol.map=PLAINTEXT:SASL_PLAINTEXT"]
+    (tmp_path / "file").write_text(f"listeners={port}\n")
+    for given, where in (
+        (user, "SASL_PLAINTEXT://:9092"),
+        ([*user, "--tls"], "SASL_SSL://:9092"),
+        ([*user, "--profile", "dev"], "SASL_PLAINTEXT://localhost:9092"),
+        ([*user, "--nodes", "2"], "SASL_PLAINTEXT://:9092"),
+        ([*user, "--listener", ":1"], "SASL_PLAINTEXT://:1"),
+        ([*user, *mapped], "PLAINTEXT://:9092"),
+        ([], "PLAINTEXT://:9092"),
+    ):
+        static = configuration(asked(["serve", "--data", str(tmp_path / "d"), *given]).options)
+        assert static.node(0).listeners == (where,), given
+    for given in (["--listener", port], ["--override", f"listeners={port}"], ["--config", str(tmp_path / "file")]):
+        with pytest.raises(ConfigError, match="no listener takes logins"):
+            configuration(asked(["serve", "--data", "/d", *user, *given]).options)
 
 
 def test_the_environment_stands_between_flags_and_the_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
