@@ -72,7 +72,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _refused(text: str, exit_code: int) -> int:
-    print(f"ottla-spark: {' '.join(text.split())}", file=sys.stderr)
+    text = " ".join(text.split())
+    text = "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)  # names of files may be among it
+    print(f"ottla-spark: {text}", file=sys.stderr)
     return exit_code
 
 

@@ -67,4 +67,6 @@ def _holder(descriptor: int) -> str:
             name = file.read(_NAME_BYTES_MAX).decode(errors="replace")
     except (OSError, struct.error):
         return ""
-    return f" (PID {pid}, {' '.join(name.split())})"
+    # A process may give itself any name, and a message goes to a terminal.
+    shown = "".join(each if each.isprintable() else ascii(each)[1:-1] for each in name.removesuffix("\n"))
+    return f" (PID {pid}, {shown})"

@@ -306,6 +306,7 @@ USAGE = (
     (["compact", "DATA", "--topic", TOPIC, "--config", "cleanup.policy=delete"], "only compacted topics"),
     (["compact", "DATA", "--topic", TOPIC, "--config", "no.such=1"], "no.such"),
     (["compact", "DATA", "--topic", TOPIC, "--install", "--dry-run"], "expected one of them"),
+    (["compact", "/no\x1b[2Jw\u202ehere", "--topic", "t"], r"/no\x1b[2Jw\u202ehere is not a directory"),
     (["verify", "DATA"], "expected --topic or --plan"),
     (["verify", "DATA", "--plan", "abc"], "expected a plan abc beside it, found none"),
 )

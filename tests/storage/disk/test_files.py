@@ -341,6 +341,21 @@ def test_another_process_is_refused_even_after_a_refusal_in_this_one(tmp_path: P
 HOLD = "import sys; from ottla.storage.disk.os_files import OsFiles; held = OsFiles().lock(sys.argv[1]); print(1, flush=True); input()"
 
 
+NAMED = "open('/proc/self/comm', 'w').write('\\x1b[2J\\u202ea\\nb c');"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names of processes are asked of Linux")
+def test_the_name_of_what_holds_a_lock_is_printable(tmp_path: Path) -> None:
+    path = f"{tmp_path}/.lock"
+    arguments = [sys.executable, "-c", NAMED + HOLD, path]
+    with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None and holder.stdout.readline() == "1\n"
+        with pytest.raises(DirectoryLockedError) as refused:
+            FILES.lock(path)
+        holder.communicate("\n", timeout=60)
+    assert str(refused.value) == rf"{path} is held by another process (PID {holder.pid}, \x1b[2J\u202ea\nb c)"
+
+
 def test_what_holds_a_lock_is_named_without_its_arguments(tmp_path: Path) -> None:
     path = f"{tmp_path}/.lock"
     arguments = [sys.executable, "-c", HOLD, path, "--user", "alice:s3cr3t"]
