@@ -20,13 +20,14 @@ from itertools import islice
 
 import trio
 
-from ...protocol.errors import CorruptRecordError, KafkaError
+from ...protocol.errors import KafkaError
 from ...storage.cleaning.cleaner_checkpoints import data_dir_of
 from ...storage.disk import paths
 from ...storage.disk.files import SyncError
 from ...storage.disk.paths import TopicPartition
 from ...storage.logs.log import Log
 from ...storage.logs.staged_segment import StagedError, bring_in
+from ...storage.segment.batch_scan import UNREADABLE
 from ...storage.segment.index import CorruptIndexError
 from ...storage.segment.segment import LogSegment
 from ..partitions.waits import Waits
@@ -233,7 +234,7 @@ class CleaningLeases:
         )
         try:
             new = await in_thread(Work.CLEAN, data_dir_of(log), work)
-        except (StagedError, CorruptIndexError, CorruptRecordError) as error:
+        except (StagedError, CorruptIndexError, *UNREADABLE) as error:
             raise LeaseError(422, str(error)) from error
         except SyncError as error:
             raise LeaseError(500, log.fail(error).message) from error

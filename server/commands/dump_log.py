@@ -30,7 +30,7 @@ from ...storage.disk.files import File, Files
 from ...storage.disk.os_files import ReadOnlyFiles
 from ...storage.produce.producer_snapshots import CorruptSnapshotError
 from ...storage.produce.producer_snapshots import decode as decode_snapshot
-from ...storage.segment.batch_scan import RECOVERY_CHUNK_BYTES, OldFormatError, batch_walk, computed_crc
+from ...storage.segment.batch_scan import RECOVERY_CHUNK_BYTES, UNREADABLE, batch_walk, computed_crc
 from ...storage.segment.index import AbortedTxn
 from ...storage.topics.catalog_file import CatalogError, decode
 from ..partitions.internal_topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
@@ -121,7 +121,7 @@ class Dump:
         try:
             for line in self._content(path):
                 yield f"  {line}"
-        except (CorruptRecordError, OldFormatError) as error:
+        except UNREADABLE as error:
             yield f"{PROBLEM} {error.message}"
         except (CorruptSnapshotError, CorruptCheckpointError, CatalogError, _DamageError) as error:
             yield f"{PROBLEM} {error}"

@@ -28,13 +28,12 @@ import re
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 
-from ...protocol.errors import CorruptRecordError
 from ..disk import paths
 from ..disk.checkpoints import read_text, write_atomically, write_partition_metadata
 from ..disk.files import Files
 from ..logs.log import Log
 from ..logs.log_parts import LogPlace
-from ..segment.batch_scan import RECOVERY_CHUNK_BYTES, batch_steps, batch_walk, computed_crc
+from ..segment.batch_scan import RECOVERY_CHUNK_BYTES, UNREADABLE, batch_steps, batch_walk, computed_crc
 from ..segment.leader_epochs import LeaderEpochs
 from ..segment.segment import LogSegment
 from .data_dir import DataDir
@@ -350,7 +349,7 @@ class Relocation:
         """For what uses one of the disks."""
         try:
             yield
-        except (OSError, CorruptRecordError) as error:
+        except (OSError, *UNREADABLE) as error:
             if isinstance(error, OSError):
                 data_dir.health.note(error)
             raise RelocationError(
@@ -416,7 +415,7 @@ def _end_of(files: Files, path: str, base_offset: int) -> tuple[int, bool]:
             if batch.base_offset < end or computed_crc(file, position, batch) != batch.crc:
                 return end, False
             end = batch.last_offset + 1
-    except CorruptRecordError:
+    except UNREADABLE:
         return end, False
     finally:
         file.close()

@@ -168,7 +168,7 @@ def bring_in(
         unsynced: What of the log is not on disk yet; None if all is.
 
     Raises:
-        StagedError, CorruptIndexError, CorruptRecordError: It is not whole, or not made from `old`.
+        StagedError, CorruptIndexError, CorruptRecordError, OldFormatError: It is not whole, or not made from `old`.
         OSError: The disk refused, or the log is on another file system (EXDEV).
         After any error no name is left in the log's directory, if the disk allows that.
     """

@@ -46,8 +46,12 @@ class OldFormatError(KafkaError):
             ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
             f"{where}, byte {position}: records of format v{magic}, which Apache Kafka before 0.11 wrote; this broker reads v2"
             " alone, and leaves the partition as it is. To keep the records, copy them to another topic with Apache Kafka; to"
-            " do without them, delete the topic",
+            " do without them, delete the topic, or stop the broker and move the directory of the partition away",
         )
+
+
+UNREADABLE = (CorruptRecordError, OldFormatError)
+"""What a scan raises about bytes that it cannot read."""
 
 
 def batch_steps(file: File, position: int, where: str, *, at_once: bool = False) -> Iterator[tuple[int, int, int]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from time import perf_counter
 
-from ....protocol.errors import CorruptRecordError, KafkaError
+from ....protocol.errors import KafkaError
 from ....storage.cleaning.cleaner_checkpoints import data_dir_of
 from ....storage.disk.paths import OFFSET_MAX
 from ....storage.logs.log import Log
@@ -68,7 +68,7 @@ async def partition_picture(
         contents = await _looked(log, Look(log, low, high, buckets=buckets))
     except KafkaError as error:
         raise ControlError(Kind.FAILED, error.message) from error
-    except (OSError, CorruptRecordError) as error:
+    except OSError as error:
         raise ControlError(Kind.FAILED, f"{log.topic_partition}: {error}") from error
     if (low, high) == (start, end) and contents.looked_at_to_offset == end:
         broker.services.cleaning.watched.note_horizon(log.topic_partition, contents.horizon)

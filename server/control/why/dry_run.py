@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 
-from ....protocol.errors import CorruptRecordError, KafkaError
+from ....protocol.errors import KafkaError
 from ....storage.cleaning.clean_stats import DryPass
 from ....storage.disk.paths import TopicPartition
 from ....storage.logs.log import Log
@@ -131,7 +131,7 @@ async def _of_partition(broker: Broker, log: Log, force: bool, records_max: int)
             raise ControlError(Kind.CONFLICT, f"{tp}: {error}; ask again") from error
         except KafkaError as error:
             raise ControlError(Kind.FAILED, error.message) from error
-        except (OSError, CorruptRecordError, ValueError) as error:
+        except (OSError, ValueError) as error:
             raise ControlError(Kind.FAILED, f"{tp}: {error}") from error
     sentences = tuple(_sentences(tp, found))
     return PartitionDryRun(partition=tp.partition, would_pass=found, sentences=sentences)

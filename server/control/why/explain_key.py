@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from time import perf_counter
 
-from ....protocol.errors import CorruptRecordError, KafkaError
+from ....protocol.errors import KafkaError
 from ....storage.cleaning.cleaner_checkpoints import data_dir_of
 from ....storage.cleaning.dirtiness import BoundBy, dirtiness_in_pieces, find_bound_in_pieces
 from ....storage.cleaning.key_history import Fate, Goes, KeyHistory, KeyRecord, KeySearch, Stays
@@ -129,7 +129,7 @@ async def explain_key(
         history = await _search(broker, log, key, records_max)
     except KafkaError as error:
         raise ControlError(Kind.FAILED, error.message) from error
-    except (OSError, CorruptRecordError) as error:
+    except OSError as error:
         raise ControlError(Kind.FAILED, f"{log.topic_partition}: {error}") from error
     return KeyExplanation(
         topic=topic,

@@ -2,7 +2,6 @@
 
 import json
 import struct
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -36,6 +35,7 @@ from ottla.storage.produce.producer_state import BatchMetadata, ProducerState
 from ottla.storage.topics.catalog import Catalog
 from ottla.storage.topics.catalog_file import CatalogState, PartitionEntry, TopicEntry
 from support.disk.crash_files import CrashFiles
+from support.logs.batches import old_message
 
 LOG = "00000000000000000010.log"
 INDEX = "00000000000000000010.index"
@@ -210,8 +210,7 @@ def test_a_wrong_checksum_a_torn_end_and_offsets_that_go_back_are_problems(tmp_p
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("before", [b"", TOMBSTONE], ids=["at the beginning", "after a batch"])
 def test_records_of_an_old_format_are_a_problem_in_one_line(tmp_path: Path, magic: int, before: bytes) -> None:
-    body = struct.pack(">bb", magic, 0) + bytes(8 * magic) + struct.pack(">i1si1s", 1, b"k", 1, b"v")
-    old = struct.pack(">qiI", 14, 4 + len(body), zlib.crc32(body)) + body
+    old = old_message(magic, 14)
     lines = dumped(written(tmp_path, LOG, before + old))
     (told,) = problems(lines)
     assert f"byte {len(before)}: records of format v{magic}" in told and told == lines[-1]

@@ -47,7 +47,7 @@ from support.broker.raw_client import RawClient
 from support.broker.serve_process import ServeProcess, run
 from support.cleaner.choosing import filthiest
 from support.disk.gated_files import GatedFiles
-from support.logs.batches import batch
+from support.logs.batches import batch, old_message
 
 T_0 = TopicPartition("t", 0)
 HERE: dict[str, Any] = {"topic": "t", "partition": 0}
@@ -477,6 +477,17 @@ def test_damaged_files_are_not_installed(served: Served, kind: str) -> None:
     lease = served.pause()
     status, answer = served.post("install", lease=lease, **staged.fields)
     assert status == 422 and f".{kind}: expected" in answer["error"]
+    assert served.offsets() == list(range(BATCHES))
+
+
+def test_a_staged_segment_of_an_old_format_is_not_installed(served: Served) -> None:
+    staged = StagedHere(served)
+    name, data = f"{0:020}.log", old_message(1, 2)
+    (staged.directory / name).write_bytes(data)
+    staged.manifest["files"][name] = [len(data), crc32c(data)]  # type: ignore[index]
+    staged.write_manifest()
+    status, answer = served.post("install", lease=served.pause(), **staged.fields)
+    assert status == 422 and "records of format v1" in answer["error"]
     assert served.offsets() == list(range(BATCHES))
 
 

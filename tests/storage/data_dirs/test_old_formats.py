@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import struct
-import zlib
 from itertools import product
 
 import pytest
@@ -18,18 +16,11 @@ from ottla.storage.logs.retention import may_have_deletable
 from ottla.storage.produce.producer_snapshots import encode
 from ottla.storage.topics.config import LogConfig
 from support.disk.crash_files import CrashFiles
-from support.logs.batches import batch
+from support.logs.batches import batch, old_message
 from support.logs.make_log import append, contents
 
 OLD, NEW = TopicPartition("old", 0), TopicPartition("new", 0)
 CONFIG = LogConfig(retention_ms=1)
-
-
-def message(magic: int, offset: int, key: bytes, value: bytes) -> bytes:
-    """One message set entry. Source: the record formats of Apache Kafka 0.8 and 0.10."""
-    body = struct.pack(">bb", magic, 0) + (struct.pack(">q", 1_000) if magic else b"")
-    body += struct.pack(">i", len(key)) + key + struct.pack(">i", len(value)) + value
-    return struct.pack(">qiI", offset, 4 + len(body), zlib.crc32(body)) + body
 
 
 def write(files: CrashFiles, path: str, data: bytes) -> None:
@@ -40,14 +31,14 @@ def write(files: CrashFiles, path: str, data: bytes) -> None:
 
 def old_log(files: CrashFiles, magic: int, where: str, *, indexes: bool, snapshots: bool) -> None:
     """Two segments, of offsets 0, 1 and 2; the old records are in the first, in the second, or behind a new batch."""
-    old = message(magic, 0, b"k", b"v") + message(magic, 1, b"k", b"w")
+    old = old_message(magic, 0, b"k", b"v") + old_message(magic, 1, b"k", b"w")
     new = bytes(batch(("k", "v"), ("k", "w")))
     after = bytes(batch(("k", "x"), base_offset=2))
     first, second = {
         "sealed": (old, after),
-        "active": (new, message(magic, 2, b"k", b"x")),
-        "all": (old, message(magic, 2, b"k", b"x")),
-        "behind a new batch": (bytes(batch(("k", "v"))) + message(magic, 1, b"k", b"w"), after),
+        "active": (new, old_message(magic, 2, b"k", b"x")),
+        "all": (old, old_message(magic, 2, b"k", b"x")),
+        "behind a new batch": (bytes(batch(("k", "v"))) + old_message(magic, 1, b"k", b"w"), after),
     }[where]
     for base, data in ((0, first), (2, second)):
         write(files, paths.segment_path(f"/d/{OLD}", base, paths.LOG), data)
@@ -95,7 +86,11 @@ def test_a_log_of_an_old_format_is_told_once_and_left_alone(
         notes: list[str] = []
         manager = started(files, notes)
         (told,) = [note for note in notes if f"records of format v{magic}" in note]
-        assert f"/d/{OLD}/" in told and "delete the topic" in told and "\n" not in told
+        assert (
+            f"/d/{OLD}/" in told
+            and "delete the topic, or stop the broker and move the directory" in told
+            and "\n" not in told
+        )
         old, new = manager.logs[OLD], manager.logs[NEW]
         assert old.failure == told and new.failure is None
         with pytest.raises(KafkaError) as raised:
@@ -124,7 +119,7 @@ def test_what_was_put_in_after_a_clean_stop_of_ours_is_found(magic: int) -> None
     append(manager.logs[OLD], ("k", "v"))
     manager.close(0)
     files.remove(paths.segment_path(f"/d/{OLD}", 0, paths.LOG))
-    write(files, paths.segment_path(f"/d/{OLD}", 0, paths.LOG), message(magic, 0, b"k", b"v" * 99))
+    write(files, paths.segment_path(f"/d/{OLD}", 0, paths.LOG), old_message(magic, 0, b"k", b"v" * 99))
     notes: list[str] = []
     assert started(files, notes).logs[OLD].failure in notes
 

@@ -10,13 +10,14 @@ import pytest
 from ottla.storage.data_dirs.inspection import look
 from ottla.storage.data_dirs.manager import LogManager
 from ottla.storage.data_dirs.partition_dirs import assign
-from ottla.storage.data_dirs.relocation import Relocation, RelocationError
+from ottla.storage.data_dirs.relocation import Relocation, RelocationError, valid_end
 from ottla.storage.disk import paths
 from ottla.storage.disk.checkpoints import OffsetCheckpoint, write_partition_metadata
 from ottla.storage.disk.paths import TopicPartition
 from ottla.storage.logs.log import Log
 from support.disk.crash_files import CrashFiles
 from support.lives.moved_life import CONFIG, DIRS, MOVES, TOPIC_ID, TOPICS, A, caught_up, made, partition_dirs, started
+from support.logs.batches import old_message
 from support.logs.make_log import append, contents
 
 
@@ -266,6 +267,19 @@ def half_moved() -> tuple[LogManager, Log, CrashFiles]:
     move.release()
     files.refuse = None
     return manager, log, files
+
+
+def test_records_of_an_old_format_are_not_moved() -> None:
+    manager, log = made()
+    active = log.segments.active.log_file
+    size_bytes = active.size()
+    active.truncate(0)
+    active.append(old_message(1, 0, value=b"v" * size_bytes))
+    move = move_of(manager)
+    move.begin()
+    with pytest.raises(RelocationError, match="records of format v1"):
+        caught_up(move)
+    assert valid_end(log.files, log.directory, log.segments.active.base_offset) == log.segments.active.base_offset
 
 
 def test_what_was_put_aside_outlives_an_interrupted_move() -> None:

@@ -1,8 +1,6 @@
 """Opening a partition's directory after a clean stop, a crash, a half-done swap, and damage."""
 
 import random
-import struct
-import zlib
 from collections.abc import Callable
 
 import pytest
@@ -16,7 +14,7 @@ from ottla.storage.logs.swap import finish_swaps
 from ottla.storage.segment.index import AbortedTxn
 from ottla.storage.topics.config import LogConfig
 from support.disk.crash_files import CrashFiles
-from support.logs.batches import ABORT, COMMIT, batch
+from support.logs.batches import ABORT, COMMIT, batch, old_message
 from support.logs.make_log import TP, append, append_marker, contents, make_log
 
 DIRECTORY = "/data/t-0"
@@ -242,26 +240,6 @@ def test_after_a_crash_the_log_ends_before_the_first_damaged_byte() -> None:
         assert names(files, ".log") == [log_name(0), log_name(3)]
         assert len(notes) == 1 and "2 segments behind them are deleted" in notes[0]
         assert append(log, ("new", "v")) == whole
-
-
-def old_message(magic: int, offset: int) -> bytes:
-    """A message as brokers before Apache Kafka 0.11 wrote it."""
-    timestamp = struct.pack(">q", 1_000) if magic == 1 else b""
-    body = struct.pack(">bb", magic, 0) + timestamp + struct.pack(">i1si1s", 1, b"k", 1, b"v")
-    return struct.pack(">qiI", offset, len(body) + 4, zlib.crc32(body)) + body
-
-
-def test_an_index_made_anew_costs_no_producer_whose_batches_are_deleted() -> None:
-    files = CrashFiles()
-    log = make_log(files)
-    append(log, ("p", "1"), producer_id=7, roll=True)
-    append(log, ("k", "1"), roll=True)
-    append(log, ("k", "2"))
-    log.advance_log_start(1)
-    log.delete_old_segments(0, 0)
-    log.close(0)
-    files.remove(f"{DIRECTORY}/{1:020}.index")
-    assert append(load(files, clean=True, now_ms=1_000), ("p", "1"), producer_id=7) == 0  # where it was
 
 
 @pytest.mark.parametrize("magic", [0, 1])

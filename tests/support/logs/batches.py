@@ -1,5 +1,7 @@
 """Record batches in one line, for every test that needs some in a log, a request or a file."""
 
+import struct
+import zlib
 from collections.abc import Iterable
 
 from ottla.protocol.batch_builder import RecordParts, build_batch
@@ -111,3 +113,10 @@ def resealed(data: BytesLike, *, count: int | None = None) -> bytearray:
         copy[COUNT_POSITION : COUNT_POSITION + 4] = count.to_bytes(4, "big")
     copy[CRC_POSITION : CRC_POSITION + 4] = RecordBatch(copy).computed_crc().to_bytes(4, "big")
     return copy
+
+
+def old_message(magic: int, offset: int, key: bytes = b"k", value: bytes = b"v") -> bytes:
+    """Return a message of format v0 or v1. Source: the record formats of Apache Kafka 0.8 and 0.10."""
+    body = struct.pack(">bb", magic, 0) + (struct.pack(">q", 1_000) if magic else b"")
+    body += struct.pack(">i", len(key)) + key + struct.pack(">i", len(value)) + value
+    return struct.pack(">qiI", offset, 4 + len(body), zlib.crc32(body)) + body
