@@ -13,7 +13,7 @@ def check_that_somebody_is_there(bootstrap_servers: str, option: str = "--bootst
     """Ask, at once, whether one of them takes a connection: a client would go on trying, and tell of each time.
 
     Raises:
-        UsageError: One is no HOST:PORT.
+        UsageError: One is no HOST:PORT, or its host cannot be a name.
         KafkaFailedError: None does.
     """
     reasons = []
@@ -25,6 +25,8 @@ def check_that_somebody_is_there(bootstrap_servers: str, option: str = "--bootst
             socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_TIMEOUT_S).close()
         except OSError as error:
             reasons.append(f"{text.strip()}: {error.strerror or error}")
+        except UnicodeError as error:
+            raise UsageError(f"{option}: {text.strip()}: not a name of a host: {error}") from error
         else:
             return
     raise KafkaFailedError(f"no broker answers at {'; '.join(reasons)}")

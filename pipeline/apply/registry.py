@@ -10,6 +10,7 @@ A user and password come from the environment, as `OTTLA_REGISTRY_USER=user:pass
 from __future__ import annotations
 
 import base64
+import http.client
 import json
 import os
 import urllib.error
@@ -99,7 +100,7 @@ class HttpRegistry:
                     f"registry {self._shown}: {error.code} {error.reason}: expected {USER}=USER:PASSWORD in the environment"
                 ) from error
             raise SparkFailedError(f"registry {self._shown}: {error.code} {error.reason}") from error
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, http.client.HTTPException) as error:
             raise SparkFailedError(
                 f"registry {self._shown} does not answer: {getattr(error, 'reason', error)}"
             ) from error

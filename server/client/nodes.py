@@ -249,6 +249,8 @@ class Nodes:
             raise UnreachableError(f"cannot log in at {_text(address)}: {error}") from error
         except OSError as error:
             raise UnreachableError(f"no broker answers at {_text(address)}: {error.strerror or error}") from error
+        except UnicodeError as error:
+            raise UnreachableError(f"{_text(address)}: not a name of a host: {error}") from error
 
 
 def addresses(bootstrap: str) -> list[Address]:

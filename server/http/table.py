@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import zip_longest
 from typing import Any, NamedTuple
@@ -79,6 +79,17 @@ class CallError(Exception):
         """The methods that there are, of 405."""
 
 
+class UnknownCallError(CallError):
+    """404. Its sentence compares all paths, so it is made only for a client that may read it."""
+
+    def __init__(self, sentence: Callable[[], str]) -> None:
+        super().__init__(404, "")
+        self._sentence = sentence
+
+    def __str__(self) -> str:
+        return self._sentence()
+
+
 class Route(NamedTuple):
     """A call, and what stands in the request's target for it."""
 
@@ -112,7 +123,9 @@ class Table:
         if there:
             methods = ", ".join(dict.fromkeys(call.method for call, _ in there))
             raise CallError(405, f"{path[:SHOWN]} wants {methods}, found {method[:20]}", allow=methods)
-        raise CallError(404, f"there is no {path[:SHOWN]}; the nearest is {self._nearest(wanted, path)}")
+        raise UnknownCallError(
+            lambda: f"there is no {path[:SHOWN]}; the nearest is {self._nearest(wanted, path)}",
+        )
 
     def _nearest(self, method: str, path: str) -> str:
         segments = path[:SHOWN].split("/")

@@ -10,6 +10,7 @@ import http.client
 import json
 import os
 from collections.abc import Mapping
+from contextlib import closing
 from ipaddress import ip_address
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -75,13 +76,15 @@ class Admin:
             headers["Content-Type"] = "application/json"
         if self._token is not None:
             headers["Authorization"] = f"Bearer {self._token}"
-        connection = http.client.HTTPConnection(self._host, self._port, timeout=CONNECT_TIMEOUT_S)
         try:
-            connection.connect()
-            connection.sock.settimeout(None)  # a compaction takes as long as it takes
-            connection.request(method, target, body, headers)
-            response = connection.getresponse()
-            status, data = response.status, response.read()
+            with closing(http.client.HTTPConnection(self._host, self._port, timeout=CONNECT_TIMEOUT_S)) as connection:
+                connection.connect()
+                connection.sock.settimeout(None)  # a compaction takes as long as it takes
+                connection.request(method, target, body, headers)
+                response = connection.getresponse()
+                status, data = response.status, response.read()
+        except (UnicodeError, http.client.InvalidURL) as error:
+            raise WrongCallError(f"{self.address}: not an address of a host: {error}") from error
         except OSError as error:
             raise WrongCallError(
                 f"nobody answers at {self.address} ({error.strerror or error}): is the broker's admin listener on, as with"
@@ -89,8 +92,6 @@ class Admin:
             ) from error
         except http.client.HTTPException as error:
             raise self._no_ottla(repr(error)) from error
-        finally:
-            connection.close()
         return self._read(status, data)
 
     def _read(self, status: int, data: bytes) -> Answer:

@@ -148,8 +148,9 @@ def test_a_registry_that_is_down_or_wants_a_password(address: str) -> None:
         UsageError, match="401 Unauthorized: expected OTTLA_REGISTRY_USER=USER:PASSWORD in the environment"
     ):
         registry(f"http://{address}").by_id(7)
-    with pytest.raises(SparkFailedError, match="does not answer"):
-        registry("http://127.0.0.1:1").by_id(7)
+    for host in ("127.0.0.1:1", "ü..x:1", "a b:1"):
+        with pytest.raises(SparkFailedError, match="does not answer"):
+            registry(f"http://{host}").by_id(7)
     with pytest.raises(UsageError, match="--registry: expected"):
         registry("registry:8081")
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import difflib
 import http.client
 import logging
 import os
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -69,10 +71,21 @@ def test_what_is_not_the_token_is_refused(
     assert TOKEN not in caplog.text
 
 
-def test_strangers_are_told_nothing_of_the_calls(guarded: AdminCalls) -> None:
-    for target in ("/v1/nothing", "/v1/nodes/1/stop", "/nothing"):
+def test_strangers_are_told_nothing_of_the_calls_and_no_path_is_compared_for_them(
+    guarded: AdminCalls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared, compare = [], difflib.get_close_matches
+
+    def counted(word: str, *arguments: Any, **options: Any) -> list[str]:
+        compared.append(word)
+        return compare(word, *arguments, **options)
+
+    monkeypatch.setattr(difflib, "get_close_matches", counted)
+    for target in ("/v1/nothing", "/v1/nodes/1/stop", "/nothing", "/" + "x" * 1000):
         assert guarded.ask("GET", target, Authorization="Bearer x")[0] == 401
+    assert compared == []
     assert guarded.ask("GET", "/v1/nothing")[0] == 404
+    assert compared == ["/v1/nothing"]
 
 
 def test_who_knows_the_token_may_call_the_machine_what_he_likes(guarded: AdminCalls) -> None:

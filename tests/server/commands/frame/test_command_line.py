@@ -186,6 +186,25 @@ def test_every_command_that_asks_says_in_one_line_that_nobody_answers(
     assert told.startswith("ottla: ") and "answers at 127.0.0.1:1" in told and printed.out == ""
 
 
+NO_NAMES = ["ü..x", "a..b", ".x", "x" * 64, "ü" * 64]
+"""Hosts that are refused before any name server is asked."""
+
+
+@pytest.mark.parametrize("place", ASKING, ids=[place.at for place in ASKING])
+def test_every_command_that_asks_refuses_a_host_that_is_no_name_in_one_line(
+    place: Place, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (option,) = NOBODY.keys() & place.parser.options
+    (tmp_path / "seed.json").write_text("{}")
+    more = {"/seed": [str(tmp_path / "seed.json")], "/produce": ["value"], "/retention": ["t"]}
+    for host in [*NO_NAMES, "a b"] if option == "--admin" else NO_NAMES:
+        words = [*place.at[1:].split("/"), *needed_at(place), *more.get(place.at, []), option, f"{host}:9"]
+        assert main(words) == 2, host
+        printed = capsys.readouterr()
+        (told,) = printed.err.splitlines()
+        assert told.startswith("ottla: ") and f"{host}:9" in told and printed.out == ""
+
+
 @pytest.mark.parametrize("place", LEAVES, ids=[place.at for place in LEAVES])
 def test_every_command_refuses_an_option_that_it_has_not_and_one_word_too_many(
     place: Place, capsys: pytest.CaptureFixture[str]
