@@ -26,7 +26,7 @@ AT_ONCE = 500
 """Small things, such as names of topics, that are gone through in one piece: a millisecond."""
 
 Thing = TypeVar("Thing")
-Ordered = TypeVar("Ordered", str, bytes, tuple[float, int, bytes])
+Ordered = TypeVar("Ordered", int, str, bytes, tuple[bytes, int], tuple[float, int, bytes])
 Job: TypeAlias = Steps[None]
 
 IsOver: TypeAlias = Callable[[], bool]

@@ -36,6 +36,8 @@ PLACES_A_PIECE = 512
 # those of one group, which change together: 0.2 us each.
 ENDED_AT_ONCE = 2_048
 MEMBERS_A_PIECE = 200
+# How long after a target assignment that was too large there is another one, which costs as much: the members' heartbeats go on.
+ASSIGN_AGAIN_MS = 10_000
 
 
 @dataclass(slots=True)

@@ -6,7 +6,8 @@ subscribed to it; what a member had before, it keeps as far as that is fair.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple, TypeAlias
 
 from ...coordination.jobs import Steps
@@ -38,3 +39,22 @@ class GroupSpec(NamedTuple):
 
 Assignor: TypeAlias = Callable[[GroupSpec, Callable[[bytes], int]], Steps[Mapping[str, Assignment]]]
 """(group, partition count of a topic id) -> assignment by member id. A member left out gets nothing."""
+
+
+def frozen(by_topic: Mapping[bytes, AbstractSet[int]]) -> Steps[Assignment]:
+    """What a member is given, a topic a piece; no topic without partitions."""
+    found: dict[bytes, frozenset[int]] = {}
+    for topic_id, indexes in by_topic.items():
+        if indexes:
+            found[topic_id] = frozenset(indexes)
+        yield
+    return found
+
+
+def by_topic(places: Iterable[tuple[bytes, int]]) -> Steps[Assignment]:
+    """What a member is given, of topic ids and partitions; one a piece."""
+    found: dict[bytes, set[int]] = {}
+    for topic_id, index in places:
+        found.setdefault(topic_id, set()).add(index)
+        yield
+    return (yield from frozen(found))

@@ -10,11 +10,11 @@ tables.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from itertools import chain, islice
 
 from ...coordination.jobs import Steps, in_order
-from .assignment import Assignment, Assignor, GroupSpec, MemberSubscription
+from .assignment import Assignment, Assignor, GroupSpec, MemberSubscription, by_topic
 from .balancing import balance
 
 UNIFORM = "uniform"
@@ -105,22 +105,8 @@ def _share_out(spec: GroupSpec, partition_count: PartitionCount) -> Steps[Mappin
     rest = ((topic_id, index) for topic_id in topic_ids for index in sorted(unassigned[topic_id]))
     assignments: dict[str, Assignment] = {}
     for member_id, share in shares.items():
-        assignments[member_id] = yield from _by_topic(
-            chain(kept[member_id], islice(rest, share - len(kept[member_id])))
-        )
+        assignments[member_id] = yield from by_topic(chain(kept[member_id], islice(rest, share - len(kept[member_id]))))
     return assignments
-
-
-def _by_topic(places: Iterable[tuple[bytes, int]]) -> Steps[Assignment]:
-    by_topic: dict[bytes, set[int]] = {}
-    for topic_id, index in places:
-        by_topic.setdefault(topic_id, set()).add(index)
-        yield
-    found: dict[bytes, frozenset[int]] = {}
-    for topic_id, indexes in by_topic.items():
-        found[topic_id] = frozenset(indexes)
-        yield
-    return found
 
 
 ASSIGNORS: dict[str, Assignor] = {UNIFORM: uniform_assignor, RANGE: range_assignor}

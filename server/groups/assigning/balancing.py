@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from heapq import heapify, heappop, heapreplace
 
 from ...coordination.jobs import Job, Steps, in_order
-from .assignment import Assignment, GroupSpec
+from .assignment import Assignment, GroupSpec, frozen
 
 MAX_ROUNDS = 16
 """How often all topics are looked at. Each round about halves what is left of a difference (Apache Kafka's limit)."""
@@ -45,10 +45,11 @@ class _Balancing:
             self.owners[topic_id] = [_NOBODY] * partition_count(topic_id)
             yield
         yield from self._keep()
-        topic_ids = [one for *_, one in (yield from in_order(map(self._order, self.subscribers)))]
-        for topic_id in topic_ids:
+        shared = list[bytes]()
+        for *_, topic_id in (yield from in_order(map(self._order, self.subscribers))):
             yield from self._give_out(topic_id)
-        shared = [topic_id for topic_id in topic_ids if len(self.subscribers[topic_id]) > 1]
+            if len(self.subscribers[topic_id]) > 1:
+                shared.append(topic_id)
         for _ in range(MAX_ROUNDS):
             moves = 0
             for topic_id in shared:
@@ -123,6 +124,5 @@ class _Balancing:
             yield
         assignments: dict[str, Assignment] = {}
         for member, mine in zip(self.members, places, strict=True):
-            assignments[member.member_id] = {topic_id: frozenset(indexes) for topic_id, indexes in mine.items()}
-            yield
+            assignments[member.member_id] = yield from frozen(mine)
         return assignments

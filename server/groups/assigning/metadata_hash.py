@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from hashlib import blake2b
 from heapq import nsmallest
-from itertools import repeat
+from itertools import islice, repeat
 
-from ...coordination.jobs import Job, Steps, to_the_end
+from ...coordination.jobs import AT_ONCE, Job, Steps, to_the_end
 from .topics import TopicView
 
 SUMS_KEPT = 16
+TRIES = 3
 _BITS = 64
 
 
@@ -48,6 +49,7 @@ class MetadataHashes:
         """Of topics that exist; as many as there are, at most."""
         self._has_racks = False
         self._sums: dict[frozenset[str], int] = {}
+        self._changes = 0
 
     def of(self, names: frozenset[str]) -> int:
         """As it was when somebody asked first since `topics_changed`: 0.1 us a topic that has been asked for, 2 us any other."""
@@ -55,10 +57,7 @@ class MetadataHashes:
             return known
         for name in names.difference(self._numbers):
             self._look_at(name)
-        if len(self._sums) >= SUMS_KEPT:
-            self._sums.clear()
-        total = self._sums[names] = _signed(sum(map(self._numbers.get, names, repeat(0))))
-        return total
+        return self._keep(names, sum(map(self._numbers.get, names, repeat(0))))
 
     def existing(self, names: frozenset[str], most: int) -> list[str]:
         """The first of those of which there is a topic, in order."""
@@ -66,12 +65,27 @@ class MetadataHashes:
         return nsmallest(most, filter(self._numbers.__contains__, names))
 
     def preparing(self, names: frozenset[str]) -> Job:
-        """Look at each topic that has not been asked for, one a piece, and have the sum."""
-        if names not in self._sums:
-            for name in names.difference(self._numbers):
-                self._look_at(name)
+        """Look at each topic that has not been asked for, one a piece, and have the sum, unless topics change again and again."""
+        if names in self._sums:
+            return
+        for _ in range(TRIES):
+            changes, total, left = self._changes, 0, iter(names)
+            while some := tuple(islice(left, AT_ONCE)):
+                for name in some:
+                    if name not in self._numbers:
+                        self._look_at(name)
+                        yield
+                total += sum(map(self._numbers.get, some, repeat(0)))
                 yield
-            self.of(names)
+            if changes == self._changes:
+                self._keep(names, total)
+                return
+
+    def _keep(self, names: frozenset[str], total: int) -> int:
+        if len(self._sums) >= SUMS_KEPT:
+            self._sums.clear()
+        kept = self._sums[names] = _signed(total)
+        return kept
 
     def _look_at(self, name: str) -> None:
         if (topic_id := self._topics.id_of(name)) is not None:
@@ -81,6 +95,7 @@ class MetadataHashes:
     def topics_changed(self, names: Collection[str]) -> None:
         """These were created, deleted or got more partitions. Of partitions that other racks hold nobody tells: that is
         seen with the next change."""
+        self._changes += 1
         self._sums.clear()
         if self._has_racks:
             self._numbers.clear()
@@ -89,6 +104,7 @@ class MetadataHashes:
 
     def forget(self) -> None:
         """Look at all topics again."""
+        self._changes += 1
         self._sums.clear()
         self._numbers.clear()
 

@@ -9,17 +9,18 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
+from itertools import islice
 from math import ceil
 from typing import TypeVar
 
-from ...coordination.jobs import Job, Steps
-from .assignment import Assignment, GroupSpec, MemberSubscription
+from ...coordination.jobs import Job, Steps, in_order
+from .assignment import Assignment, GroupSpec, MemberSubscription, by_topic
 
 SIMPLE = "simple"
 
 _PLACES_A_PIECE = 1_000
 
-Place = TypeVar("Place")
+Place = TypeVar("Place", int, tuple[bytes, int])
 Assignable = Mapping[bytes, Collection[int]]
 
 
@@ -49,11 +50,7 @@ def _all_alike(members: Sequence[MemberSubscription], assignable: Assignable) ->
     yield from _share_out(places, has)
     assigned: list[Assignment] = []
     for mine in has:
-        by_topic: dict[bytes, set[int]] = {}
-        for topic_id, index in mine:
-            by_topic.setdefault(topic_id, set()).add(index)
-        assigned.append({topic_id: frozenset(indexes) for topic_id, indexes in by_topic.items()})
-        yield
+        assigned.append((yield from by_topic(mine)))
     return assigned
 
 
@@ -86,11 +83,14 @@ def _share_out(places: Sequence[Place], has: list[set[Place]]) -> Job:
         holders.update((place, []) for place in places[at : at + _PLACES_A_PIECE])
         yield
     for number, mine in enumerate(has):
-        mine &= holders.keys()
-        if len(mine) > quotas[number]:
-            mine = set(sorted(mine)[: quotas[number]])  # type: ignore[type-var]
-        has[number] = mine
-        for place in mine:
+        kept, left = list[Place](), iter(mine)
+        while some := tuple(islice(left, _PLACES_A_PIECE)):
+            kept += filter(holders.__contains__, some)
+            yield
+        if len(kept) > quotas[number]:
+            kept = (yield from in_order(kept))[: quotas[number]]
+        has[number] = set(kept)
+        for place in kept:
             holders[place].append(number)
         yield
     for place, numbers in holders.items():

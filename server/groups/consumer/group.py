@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
-from typing import ClassVar, TypeAlias, TypeVar
+from typing import ClassVar, TypeVar
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ...coordination.deadlines import Deadline
+from ...coordination.jobs import Job
 from ..assigning.assignment import Assignment
 from ..kinds import PartitionCheck
 from ..records import CommittedOffset, write_record
 from ..subscription import CONSUMER_PROTOCOL_TYPE
 from .member import Member, ResolvedRegex
+from .owners import Owners
 from .records import tombstones
 
-Had: TypeAlias = tuple[bytes, Mapping[int, int]]
-_NONE: Mapping[int, int] = {}
 Counted = TypeVar("Counted", str, frozenset[str])
 
 # From this version of OffsetCommit on the generation may be a member epoch (KIP-848).
@@ -40,15 +40,15 @@ class ConsumerGroup:
         regex_subscribers: Every regular expression in use -> how many members use it.
         name_subscribers: Every set of topic names -> how many members name just these.
         classic_count: How many members speak the classic protocol.
-        owners: Topic id -> partition -> member id, for all that is assigned or being revoked.
-        owners_version: Grows whenever they may have changed.
+        version: Grows with all that a member's step depends on beside the member and its target: who has which partition, and
+            what an expression matches.
         has_old_metadata: A record of type 4 is there, which brokers before 4.1 wrote.
         sessions, waits: Member id -> when its silence, and its delay in what a rebalance asks of it, has lasted too
             long. Set by `timers`, not in the log.
         refresh_at_ms: From then on the next heartbeat looks at the topics again.
         topics_known_to: The changes of topics that `refresh_at_ms` has heard of.
         assigned_at_ms, resolved_at_ms: When the target assignment was made and the expressions were resolved; None:
-            never. Like `refresh_at_ms` in elapsed time, set by `protocol`, and not in the log, which has the wall time.
+            never. After an assignment that was too large it is ASSIGN_AGAIN_MS ahead. Like `refresh_at_ms` in elapsed time, set by `protocol`, and not in the log, which has the wall time.
         is_resolving, is_assigning, is_downgrading: A job is at that.
         cannot_downgrade: Its members, as they are, cannot be those of a classic group.
         resolve_again_ms: Not before then, in elapsed time: it has failed.
@@ -71,8 +71,7 @@ class ConsumerGroup:
         self.regex_subscribers: dict[str, int] = {}
         self.name_subscribers: dict[frozenset[str], int] = {}
         self.classic_count = 0
-        self.owners: dict[bytes, dict[int, str]] = {}
-        self.owners_version = 0
+        self.version = 0
         self.has_old_metadata = False
         self.sessions: dict[str, Deadline] = {}
         self.waits: dict[str, Deadline] = {}
@@ -85,6 +84,7 @@ class ConsumerGroup:
         self.cannot_downgrade = False
         self.assigned_at_ms: int | None = None
         self.resolved_at_ms: int | None = None
+        self._owners = Owners()
         self._subscribed_topics: frozenset[str] | None = None
 
     # Group, as all kinds have it
@@ -187,7 +187,16 @@ class ConsumerGroup:
 
     def is_free(self, topic_id: bytes, partition: int) -> bool:
         """Nobody has the partition, not even to give it up."""
-        return partition not in self.owners.get(topic_id, ())
+        return partition not in self._owners.table.get(topic_id, ())
+
+    @property
+    def owners(self) -> Mapping[bytes, Mapping[int, str]]:
+        """Topic id -> partition -> member id, for all that is assigned or being revoked."""
+        return self._owners.table
+
+    def settling(self) -> Job:
+        """Have the answers of `is_free` ready, a topic a piece."""
+        return self._owners.settling()
 
     # For `replay`
 
@@ -199,7 +208,8 @@ class ConsumerGroup:
         if before is None or (before.topic_names, before.topic_regex) != (member.topic_names, member.topic_regex):
             self._subscribed_topics = None
         self.members[member.member_id] = member
-        self._own(before or Member(member.member_id), member)
+        self.version += 1
+        self._owners.note(before or Member(member.member_id), member)
         if member.instance_id is not None:
             self.static_members[member.instance_id] = member.member_id
 
@@ -209,12 +219,14 @@ class ConsumerGroup:
             return
         self._count(member, -1)
         self._subscribed_topics = None
-        self._own(member, Member(member_id))
+        self.version += 1
+        self._owners.note(member, Member(member_id))
         if member.instance_id is not None and self.static_members.get(member.instance_id) == member_id:
             del self.static_members[member.instance_id]
 
     def resolve(self, regex: str, resolved: ResolvedRegex | None) -> None:
         """Take over what a regular expression matches, or forget it."""
+        self.version += 1
         self._subscribed_topics = None
         if resolved is None:
             self.regexes.pop(regex, None)
@@ -230,25 +242,6 @@ class ConsumerGroup:
         if member.topic_regex:
             _add(self.regex_subscribers, member.topic_regex, by)
 
-    def _own(self, before: Member, after: Member) -> None:
-        """Note who has what, where that has changed: a member may have fifty thousand partitions, and get one more."""
-        self.owners_version += 1
-        gone, come = _differing(before, after)
-        for topic_id, partitions in gone:
-            row = self.owners.get(topic_id, {})
-            if row == dict.fromkeys(partitions, before.member_id):
-                del self.owners[topic_id]
-                continue
-            for index in partitions:
-                if row.get(index) == before.member_id:
-                    del row[index]
-            if not row:
-                self.owners.pop(topic_id, None)
-        for topic_id, partitions in come:
-            mine = dict.fromkeys(partitions, after.member_id)
-            if self.owners.setdefault(topic_id, mine) is not mine:
-                self.owners[topic_id].update(mine)
-
 
 def subscribed_topics(members: Iterable[Member], regexes: Iterable[ResolvedRegex]) -> frozenset[str]:
     """The topics that any of these members or regular expressions name."""
@@ -260,20 +253,6 @@ def _all_topics(names: Iterable[frozenset[str]], regexes: Iterable[ResolvedRegex
     lists = [one for one in (*names, *(regex.topics for regex in regexes)) if one]
     # Mostly there is one, which may be long.
     return lists[0] if len(lists) == 1 else frozenset().union(*lists)
-
-
-def _differing(before: Member, after: Member) -> tuple[list[Had], list[Had]]:
-    """What the member had, and what it has, of each topic of which that is not the same, or not in the same way."""
-    gone, come = list[Had](), list[Had]()
-    for owned, owns in ((before.assigned, after.assigned), (before.revoking, after.revoking)):
-        if owned is not owns:
-            for topic_id, had in owned.items():
-                has = owns.get(topic_id, _NONE)
-                if has is not had and has.keys() != had.keys():
-                    gone.append((topic_id, had))
-                    come.append((topic_id, has))
-            come += [(topic_id, owns[topic_id]) for topic_id in owns.keys() - owned.keys()]
-    return gone, [one for one in come if one[1]]
 
 
 def _add(counts: dict[Counted, int], what: Counted, by: int) -> None:

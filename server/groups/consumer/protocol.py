@@ -26,7 +26,7 @@ from ..assigning.topics import TopicView
 from ..classic.group import ClassicGroup
 from ..classic.protocol import Caller
 from ..records import Ready, ready_for, write_made, write_record
-from ..settings import GroupSettings
+from ..settings import ASSIGN_AGAIN_MS, GroupSettings
 from . import records, targets
 from .group import ConsumerGroup, subscribed_topics
 from .member import LEAVE_EPOCH, STATIC_LEAVE_EPOCH, Member, ResolvedRegex, away
@@ -150,8 +150,13 @@ class ConsumerProtocol:
                 made.append((yield from records.writing_member(request.group_id, member)))
         if request.member_epoch == STATIC_LEAVE_EPOCH:
             return Prepared(claim, away=(yield from self._preparing_leave(shard, request)))
-        step = yield from self._preparing_step(shard, replace(request, member_id=member_id), caller, claim, made)
-        return Prepared(claim, member_id, tuple(made), step=step)
+        for _ in range(TRIES):
+            group = shard.groups.get(request.group_id)
+            version = group.version if isinstance(group, ConsumerGroup) else 0
+            more, step = yield from self._preparing_step(group, replace(request, member_id=member_id), caller, claim)
+            if not isinstance(group, ConsumerGroup) or group.version == version:
+                break
+        return Prepared(claim, member_id, (*made, *more), step=step)
 
     def _preparing_leave(
         self, shard: Shard, request: ConsumerGroupHeartbeatRequest
@@ -163,18 +168,19 @@ class ConsumerProtocol:
         return known, (yield from records.writing_current(request.group_id, away(known)))
 
     def _preparing_step(
-        self, shard: Shard, request: ConsumerGroupHeartbeatRequest, caller: Caller, claim: Claim, made: list[Ready]
-    ) -> Steps[StepAhead | None]:
+        self, group: object, request: ConsumerGroupHeartbeatRequest, caller: Caller, claim: Claim
+    ) -> Steps[tuple[list[Ready], StepAhead | None]]:
         """As `heartbeat` has it while the group's target stays as it is; a small group's may become another one in the same turn.
-        Into `made` go the records of what a static member has that comes back."""
-        group = shard.groups.get(request.group_id)
+        Also the records of what a static member has that comes back."""
+        made = list[Ready]()
         if not isinstance(group, ConsumerGroup) or request.member_epoch == LEAVE_EPOCH:
-            return None
+            return made, None
+        yield from group.settling()
         try:
             old, replaced = member_for(group, request, self._new_id)
             assignment = group.targets.get((replaced or old).member_id, {})
             if not has_many(old, assignment):
-                return None
+                return made, None
             new, epoch = with_news(old, request, caller), group.assignment_epoch
             if replaced is not None:
                 made.append((yield from records.writing_member(group.group_id, old)))
@@ -184,12 +190,12 @@ class ConsumerProtocol:
                     made.append((yield from records.writing_member(group.group_id, new)))
             has_new_subscription = subscribes_anew(old, new)
             if new.is_reconciled_to(epoch) and not has_new_subscription:
-                return None
-            subscribed = targets.subscribed_of(new, assignment, group.regexes, self._topics)
-            target = Target(epoch, assignment, subscribed, has_new_subscription, group.is_free)
-            return (yield from step_ahead(group, new, target, claim))
+                return made, None
+            subscribes_to = targets.subscribing(new, group.regexes, self._topics)
+            target = Target(epoch, assignment, subscribes_to, has_new_subscription, group.is_free)
+            return made, (yield from step_ahead(group, new, target, claim))
         except KafkaError:  # `heartbeat` says it
-            return None
+            return made, None
 
     def heartbeat(
         self,
@@ -365,6 +371,7 @@ class ConsumerProtocol:
         """
         epoch, members, before, regexes = group.epoch, dict(group.members), dict(group.targets), dict(group.regexes)
         name = targets.preferred_assignor(members.values(), self._settings.group_consumer_assignors[0])
+        wait_ms = 0
         try:
             found = yield from targets.new_targets(regexes, members, before, ASSIGNORS[name], self._topics)
             whole = yield from targets.written(group, found, self._store.max_batch_bytes(shard.partition))
@@ -377,9 +384,11 @@ class ConsumerProtocol:
                 shard.apply(*last)
         except KafkaError as error:
             log.warning("group %s: there is no new assignment: %s", group.group_id, error)
+            if error.code is ErrorCode.UNKNOWN_SERVER_ERROR:  # it is too large, and the next one may be, too
+                wait_ms = ASSIGN_AGAIN_MS
         finally:
             group.is_assigning = False
-            group.assigned_at_ms = self._elapsed_ms()
+            group.assigned_at_ms = self._elapsed_ms() + wait_ms
 
     # Leaving
 

@@ -34,14 +34,14 @@ class Target:
     Attributes:
         epoch: Of the target assignment.
         assignment: What the member should have.
-        subscribed: Ids of those of its topics that the member subscribes to now; others are taken from it in any case.
+        subscribes_to: Whether the member subscribes to the topic of an id now; others are taken from it in any case.
         has_new_subscription: It subscribes to other topics than before.
         is_free: Whether nobody has a partition, not even to give it up.
     """
 
     epoch: int
     assignment: Assignment
-    subscribed: AbstractSet[bytes]
+    subscribes_to: Callable[[bytes], bool]
     has_new_subscription: bool
     is_free: Callable[[bytes, int], bool]
 
@@ -63,7 +63,7 @@ def stepping(member: Member, target: Target, claim: Claim) -> Steps[Member]:
         case MemberState.UNREVOKED_PARTITIONS if not _owns_any(claim, member.revoking):
             return (yield from _advance(member, member.epoch, target, claim))
         case MemberState.STABLE | MemberState.UNREVOKED_PARTITIONS if target.has_new_subscription:
-            return _unsubscribe(member, target.subscribed, claim)
+            return (yield from _unsubscribe(member, target.subscribes_to, claim))
         case MemberState.UNRELEASED_PARTITIONS:
             return (yield from _advance(member, member.epoch, target, claim))
         case MemberState.UNKNOWN:
@@ -86,15 +86,18 @@ def _enter(member: Member, epoch: int, state: MemberState, assigned: Owned, revo
     return replace(member, state=state, epoch=epoch, previous_epoch=member.epoch, assigned=assigned, revoking=revoking)
 
 
-def _unsubscribe(member: Member, subscribed: AbstractSet[bytes], claim: Claim) -> Member:
+def _unsubscribe(member: Member, subscribes_to: Callable[[bytes], bool], claim: Claim) -> Steps[Member]:
     """Take away at once what the member subscribes to no longer, without waiting for the next target."""
-    assigned = {topic_id: epochs for topic_id, epochs in member.assigned.items() if topic_id in subscribed}
-    if len(assigned) == len(member.assigned):
-        return member
+    assigned: dict[bytes, Mapping[int, int]] = {}
     revoking: dict[bytes, Mapping[int, int]] = dict(member.revoking)
     for topic_id, epochs in member.assigned.items():
-        if topic_id not in subscribed:
+        yield
+        if subscribes_to(topic_id):
+            assigned[topic_id] = epochs
+        else:
             revoking[topic_id] = {**revoking.get(topic_id, {}), **epochs}
+    if len(assigned) == len(member.assigned):
+        return member
     if _owns_any(claim, revoking):
         return _enter(member, member.epoch, MemberState.UNREVOKED_PARTITIONS, assigned, revoking)
     return _enter(member, member.epoch, member.state, assigned, member.revoking)
@@ -109,7 +112,9 @@ def _advance(member: Member, epoch: int, target: Target, claim: Claim) -> Steps[
     for topic_id in member.assigned.keys() | target.assignment.keys():
         yield
         has = member.assigned.get(topic_id, _NONE)
-        wanted = target.assignment.get(topic_id, _NOTHING) if topic_id in target.subscribed else _NOTHING
+        wanted = target.assignment.get(topic_id, _NOTHING)
+        if wanted and not target.subscribes_to(topic_id):
+            wanted = _NOTHING
         if has.keys() == wanted:  # so it is with most topics of a member that has thousands
             if has:
                 kept[topic_id] = has

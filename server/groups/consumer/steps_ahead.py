@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from ....protocol.messages.consumer_group_heartbeat import Assignment, TopicPartitions
 from ...coordination.jobs import AT_ONCE, Steps, in_order, to_the_end
+from ..assigning.assignment import Assignment as Assigned
 from ..records import Ready
 from . import records
 from .group import ConsumerGroup
@@ -42,7 +43,7 @@ class StepAhead(NamedTuple):
     Attributes:
         before: The member with its news, before its step.
         target: What it steps towards.
-        owners_version: Of the group, when the step began to be made.
+        version: Of the group, when the step began to be made.
         after: The member after its step; `before` itself where it waits for others.
         made: The record of that; None where nothing is to be written.
         told: What it has then, for the answer; None where that has not changed.
@@ -50,14 +51,22 @@ class StepAhead(NamedTuple):
 
     before: Member
     target: Target
-    owners_version: int
+    version: int
     after: Member
     made: Ready | None = None
     told: Assignment | None = None
 
-    def leads(self, member: Member, target: Target, group: ConsumerGroup) -> bool:
-        """Whether the group is still as it was, and this is the member's step towards its target."""
-        return self.owners_version == group.owners_version and self.target == target and self.before == member
+    def leads(
+        self, group: ConsumerGroup, member: Member, epoch: int, assignment: Assigned, *, has_new_subscription: bool
+    ) -> bool:
+        """Whether the group is still as it was, and this is the member's step towards its target. Topics that came or went
+        meanwhile count with the next heartbeat."""
+        target = self.target
+        return (
+            (self.version, target.epoch, target.has_new_subscription) == (group.version, epoch, has_new_subscription)
+            and target.assignment == assignment
+            and self.before == member
+        )
 
 
 def has_many(member: Member, assignment: Mapping[bytes, Sized]) -> bool:
@@ -74,7 +83,7 @@ def step_ahead(group: ConsumerGroup, member: Member, target: Target, claim: Clai
     Raises:
         KafkaError: As `next_step`.
     """
-    version = group.owners_version
+    version = group.version
     after = yield from stepping(member, target, claim)
     if after == member:
         return StepAhead(member, target, version, member)

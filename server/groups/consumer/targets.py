@@ -7,7 +7,7 @@ Apache Kafka is to do it (KIP-1263). Who came meanwhile gets something with the 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from ....protocol.errors import ErrorCode, KafkaError
@@ -52,12 +52,10 @@ def names_of(member: Member, regexes: Mapping[str, ResolvedRegex]) -> frozenset[
     return member.topic_names if resolved is None else member.topic_names | resolved.topics
 
 
-def subscribed_of(
-    member: Member, assignment: Assignment, regexes: Mapping[str, ResolvedRegex], topics: TopicView
-) -> frozenset[bytes]:
-    """Ids of the topics, of those that the member has or is to have, that it subscribes to now."""
+def subscribing(member: Member, regexes: Mapping[str, ResolvedRegex], topics: TopicView) -> Callable[[bytes], bool]:
+    """Whether the member subscribes to the topic of an id now; the topics may come and go."""
     names, name_of = names_of(member, regexes), topics.name_of
-    return frozenset(one for one in member.assigned.keys() | assignment.keys() if name_of(one) in names)
+    return lambda topic_id: name_of(topic_id) in names
 
 
 def are_many(members: int, names: Collection[str], topics: TopicView) -> bool:

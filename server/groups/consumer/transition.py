@@ -112,12 +112,16 @@ class Transition:
         self._take_topics()
         epoch, assignment = self._take_target()
         if has_new_subscription or not new.is_reconciled_to(epoch):
-            subscribed = targets.subscribed_of(new, assignment, self.group.regexes, self._around.topics)
-            target = Target(epoch, assignment, subscribed, has_new_subscription, self.group.is_free)
-            if self._ahead is not None and self._ahead.leads(new, target, self.group):
-                self._take(self._ahead)
+            ahead, group = self._ahead, self.group
+            if ahead is not None and ahead.leads(
+                group, new, epoch, assignment, has_new_subscription=has_new_subscription
+            ):
+                self._take(ahead)
                 return
-            self.member = next_step(new, target, claim)
+            subscribes_to = targets.subscribing(new, group.regexes, around.topics)
+            self.member = next_step(
+                new, Target(epoch, assignment, subscribes_to, has_new_subscription, group.is_free), claim
+            )
         self.has_stepped = self.member != new
         if self.has_stepped:
             self.changes.append(records.current_assignment(self.group.group_id, self.member))

@@ -26,7 +26,7 @@ from ..assigning.topic_changes import TopicChanges
 from ..assigning.topics import TopicView
 from ..classic.protocol import Caller
 from ..records import Ready, write_made, write_record
-from ..settings import GroupSettings
+from ..settings import ASSIGN_AGAIN_MS, GroupSettings
 from . import records, targets
 from .group import ShareGroup
 from .member import LEAVE_EPOCH, ShareMember
@@ -213,6 +213,7 @@ class ShareProtocol:
         """
         epoch, members, before, initialized = group.epoch, dict(group.members), dict(group.targets), group.initialized
         max_bytes = self._store.max_batch_bytes(shard.partition)
+        wait_ms = 0
         try:
             found = yield from targets.new_targets(members, before, initialized, self._topics, max_bytes)
             made = yield from targets.written(group, found, max_bytes)
@@ -228,9 +229,11 @@ class ShareProtocol:
                 shard.apply(*last)
         except KafkaError as error:
             log.warning("group %s: there is no new assignment: %s", group.group_id, error)
+            if error.code is ErrorCode.UNKNOWN_SERVER_ERROR:  # it is too large, and the next one may be, too
+                wait_ms = ASSIGN_AGAIN_MS
         finally:
             group.is_assigning = False
-            group.assigned_at_ms = self._elapsed_ms()
+            group.assigned_at_ms = self._elapsed_ms() + wait_ms
 
     def remove(self, shard: Shard, group: ShareGroup, member_id: str, now_ms: int) -> None:
         """Take a member out of the group.

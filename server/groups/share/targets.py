@@ -21,7 +21,7 @@ from .member import ShareMember
 from .records import Change
 from .states import TopicStates
 
-ASSIGNED_AT_ONCE = 4_000
+ASSIGNED_AT_ONCE = 2_000
 """Partitions, and members times topics: some milliseconds."""
 _PARTITION_BYTES = 4
 

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from math import inf
 from typing import TYPE_CHECKING
 
-from ....protocol.errors import KafkaError
+from ....protocol.errors import ErrorCode, KafkaError
 from ...coordination.jobs import Job
 from ...coordination.store import RecordStore
 from ..records import write_record
-from ..settings import GroupSettings
+from ..settings import ASSIGN_AGAIN_MS, GroupSettings
 from . import records, targets
 from .group import StreamsGroup
 
@@ -56,6 +56,7 @@ class TargetJobs:
         Whatever happened to the group meanwhile has brought it to a later epoch, for which there will be another one.
         """
         epoch, members, before, configured = group.epoch, dict(group.members), dict(group.targets), group.configured
+        wait_ms = 0
         try:
             # The group was loaded meanwhile: the next heartbeat looks at the topics. Or the last member has gone meanwhile: the
             # first that comes brings it to its next epoch.
@@ -72,6 +73,8 @@ class TargetJobs:
                 shard.apply(*last)
         except KafkaError as error:
             log.warning("group %s: there is no new assignment: %s", group.group_id, error)
+            if error.code is ErrorCode.UNKNOWN_SERVER_ERROR:  # it is too large, and the next one may be, too
+                wait_ms = ASSIGN_AGAIN_MS
         finally:
             group.is_assigning = False
-            group.assigned_at_ms = self._elapsed_ms()
+            group.assigned_at_ms = self._elapsed_ms() + wait_ms

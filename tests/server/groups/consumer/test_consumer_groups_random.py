@@ -177,10 +177,11 @@ def said(group: ConsumerGroup) -> dict[str, Any]:
         "resolved_at_ms",
         "resolve_again_ms",
         "is_assigning",
-        "owners_version",
+        "version",
+        "_owners",
         "_subscribed_topics",
     }
-    return {name: value for name, value in vars(group).items() if name not in derived}
+    return {name: value for name, value in vars(group).items() if name not in derived} | {"owners": group.owners}
 
 
 def compacted_store(store: MemoryStore) -> MemoryStore:

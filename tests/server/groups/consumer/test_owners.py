@@ -1,0 +1,57 @@
+"""Random histories of who has which partition, noted in pieces: whenever the table is asked for it is that of the members."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from random import Random
+
+import pytest
+
+from ottla.server.groups.consumer import owners
+from ottla.server.groups.consumer.member import Member
+from ottla.server.groups.consumer.owners import Owners
+
+TOPICS = [bytes([number]) * 16 for number in range(4)]
+STEPS = 60
+
+
+def owned(chance: Random, free: set[tuple[bytes, int]]) -> Mapping[bytes, Mapping[int, int]]:
+    """Some of the partitions that are free; they are not any more."""
+    found: dict[bytes, dict[int, int]] = {}
+    for topic_id, index in chance.sample(sorted(free), chance.randint(0, len(free))):
+        found.setdefault(topic_id, {})[index] = 1
+        free.discard((topic_id, index))
+    return found
+
+
+def expected(members: Mapping[str, Member]) -> dict[bytes, dict[int, str]]:
+    table: dict[bytes, dict[int, str]] = {}
+    for member in members.values():
+        for one in (member.assigned, member.revoking):
+            for topic_id, partitions in one.items():
+                table.setdefault(topic_id, {}).update(dict.fromkeys(partitions, member.member_id))
+    return table
+
+
+@pytest.mark.parametrize("at_once", [0, 1, 100])
+@pytest.mark.parametrize("seed", range(10))
+def test_the_table_is_that_of_the_members(seed: int, at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(owners, "AT_ONCE", at_once)
+    chance, table, members = Random(seed), Owners(), {name: Member(name) for name in "abc"}
+    everything = {(topic_id, index) for topic_id in TOPICS for index in range(3)}
+    under_way = [table.settling()]
+    for _ in range(STEPS):
+        before = members[chance.choice("abc")]
+        others = {name: one for name, one in members.items() if name != before.member_id}
+        taken = {(topic_id, index) for topic_id, row in expected(others).items() for index in row}
+        free = everything - taken
+        after = Member(before.member_id, assigned=owned(chance, free), revoking=owned(chance, free))
+        members[before.member_id] = after
+        table.note(before, after)
+        for _ in range(chance.randint(0, 6)):
+            next(chance.choice(under_way), None)
+        if chance.random() < 0.3:
+            under_way = [table.settling(), table.settling()]
+        if chance.random() < 0.3:
+            assert table.table == expected(members)
+    assert table.table == expected(members)
