@@ -185,9 +185,10 @@ class ConsumerGroup:
         member_id = None if instance_id is None else self.static_members.get(instance_id)
         return None if member_id is None else self.members.get(member_id)
 
-    def is_free(self, topic_id: bytes, partition: int) -> bool:
-        """Nobody has the partition, not even to give it up."""
-        return partition not in self._owners.table.get(topic_id, ())
+    @property
+    def is_free(self) -> Callable[[bytes, int], bool]:
+        """Whether nobody has a partition of a topic id, not even to give it up."""
+        return self._owners.is_free
 
     @property
     def owners(self) -> Mapping[bytes, Mapping[int, str]]:

@@ -29,6 +29,11 @@ class Owners:
             to_the_end(self.settling())
         return self._table
 
+    def is_free(self, topic_id: bytes, partition: int) -> bool:
+        if self._unsettled:
+            to_the_end(self.settling())
+        return partition not in self._table.get(topic_id, _NONE)
+
     def note(self, before: Member, after: Member) -> None:
         """Take over what a member has now."""
         if before.assigned is after.assigned and before.revoking is after.revoking:
