@@ -549,6 +549,79 @@ def _join(joining: Joining, member_id: str, at: At) -> None:
     at.settle()
 
 
+def _static(member_id: str, epoch: int, at: At, *, names: range | None = None, **fields: Any) -> Any:
+    """A heartbeat of a static member; of these topics, if it joins."""
+    joins = names is not None
+    asked = ConsumerGroupHeartbeatRequest(
+        group_id="members",
+        member_id=member_id,
+        member_epoch=epoch,
+        instance_id="one",
+        rebalance_timeout_ms=300_000 if joins else -1,
+        subscribed_topic_names=tuple(f"topic{number}" for number in names) if names is not None else None,
+        topic_partitions=() if joins else None,
+        **fields,
+    )
+    answer = retried(lambda: at.client.ask(asked), lambda answer: not answer.error_code)
+    at.settle()
+    return answer
+
+
+def _static_member_of_all(at: At) -> None:
+    _topics_for_expression(at)
+    joined = _static("first", 0, at, names=range(at.size))
+    given = _static("first", joined.member_epoch, at).assignment or joined.assignment  # few are given at once
+    assert len(given.topic_partitions) == at.size
+
+
+def _static_member_comes_back(at: At) -> None:
+    _static("first", -2, at)
+    _static("second", 0, at, names=range(at.size))
+
+
+def _members_of_own_topics(at: At) -> None:
+    """Two members, each of half of the topics."""
+    _topics_for_expression(at)
+    half = at.size // 2
+    for number in range(2):
+        names = tuple(f"topic{one}" for one in range(number * half, (number + 1) * half))
+        asked = _of_consumer_group(f"m{number}", names)
+        retried(lambda: at.client.ask(asked), lambda answer: not answer.error_code)  # noqa: B023
+        at.settle()
+
+
+def _given_by_expression(at: At) -> None:
+    """A member is given what its expression matches with its third heartbeat."""
+    asked = ConsumerGroupHeartbeatRequest(
+        group_id="members",
+        member_id="m",
+        rebalance_timeout_ms=300_000,
+        subscribed_topic_regex="topic.*",
+        topic_partitions=(),
+    )
+    epoch = retried(lambda: at.client.ask(asked), lambda answer: not answer.error_code).member_epoch
+    given = 0
+    for _ in range(5):
+        at.settle()
+        answer = at.client.ask(ConsumerGroupHeartbeatRequest(group_id="members", member_id="m", member_epoch=epoch))
+        assert not answer.error_code, answer
+        epoch = answer.member_epoch
+        given = len(answer.assignment.topic_partitions) if answer.assignment is not None else given
+    assert given == at.size
+
+
+def _share_states(at: At) -> None:
+    """One topic, of which a member of a share group has all partitions."""
+    create_topics(at.client, {"topic0": at.size})
+    find(at.client, "members")
+    _share_member(at, "first")
+
+
+def _share_member(at: At, member_id: str) -> None:
+    retried(lambda: at.client.ask(_of_share_group(member_id, ("topic0",))), lambda answer: not answer.error_code)
+    at.settle()
+
+
 def _topics_and_a_member(joining: Joining, at: At) -> None:
     _topics_for_expression(at)
     _join(joining, "first", at)
@@ -895,6 +968,39 @@ JOBS = (
         partial(_topics_and_a_member, _of_share_group),
         5_000,
         500,
+    ),
+    Job(
+        "A static member of many topics comes back",
+        "{size} topics",
+        _static_member_comes_back,
+        _static_member_of_all,
+        10_000,
+        1_000,
+    ),
+    Job(
+        "A member is given what an expression matches",
+        "{size} topics",
+        _given_by_expression,
+        _topics_for_expression,
+        10_000,
+        1_000,
+    ),
+    Job(
+        "Sessions of members of topics of their own end",
+        "2 members, {size} topics",
+        _sessions_end,
+        _members_of_own_topics,
+        10_000,
+        1_000,
+        needs_clock=True,
+    ),
+    Job(
+        "A second member of a share group of many partitions joins",
+        "{size} partitions",
+        lambda at: _share_member(at, "second"),
+        _share_states,
+        20_000,
+        2_000,
     ),
     Job("Transactions time out", "{size} of them", _transactions_time_out, _transactions, 5_000, 300, needs_clock=True),
     Job(

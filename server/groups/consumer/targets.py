@@ -24,7 +24,7 @@ from .records import Change
 
 ASSIGNED_AT_ONCE = 4_000
 """Partitions, and members times topics: some milliseconds."""
-TOPICS_AT_ONCE = 1_000
+TOPICS_AT_ONCE = 500
 """Each is a row of what a member should have, of what it has, and of the answer."""
 
 

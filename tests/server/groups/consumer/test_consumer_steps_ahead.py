@@ -163,7 +163,7 @@ def test_who_has_nothing_to_step_to_has_nothing_made() -> None:
         assert to_the_end(groups.coordinator.prepare_consumer(request, CALLER)).step is None
 
 
-def test_a_member_of_a_thousand_topics_is_given_them_at_once() -> None:
+def test_a_member_of_few_topics_is_given_them_at_once() -> None:
     names = tuple(f"t{number}" for number in range(targets.TOPICS_AT_ONCE))
     groups = ConsumerGroups(topics=FakeTopics(**dict.fromkeys(names, 1)))
     assert groups.given(groups.enter("a", *names)) == {name: {0} for name in names}
