@@ -91,9 +91,9 @@ def json_given_and_inferred(suite: Suite, commands: Commands) -> None:
     odd = commands.table("odd-aside")
     ran = commands.apply("odd", "--create", "--value-schema", "n BIGINT", "--undecodable-to", odd)
     holds(suite, commands, "JSON that is none is put aside", ran, "odd", {"a": {"n": 1}, "f": {"n": 2}})
-    written(commands, "odd", ("g", {"n": 3, "address": {"zip-code": 1, "a:b": {"c`d": [{"e f": "x"}]}}}))
+    written(commands, "odd", ("g", {"n": 3, "address": {"zip-code": 1, "a:b": {"c`d": [{"e-f": "x"}]}}}))
     ran = commands.apply("odd", "--value-schema", "infer", "--add-columns", "--undecodable-to", odd)
-    address = {"zip-code": 1, "a:b": {"c`d": [{"e f": "x"}]}}
+    address = {"zip-code": 1, "a:b": {"c`d": [{"e-f": "x"}]}}
     wanted = {key: {"n": n, "address": address if key == "g" else None} for key, n in (("a", 1), ("f", 2), ("g", 3))}
     holds(suite, commands, "nested fields of any name are added", ran, "odd", wanted)
     frame = b"\x00\x00\x00\x00\x07"
