@@ -61,7 +61,7 @@ def restore(
     """Write all records of a snapshot into a topic.
 
     Args:
-        producer_config: Of librdkafka where confluent-kafka is installed, else of kafka-python.
+        producer_config: Of librdkafka where confluent-kafka is installed, else of kafka-python. Its brokers are passed over.
         fs_options: Of the store, where the snapshot has an address.
         creates: Make the topic, if it is not there: a compacted one, with as many partitions as the snapshot is of.
 
@@ -139,16 +139,17 @@ class _Confluent:
         cls, module: Any, servers: str, topic: str, config: Mapping[str, str], creates_with: int | None
     ) -> tuple[_Confluent, int]:
         known = {
-            "bootstrap.servers": servers,
             "enable.idempotence": True,
             "linger.ms": 20,
             "message.timeout.ms": round(TIMEOUT_S * 1000),
+            **config,
+            "bootstrap.servers": servers,
         }
         # What librdkafka has to say, it says with every attempt, many times a second: a line at the end is enough.
         silent = logging.getLogger("ottla.librdkafka")
         silent.setLevel(logging.CRITICAL + 1)
         try:
-            producer = module.Producer(known | dict(config), logger=silent)
+            producer = module.Producer(known, logger=silent)
         except module.KafkaException as error:
             raise UsageError(f"--producer-config: {error.args[0].str()}") from error
         try:
@@ -157,7 +158,7 @@ class _Confluent:
         except module.KafkaException as error:
             raise RestoreError(f"no broker answers at {servers}: {error.args[0].str()}") from error
         if found is None and creates_with is not None:
-            cls._create(known | dict(config), topic, creates_with, silent)
+            cls._create(known, topic, creates_with, silent)
             return cls(producer, topic), creates_with
         if found is None:
             raise UsageError(NO_TOPIC.format(topic))
@@ -220,10 +221,11 @@ class _KafkaPython:
     def opened(
         cls, module: Any, servers: str, topic: str, config: Mapping[str, str], creates_with: int | None
     ) -> tuple[_KafkaPython, int]:
-        known = {name: value for name, value in config.items() if name.startswith(_OF_ANY_CLIENT)}
+        options = {"acks": "all", **config, "bootstrap_servers": servers.split(",")}
+        known = {name: value for name, value in options.items() if name.startswith(_OF_ANY_CLIENT)}
         try:
-            cls._look_for(module, {"bootstrap_servers": servers.split(","), **known}, topic, creates_with)
-            producer = module.KafkaProducer(bootstrap_servers=servers.split(","), acks="all", **config)
+            cls._look_for(module, known, topic, creates_with)
+            producer = module.KafkaProducer(**options)
             partitions = producer.partitions_for(topic)
         except module.errors.KafkaError as error:
             raise RestoreError(f"{servers}: {error!r}") from error

@@ -9,7 +9,7 @@ from ...coordination.jobs import AT_ONCE, Job, Steps, to_the_end
 from .member import Member
 
 _NONE: Mapping[int, int] = {}
-_UNSETTLED_MAX = 16
+UNSETTLED_MAX = 16
 """Changes that are kept for later. Each holds what a member had before."""
 
 
@@ -40,8 +40,10 @@ class Owners:
             return
         waiting = self._unsettled
         waiting.append((before, after))
-        if len(waiting) > _UNSETTLED_MAX or (len(waiting) == 1 and not _is_long(before) and not _is_long(after)):
+        if len(waiting) == 1 and not _is_long(before) and not _is_long(after):
             to_the_end(self.settling())
+        elif len(waiting) > UNSETTLED_MAX:
+            self._settle_first()
 
     def settling(self) -> Job:
         """Bring the table up to date, a topic a piece. Several may do so at once."""
@@ -54,6 +56,12 @@ class Owners:
                 self._settling = None
                 self._unsettled.popleft()
             yield
+
+    def _settle_first(self) -> None:
+        """Bring the oldest change into the table alone: all at once take as long as they are many."""
+        left, settling = len(self._unsettled) - 1, self.settling()
+        while len(self._unsettled) > left:
+            next(settling)
 
     def _taking(self, before: Member, after: Member) -> Job:
         pairs = (before.assigned, after.assigned), (before.revoking, after.revoking)

@@ -159,3 +159,24 @@ def test_a_producer_config_that_there_is_not_is_one_line(tmp_path: Path, capfd: 
         assert main([*arguments, "--producer-config", "zork=1"]) == 1
     (line,) = capfd.readouterr().err.splitlines()
     assert line.startswith("ottla-spark: --producer-config: ") and "zork" in line
+
+
+@pytest.mark.parametrize(("client", "name"), [("confluent_kafka", "bootstrap.servers"), ("kafka", "bootstrap_servers")])
+def test_the_brokers_are_those_of_the_command_whatever_a_file_of_options_says(
+    tmp_path: Path, client: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if client == "kafka":
+        monkeypatch.setitem(sys.modules, "confluent_kafka", None)
+    places = tmp_path / "named", tmp_path / "other"
+    with (
+        ServeProcess("--data", places[0], "--listener", "127.0.0.1:0") as named,
+        ServeProcess("--data", places[1], "--listener", "127.0.0.1:0") as other,
+    ):
+        servers, others = (broker.first_line.split()[1] for broker in (named, other))
+        options = tmp_path / "options"
+        options.write_text(f"{name}={others}\n")
+        options.chmod(0o600)
+        line = ["restore", str(a_snapshot(tmp_path)), "--topic", "copy", "--bootstrap", servers, "--create"]
+        assert main([*line, "--producer-config", f"@{options}"]) == 0
+        found = [run("topics", "--bootstrap", one, "list").stdout.split() for one in (servers, others)]
+    assert ["copy" in one for one in found] == [True, False]

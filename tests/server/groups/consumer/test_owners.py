@@ -55,3 +55,25 @@ def test_the_table_is_that_of_the_members(seed: int, at_once: int, monkeypatch: 
         if chance.random() < 0.3:
             assert table.table == expected(members)
     assert table.table == expected(members)
+
+
+@pytest.mark.parametrize("leave", [False, True], ids=["come", "go"])
+def test_no_change_waits_for_more_than_one_other(leave: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(owners, "AT_ONCE", 0)
+    members = [
+        Member(f"m{number}", assigned={topic_id: {number: 1} for topic_id in TOPICS})
+        for number in range(3 * owners.UNSETTLED_MAX)
+    ]
+
+    def pieces_left(noted: int) -> int:
+        table = Owners()
+        for member in members if leave else ():
+            table.note(Member(member.member_id), member)
+        assert leave == bool(table.table)
+        for member in members[:noted]:
+            table.note(*((member, Member(member.member_id)) if leave else (Member(member.member_id), member)))
+        return sum(1 for _ in table.settling())
+
+    one = pieces_left(1)
+    left = [pieces_left(noted) for noted in range(len(members) + 1)]
+    assert left[owners.UNSETTLED_MAX :] == [one * owners.UNSETTLED_MAX] * (len(members) + 1 - owners.UNSETTLED_MAX)
