@@ -229,13 +229,13 @@ class GroupCoordinator(Coordinator[Shard]):
         """They are not, and are to be asked for again (`ShareProtocol.refused`)."""
         self._share.refused(self.shard_of(group_id), group_id, partitions, now_ms)
 
-    def share_states_asked(self, group_id: str) -> None:
+    def share_states_asked(self, group_id: str, partitions: Topics) -> None:
         """A question for states of the group begins that no wish has begun; `share_states_answered` ends it."""
-        self._share.asked(group_id)
+        self._share.asked(group_id, partitions)
 
-    def share_states_answered(self, group_id: str) -> None:
+    def share_states_answered(self, group_id: str, partitions: Topics) -> None:
         """A question for states of the group has ended, whatever came of it."""
-        self._share.answered(group_id)
+        self._share.answered(group_id, partitions)
 
     def share_states_to_move(self, group_id: str, partitions: Topics, now_ms: int) -> int:
         """An empty share group is to begin elsewhere in these partitions (`ShareProtocol.to_move`)."""

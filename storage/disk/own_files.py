@@ -6,7 +6,8 @@ The rules, which docs/security.md has for users:
     a file               belongs to us, to root, or to the owner of its directory; or to the directory's group, where that
                          group may write and others may not (Kubernetes' fsGroup)
     others may write     refused, unless others may write to the directory as well
-    a link to one        is used if each link on the way to the data directory belongs to us or root
+    a link to one        belongs to us or root, as does each link that it leads to. Links among the directories above are
+                         not checked
     a data directory     belongs to us or root; or the directory above it does, and others may not write there; or it is a
                          mount point, as root alone mounts. Others may write to it if it is a mount point (Kubernetes'
                          emptyDir has 0777). A subvolume of Btrfs is no mount point: any user makes those
@@ -179,7 +180,8 @@ def check_data_dir(path: str) -> None:
         return
     if found.st_mode & OTHERS_MAY_WRITE:
         raise _written_by_all(path, found, f"chmod o-w {path}")
-    if not _is_plainly_ours(os.stat(_above(path))):
+    # `.` and `..` name no directory above them.
+    if not _is_plainly_ours(os.stat(_above(os.path.realpath(path)))):
         raise UntrustedFileError(
             path,
             f"belongs to uid {found.st_uid}, and the broker runs as uid {os.geteuid()}",

@@ -53,7 +53,7 @@ class ShareFlows:
         except KafkaError as refusal:
             log.warning("group %s: states of partitions are not written down: %s", wish.group_id, refusal)
         finally:
-            self._coordinator.share_states_answered(wish.group_id)
+            self._coordinator.share_states_answered(wish.group_id, wish.partitions)
 
     async def move(self, group_id: str, offsets: Offsets) -> Refusals:
         """Begin a group without members at these offsets; the group is made if there is none. A partition for
@@ -68,7 +68,7 @@ class ShareFlows:
         state_epoch = self._coordinator.share_states_to_move(group_id, partitions, self._now_ms())
         if not any(partitions.values()):
             return {}
-        self._coordinator.share_states_asked(group_id)
+        self._coordinator.share_states_asked(group_id, partitions)
         try:
             try:
                 refusals = await self._keeper().initialize(group_id, state_epoch, offsets)
@@ -83,7 +83,7 @@ class ShareFlows:
                 self._refused(group_id, refused)
             return refusals
         finally:
-            self._coordinator.share_states_answered(group_id)
+            self._coordinator.share_states_answered(group_id, partitions)
 
     def _refused(self, group_id: str, partitions: Topics) -> None:
         """Note that these have no states. Where that cannot be written down, they are asked for again all the same."""

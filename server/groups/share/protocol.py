@@ -77,7 +77,7 @@ class ShareProtocol:
         self._changes = TopicChanges()
         self._start_job = start_job
         self._wish = wish
-        self._asking: Counter[str] = Counter()
+        self._asking: dict[str, list[Topics]] = {}
         """Group id -> questions to the share coordinator that are under way. It outlives a shard that is loaded again."""
 
     # Groups
@@ -168,7 +168,7 @@ class ShareProtocol:
         self._changes.tell(group)
         transition = Transition(group, old, _with_news(old, request, caller), ready)
         elapsed_ms = self._elapsed_ms()
-        max_bytes, is_asking = self._store.max_batch_bytes(shard.partition), self._asking[group_id] > 0
+        max_bytes, is_asking = self._store.max_batch_bytes(shard.partition), group_id in self._asking
         transition.run(
             Surroundings(self._settings, self._topics, self._hashes, now_ms, elapsed_ms, max_bytes, is_asking)
         )
@@ -196,7 +196,7 @@ class ShareProtocol:
             group.is_assigning = True
             self._start_job(shard, self._assign(shard, group, now_ms))
         if transition.asked_for:
-            self.asked(group.group_id)
+            self.asked(group.group_id, transition.asked_for)
             self._wish(Wish(group.group_id, transition.epoch, transition.asked_for))
         group.looked_for = (transition.names, group.states, group.topics_known_to)
 
@@ -266,19 +266,27 @@ class ShareProtocol:
             self._write_states(shard, group, group.states.begun(asked, self._topics.name_of), now_ms)
 
     def refused(self, shard: Shard, group_id: str, partitions: Topics, now_ms: int) -> None:
-        """It could not begin them: the next heartbeat asks again. Errors as `RecordStore.append`."""
+        """It could not begin them: the next heartbeat asks again, unless another question is about them. Errors as
+        `RecordStore.append`."""
         group = shard.groups.get(group_id)
         if isinstance(group, ShareGroup) and group.states is not None and group.states.initializing:
+            if len(questions := self._asking.get(group_id, ())) > 1:
+                asked = Counter((topic_id, index) for one in questions for topic_id in one for index in one[topic_id])
+                partitions = {
+                    topic_id: frozenset(index for index in indexes if asked[topic_id, index] <= 1)
+                    for topic_id, indexes in partitions.items()
+                }
             self._write_states(shard, group, group.states.refused(partitions), now_ms)
 
-    def asked(self, group_id: str) -> None:
+    def asked(self, group_id: str, partitions: Topics) -> None:
         """A question to the share coordinator for states of the group begins; `answered` ends it."""
-        self._asking[group_id] += 1
+        self._asking.setdefault(group_id, []).append(partitions)
 
-    def answered(self, group_id: str) -> None:
+    def answered(self, group_id: str, partitions: Topics) -> None:
         """A question for states of the group has ended, whatever came of it: what is initializing without one is asked for again."""
-        self._asking[group_id] -= 1
-        if not self._asking[group_id]:
+        questions = self._asking[group_id]
+        questions.remove(partitions)
+        if not questions:
             del self._asking[group_id]
 
     def to_move(self, shard: Shard, group_id: str, partitions: Topics, now_ms: int) -> int:

@@ -45,7 +45,7 @@ def give(path: Path, owner: int, mode: int, group: int = THEIR_GROUP) -> None:
     os.chmod(path, mode)
 
 
-def refusal(check: object, path: Path) -> str:
+def refusal(check: object, path: Path | str) -> str:
     try:
         check(str(path))  # type: ignore[operator]
     except UntrustedFileError as error:
@@ -161,6 +161,31 @@ def test_each_link_on_the_way_to_a_data_directory_is_ours_or_roots(tmp_path: Pat
     links[0].rename(target)
     with pytest.raises(OSError, match="Too many levels of symbolic links"):
         check_data_dir(str(target))
+
+
+@pytest.mark.usefixtures("as_us")
+@pytest.mark.parametrize("above_is_ours", [True, False])
+def test_the_directory_above_is_the_same_however_a_data_directory_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, above_is_ours: bool
+) -> None:
+    above = tmp_path / "above"
+    directory = above / "data"
+    inside = directory / "inside"
+    inside.mkdir(parents=True)
+    give(above, US if above_is_ours else STRANGER, 0o755)
+    give(directory, STRANGER, 0o755)
+    give(inside, US, 0o755)
+    link = tmp_path / "link"
+    link.symlink_to("above/data/inside/..")
+    os.chown(link, US, US, follow_symlinks=False)
+    found = dict[str, str]()
+    for where, names in (
+        (directory, [".", f"{directory}/.", f"{directory}/", str(directory)]),
+        (inside, ["..", str(link)]),
+    ):
+        monkeypatch.chdir(where)
+        found |= {name: refusal(check_data_dir, name) for name in names}
+    assert {name: told == "" for name, told in found.items()} == dict.fromkeys(found, above_is_ours)
 
 
 @pytest.mark.usefixtures("as_us")

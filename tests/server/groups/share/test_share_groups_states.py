@@ -98,6 +98,32 @@ def test_what_was_refused_is_asked_for_again_though_nobody_could_write_that_down
     assert groups.settled("a") == {"orders": {0, 1}}
 
 
+@pytest.mark.parametrize("is_new", [False, True], ids=["a group that has states", "a new group"])
+@pytest.mark.parametrize("how", ["refuses", "fails"])
+def test_what_was_moved_stays_there_though_another_call_for_it_was_refused_meanwhile(how: str, is_new: bool) -> None:
+    groups = ShareGroups(orders=3) if is_new else emptied(orders=3)
+    (orders,) = ids(groups, "orders")
+    begin = groups.keeper.initialize
+
+    async def initialize(group_id: str, state_epoch: int, offsets: Offsets) -> Refusals:
+        groups.keeper.initialize = begin  # type: ignore[method-assign]
+        setattr(groups.keeper, how, E.NOT_COORDINATOR)
+        other = groups.flows.move("g", {orders: {1: 3, 2: 4}})
+        if how == "fails":
+            assert raised(lambda: done(other))[0] is E.NOT_COORDINATOR
+        else:
+            assert done(other).keys() == {(orders, 1), (orders, 2)}
+        setattr(groups.keeper, how, None)
+        return await begin(group_id, state_epoch, offsets)
+
+    groups.keeper.initialize = initialize  # type: ignore[method-assign]
+    assert done(groups.flows.move("g", {orders: {0: 5, 1: 7}})) == {}
+    assert groups.states() == ({}, {"orders": {0, 1} if is_new else {0, 1, 2}}, set())
+    groups.enter("a")
+    assert groups.settled("a") == {"orders": {0, 1, 2}}
+    assert [groups.keeper.states["g", orders, index][1] for index in (0, 1)] == [5, 7]
+
+
 def test_what_was_moved_stays_where_it_was_moved_to_whatever_was_refused_beside_it() -> None:
     groups = ShareGroups(orders=2)
     (orders,) = ids(groups, "orders")
