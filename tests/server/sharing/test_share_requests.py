@@ -390,7 +390,7 @@ def test_what_was_acquired_in_a_forgotten_partition_stays_so_until_connections_e
 def test_a_partition_that_is_named_beside_a_refused_acknowledgement_is_answered_for(queue: Queue) -> None:
     queue.produce(3)
     with queue.member() as a:
-        a.fetch()
+        assert a.fetch(max_wait_ms=30_000) == [(0, 2, 1)]
         rows = tuple(
             share_fetch.FetchPartition(
                 partition_index=index,
