@@ -195,6 +195,11 @@ class ConsumerGroup:
         """Topic id -> partition -> member id, for all that is assigned or being revoked."""
         return self._owners.table
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether `settling` has nothing to do."""
+        return self._owners.is_settled
+
     def settling(self) -> Job:
         """Have the answers of `is_free` ready, a topic a piece."""
         return self._owners.settling()

@@ -23,6 +23,11 @@ class Owners:
         self._settling: Steps[None] | None = None
 
     @property
+    def is_settled(self) -> bool:
+        """Whether no change waits to be brought into the table."""
+        return not self._unsettled
+
+    @property
     def table(self) -> Mapping[bytes, Mapping[int, str]]:
         """Topic id -> partition -> member id, for all that is assigned or being revoked."""
         if self._unsettled:

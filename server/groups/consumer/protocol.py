@@ -101,6 +101,12 @@ class ConsumerProtocol:
                 if member_id not in group.waits:
                     self.timers.await_revocation(shard, group, member)
             yield
+        self._settle(shard, group)
+
+    def _settle(self, shard: Shard, group: object) -> None:
+        """Have who has what ready soon: members of the classic protocol ask for it at once."""
+        if isinstance(group, ConsumerGroup) and not group.is_settled:
+            self._start_job(shard, group.settling())
 
     def _take_up(self, shard: Shard, group: ConsumerGroup, now_ms: int) -> None:
         loading = self.loaded(shard, group, now_ms)
@@ -508,6 +514,7 @@ class ConsumerProtocol:
                 shard.apply(*change)
             else:
                 shard.take(change[0], one.made_of)
+        self._settle(shard, shard.groups.get(group_id))
         if isinstance(before, ClassicGroup):
             after = consumer_group(group_id, shard.groups.get(group_id))
             self.take_leave(before, self._migration.close(before, now_ms))
