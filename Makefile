@@ -4,12 +4,14 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 DATA ?= ./data
+PYTEST := $(BIN)/python -m pytest --quiet --numprocesses logical
 
-.PHONY: run test check docs pages example format schemas compat-quick nightly bench release clean help
+.PHONY: run test test-broker check docs pages example format schemas compat-quick nightly bench release clean help
 
 help:
 	@echo "make run           a broker on localhost:9092, data in ./data"
-	@echo "make test          all tests"
+	@echo "make test          all tests, on all processors"
+	@echo "make test-broker   those of the broker: neither Spark nor a JDK is downloaded for them"
 	@echo "make check         format, lint, types, import contracts, tests"
 	@echo "make docs          the site of docs/, in build/docs"
 	@echo "make pages         the pages of docs/ that are made from the code, written anew"
@@ -31,6 +33,15 @@ $(BIN)/.ready: pyproject.toml storage/kernel.py
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
+# What the broker's tests need; `.ready` has it, too.
+$(BIN)/.ready-broker: pyproject.toml storage/kernel.py
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Ottla needs Python 3.11 or newer; call make with PYTHON=python3.11")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
+	rm -rf $(STALE)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	@touch $@
+
 # The broker alone: no test tools.
 $(VENV)-run/.ready: pyproject.toml storage/kernel.py
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Ottla needs Python 3.11 or newer; call make with PYTHON=python3.11")'
@@ -43,14 +54,17 @@ run: $(VENV)-run/.ready
 	@$(VENV)-run/bin/ottla serve --profile dev --listener localhost:9092 --data $(DATA) --hello
 
 test: $(BIN)/.ready
-	$(BIN)/python -m pytest
+	$(PYTEST)
+
+test-broker: $(BIN)/.ready-broker
+	$(PYTEST) tests/protocol tests/storage tests/server
 
 check: $(BIN)/.ready
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 # The generator has an environment of its own, so that tests need none of it.
 $(VENV)-docs/.ready: pyproject.toml

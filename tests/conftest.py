@@ -14,6 +14,23 @@ import pytest
 import trio
 import trio.testing
 
+from support.budget import pytest_runtest_call, pytest_terminal_summary
+from support.order import (
+    pytest_addoption,
+    pytest_collection_modifyitems,
+    pytest_report_header,
+    pytest_xdist_make_scheduler,
+)
+
+__all__ = [
+    "pytest_addoption",
+    "pytest_collection_modifyitems",
+    "pytest_report_header",
+    "pytest_runtest_call",
+    "pytest_terminal_summary",
+    "pytest_xdist_make_scheduler",
+]
+
 hypothesis.settings.register_profile("untimed", deadline=None)
 hypothesis.settings.load_profile("untimed")  # how long an example takes is the machine's business
 

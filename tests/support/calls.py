@@ -27,7 +27,6 @@ def calls_of(work: Callable[[], object]) -> int:
 def calls_counted() -> Iterator[Counted]:
     """Of this thread, as `calls_of` has it, for the time of the block: once that has ended the figure is whole."""
     counted = Counted()
-    gc.collect()
     gc.disable()
     sys.setprofile(counted.note)
     try:

@@ -17,6 +17,7 @@ from support.disk.crash_files import CrashFiles
 from support.lives import moving_life, share_life
 from support.lives.server_crashes import FLUSHED, MOVES, SHARES, power_losses, refusals
 from support.lives.server_life import Found, Ledger, check, live, restart_and_look
+from support.sizes import size
 
 
 @pytest.fixture(scope="module")
@@ -40,10 +41,10 @@ def test_a_life_that_nothing_happens_to_is_found_as_it_was_answered(whole_life: 
 
 
 def test_with_flush_messages_everything_answered_survives_power_losses_and_kills() -> None:
-    counts = power_losses(thinned_to=80, moments_thinned_to=5, killed_thinned_to=16)
+    counts = power_losses(thinned_to=size(240, 80), moments_thinned_to=5, killed_thinned_to=size(32, 16))
     print(counts)
     assert not counts.failures
-    assert counts.after_one_loss > 80 and counts.settled > 20
+    assert counts.after_one_loss > size(10, 80) and counts.settled > size(5, 20)
 
 
 @pytest.mark.parametrize("code, for_good", [(errno.ENOSPC, False), (errno.EIO, True)], ids=["once", "for good"])
@@ -128,10 +129,15 @@ def test_share_states_are_pruned_and_what_is_lost_of_them_is_noticed() -> None:
 
 
 def test_share_states_outlive_power_losses_and_kills() -> None:
-    counts = power_losses(SHARES, thinned_to=400, moments_thinned_to=40, killed_thinned_to=80)
+    counts = power_losses(
+        SHARES,
+        thinned_to=size(1600, 400),
+        moments_thinned_to=40,
+        killed_thinned_to=80,
+    )
     print(counts)
     assert not counts.failures
-    assert counts.after_one_loss > 80 and counts.settled > 3
+    assert counts.after_one_loss > size(15, 80) and counts.settled > size(0, 3)
 
 
 @pytest.mark.parametrize("code, for_good", [(errno.ENOSPC, False), (errno.EIO, True)], ids=["once", "for good"])

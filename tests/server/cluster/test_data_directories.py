@@ -48,6 +48,7 @@ from support.broker.stored_broker import StoredBroker, Values
 from support.disk.crash_files import CrashFiles, PowerLoss
 from support.logs.batches import batch
 from support.logs.metadata_log import log_of
+from support.sizes import size
 
 A, B, C = "/a", "/b", "/c"
 OTHER_ID = bytes([9] * 16)
@@ -706,7 +707,7 @@ def test_a_first_start_that_is_cut_off_anywhere_needs_nobodys_hand(
             is_whole = True
         except PowerLoss:
             at += 1
-        left = [files.copy()] if ends_by == "kill" else files.after_crash(ordered=True, seen=seen)
+        left = [files.copy()] if ends_by == "kill" else files.after_crash(ordered=True, seen=seen, one_in=size(4, 1))
         for disk in left:
             life = Life(disk, {key: list(values) for key, values in start.values.items()})
             with life.start(*data_dirs) as broker:

@@ -10,7 +10,8 @@ import trio
 
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.schema import ZERO_UUID
-from ottla.server.telemetry.instances import INSTANCES_MAX, LISTS_MAX, RESERVED, Instance, Instances
+from ottla.server.telemetry import instances
+from ottla.server.telemetry.instances import LISTS_MAX, RESERVED, Instance, Instances
 
 INTERVAL_MS = 300_000
 FACTS: dict[str, str | None] = {"client_id": "orders-1", "client_software_name": "apache-kafka-java"}
@@ -147,11 +148,12 @@ def test_a_push_for_an_older_subscription_is_told_so() -> None:
     assert clients.push(instance_id, instance.subscription_id) is ErrorCode.UNKNOWN_SUBSCRIPTION_ID
 
 
-def test_silent_clients_are_forgotten_and_those_kept_are_bounded() -> None:
+def test_silent_clients_are_forgotten_and_those_kept_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(instances, "INSTANCES_MAX", 100)
     clients = Clients(a={"interval.ms": "100"})
-    for _ in range(INSTANCES_MAX + 10):
+    for _ in range(110):
         clients.told()
-    assert len(clients.instances) == INSTANCES_MAX
+    assert len(clients.instances) == 100
     clients.now_ms += 60_001
     clients.told()
     assert len(clients.instances) == 1

@@ -176,27 +176,39 @@ TLS_FIXTURE = """
 """
 
 
+OVER_TLS, LOGIN, PLAIN = "kafka_broker.tls.kafka_python()", "kafka_broker.sasl('alice').kafka_python()", "{}"
+USERS = {"alice": "secret"}
+
+
+@pytest.mark.parametrize(
+    ("options", "arguments", "config", "environment", "ini"),
+    [
+        (OVER_TLS, ["--kafka-tls"], None, "", ""),
+        (LOGIN, ["--kafka-tls"], {"users": USERS}, "", ""),
+        (LOGIN, [], {"users": USERS, "tls": True}, "", ""),
+        (PLAIN, ["--kafka-tls"], {"tls": False}, "", ""),
+        (OVER_TLS, [], None, "1", ""),
+        (PLAIN, [], None, "1", "kafka_tls = no"),
+    ],
+)
 def test_the_broker_speaks_tls_where_it_is_asked_to_and_no_fixture_says_otherwise(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+    pytester: pytest.Pytester,
+    monkeypatch: pytest.MonkeyPatch,
+    options: str,
+    arguments: list[str],
+    config: dict[str, object] | None,
+    environment: str,
+    ini: str,
 ) -> None:
     pytest.importorskip("cryptography")
-
-    def passes(options: str, *arguments: str, config: dict[str, object] | None = None) -> None:
-        override = "" if config is None else TLS_FIXTURE.format(options=config)
-        pytester.makepyfile(TLS.format(override=override, options=options))
-        # cryptography takes no second import in one process.
-        pytester.runpytest_subprocess("-p", "no:cacheprovider", *arguments).assert_outcomes(passed=1)
-
-    over_tls, login = "kafka_broker.tls.kafka_python()", "kafka_broker.sasl('alice').kafka_python()"
-    users = {"alice": "secret"}
-    passes(over_tls, "--kafka-tls")
-    passes(login, "--kafka-tls", config={"users": users})
-    passes(login, config={"users": users, "tls": True})
-    passes("{}", "--kafka-tls", config={"tls": False})
-    monkeypatch.setenv("OTTLA_KAFKA_TLS", "1")
-    passes(over_tls)
-    pytester.makeini("[pytest]\nkafka_tls = no")
-    passes("{}")
+    if environment:
+        monkeypatch.setenv("OTTLA_KAFKA_TLS", environment)
+    if ini:
+        pytester.makeini(f"[pytest]\n{ini}")
+    override = "" if config is None else TLS_FIXTURE.format(options=config)
+    pytester.makepyfile(TLS.format(override=override, options=options))
+    # cryptography takes no second import in one process.
+    pytester.runpytest_subprocess("-p", "no:cacheprovider", *arguments).assert_outcomes(passed=1)
 
 
 def test_broker_options_of_all_places_come_together(pytester: pytest.Pytester) -> None:

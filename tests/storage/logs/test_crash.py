@@ -20,6 +20,7 @@ from support.disk.crash_files import CrashFiles, power_losses
 from support.lives import compacted_life
 from support.logs.batches import ABORT
 from support.logs.make_log import append, append_marker, contents, make_log, remove_deleted
+from support.sizes import size
 
 BOTH_MODELS = pytest.mark.parametrize("ordered", [True, False], ids=["ordered", "unordered"])
 Record = tuple[int, bytes | None, bytes | None]
@@ -88,7 +89,7 @@ def test_flushed_records_survive(steps: str, ordered: bool) -> None:
     """a append, r roll, f flush, s flush of the sealed segments, c clean stop."""
     growing = Growing(steps)
     states = 0
-    for files in power_losses(growing, ordered=ordered):
+    for files in power_losses(growing, ordered=ordered, one_in=size(1 if ordered else 5, 1)):
         if not files.is_dir("/data/t-0"):
             assert growing.flushed == 0
             continue
@@ -353,7 +354,7 @@ LIVES: dict[str, list[Callable[[Managing], None]]] = {
 def test_a_data_directory_can_always_be_opened_again(life: str, ordered: bool) -> None:
     managing = Managing(LIVES[life])
     states = 0
-    for files in power_losses(managing, ordered=ordered):
+    for files in power_losses(managing, ordered=ordered, one_in=size(1 if ordered else 11, 1)):
         states += 1
         managing.check(files)
     print(f"{life}, {'ordered' if ordered else 'unordered'}", states, "disks")

@@ -12,6 +12,7 @@ from ottla.storage.segment.leader_epochs import LeaderEpochs
 from support.disk.crash_files import CrashFiles, power_losses
 from support.logs.batches import batch
 from support.logs.make_log import all_batches, clean, make_log
+from support.sizes import size
 
 
 class Life:
@@ -117,11 +118,10 @@ def test_a_kill_at_any_moment_leaves_every_epoch_that_somebody_may_have_seen() -
 
 def test_a_power_loss_leaves_the_epoch_of_every_record_that_it_leaves() -> None:
     life, disks = Life(), 0
-    for disk in power_losses(life, ordered=True):
+    for disk in power_losses(life, ordered=True, one_in=size(16, 1)):
         disks += 1
-        if disks % 4 == 0:
-            life.check(disk, is_whole=False)
-    assert disks > 400
+        life.check(disk, is_whole=False)
+    assert disks > size(100, 1_600)
 
 
 def syncs(log: Log) -> int:

@@ -522,12 +522,18 @@ class CrashFiles:
 
 
 def power_losses(
-    scenario: Callable[[CrashFiles], object], start: CrashFiles | None = None, *, ordered: bool, every_cut: bool = False
+    scenario: Callable[[CrashFiles], object],
+    start: CrashFiles | None = None,
+    *,
+    ordered: bool,
+    every_cut: bool = False,
+    one_in: int = 1,
 ) -> Iterator[CrashFiles]:
     """Run `scenario` again and again, losing power before its first operation, its second, and so on, then after its last.
 
     Args:
         start: The disk that each run finds; an empty one if None.
+        one_in: Of the disks of each loss, one in so many, by their digests.
 
     Yields every disk that each of these losses may leave (see `CrashFiles.after_crash`).
     """
@@ -537,10 +543,10 @@ def power_losses(
         try:
             scenario(files)
         except PowerLoss:
-            yield from files.after_crash(ordered=ordered, every_cut=every_cut)
+            yield from files.after_crash(ordered=ordered, every_cut=every_cut, one_in=one_in)
             fail_at += 1
         else:
-            yield from files.after_crash(ordered=ordered, every_cut=every_cut)
+            yield from files.after_crash(ordered=ordered, every_cut=every_cut, one_in=one_in)
             return
 
 
