@@ -101,6 +101,7 @@ compat-quick: $(BIN)/.ready
 	$(BIN)/python -m compat.run quick
 
 nightly: $(BIN)/.ready
+	OTTLA_TESTS=full $(PYTEST)
 	$(BIN)/python -m compat.run nightly
 
 # What is missing of Java, Maven, Go and a C compiler is named, and the rest measured. BENCH="--quick --rows small", say.

@@ -303,7 +303,7 @@ def test_what_a_database_does_not_judge_is_not_taken_for_sound(
 def test_the_audit_covers_every_library_of_run_time() -> None:
     """A new small extra is listed in `EXTRAS`; the larger ones have suites of their own, or are tools."""
     extras = PROJECT["project"]["optional-dependencies"]
-    assert set(extras) - set(EXTRAS) == {"spark", "docs", "test", "dev"}
+    assert set(extras) - set(EXTRAS) == {"spark", "docs", "test", "test-pipeline", "dev"}
     assert {"trio", "h11", "cryptography", "pyjwt", "isal"} <= direct()
     assert len(direct()) == len(PROJECT["project"]["dependencies"]) + sum(len(extras[name]) for name in EXTRAS)
 

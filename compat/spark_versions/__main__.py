@@ -100,7 +100,10 @@ def requirements() -> list[str]:
     """What the pipeline and its tests need, PySpark aside."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    every = [*project["dependencies"], *(each for name in ("spark", "test", "oauth", "tls") for each in extras[name])]
+    every = [
+        *project["dependencies"],
+        *(each for name in ("spark", "test", "test-pipeline", "oauth", "tls") for each in extras[name]),
+    ]
     own = [each for each in every if not each.startswith((OF_OURSELVES, "pyspark"))]
     return [*own, "setuptools"]  # PySpark 3.5 has its distutils from there on newer Pythons
 

@@ -6,13 +6,18 @@ a Spark session are run by one. The files of SPLIT have few tests that take long
 
 from __future__ import annotations
 
+import importlib
 import random
 from typing import Any
 
 import pytest
 
 SPARK = "tests/pipeline/"
-SPLIT = ("tests/test_blocks.py", "tests/server/handlers/test_handlers_in_turns.py", "tests/server/broker/test_server_crashes.py")
+SPLIT = (
+    "tests/test_blocks.py",
+    "tests/server/handlers/test_handlers_in_turns.py",
+    "tests/server/broker/test_server_crashes.py",
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -54,10 +59,6 @@ def unit_of(nodeid: str) -> str:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    from xdist.scheduler import LoadScopeScheduling
-
-    class Units(LoadScopeScheduling):
-        def _split_scope(self, nodeid: str) -> str:
-            return unit_of(nodeid)
-
-    return Units(config, log)
+    scheduling: Any = importlib.import_module("xdist.scheduler").LoadScopeScheduling(config, log)
+    scheduling._split_scope = unit_of
+    return scheduling
