@@ -226,7 +226,8 @@ def send_offsets(session: KafkaPython, given: Line) -> None:
 def _polled(consumer: Any, session: KafkaPython, times: int = 1) -> None:
     deadline_s = time.monotonic() + times * session.timeout_ms / 1000
     while time.monotonic() < deadline_s:
-        if consumer.poll(timeout_ms=200):
+        # Where a poll ends in the midst of a rebalance, this client may never end that (3.0.12).
+        if consumer.poll(timeout_ms=2_000):
             return
     raise Refused("no record")
 
