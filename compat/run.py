@@ -14,8 +14,11 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+
+import psutil
 
 from .support.suite import NOT_RUN
 
@@ -241,12 +244,16 @@ def wait(process: subprocess.Popen[bytes], limit_s: float) -> int | None:
     try:
         return process.wait(limit_s)
     except subprocess.TimeoutExpired:
+        begun = psutil.Process(process.pid).children(recursive=True)
         process.send_signal(signal.SIGINT)
     try:
         process.wait(60)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+    for each in begun:  # A pool's processes would go on computing.
+        with suppress(psutil.NoSuchProcess):
+            each.kill()
     return None
 
 

@@ -67,6 +67,8 @@ class Deliveries:
             "records that nobody accepted, nor may have", [], [(place, events.get(place)) for place in lost][:SHOWN]
         )
         again = [(place, found) for place, found in events.items() if came_after_its_end(found)]
+        for place, found in again[:SHOWN]:
+            suite.note(f"all of {place}: {'; '.join(map(str, found))}; the broker was away: {self.away_ns}")
         suite.equal("records that came again after they were accepted", [], again[:SHOWN])
         causes: Counter[str] = Counter()
         unexplained: list[object] = []
