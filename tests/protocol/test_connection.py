@@ -21,14 +21,15 @@ from ottla.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
 )
 from ottla.protocol.wire import NO_LIMIT
+from support.noted import noted
 from support.strategies import as_of, same, sample
 
 API_VERSIONS, METADATA, PRODUCE, FETCH = APIS[18], APIS[3], APIS[0], APIS[1]
-VERSIONS = [
-    pytest.param(api, version, id=f"{api.name} v{version}")
-    for api in APIS.values()
-    for version in range(api.versions[0], (api.unstable or api.versions[1]) + 1)
-]
+EACH_API = pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
+
+
+def versions_of(api: Api) -> range:
+    return range(api.versions[0], (api.unstable or api.versions[1]) + 1)
 
 
 def frame_of(api: Api, version: int, body: Any, *, client_id: str | None = "client") -> bytearray:
@@ -36,39 +37,48 @@ def frame_of(api: Api, version: int, body: Any, *, client_id: str | None = "clie
     return bytearray(encode_request(api, version, 77, client_id, body)[4:])
 
 
-@pytest.mark.parametrize("api, version", VERSIONS)
-def test_a_request_and_its_response_arrive(api: Api, version: int) -> None:
-    body, answer = as_of(sample(api.request), version), as_of(sample(api.response), version)
+@EACH_API
+def test_a_request_and_its_response_arrive(api: Api) -> None:
+    for version in versions_of(api):
+        with noted(f"version {version}"):
+            body, answer = as_of(sample(api.request), version), as_of(sample(api.response), version)
 
-    request = parse_request(memoryview(frame_of(api, version, body)))
-    sent = b"".join(encode_response(request, answer))
+            request = parse_request(memoryview(frame_of(api, version, body)))
+            sent = b"".join(encode_response(request, answer))
 
-    assert (api, version, 77, "client") == (request.api, request.version, request.correlation_id, request.client_id)
-    assert same(body, request.body)
-    assert len(sent) == 4 + int.from_bytes(sent[:4], "big")
-    correlation_id, received = parse_response(api, version, sent[4:])
-    assert correlation_id == 77
-    assert same(answer, received)
+            assert (api, version, 77, "client") == (
+                request.api,
+                request.version,
+                request.correlation_id,
+                request.client_id,
+            )
+            assert same(body, request.body)
+            assert len(sent) == 4 + int.from_bytes(sent[:4], "big")
+            correlation_id, received = parse_response(api, version, sent[4:])
+            assert correlation_id == 77
+            assert same(answer, received)
 
 
-@pytest.mark.parametrize("api, version", VERSIONS)
-def test_reading_and_writing_stop_at_their_limits(api: Api, version: int) -> None:
-    body, answer = as_of(sample(api.request), version), as_of(sample(api.response), version)
-    frame = memoryview(frame_of(api, version, body))
+@EACH_API
+def test_reading_and_writing_stop_at_their_limits(api: Api) -> None:
+    for version in versions_of(api):
+        with noted(f"version {version}"):
+            body, answer = as_of(sample(api.request), version), as_of(sample(api.response), version)
+            frame = memoryview(frame_of(api, version, body))
 
-    elements = parse_request(frame).elements
-    request = parse_request(frame, elements)
-    assert same(body, request.body)
-    if elements:
-        with pytest.raises(TooManyElementsError, match=f"more than {elements - 1} elements"):
-            parse_request(frame, elements - 1)
+            elements = parse_request(frame).elements
+            request = parse_request(frame, elements)
+            assert same(body, request.body)
+            if elements:
+                with pytest.raises(TooManyElementsError, match=f"more than {elements - 1} elements"):
+                    parse_request(frame, elements - 1)
 
-    written = encode_response(request, answer)
-    most = next(most for most in range(200) if _is_written(request, answer, most))
-    assert encode_response(request, answer, most, 1 << 20) == written
-    if most:
-        with pytest.raises(LargeMessageError):
-            encode_response(request, answer, NO_LIMIT, 0)
+            written = encode_response(request, answer)
+            most = next(most for most in range(200) if _is_written(request, answer, most))
+            assert encode_response(request, answer, most, 1 << 20) == written
+            if most:
+                with pytest.raises(LargeMessageError):
+                    encode_response(request, answer, NO_LIMIT, 0)
 
 
 def _is_written(request: Request, answer: Any, most_elements: int) -> bool:
@@ -79,26 +89,32 @@ def _is_written(request: Request, answer: Any, most_elements: int) -> bool:
     return True
 
 
-@pytest.mark.parametrize("api, version", VERSIONS)
-def test_frames_cut_anywhere_are_refused(api: Api, version: int) -> None:
-    frame = frame_of(api, version, as_of(sample(api.request), version))
-    for end in range(len(frame)):
-        with pytest.raises(ProtocolError):
-            parse_request(memoryview(frame)[:end])
+@EACH_API
+def test_frames_cut_anywhere_are_refused(api: Api) -> None:
+    for version in versions_of(api):
+        with noted(f"version {version}"):
+            frame = frame_of(api, version, as_of(sample(api.request), version))
+            for end in range(len(frame)):
+                with pytest.raises(ProtocolError):
+                    parse_request(memoryview(frame)[:end])
 
-    answer = b"".join(encode_response(Request(api, version, 77, None, ()), as_of(sample(api.response), version)))[4:]
-    for end in range(len(answer)):
-        with pytest.raises(ProtocolError):
-            parse_response(api, version, answer[:end])
-    with pytest.raises(ProtocolError, match="1 bytes behind the response"):
-        parse_response(api, version, answer + b"\0")
+            answer = b"".join(
+                encode_response(Request(api, version, 77, None, ()), as_of(sample(api.response), version))
+            )[4:]
+            for end in range(len(answer)):
+                with pytest.raises(ProtocolError):
+                    parse_response(api, version, answer[:end])
+            with pytest.raises(ProtocolError, match="1 bytes behind the response"):
+                parse_response(api, version, answer + b"\0")
 
 
-@pytest.mark.parametrize("api, version", VERSIONS)
-def test_bytes_behind_a_request_are_ignored_as_kafka_does(api: Api, version: int) -> None:
+@EACH_API
+def test_bytes_behind_a_request_are_ignored_as_kafka_does(api: Api) -> None:
     """librdkafka 2.16 sends three zero bytes too many when it asks for the metadata of all topics."""
-    body = as_of(sample(api.request), version)
-    assert same(body, parse_request(memoryview(frame_of(api, version, body) + b"\0\0\0")).body)
+    for version in versions_of(api):
+        with noted(f"version {version}"):
+            body = as_of(sample(api.request), version)
+            assert same(body, parse_request(memoryview(frame_of(api, version, body) + b"\0\0\0")).body)
 
 
 def test_damaged_frames_are_parsed_or_refused_but_nothing_else() -> None:

@@ -17,6 +17,7 @@ from ottla.protocol.messages.consumer_offsets import (
 )
 from ottla.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from ottla.protocol.wire import Parts, codec
+from support.sizes import size
 from support.strategies import as_of, messages, same, sample, without_forbidden_nulls
 
 
@@ -59,7 +60,7 @@ def versions_of(api: Api) -> range:
 
 
 @pytest.mark.parametrize("api, side", SIDES)
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=size(8, 25), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_what_was_written_is_read_back_in_every_version(api: Api, side: str, data: st.DataObject) -> None:
     full = data.draw(messages(getattr(api, side)))
@@ -74,7 +75,7 @@ def test_what_was_written_is_read_back_in_every_version(api: Api, side: str, dat
 
 
 @pytest.mark.parametrize("cls, versions, flexible_since", BLOBS, ids=[cls.__name__ for cls, *_ in BLOBS])
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=size(8, 25), deadline=None)
 @given(data=st.data())
 def test_blobs_inside_messages_and_records_are_read_back(
     cls: type[Any], versions: tuple[int, int], flexible_since: int | None, data: st.DataObject

@@ -21,6 +21,7 @@ from ottla.protocol.apis import APIS, Api, snake_case
 from ottla.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from ottla.protocol.schema import fields_of
 from ottla.protocol.wire import Parts, codec
+from support.sizes import size
 from support.strategies import as_kafka_knows, messages
 
 # Both import slowly and with warnings of their own, so they are imported inside the tests.
@@ -31,7 +32,7 @@ SIDES = [
     for api in APIS.values()
     for side in ("request", "response")
 ]
-EXAMPLES = settings(max_examples=8, suppress_health_check=[HealthCheck.too_slow])
+EXAMPLES = settings(max_examples=size(3, 8), suppress_health_check=[HealthCheck.too_slow])
 
 
 Fields = Callable[[Any, int], list[tuple[str, Any]]]

@@ -25,6 +25,7 @@ from ottla.protocol.records import (
 )
 from support import oracles
 from support.logs.batches import ABORT, batch, broken, contents, marker
+from support.sizes import size
 
 CODECS = range(5)
 IMPLEMENTATIONS = sorted(oracles.IMPLEMENTATIONS)
@@ -380,7 +381,7 @@ def test_every_flipped_bit_that_the_crc_covers_is_noticed() -> None:
         assert RecordBatch(broken(data, at, flip=1)).is_crc_valid()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=size(50, 150), deadline=None)
 @given(fields=FIELDS, codec=st.sampled_from(CODECS), changes=st.lists(st.tuples(st.integers(57), st.integers(0, 255))))
 def test_any_damage_gives_records_or_corrupt_and_nothing_else(fields: Any, codec: int, changes: Any) -> None:
     data = build_batch(rows_of(fields), codec=codec)

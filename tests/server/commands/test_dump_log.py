@@ -36,6 +36,7 @@ from ottla.storage.topics.catalog import Catalog
 from ottla.storage.topics.catalog_file import CatalogState, PartitionEntry, TopicEntry
 from support.disk.crash_files import CrashFiles
 from support.logs.batches import old_message
+from support.sizes import size
 
 LOG = "00000000000000000010.log"
 INDEX = "00000000000000000010.index"
@@ -216,7 +217,7 @@ def test_records_of_an_old_format_are_a_problem_in_one_line(tmp_path: Path, magi
     assert f"byte {len(before)}: records of format v{magic}" in told and told == lines[-1]
 
 
-@settings(max_examples=150)
+@settings(max_examples=size(50, 150))
 @given(st.data())
 def test_no_damage_breaks_the_tool(data: st.DataObject) -> None:
     broken = bytearray(WHOLE_LOG)

@@ -37,6 +37,7 @@ from ottla.server.network.straight import ALONE_REQUESTS, LOOKS, PAUSE_REQUESTS,
 from ottla.server.network.transport import Part, PlainTransport
 from ottla.server.runtime import turns
 from ottla.server.runtime.collector import Collector
+from support.sizes import size
 
 pytestmark = pytest.mark.skipif(not arrivals.IS_KNOWN, reason="needs epoll")
 
@@ -514,7 +515,7 @@ async def test_what_comes_while_requests_before_it_are_answered_is_not_missed(
         assert set(served.desk.ways) == {"straight"}
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(size(8, 20)))
 async def test_every_request_is_answered_whenever_it_comes(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """Each that is carried out lets some client send, whole requests or parts of them; turns are over as often as not."""
     chance = random.Random(seed)

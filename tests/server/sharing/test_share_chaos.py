@@ -10,6 +10,7 @@ from support.broker.in_process_broker import run_in_order, running
 from support.disk.crash_files import CrashFiles
 from support.sharing.chaos import Chaos
 from support.sharing.chaos_broker import NODES, OPTIONS
+from support.sizes import size
 
 LIVES, STEPS = 4, 150
 SEEN = {"accepted", "crash", "delivered", "expelled", "node restarted", "released", "t moved", "woken"}
@@ -36,7 +37,7 @@ async def lives_of(chaos: Chaos) -> None:
         await chaos.finish()
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(size(3, 8)))
 def test_nothing_is_lost_and_nothing_that_is_over_comes_again(seed: int) -> None:
     chaos = Chaos(seed)
     run_in_order(lambda: lives_of(chaos))

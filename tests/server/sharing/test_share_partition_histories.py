@@ -17,6 +17,7 @@ from ottla.server.sharing.in_flight import State
 from ottla.server.sharing.share_partition import Limits, SharePartition, Update
 from ottla.server.sharing.state_batches import StateBatch
 from support.sharing.model import OVER, Model
+from support.sizes import size
 
 STEPS = 60
 MEMBERS = ("a", "b", "c")
@@ -237,7 +238,7 @@ class Life:
                 assert run.first == before.last + 1 and not run.continues(before)
 
 
-@pytest.mark.parametrize("seed", range(300))
+@pytest.mark.parametrize("seed", range(size(60, 300)))
 def test_a_life_goes_as_the_models(seed: int) -> None:
     life = Life(seed)
     for _ in range(STEPS):

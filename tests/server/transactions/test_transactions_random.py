@@ -15,6 +15,7 @@ from ottla.server.transactions import endings
 from ottla.storage.disk.paths import TopicPartition
 from support.broker.steppable_wall import WALL_STEPS_MS
 from support.groups.settings import transaction_settings
+from support.sizes import size
 from support.transactions.transaction_checks import check_written
 from support.transactions.transactions import Power, PowerLossError, Transactions
 
@@ -163,7 +164,7 @@ class Life:
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-@pytest.mark.parametrize("block", range(4))
+@pytest.mark.parametrize("block", range(size(1, 4)))
 def test_random_lives(version: int, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     # Else no transaction here has so many partitions that its markers are written in pieces.
     monkeypatch.setattr(endings, "MARKERS_A_PIECE", 1)

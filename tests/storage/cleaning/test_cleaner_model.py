@@ -10,8 +10,9 @@ from collections import Counter
 import pytest
 
 from support.cleaner.cleaner_history import CONFIG, History, Step, random_history, shrink, what_differs
+from support.sizes import size
 
-HISTORIES = 300
+HISTORIES = size(150, 300)
 
 
 def test_random_histories_come_out_as_the_model_says() -> None:
@@ -22,7 +23,7 @@ def test_random_histories_come_out_as_the_model_says() -> None:
         except Exception:  # noqa: BLE001 -- whatever it is, it is the finding
             pytest.fail(what_differs(number))
     # Whoever makes the generator duller should know.
-    assert not {what for what in EVERYTHING if met[what] < 3}
+    assert not {what for what in EVERYTHING if met[what] < size(1, 3)}
 
 
 EVERYTHING = {

@@ -15,6 +15,7 @@ from ottla.server.groups.classic.group import ClassicGroup, GroupState
 from support.broker.steppable_wall import WALL_STEPS_MS
 from support.groups.consumers import PARTITIONS, REBALANCE_MS, SESSION_MS, Consumer
 from support.groups.groups import Groups
+from support.sizes import size
 
 HEARTBEAT_MS = 1_000
 # From the last disturbance until every partition has an owner: a crash is seen after the session time; the others learn
@@ -152,7 +153,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=80)
+@settings(max_examples=size(25, 80))
 @given(STEPS, st.integers(0, 2**32 - 1), st.sampled_from([0, 3_000]), st.booleans())
 def test_no_partition_has_two_owners_and_none_is_left_without(
     steps: list[Step], seed: int, delay_ms: int, is_large: bool

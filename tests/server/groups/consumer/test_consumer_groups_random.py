@@ -16,6 +16,7 @@ from ottla.server.groups.consumer.group import ConsumerGroup
 from support.broker.steppable_wall import WALL_STEPS_MS
 from support.groups.consumer_groups import REBALANCE_MS, SESSION_MS, ConsumerGroups, ConsumerMember
 from support.groups.groups import MemoryStore
+from support.sizes import size
 
 HEARTBEAT_MS = 1_000
 ASSIGNMENT_INTERVAL_MS = 1_000
@@ -251,7 +252,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=size(20, 60))
 @given(STEPS, st.integers(0, 2**32 - 1), st.booleans())
 def test_no_partition_has_two_owners_and_none_is_left_without(steps: list[Step], seed: int, is_large: bool) -> None:
     world = World(random.Random(seed))

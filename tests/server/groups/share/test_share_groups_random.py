@@ -15,6 +15,7 @@ import pytest
 
 from ottla.protocol.errors import ErrorCode, KafkaError
 from support.groups.share_groups import SESSION_MS, ShareGroups
+from support.sizes import size
 
 E = ErrorCode
 STEPS = 120
@@ -219,7 +220,7 @@ class World:
             assert max(sizes) - min(sizes) <= 1
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(size(4, 12)))
 def test_a_random_history(seed: int) -> None:
     world = World(seed)
     for _ in range(STEPS):

@@ -10,9 +10,10 @@ import pytest
 from support.broker.in_process_broker import run_in_order, running
 from support.disk.crash_files import CrashFiles
 from support.groups.streams_chaos import NODES, StreamsChaos
+from support.sizes import size
 
 LIVES, STEPS = 3, 40
-SEEDS = int(os.environ.get("OTTLA_STREAMS_CHAOS_SEEDS", "12"))
+SEEDS = int(os.environ.get("OTTLA_STREAMS_CHAOS_SEEDS", size("4", "12")))
 """More of them for a night."""
 SEEN = {
     *("ASSIGNMENT_DELAYED", "MISSING_INTERNAL_TOPICS", "STALE_TOPOLOGY"),

@@ -21,6 +21,7 @@ from support.groups.streams_groups import (
     table_of,
     topology,
 )
+from support.sizes import size
 
 APPLICATION = topology(
     subtopology("0", "orders", sinks=["words"]),
@@ -131,7 +132,7 @@ class Life:
             self.groups.advance(BEAT_MS)
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", range(size(8, 25)))
 def test_nobody_has_what_another_has_and_in_the_end_everybody_works(seed: int) -> None:
     life = Life(seed)
     for _ in range(STEPS):
