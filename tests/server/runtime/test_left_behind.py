@@ -1,0 +1,51 @@
+"""The judge of what is left to the collector: `support.left_behind`."""
+
+from __future__ import annotations
+
+import gc
+
+from support.left_behind import left_to_the_collector, older_left_alone
+
+
+class Ring:
+    """Names itself."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+async def leaves_rings(count: int) -> None:
+    for _ in range(count):
+        Ring()
+
+
+async def test_each_object_in_a_circle_is_counted() -> None:
+    few = await left_to_the_collector(lambda: leaves_rings(1))
+    assert await left_to_the_collector(lambda: leaves_rings(101)) - few >= 100
+
+
+async def test_what_replaces_an_older_object_is_counted() -> None:
+    holder = [Ring()]
+
+    async def replace() -> None:
+        holder[0] = Ring()
+
+    assert await left_to_the_collector(replace) >= 1
+
+
+async def test_what_goes_by_itself_is_not_counted() -> None:
+    async def leaves_nothing() -> None:
+        for _ in range(100):
+            [object()]
+
+    assert await left_to_the_collector(leaves_nothing) < 100
+
+
+async def test_collections_find_again_what_is_older_once_the_block_has_ended() -> None:
+    with older_left_alone():
+        Ring()
+        with older_left_alone():
+            await leaves_rings(3)
+        assert gc.get_freeze_count()
+    assert not gc.get_freeze_count()
+    assert gc.isenabled()

@@ -1,0 +1,42 @@
+"""In which order tests run, and what a process runs together: `support.order`."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.order import SPARK, unit_of
+
+pytest_plugins = ["pytester"]
+
+
+@pytest.mark.parametrize(
+    ("nodeid", "unit"),
+    [
+        ("tests/pipeline/apply/test_query.py::test_a[1]", SPARK),
+        ("tests/storage/logs/test_log.py::test_a", "tests/storage/logs/test_log.py"),
+        ("tests/test_blocks.py::test_the_blocks_of[docs/a.md]", "tests/test_blocks.py::test_the_blocks_of[docs/a.md]"),
+    ],
+)
+def test_what_shares_something_has_one_unit(nodeid: str, unit: str) -> None:
+    assert unit_of(nodeid) == unit
+
+
+CONFTEST = "from support.order import pytest_addoption, pytest_collection_modifyitems, pytest_report_header"
+
+
+def orders(pytester: pytest.Pytester, *options: str) -> list[str]:
+    result = pytester.runpytest("-p", "no:cacheprovider", "-p", "no:xdist", "--collect-only", "-q", *options)
+    return [line for line in result.outlines if "::" in line]
+
+
+def test_a_seed_gives_one_order_and_keeps_the_tests_of_a_file_together(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(CONFTEST)
+    tests = "\n".join(f"def test_{number}(): pass" for number in range(20))
+    pytester.makepyfile(test_a=tests, test_b=tests, test_c=tests)
+    as_written = orders(pytester)
+    shuffled = orders(pytester, "--shuffle", "1")
+    assert orders(pytester, "--shuffle", "1") == shuffled
+    assert sorted(shuffled) == sorted(as_written)
+    assert shuffled not in (as_written, orders(pytester, "--shuffle", "2"))
+    files = [line.partition("::")[0] for line in shuffled]
+    assert sum(one != other for one, other in zip(files, files[1:], strict=False)) == 2
