@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from support.order import SPARK, unit_of
@@ -39,4 +41,4 @@ def test_a_seed_gives_one_order_and_keeps_the_tests_of_a_file_together(pytester:
     assert sorted(shuffled) == sorted(as_written)
     assert shuffled not in (as_written, orders(pytester, "--shuffle", "2"))
     files = [line.partition("::")[0] for line in shuffled]
-    assert sum(one != other for one, other in zip(files, files[1:], strict=False)) == 2
+    assert sum(one != other for one, other in pairwise(files)) == 2
