@@ -19,7 +19,9 @@ from support.broker.serve_process import command
 from support.commands.command_runs import Ran, run_command
 from support.commands.ended import ended
 
-QUIET = {"log.cleaner.backoff.ms": 3_600_000, "log.retention.check.interval.ms": 3_600_000}
+QUIET = dict.fromkeys(
+    ("log.cleaner.backoff.ms", "log.retention.check.interval.ms", "log.initial.task.delay.ms"), 3_600_000
+)
 """Nothing is cleaned unless a test has it done."""
 
 
