@@ -25,21 +25,15 @@ help:
 # What an earlier build left would be taken for the new kernel if its compilation failed.
 STALE := build storage/kernel.c storage/kernel*.so
 
-$(BIN)/.ready: pyproject.toml storage/kernel.py
+# All that the tests need; and what the broker's tests need alone.
+$(BIN)/.ready: EXTRA := dev
+$(BIN)/.ready-broker: EXTRA := test
+$(BIN)/.ready $(BIN)/.ready-broker: pyproject.toml storage/kernel.py
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Ottla needs Python 3.11 or newer; call make with PYTHON=python3.11")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
 	rm -rf $(STALE)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
-	@touch $@
-
-# What the broker's tests need; `.ready` has it, too.
-$(BIN)/.ready-broker: pyproject.toml storage/kernel.py
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Ottla needs Python 3.11 or newer; call make with PYTHON=python3.11")'
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
-	rm -rf $(STALE)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$(EXTRA)]'
 	@touch $@
 
 # The broker alone: no test tools.

@@ -111,7 +111,7 @@ class HttpRegistry:
         if found.get("schemaType", "AVRO") != "AVRO":
             raise UsageError(f"registry {self._shown}: expected an Avro schema as {what}, found {found['schemaType']}")
         if found.get("references"):
-            raise UsageError(f"registry {self._url}: {what} refers to other schemas, which is not supported")
+            raise UsageError(f"registry {self._shown}: {what} refers to other schemas, which is not supported")
         return str(found["schema"])
 
 

@@ -390,7 +390,7 @@ class ConsumerProtocol:
                 shard.apply(*last)
         except KafkaError as error:
             log.warning("group %s: there is no new assignment: %s", group.group_id, error)
-            if error.code is ErrorCode.UNKNOWN_SERVER_ERROR:  # it is too large, and the next one may be, too
+            if error.code is ErrorCode.UNKNOWN_SERVER_ERROR:  # the target is too large: another try would end alike
                 wait_ms = ASSIGN_AGAIN_MS
         finally:
             group.is_assigning = False
