@@ -8,7 +8,7 @@ from __future__ import annotations
 import linecache
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
@@ -90,17 +90,31 @@ def interrupted(call: Callable[[], object], line: int, then_call: int | None = N
     return interrupts.raised
 
 
+others_threads: set[threading.Thread] = set()
+"""Of brokers that other tests of this process share."""
+
+
+@pytest.fixture(autouse=True)
+def _others() -> Iterator[None]:
+    others_threads.update(broker_threads())
+    yield
+    others_threads.clear()
+
+
+def broker_threads() -> list[threading.Thread]:
+    return [each for each in threading.enumerate() if each.name == "ottla-broker" and each not in others_threads]
+
+
+def broker_threads_end() -> None:
+    for thread in broker_threads():
+        thread.join(PATIENCE_S)
+
+
 def is_free(directory: Path) -> bool:
     if (directory / ".lock").exists():
         OsFiles().lock(str(directory / ".lock")).release()
     broker_threads_end()  # all is done, but the last steps of a thread are Python's
-    return not [thread for thread in threading.enumerate() if thread.name == "ottla-broker" and thread.is_alive()]
-
-
-def broker_threads_end() -> None:
-    for thread in threading.enumerate():
-        if thread.name == "ottla-broker":
-            thread.join(PATIENCE_S)
+    return not [thread for thread in broker_threads() if thread.is_alive()]
 
 
 @pytest.fixture
