@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -102,7 +103,9 @@ def everywhere() -> ProduceRequest:
 
 def test_an_error_afterwards_is_a_lost_acknowledgement(broker: ottla.Broker, client: RawClient) -> None:
     fault = broker.fault("Produce", topic="t", error="NOT_ENOUGH_REPLICAS_AFTER_APPEND", after=True)
-    one = batch(("k", "v"), producer_id=5)
+    # Of today: 30 s after its start a broker forgets the records and the producers of 1970.
+    now_ms = time.time_ns() // 1_000_000
+    one = batch(("k", "v"), producer_id=5, timestamp=now_ms)
     code = client.ask(produce_request("t", one), 12).responses[0].partition_responses[0].error_code
     assert (code, end_of(client), fault.hits) == (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, 1, 1)
     row = client.ask(produce_request("t", one), 12).responses[0].partition_responses[0]
@@ -289,7 +292,9 @@ def test_what_is_delayed_is_carried_out_whether_or_not_its_client_has_gone(
 ) -> None:
     monkeypatch.setattr(connection, "PEER_CHECK_MS", 1)
     fault = broker.fault("Produce", delay=AN_HOUR)
-    one = batch(("k", "v"), producer_id=5)
+    # Of today: 30 s after its start a broker forgets the records and the producers of 1970.
+    now_ms = time.time_ns() // 1_000_000
+    one = batch(("k", "v"), producer_id=5, timestamp=now_ms)
     with connected(broker) as impatient:
         impatient.send(produce_request("t", one), 12)
         fault.wait()
@@ -297,7 +302,7 @@ def test_what_is_delayed_is_carried_out_whether_or_not_its_client_has_gone(
     assert (retried.error_code, retried.base_offset) == (0, 0)
     with connected(broker) as impatient:
         late = broker.fault("Produce", delay=AN_HOUR)
-        impatient.send(produce_request("u", batch(("k", "v"))), 12)
+        impatient.send(produce_request("u", batch(("k", "v"), timestamp=now_ms)), 12)
         late.wait()
     broker.clear_faults()
     waiting = fetch_request("u", 0, max_wait_ms=60_000)
