@@ -1,7 +1,7 @@
 """What `compat.share_consumers` and `compat.mixed_load` make of what the members of a share group wrote down."""
 
 import pytest
-from compat.support.deliveries import Deliveries, Event, came_after_its_end
+from compat.support.deliveries import Deliveries, Event
 from compat.support.suite import Suite
 
 S = 1_000_000_000
@@ -92,6 +92,25 @@ def test_that_the_broker_was_away_does_not_explain_what_comes_after_it_was_accep
     assert faults(capsys, deliveries) == {"again"}
 
 
+@pytest.mark.parametrize(
+    ("after", "expected"),
+    [
+        ([event(3, "R")], set()),
+        ([event(3, "R"), event(4, "F")], set()),
+        ([event(3, "R"), event(4, "A")], {"again"}),  # the broker had it twice
+        ([event(3, "R", "b")], {"again"}),
+        ([event(7.1, "R")], {"again"}),
+    ],
+)
+def test_a_copy_that_a_member_fetched_from_the_next_broker_before_it_acknowledged_the_first_is_none_too_many(
+    capsys: pytest.CaptureFixture[str], after: list[Event], expected: set[str]
+) -> None:
+    for away_s, fault in ((1.1, set()), (-3.9, set()), (-4.1, {"again"}), (2.1, {"again"})):
+        deliveries = Deliveries(5000, 3, away_ns=[(int(away_s * S), int(away_s * S) + 1)])
+        deliveries.events[0, 0] = [*ONCE, *after]
+        assert faults(capsys, deliveries) - {"twice"} == expected | fault
+
+
 def test_a_member_that_is_gone_without_a_word_explains_what_it_held_and_nothing_of_others(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -113,8 +132,9 @@ def test_who_is_gone_before_it_was_told_may_have_accepted_what_it_had(capsys: py
 
 def test_what_was_asked_for_before_it_was_accepted_may_be_told_later() -> None:
     early = [*ONCE, event(3, "R", "b", "1", asked=0.5)]
-    assert not came_after_its_end(early)
-    assert came_after_its_end([*early, event(4, "R", "b", "2", asked=2.5)])
+    deliveries = Deliveries(5000, 3)
+    assert not deliveries.came_after_its_end(early)
+    assert deliveries.came_after_its_end([*early, event(4, "R", "b", "2", asked=2.5)])
 
 
 def test_records_of_each_partition_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
