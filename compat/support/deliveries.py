@@ -119,14 +119,13 @@ class Deliveries:
         if end is None:
             return False
         again = [each for each in found if each.kind == RECEIVED and each.since_ns > end.nanoseconds]
-        return any(not self.was_fetched_before(end, each, found) for each in again)
+        return any(not self.may_be_fetched_before(end, each, found) for each in again)
 
-    def was_fetched_before(self, end: Event, again: Event, found: list[Event]) -> bool:
+    def may_be_fetched_before(self, end: Event, again: Event, found: list[Event]) -> bool:
         """Whether a member may have had a record's second copy before it was told of the first one's end.
 
         A member that has records of a broker which is killed fetches from the next one before it acknowledges: so it has them a
-        second time, and that broker takes its acknowledgement. The Java client keeps either copy for a later poll. What is said of
-        the second one must be refused.
+        second time, and that broker takes its acknowledgement. The Java client keeps either copy for a later poll.
         """
         lock_ns = self.lock_ms * 1_000_000
         before = [each for each in found if each.kind == RECEIVED and each.nanoseconds < end.nanoseconds]
@@ -135,5 +134,4 @@ class Deliveries:
             again.member == end.member
             and again.nanoseconds - end.nanoseconds < lock_ns
             and any(first_ns - lock_ns <= begin <= end.nanoseconds for begin, _ in self.away_ns)
-            and not any(each.kind in FINAL and each.nanoseconds > again.nanoseconds for each in found)
         )

@@ -132,6 +132,19 @@ def test_what_was_acknowledged_stays_so_when_the_broker_is_killed(shared: Shared
     assert again.got(0, max_wait_ms=10_000) == [(2, 2, 1), (4, 4, 1)]
 
 
+def test_a_record_that_a_member_has_of_a_killed_broker_and_of_the_next_one_is_accepted_once(shared: Shared) -> None:
+    shared.produce(3)
+    assert shared.member().got(0) == [(0, 2, 1)]
+    shared.broker.crash()
+    member = shared.member()
+    assert member.got(0, max_wait_ms=10_000) == [(0, 2, 1)]
+    for expected in (0, ErrorCode.INVALID_RECORD_STATE):  # of the first copy, of the second
+        assert member.said({0: [(1, 2, [ACCEPT])]}) == {0: expected}
+    assert member.said({0: [(0, 0, [ACCEPT])]}) == {0: 0}
+    assert member.said({0: [(0, 2, [ACCEPT])]}) == {0: 0}  # of what is over nothing is said, as in Apache Kafka
+    assert member.got(max_wait_ms=0) == []
+
+
 def test_a_record_is_delivered_so_many_times_and_no_more(shared: Shared) -> None:
     shared.produce(1)
     member = shared.member()
