@@ -13,18 +13,21 @@ _depth = 0
 
 @contextmanager
 def older_left_alone() -> Iterator[None]:
-    """Have collections within look at what was made within alone: all of a test process takes them a quarter of a second."""
+    """Have collections within look at what was made within alone."""
     global _depth
     if not _depth:
-        _collect_all()
-        gc.freeze()
+        leave_alone()
     _depth += 1
     try:
         yield
     finally:
         _depth -= 1
-        if not _depth:
-            gc.unfreeze()
+
+
+def leave_alone() -> None:
+    """Have no collection look at what there is by now: all of a test process takes it a quarter of a second."""
+    _collect_all()
+    gc.freeze()
 
 
 async def left_to_the_collector(work: Callable[[], Awaitable[object]]) -> int:

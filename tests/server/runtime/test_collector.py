@@ -283,4 +283,3 @@ async def test_partitions_that_come_and_go_have_nothing_kept(autojump_clock: tri
         gc.collect()
         assert garbage.is_there()
         nursery.cancel_scope.cancel()
-    gc.unfreeze()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import weakref
 
 from support.left_behind import left_to_the_collector, older_left_alone
 
@@ -41,11 +42,14 @@ async def test_what_goes_by_itself_is_not_counted() -> None:
     assert await left_to_the_collector(leaves_nothing) < 100
 
 
-async def test_collections_find_again_what_is_older_once_the_block_has_ended() -> None:
+async def test_no_collection_looks_at_what_is_older() -> None:
+    ring = Ring()
+    older = weakref.ref(ring)
     with older_left_alone():
-        Ring()
+        del ring
         with older_left_alone():
             await leaves_rings(3)
-        assert gc.get_freeze_count()
-    assert not gc.get_freeze_count()
+        younger = weakref.ref(Ring())
+        gc.collect()
+    assert older() is not None and younger() is None
     assert gc.isenabled()
