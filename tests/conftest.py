@@ -25,6 +25,7 @@ from support.order import (
     pytest_report_header,
     pytest_xdist_make_scheduler,
 )
+from support.sizes import FULL, size
 
 __all__ = [
     "pytest_addoption",
@@ -35,8 +36,11 @@ __all__ = [
     "pytest_xdist_make_scheduler",
 ]
 
-hypothesis.settings.register_profile("untimed", deadline=None)
-hypothesis.settings.load_profile("untimed")  # how long an example takes is the machine's business
+# How long an example takes is the machine's business. A slice has the same examples in each run.
+hypothesis.settings.register_profile(
+    "tests", deadline=None, max_examples=size(30, 100), derandomize=not FULL, database=None
+)
+hypothesis.settings.load_profile("tests")
 
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     # A shell that starts pytest in the background says so, and every process that a test starts, and interrupts, inherits it.

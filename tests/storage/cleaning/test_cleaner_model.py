@@ -12,7 +12,7 @@ import pytest
 from support.cleaner.cleaner_history import CONFIG, History, Step, random_history, shrink, what_differs
 from support.sizes import size
 
-HISTORIES = size(150, 300)
+HISTORIES = size(75, 300)
 
 
 def test_random_histories_come_out_as_the_model_says() -> None:
