@@ -1064,14 +1064,13 @@ BLOCKS_COUNTED_EACH = size(3, 1)
 def test_the_longest_stretch_of_a_handler_does_not_grow_with_its_request(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, str], part: int
 ) -> None:
-    async def longest(case: Case, count: int, *, counts_blocks: bool) -> tuple[Looks, Any]:
+    async def longest(broker: Broker, case: Case, count: int, *, counts_blocks: bool) -> tuple[Looks, Any]:
         body = case.body(count)
         return await looks_of(
             monkeypatch, lambda: ask(broker, case.name, case.version, body), counts_blocks=counts_blocks
         )
 
     async def main() -> None:
-        nonlocal broker
         async with serving(tmp_path, OsFiles(), log_cleaner_enable="false", **options) as served:
             broker = served.broker
             await create(broker, "t", MANY)
@@ -1083,8 +1082,8 @@ def test_the_longest_stretch_of_a_handler_does_not_grow_with_its_request(
             for at, case in enumerate(CASES[part::PARTS]):
                 counts_blocks = at % BLOCKS_COUNTED_EACH == part % BLOCKS_COUNTED_EACH
                 await ask(broker, case.name, case.version, case.body(1))  # what loads at the first time
-                few, _ = await longest(case, FEW, counts_blocks=counts_blocks)
-                many, answer = await longest(case, MANY, counts_blocks=counts_blocks)
+                few, _ = await longest(broker, case, FEW, counts_blocks=counts_blocks)
+                many, answer = await longest(broker, case, MANY, counts_blocks=counts_blocks)
                 rows = len(list(case.rows(answer)))
                 if many.most_calls > few.most_calls + MANY // 4 or many.gave_way < MANY // 8:
                     wrong.append(f"{case}: {few.most_calls} calls, then {many.most_calls}; {many.gave_way} times")
@@ -1092,14 +1091,13 @@ def test_the_longest_stretch_of_a_handler_does_not_grow_with_its_request(
                 freed = many.most_freed
                 if freed > few.most_freed + MANY:
                     # What another thread frees meanwhile is counted, too, so it is looked at once more.
-                    again, _ = await longest(case, MANY, counts_blocks=True)
+                    again, _ = await longest(broker, case, MANY, counts_blocks=True)
                     freed = min(freed, again.most_freed)
                 if freed > few.most_freed + MANY and str(case) not in FREED_AT_ONCE:
                     wrong.append(f"{case}: {few.most_freed} blocks are freed, then {freed}")
                 assert rows in (MANY, 1), (case, answer)
             assert not wrong, "\n".join(wrong)
 
-    broker: Broker
     trio.run(main)
 
 
