@@ -27,7 +27,7 @@ CONSUMERS_A_WORKER = 5
 CLIENTS = {"classic": ("confluent-kafka", "kafka-python"), "consumer": ("confluent-kafka",)}
 # Nobody's session runs while a group of the classic protocol waits for joins: that of one killed then begins afterwards.
 SESSIONS = {"classic": 2, "consumer": 1}
-# The others hear of it with their next heartbeat, then give up, join and sync, each on two shared cores.
+# After each, the others hear of it with their next heartbeat, then give up, join and sync, each on two shared cores.
 HEARD_S = 4.0
 BROKER = {
     "group.initial.rebalance.delay.ms": "500",
@@ -106,7 +106,7 @@ def judge(suite: Suite, protocol: str, ownership: Ownership, begin_s: float) -> 
     longest_s = max((end_s - start_s for start_s, end_s, _ in gaps), default=0)
     unexcused_s = max(map(ownership.unexcused, gaps), default=0)
     suite.note(f"{protocol}: longest time without an owner {longest_s:.1f} s, partitions told to be lost: {lost}")
-    allowed_s = SESSIONS[protocol] * SESSION_MS / 1000 + HEARD_S
+    allowed_s = SESSIONS[protocol] * (SESSION_MS / 1000 + HEARD_S)
     what = f"{protocol}: none was without an owner for over {allowed_s:.0f} s after a crash"
     suite.check(what, unexcused_s <= allowed_s, f"{unexcused_s:.1f} s")
 

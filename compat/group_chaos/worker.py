@@ -31,6 +31,7 @@ class Life:
     def __init__(self, name: str, bootstrap: str, topic: str, group: str, protocol: str, events: Path) -> None:
         self.name, self.bootstrap, self.topic, self.group, self.protocol = name, bootstrap, topic, group, protocol
         self.events = events
+        self.is_leaving = False
 
     def live(self, seconds: float) -> None:
         raise NotImplementedError
@@ -39,7 +40,9 @@ class Life:
         raise NotImplementedError
 
     def assigned(self, partitions: Iterable[Any]) -> None:
-        self._told("assigned", partitions, self.generation())
+        # librdkafka tells of an assignment while it closes, if that came just before, and never that it is revoked.
+        if not self.is_leaving:
+            self._told("assigned", partitions, self.generation())
 
     def revoked(self, partitions: Iterable[Any]) -> None:
         self._told("revoked", partitions)
@@ -79,6 +82,7 @@ class ConfluentLife(Life):
         end_s = time.monotonic() + seconds
         while time.monotonic() < end_s:
             self.consumer.poll(0.2)
+        self.is_leaving = True
         self.consumer.close()
 
     def generation(self) -> int:
@@ -102,6 +106,7 @@ class KafkaPythonLife(Life):
         end_s = time.monotonic() + seconds
         while time.monotonic() < end_s:
             self.consumer.poll(200)
+        self.is_leaving = True
         self.consumer.close()
 
     def generation(self) -> int:
