@@ -16,16 +16,19 @@ PARTS = 8
 """The refusals are dealt out to so many tasks."""
 POWER_PARTS = 4
 """So are the disks after a power loss, in a full run: each task finds them all, which is little beside starting on them."""
-THINNED_TO = {"": 8, "moves: ": 64, "share states: ": 64}
+THINNED_TO = {"": 8, "moves: ": 512, "share states: ": 768}
 """Of the disks that a power loss may leave, one in so many is started on; after a refusal, one in REFUSED_THINNED_TO."""
-KILLED_THINNED_TO = {"": 1, "moves: ": 4, "share states: ": 4}
+KILLED_THINNED_TO = {"": 1, "moves: ": 16, "share states: ": 16}
 """Of the disks that a killed process leaves."""
 REFUSED_THINNED_TO = 1024
-RECOVERY_THINNED_TO = {"": (64, 8), "moves: ": (256, 32), "share states: ": (256, 32)}
+RECOVERY_THINNED_TO = {"": (64, 8), "moves: ": (256, 64), "share states: ": (256, 64)}
 """Power is lost in the restart, too, on one disk in so many of those, and of what it leaves then one in so many is started on."""
 SCRIPTS = {"": DAYS, "moves: ": MOVES, "share states: ": SHARES}
-QUICK = {"": 48, "moves: ": 12, "share states: ": 12}
-"""How much less a quick run does."""
+REFUSED_ONE_IN = {"": 4, "moves: ": 4, "share states: ": 4}
+"""Of the operations, one in so many is refused."""
+QUICK = {"": 48, "moves: ": 2, "share states: ": 6}
+"""How many fewer disks a quick run looks at after a power loss or a kill."""
+QUICK_REFUSED_ONE_IN = {"": 48, "moves: ": 12, "share states: ": 12}
 
 
 def lose_power(of: str, part: int, quick: bool) -> Counts:
@@ -48,7 +51,7 @@ def lose_power(of: str, part: int, quick: bool) -> Counts:
 def refuse(of: str, name: str, for_good: bool, part: int, quick: bool) -> Refusals:
     """One part of the refusals."""
     logging.disable()
-    step = PARTS * (QUICK[of] if quick else 1)
+    step = PARTS * (QUICK_REFUSED_ONE_IN if quick else REFUSED_ONE_IN)[of]
     return refusals(ERRNOS[name], SCRIPTS[of], first=part, step=step, for_good=for_good, thinned_to=REFUSED_THINNED_TO)
 
 
