@@ -97,9 +97,10 @@ def test_that_the_broker_was_away_does_not_explain_what_comes_after_it_was_accep
     [
         ([event(3, "R")], set()),
         ([event(3, "R"), event(4, "F")], set()),
-        ([event(3, "R"), event(4, "A")], set()),  # it is told so of all that is over
+        ([event(3, "R"), event(4, "A")], set()),  # below its start the broker accepts every acknowledgement
         ([event(3, "R", "b")], {"again"}),
         ([event(7.1, "R")], {"again"}),
+        ([event(3, "R", asked=2.5)], {"again"}),  # it is known to have been fetched later
     ],
 )
 def test_a_copy_that_a_member_fetched_from_the_next_broker_before_it_acknowledged_the_first_is_none_too_many(

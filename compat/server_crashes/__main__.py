@@ -24,8 +24,8 @@ REFUSED_THINNED_TO = 1024
 RECOVERY_THINNED_TO = {"": (64, 8), "moves: ": (256, 64), "share states: ": (256, 64)}
 """Power is lost in the restart, too, on one disk in so many of those, and of what it leaves then one in so many is started on."""
 SCRIPTS = {"": DAYS, "moves: ": MOVES, "share states: ": SHARES}
-REFUSED_ONE_IN = {"": 4, "moves: ": 4, "share states: ": 4}
-"""Of the operations, one in so many is refused."""
+REFUSED_ONE_IN = 4
+"""A full run refuses every fourth file operation, each in a life of its own."""
 QUICK = {"": 48, "moves: ": 2, "share states: ": 6}
 """How many fewer disks a quick run looks at after a power loss or a kill."""
 QUICK_REFUSED_ONE_IN = {"": 48, "moves: ": 12, "share states: ": 12}
@@ -51,7 +51,7 @@ def lose_power(of: str, part: int, quick: bool) -> Counts:
 def refuse(of: str, name: str, for_good: bool, part: int, quick: bool) -> Refusals:
     """One part of the refusals."""
     logging.disable()
-    step = PARTS * (QUICK_REFUSED_ONE_IN if quick else REFUSED_ONE_IN)[of]
+    step = PARTS * (QUICK_REFUSED_ONE_IN[of] if quick else REFUSED_ONE_IN)
     return refusals(ERRNOS[name], SCRIPTS[of], first=part, step=step, for_good=for_good, thinned_to=REFUSED_THINNED_TO)
 
 

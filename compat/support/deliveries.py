@@ -122,7 +122,7 @@ class Deliveries:
         return any(not self.may_be_fetched_before(end, each, found) for each in again)
 
     def may_be_fetched_before(self, end: Event, again: Event, found: list[Event]) -> bool:
-        """Whether a member may have had a record's second copy before it was told of the first one's end.
+        """Whether a member may have fetched the second copy of a record before the broker accepted the first.
 
         A member that has records of a broker which is killed fetches from the next one before it acknowledges: so it has them a
         second time, and that broker takes its acknowledgement. The Java client keeps either copy for a later poll.
@@ -131,7 +131,8 @@ class Deliveries:
         before = [each for each in found if each.kind == RECEIVED and each.nanoseconds < end.nanoseconds]
         first_ns = before[-1].nanoseconds if before else end.nanoseconds
         return (
-            again.member == end.member
+            again.asked_ns is None
+            and again.member == end.member
             and again.nanoseconds - end.nanoseconds < lock_ns
             and any(first_ns - lock_ns <= begin <= end.nanoseconds for begin, _ in self.away_ns)
         )
