@@ -26,6 +26,7 @@ TOPIC, PARTITIONS, NODES = "failover", 6, 3
 RECORDS_BETWEEN = 50
 """How many records of each partition every client must get on by, before the next node stops or starts."""
 PATIENCE_S = 60.0
+POLL_MS = 2_000
 # Clients find out faster than by default what has changed.
 QUICK = {"log_level": 0, "reconnect.backoff.max.ms": 500, "topic.metadata.refresh.interval.ms": 1000}
 
@@ -103,15 +104,18 @@ class ConfluentReader(Reader):
 class KafkaPythonReader(Reader):
     def run(self) -> None:
         consumer = KafkaConsumer(
-            TOPIC,
             bootstrap_servers=self.bootstrap.split(","),
             group_id="kafka-python",
             auto_offset_reset="earliest",
             enable_auto_commit=False,
         )
+        # A member that does not know the topic yet joins twice; if a poll's time is up during the second join, 3.0.12
+        # forgets the partitions it was given, and reads nothing until the next rebalance. So: know the topic, poll long.
+        consumer.partitions_for_topic(TOPIC)
+        consumer.subscribe([TOPIC])
         while not self.done.is_set():
             try:
-                polled = consumer.poll(200)
+                polled = consumer.poll(POLL_MS)
             except (UnknownBrokerIdError, KafkaConnectionError):
                 # Raised out of `poll` (3.0.12): the leader leaves the metadata between its choice and the fetch, or no node listens.
                 continue
