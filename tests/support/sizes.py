@@ -4,12 +4,27 @@ A slice has every kind and every moment; of what may follow from each it has a p
 """
 
 import os
+from collections.abc import Iterable
 from typing import TypeVar
 
 Size = TypeVar("Size")
+Case = TypeVar("Case")
 
 FULL = os.environ.get("OTTLA_TESTS") == "full"
 
 
 def size(a_slice: Size, full: Size) -> Size:
     return full if FULL else a_slice
+
+
+def some(cases: Iterable[Case], count: int) -> list[Case]:
+    """`count` of the cases in a slice, spread evenly, the first and the last among them; all of them in full.
+
+    For cases that are like each other, each of which costs much: what is of a kind of its own belongs in every run.
+    """
+    each = list(cases)
+    if FULL or count >= len(each):
+        return each
+    if count == 1:
+        return each[:1]
+    return [each[number * (len(each) - 1) // (count - 1)] for number in range(count)]
