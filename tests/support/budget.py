@@ -1,4 +1,7 @@
-"""What each test costs in processor time: pytest's hooks, which `tests/conftest.py` takes over."""
+"""What each test costs in processor time: pytest's hooks, which `tests/conftest.py` takes over.
+
+A test aims at less than 2 s, and fails above LIMIT_S: so `make test` stays as short as it is. Full runs have no limit.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,14 @@ from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
+
+from support.sizes import FULL
+
+LIMIT_S = 5.0
+"""Two to three times what a test may cost: processors that share a core, or other programs' use of its memory, make a test dearer."""
+
+EXPENSIVE: dict[str, str] = {}
+"""Tests that may cost more, by node id without parameters, each with the reason."""
 
 SHOWN = 10
 _PROPERTY = "cpu_s"
@@ -22,7 +33,14 @@ def spent_s() -> float:
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     before_s = spent_s()
     result = yield
-    item.user_properties.append((_PROPERTY, spent_s() - before_s))
+    cost_s = spent_s() - before_s
+    item.user_properties.append((_PROPERTY, cost_s))
+    if cost_s > LIMIT_S and not FULL and item.nodeid.partition("[")[0] not in EXPENSIVE:
+        pytest.fail(
+            f"processor time: {cost_s:.1f} s (limit {LIMIT_S:.0f}); make the test cheaper, let `support.sizes` give it a slice,"
+            " or name it in EXPENSIVE of tests/support/budget.py with the reason",
+            pytrace=False,
+        )
     return result
 
 
