@@ -4,13 +4,14 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 DATA ?= ./data
-PYTEST := $(BIN)/python -m pytest --quiet --numprocesses logical
+export OTTLA_TESTS
+PYTEST := $(BIN)/python -m pytest --quiet --numprocesses logical $(if $(SHUFFLE),--shuffle $(SHUFFLE))
 
-.PHONY: run test test-broker check docs pages example format schemas compat-quick nightly bench release clean help
+.PHONY: run test test-broker check lint types docs pages example format schemas compat-quick nightly bench release clean help
 
 help:
 	@echo "make run           a broker on localhost:9092, data in ./data"
-	@echo "make test          all tests, on all processors"
+	@echo "make test          all tests, on all processors; SHUFFLE=7: in a random order, the same for each number"
 	@echo "make test-broker   those of the broker: neither Spark nor a JDK is downloaded for them"
 	@echo "make check         format, lint, types, import contracts, tests"
 	@echo "make docs          the site of docs/, in build/docs"
@@ -53,12 +54,17 @@ test: $(BIN)/.ready
 test-broker: $(BIN)/.ready-broker
 	$(PYTEST) tests/protocol tests/storage tests/server
 
-check: $(BIN)/.ready
+# What takes seconds comes first; then types beside the tests.
+check: lint
+	$(MAKE) --jobs types test
+
+lint: $(BIN)/.ready
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
-	$(PYTEST)
+
+types: $(BIN)/.ready
+	$(BIN)/mypy
 
 # The generator has an environment of its own, so that tests need none of it.
 $(VENV)-docs/.ready: pyproject.toml
@@ -95,7 +101,7 @@ compat-quick: $(BIN)/.ready
 	$(BIN)/python -m compat.run quick
 
 nightly: $(BIN)/.ready
-	OTTLA_TESTS=full $(PYTEST)
+	$(MAKE) test OTTLA_TESTS=full SHUFFLE=$(shell date +%Y%m%d)
 	$(BIN)/python -m compat.run nightly
 
 # What is missing of Java, Maven, Go and a C compiler is named, and the rest measured. BENCH="--quick --rows small", say.

@@ -128,3 +128,11 @@ def test_an_upward_import_breaks_its_contract(tmp_path: Path) -> None:
     )
     assert done.returncode == 1, done.stdout + done.stderr
     assert {line for line in expected if line not in done.stdout} == set()
+
+
+def test_the_map_of_the_tests_parts_names_each_of_them() -> None:
+    support = ROOT / "tests" / "support"
+    rows = re.findall(r"^\| (`(\w+)`|here) \|(.*)$", (support / "README.md").read_text(), re.MULTILINE)
+    named = {(folder or ".", name) for _, folder, row in rows for name in re.findall(r"`(\w+)`", row)}
+    files = [path for path in support.rglob("*.py") if path.stem != "__init__"]
+    assert named == {(path.parent.relative_to(support).as_posix(), path.stem) for path in files}
