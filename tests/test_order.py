@@ -15,6 +15,7 @@ pytest_plugins = ["pytester"]
     ("nodeid", "unit"),
     [
         ("tests/pipeline/apply/test_query.py::test_a[1]", SPARK),
+        ("tests/pipeline/stores/test_store.py::test_a", "tests/pipeline/stores/test_store.py"),
         ("tests/storage/logs/test_log.py::test_a", "tests/storage/logs/test_log.py"),
         ("tests/test_blocks.py::test_the_blocks_of[docs/a.md]", "tests/test_blocks.py::test_the_blocks_of[docs/a.md]"),
     ],
@@ -42,3 +43,13 @@ def test_a_seed_gives_one_order_and_keeps_the_tests_of_a_file_together(pytester:
     assert shuffled not in (as_written, orders(pytester, "--shuffle", "2"))
     files = [line.partition("::")[0] for line in shuffled]
     assert sum(one != other for one, other in pairwise(files)) == 2
+
+
+def test_a_file_that_shares_the_spark_session_and_would_be_run_elsewhere_ends_the_run(
+    pytester: pytest.Pytester,
+) -> None:
+    pytester.makeconftest(CONFTEST + "\nimport pytest\n@pytest.fixture\ndef spark(): pass\n")
+    pytester.makepyfile(test_a="def test_it(spark): pass")
+    result = pytester.runpytest("-p", "no:cacheprovider", "-p", "no:xdist", "--collect-only", "-q")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*test_a.py::test_it: expected the argument as `spark: SparkSession`*"])

@@ -1,18 +1,24 @@
 """In which order tests run, and which process runs them: pytest's hooks, which `tests/conftest.py` takes over.
 
-`make test` has a process for each processor. A file is run by one of them, so that what its tests share is made once; all that share
-a Spark session are run by one. The files of SPLIT have few tests that take long: these are given out one by one, last.
+`make test` has a process for each processor. A file is run by one of them, so that what its tests share is made once; all files whose
+tests share a Spark session are run by one. The files of SPLIT have few tests that take long: these are given out one by one, last.
 """
 
 from __future__ import annotations
 
 import importlib
 import random
+import re
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+ROOT = Path(__file__).parents[2]
 SPARK = "tests/pipeline/"
+"""Below it is the fixture `spark`; the unit of the files that ask for it."""
+ASKS_FOR_SPARK = re.compile(r"[(,]\s*spark:")
 SPLIT = (
     "tests/test_blocks.py",
     "tests/server/handlers/test_handlers_in_turns.py",
@@ -31,6 +37,11 @@ def pytest_report_header(config: pytest.Config) -> str | None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()) and unit_of(item.nodeid) != SPARK:
+            raise pytest.UsageError(
+                f"{item.nodeid}: expected the argument as `spark: SparkSession`, in a file of {SPARK}"
+            )
     seed = config.getoption("--shuffle")
     if seed is None:
         return
@@ -51,10 +62,16 @@ def file_of(nodeid: str) -> str:
 
 def unit_of(nodeid: str) -> str:
     """The tests with the same unit are run by one process."""
-    if nodeid.startswith(SPARK):
-        return SPARK
     path = file_of(nodeid)
+    if path.startswith(SPARK) and asks_for_spark(path):
+        return SPARK
     return nodeid if path in SPLIT else path
+
+
+@cache
+def asks_for_spark(path: str) -> bool:
+    """By its text: the process that gives out tests has not collected them."""
+    return ASKS_FOR_SPARK.search((ROOT / path).read_text()) is not None
 
 
 @pytest.hookimpl(optionalhook=True)
