@@ -39,6 +39,7 @@ from support.lives.compacted_life import DATA_DIR, TP, Broker, check
 from support.lives.crash_lives import SECOND_MS
 from support.logs.make_log import DAY_MS
 from support.pipeline.install_lives import INSTALLS, Staged, search, staged
+from support.sizes import size
 
 
 @pytest.fixture(scope="module")
@@ -440,8 +441,8 @@ def test_power_may_go_before_any_operation(
 ) -> None:
     """One disk in so many; all of them, and losses in recovery, are in compat/installs."""
     monkeypatch.setattr(crash_files, "CHANGES_MAX", 6)
-    counts = search(INSTALLS[name](), how=how, with_server=with_server, losses=1, thinned_to=12)
-    assert counts.after_one_loss > 20
+    counts = search(INSTALLS[name](), how=how, with_server=with_server, losses=1, thinned_to=size(60, 12))
+    assert counts.after_one_loss > size(4, 20)
     assert not counts.failures
 
 

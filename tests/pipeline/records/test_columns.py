@@ -21,6 +21,7 @@ from ottla.protocol.batch_builder import build_batch
 from ottla.protocol.errors import CorruptRecordError
 from ottla.protocol.records import ATTRIBUTES_POSITION, CRC_POSITION, Record, RecordBatch
 from support.logs.batches import batch, broken
+from support.sizes import size
 
 SHORT = st.binary(max_size=12) | st.just(bytes(range(200)))
 NULLABLE = st.none() | SHORT
@@ -111,7 +112,7 @@ def repaired(data: bytearray) -> bytearray:
     return data
 
 
-@settings(max_examples=300)
+@settings(max_examples=size(60, 300))
 @given(logs(batch_count_max=1), st.data(), st.sampled_from((1, 64)))
 def test_what_the_record_reader_refuses_is_refused(data: bytearray, draw: st.DataObject, lanes_min: int) -> None:
     """Any bytes in the place of a batch's own: the same records, or a refusal on both sides."""

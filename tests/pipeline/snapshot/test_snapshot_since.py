@@ -27,11 +27,13 @@ from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.disk.paths import TopicPartition
 from ottla.storage.logs.log import Log
 from support.logs.make_log import Producer, append, clean, make_log, remove_deleted
+from support.sizes import size
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 DAY_MS = 86_400_000
+LIVES = size(8, 20)
 Row = tuple[int, bytes, int, bytes]
 
 
@@ -286,13 +288,13 @@ def history(seed: str, directory: Path) -> int:
     return compared
 
 
-@pytest.mark.parametrize("number", range(10))
+@pytest.mark.parametrize("number", range(size(1, 10)))
 def test_on_random_histories_they_are_what_full_ones_are(number: int, tmp_path: Path) -> None:
     compared = 0
-    for life in range(20):
+    for life in range(LIVES):
         compared += history(f"since {number} {life}", tmp_path / str(life))
         shutil.rmtree(tmp_path / str(life))
-    assert compared > 20
+    assert compared > LIVES
 
 
 def test_on_spark_it_is_the_same(spark: SparkSession, topic: Topic) -> None:

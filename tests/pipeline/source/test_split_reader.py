@@ -28,8 +28,9 @@ from support.cleaner.cleaner_history import random_history
 from support.disk.crash_files import CrashFiles
 from support.logs.batches import batch
 from support.logs.make_log import TP, Producer, all_batches, append, clean, log_with_holes, make_log
+from support.sizes import size
 
-HISTORIES = 150
+HISTORIES = size(25, 150)
 
 SCHEMA = pa.schema([("offset", pa.int64()), ("key", pa.binary()), ("value", pa.binary()), ("timestampMs", pa.int64())])
 Row = tuple[int, bytes | None, bytes | None, int]

@@ -23,6 +23,7 @@ from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.disk.paths import OFFSET_MAX, TopicPartition
 from ottla.storage.logs.log import Log
 from support.logs.make_log import Producer, append, clean, make_log, remove_deleted
+from support.sizes import size
 
 A0 = TopicPartition("a", 0)
 OFFSETS = pa.schema([("offset", pa.int64())])
@@ -117,7 +118,7 @@ def outline(tasks: list[Task]) -> list[object]:
 
 
 @pytest.mark.parametrize("committed", [False, True])
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(size(3, 12)))
 def test_who_follows_a_log_sees_what_a_fresh_look_sees(tmp_path: Path, seed: int, committed: bool) -> None:
     rng = random.Random(seed)
     log = make_log(OsFiles(), tp=A0, data_dir=str(tmp_path))

@@ -35,6 +35,7 @@ from support.logs.make_log import (
     reopen,
 )
 from support.pipeline.install_lives import staged
+from support.sizes import size
 
 DIRECTORY = f"/data/{TP}"
 LATER_MS = 10**12
@@ -199,7 +200,15 @@ def test_at_every_moment_the_log_is_what_a_start_would_make_of_it(name: str) -> 
         assert found == loaded(disk), (number, disk.list(DIRECTORY))
 
 
-@pytest.mark.parametrize("name", ["a pass", "a pass of several groups", "two passes", "retention"])
+ONE_IN = {
+    "a pass": size(16, 4),
+    "a pass of several groups": size(16, 4),
+    "two passes": size(80, 20),
+    "retention": 4,
+}
+
+
+@pytest.mark.parametrize("name", ONE_IN)
 def test_after_a_crash_at_any_moment_the_log_is_what_a_start_makes_of_it(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -213,9 +222,7 @@ def test_after_a_crash_at_any_moment_the_log_is_what_a_start_makes_of_it(
     files.lost_at_most = 2
     known: set[int] = set()
     disks: list[CrashFiles] = []
-    files.before_step = lambda: disks.extend(
-        files.after_crash(ordered=False, seen=known, one_in=20 if name == "two passes" else 4)
-    )
+    files.before_step = lambda: disks.extend(files.after_crash(ordered=False, seen=known, one_in=ONE_IN[name]))
     work(log)
     files.before_step = None
     assert len(disks) > 3
@@ -235,12 +242,12 @@ def test_a_directory_that_changes_under_its_reader_is_read_as_it_was_at_some_mom
             continue
     count = len(found)
     for start in range(count):
-        for steps in (1, 2, 5):
+        for steps in size((1 + start % 2,), (1, 2, 5)):
             moving = MovingFiles(found, steadily(start, steps))
             assert read(moving) in possible
-    for start in range(0, count, 3):
+    for start in range(0, count, size(9, 3)):
         for end in (start + 1, start + 4, count):
-            for jump in range(1, 40, 3):
+            for jump in range(1, 40, size(5, 3)):
                 if not end_has_segments(found[min(end, count - 1)]):
                     continue
                 moving = MovingFiles(found, at_once(start, end, jump))

@@ -26,6 +26,7 @@ from ottla.pipeline.wire.compacted import (
     findings_of,
     judged_blobs,
 )
+from support.sizes import size
 
 from .tasks import Record, tasks
 
@@ -57,7 +58,7 @@ def of(offset: int, key: bytes | None, *, deleted: bool = False, time: int = 0) 
     return Record(0, offset, key, deleted, time, offset)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(size(12, 40)))
 def test_what_is_found_is_what_a_model_finds(seed: int) -> None:
     rng = random.Random(seed)
     records = [

@@ -16,6 +16,7 @@ import pickle
 from ottla.pipeline.wire.differences import COUNT, MISSING, ORDER, VALUE, Place, difference, has_moved
 from ottla.pipeline.wire.equal import Asked, Differing, Look, Newest, Version, blobs_of, judged_blobs, look_of
 from ottla.pipeline.wire.key_rows import NEWEST, OLDEST
+from support.sizes import size
 
 from .tasks import Record, tasks
 
@@ -85,7 +86,7 @@ def model(sides: Sequence[Sequence[Record]], asked: Asked) -> int:
 
 
 @pytest.mark.parametrize("every_version", [False, True])
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(size(12, 40)))
 def test_as_many_keys_differ_as_a_model_says(seed: int, every_version: bool) -> None:
     rng = random.Random(seed)
     here = history(rng)
