@@ -7,8 +7,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from support.sizes import size
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+FRUGAL = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
+}
+"""Of a slice: a third less CPU time for jobs of a few rows, whose results are the same. Full runs are as a user's session is."""
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -43,8 +53,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     except UsageError as error:
         pytest.skip(str(error))
     spark = (
-        made.config("spark.sql.shuffle.partitions", "4")
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1")  # a third less CPU time for jobs so short
+        made.config(map=size(FRUGAL, {}))
+        .config("spark.sql.shuffle.partitions", size("2", "4"))
+        # A third less CPU time for jobs so short, and a fifth less for a JVM that starts.
+        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+        .config("spark.ui.enabled", "false")
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
         .config("spark.sql.session.timeZone", "UTC")
         .getOrCreate()

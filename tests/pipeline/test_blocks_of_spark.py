@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import ottla
+from support.sizes import size
 from support.texts.blocks import blocks
 from support.texts.page_run import run_blocks
 
@@ -19,7 +20,9 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.needs_sources
-@pytest.mark.parametrize("page", ["README.md", "docs/spark.md", "docs/change-feed.md", "pipeline/README.md"])
+@pytest.mark.parametrize(
+    "page", ["docs/spark.md", "pipeline/README.md", *size((), ("README.md", "docs/change-feed.md"))]
+)
 def test_the_blocks_of(page: str, pytester: pytest.Pytester, spark: SparkSession) -> None:
     """Where a page shows no data being made, `./data` holds the topic that it speaks of, compacted once, and closed segments."""
     if page != "docs/spark.md":

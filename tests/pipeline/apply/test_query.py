@@ -16,6 +16,7 @@ from ottla.pipeline.apply.parquet_table import ParquetTable
 from ottla.pipeline.apply.query import ApplyJob, apply
 from ottla.pipeline.errors import SourceChangedError
 from support.pipeline.stored_topic import TOPIC, stored_topic
+from support.sizes import FULL
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,8 +47,9 @@ def test_an_interrupt_ends_a_stream_that_stays_without_a_word(
     assert len(said) == 1
     rows = {(row["key"], row["value"]) for row in ParquetTable(str(tmp_path / "table")).read(spark).collect()}
     assert rows == {("a", "3"), ("c", "1"), ("d", "1"), ("z", "1"), ("e", "1")} - {("a", "3")} | {("a", "p1 again")}
-    again = apply(spark, job(tmp_path))
-    assert (again.batches, again.records) == (0, 0)
+    if FULL:  # a stream that begins again costs seconds, and `test_applier` has replays
+        again = apply(spark, job(tmp_path))
+        assert (again.batches, again.records) == (0, 0)
 
 
 def test_a_topic_deleted_and_created_again_under_a_stream_that_stays_ends_it(

@@ -26,6 +26,10 @@ ANSWERS = {
 }
 
 
+POLL_S = 0.01
+"""How often a server looks whether it is to end."""
+
+
 class Answers(BaseHTTPRequestHandler):
     """A registry of a few schemas, which wants a user."""
 
@@ -65,7 +69,7 @@ class Stranger(BaseHTTPRequestHandler):
 @contextmanager
 def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(POLL_S,))
         thread.start()
         yield f"127.0.0.1:{server.server_address[1]}"
         server.shutdown()

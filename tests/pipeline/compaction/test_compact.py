@@ -25,13 +25,15 @@ from ottla.storage.logs.staged_segment import MANIFEST_FILE
 from support.cleaner.cleaner_history import random_history
 from support.disk.crash_files import CrashFiles
 from support.pipeline.compaction_pair import CompactionPair, files_of
+from support.sizes import size
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 BUCKETS = (Buckets(2, 1), Buckets(2, 5))
-PASSES = 4
+PASSES = size(2, 4)
 """A job of such small size takes two seconds."""
+HISTORIES = size(3, 8)
 
 
 def test_a_spark_jobs_output_is_the_servers_byte_for_byte(spark: SparkSession, tmp_path: Path) -> None:
@@ -44,7 +46,7 @@ def test_a_spark_jobs_output_is_the_servers_byte_for_byte(spark: SparkSession, t
             found.append((weight(plan), plan, files.copy()))
             return CompactionPair.compact(plan, files)
 
-    for number in range(8):
+    for number in range(HISTORIES):
         random_history(f"spark {number}").run(Collecting)
     found.sort(key=lambda each: -each[0])
     for number, (_, plan, disk) in enumerate(found[:PASSES]):

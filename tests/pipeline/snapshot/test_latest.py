@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,11 +23,11 @@ from support.logs.make_log import append, clean, make_log, remove_deleted
 from support.pipeline.stored_topic import TOPIC, stored_topic
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Row, SparkSession
 
 
-def outline(frame: DataFrame) -> list[tuple[int, int, bytes, bytes]]:
-    return sorted((row.partition, row.offset, bytes(row.key), bytes(row.value)) for row in frame.collect())
+def outline(rows: Sequence[Row]) -> list[tuple[int, int, bytes, bytes]]:
+    return sorted((row.partition, row.offset, bytes(row.key), bytes(row.value)) for row in rows)
 
 
 def test_it_has_the_rows_of_a_snapshot(spark: SparkSession, tmp_path: Path) -> None:
@@ -35,10 +36,13 @@ def test_it_has_the_rows_of_a_snapshot(spark: SparkSession, tmp_path: Path) -> N
     there = spark.read.parquet(str(tmp_path / "out"))
     found = latest(spark, data_dir, topic=TOPIC)
     assert found.columns == SCHEMA.names
-    assert outline(found) == outline(there) and found.count() == 6
-    assert {row.timestamp for row in found.collect()} == {row.timestamp for row in there.collect()}
-    assert outline(latest(spark, data_dir, topic=TOPIC, partition=1)) == [row for row in outline(there) if row[0] == 1]
-    assert outline(latest(spark, data_dir, topic=TOPIC, buckets=Buckets(3, 2))) == outline(there)
+    rows, expected = found.collect(), there.collect()
+    assert outline(rows) == outline(expected) and len(rows) == 6
+    assert {row.timestamp for row in rows} == {row.timestamp for row in expected}
+    assert outline(latest(spark, data_dir, topic=TOPIC, partition=1).collect()) == [
+        row for row in outline(expected) if row[0] == 1
+    ]
+    assert outline(latest(spark, data_dir, topic=TOPIC, buckets=Buckets(3, 2)).collect()) == outline(expected)
 
 
 def test_only_the_columns_that_are_named_are_read(spark: SparkSession, tmp_path: Path) -> None:
@@ -82,7 +86,7 @@ def test_what_comes_after_the_call_does_not_show(spark: SparkSession, tmp_path: 
     append(log, ("a", "1"), ("b", "1"), roll=True)
     found = latest(spark, str(tmp_path), topic=TOPIC)
     append(log, ("a", "2"), ("c", "1"))
-    assert [row[2:] for row in outline(found)] == [(b"a", b"1"), (b"b", b"1")]
+    assert [row[2:] for row in outline(found.collect())] == [(b"a", b"1"), (b"b", b"1")]
     log.close(0)
 
 
@@ -99,6 +103,6 @@ def test_a_frame_never_lacks_a_key_that_a_cleaner_took_meanwhile(spark: SparkSes
         found.collect()
     assert isinstance(raised.value, SourceChangedError)
     assert "1 of 2 newest records from offset 0 on were superseded since they were chosen" in str(raised.value)
-    again = outline(latest(spark, str(tmp_path), topic=TOPIC))
+    again = outline(latest(spark, str(tmp_path), topic=TOPIC).collect())
     assert [row[2:] for row in again] == [(b"b", b"1"), (b"c", b"1"), (b"a", b"2"), (b"d", b"1")]
     log.close(0)

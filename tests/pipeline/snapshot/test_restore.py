@@ -16,9 +16,9 @@ import confluent_kafka
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+import ottla
 from ottla.pipeline.cli import main
 from ottla.pipeline.snapshot.restore import restore
-from support.broker.serve_process import ServeProcess, run
 from support.pipeline.stored_topic import TOPIC, stored_topic
 
 HERE = ("--master", "none")
@@ -31,10 +31,9 @@ def lines(text: str) -> list[dict[str, object]]:
 def test_a_snapshot_is_restored_into_another_topic(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data_dir, snapshot, new_dir = stored_topic(tmp_path), tmp_path / "latest", tmp_path / "new"
     assert main(["snapshot", str(data_dir), "--topic", TOPIC, "--out", str(snapshot), *HERE]) == 0
-    with ServeProcess("--data", new_dir, "--listener", "127.0.0.1:0") as broker:
-        servers = broker.first_line.split()[1]
-        created = run("topics", "--bootstrap", servers, "create", "copy", "--partitions", "2")
-        assert created.returncode == 0, created.stderr
+    with ottla.Broker(new_dir) as broker:
+        servers = broker.bootstrap
+        broker.create_topic("copy", partitions=2)
         capsys.readouterr()
         assert main(["restore", str(snapshot), "--topic", "copy", "--bootstrap", servers, "--json"]) == 0
         assert json.loads(capsys.readouterr().out) == {"topic": "copy", "records": 6, "partitions": 2}
@@ -71,15 +70,14 @@ def test_a_topic_that_is_not_there_is_made_where_that_is_wanted(
         monkeypatch.setitem(sys.modules, "confluent_kafka", None)
     data_dir, snapshot = stored_topic(tmp_path), tmp_path / "latest"
     assert main(["snapshot", str(data_dir), "--topic", TOPIC, "--out", str(snapshot), *HERE]) == 0
-    with ServeProcess("--data", tmp_path / "new", "--listener", "127.0.0.1:0") as broker:
-        servers = broker.first_line.split()[1]
+    with ottla.Broker(tmp_path / "new") as broker:
+        servers = broker.bootstrap
         line = ["restore", str(snapshot), "--topic", "copy", "--bootstrap", servers]
         assert main(line) == 1
         assert "copy: expected a topic to restore into, found none (--create makes it)" in capsys.readouterr().err
         assert main([*line, "--create"]) == 0
         assert main([*line, "--create"]) == 0, "again, into the one that is there"
-        described = run("topics", "--bootstrap", servers, "describe", "copy").stdout
-        assert "cleanup.policy=compact" in described.replace(" ", "")
+        assert broker.export_seed()["topics"]["copy"]["configs"] == {"cleanup.policy": "compact"}
     capsys.readouterr()
     assert main(["read", str(tmp_path / "new"), "--topic", "copy"]) == 0
     assert {row["partition"] for row in lines(capsys.readouterr().out)} == {0, 1}
@@ -88,8 +86,8 @@ def test_a_topic_that_is_not_there_is_made_where_that_is_wanted(
 def test_of_a_snapshot_of_layers_what_counts_is_restored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data_dir, first, second = stored_topic(tmp_path), tmp_path / "first", tmp_path / "second"
     assert main(["snapshot", str(data_dir), "--topic", TOPIC, "--out", str(first), *HERE]) == 0
-    with ServeProcess("--data", data_dir, "--listener", "127.0.0.1:0") as broker:
-        servers = broker.first_line.split()[1]
+    with ottla.Broker(data_dir) as broker:
+        servers = broker.bootstrap
         producer = confluent_kafka.Producer({"bootstrap.servers": servers, "log_level": 0})
         for key, value in (("a", "4"), ("c", None), ("new", "1")):
             producer.produce(TOPIC, key=key, value=value, partition=0)
@@ -97,9 +95,9 @@ def test_of_a_snapshot_of_layers_what_counts_is_restored(tmp_path: Path, capsys:
         del producer
     assert main(["snapshot", str(data_dir), "--topic", TOPIC, "--out", str(second), "--since", str(first), *HERE]) == 0
     assert f"3 keys of 2 partitions have changed since {first}" in capsys.readouterr().out
-    with ServeProcess("--data", tmp_path / "new", "--listener", "127.0.0.1:0") as broker:
-        servers = broker.first_line.split()[1]
-        assert run("topics", "--bootstrap", servers, "create", "copy", "--partitions", "2").returncode == 0
+    with ottla.Broker(tmp_path / "new") as broker:
+        servers = broker.bootstrap
+        broker.create_topic("copy", partitions=2)
         assert restore(str(second), "copy", servers).records == 6
     capsys.readouterr()
     assert main(["read", str(tmp_path / "new"), "--topic", "copy"]) == 0
@@ -110,9 +108,9 @@ def test_of_a_snapshot_of_layers_what_counts_is_restored(tmp_path: Path, capsys:
 def test_it_is_a_function_too(tmp_path: Path) -> None:
     data_dir, snapshot = stored_topic(tmp_path), tmp_path / "latest"
     assert main(["snapshot", str(data_dir), "--topic", TOPIC, "--out", str(snapshot), *HERE]) == 0
-    with ServeProcess("--data", tmp_path / "new", "--listener", "127.0.0.1:0") as broker:
-        servers = broker.first_line.split()[1]
-        assert run("topics", "--bootstrap", servers, "create", "copy", "--partitions", "2").returncode == 0
+    with ottla.Broker(tmp_path / "new") as broker:
+        servers = broker.bootstrap
+        broker.create_topic("copy", partitions=2)
         assert restore(str(snapshot), "copy", servers, producer_config={"acks": "all"}).records == 6
 
 
@@ -168,15 +166,12 @@ def test_the_brokers_are_those_of_the_command_whatever_a_file_of_options_says(
     if client == "kafka":
         monkeypatch.setitem(sys.modules, "confluent_kafka", None)
     places = tmp_path / "named", tmp_path / "other"
-    with (
-        ServeProcess("--data", places[0], "--listener", "127.0.0.1:0") as named,
-        ServeProcess("--data", places[1], "--listener", "127.0.0.1:0") as other,
-    ):
-        servers, others = (broker.first_line.split()[1] for broker in (named, other))
+    with ottla.Broker(places[0]) as named, ottla.Broker(places[1]) as other:
+        servers, others = (broker.bootstrap for broker in (named, other))
         options = tmp_path / "options"
         options.write_text(f"{name}={others}\n")
         options.chmod(0o600)
         line = ["restore", str(a_snapshot(tmp_path)), "--topic", "copy", "--bootstrap", servers, "--create"]
         assert main([*line, "--producer-config", f"@{options}"]) == 0
-        found = [run("topics", "--bootstrap", one, "list").stdout.split() for one in (servers, others)]
-    assert ["copy" in one for one in found] == [True, False]
+        found = [[topic.name for topic in broker.topics()] for broker in (named, other)]
+    assert found == [["copy"], []]

@@ -25,6 +25,7 @@ from ottla.storage.logs.log import Log
 from support.broker.conversation import address, create_topic
 from support.broker.raw_client import RawClient
 from support.logs.make_log import all_batches, append, make_log
+from support.sizes import some
 from support.transactions.transactional_client import TransactionalClient
 
 if TYPE_CHECKING:
@@ -283,8 +284,9 @@ FILTERS: dict[str, tuple[str, range | list[int]]] = {
 }
 
 
-@pytest.mark.parametrize(("condition", "expected"), FILTERS.values(), ids=FILTERS)
-def test_filters_are_pushed_down(spark: SparkSession, log: Log, condition: str, expected: range | list[int]) -> None:
+@pytest.mark.parametrize("name", some(FILTERS, 5))
+def test_filters_are_pushed_down(spark: SparkSession, log: Log, name: str) -> None:
+    condition, expected = FILTERS[name]
     frame = ottla.pipeline.read(spark, str(data_dir_of(log)), includeBatchColumns=True).where(condition)
     assert offsets(frame) == list(expected)
 

@@ -21,6 +21,7 @@ from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.disk.paths import TopicPartition
 from ottla.storage.logs.log import Log
 from support.logs.make_log import Producer, append, make_log
+from support.sizes import FULL, size
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -133,15 +134,16 @@ def log(tmp_path: Path) -> Iterator[Log]:
 
 @pytest.mark.needs_sources("HAS_READ_LIMITS")
 def test_micro_batches_keep_to_their_limit_and_a_restart_goes_on(spark: SparkSession, tmp_path: Path, log: Log) -> None:
-    job = Job(spark, tmp_path, maxOffsetsPerTrigger="15")
+    job = Job(spark, tmp_path, maxOffsetsPerTrigger=size("25", "15"))
     batches = job.run()
-    assert [len(batch) for batch in batches] == [15, 15, 10]
+    assert [len(batch) for batch in batches] == size([25, 15], [15, 15, 10])
     assert numbers(batches) == list(range(40))
     append(log, ("m", "1"))
     other = make_log(OsFiles(), tp=B0, data_dir=str(tmp_path / "data"))
     append(other, ("n", "1"), ("o", "2"))
     assert job.run() == [[("a", 0, 40), ("b", 0, 0), ("b", 0, 1)]], "a new partition from its beginning"
-    assert numbers(job.run()) == []
+    if FULL:
+        assert numbers(job.run()) == []
     other.release_files()
 
 
@@ -153,10 +155,11 @@ def test_an_open_transaction_is_waited_for(spark: SparkSession, tmp_path: Path, 
     job = Job(spark, tmp_path, isolationLevel="read_committed", startingOffsets='{"a": {"0": 38}}')
     assert numbers(job.run()) == [38, 39]
     producer.abort()
-    assert numbers(job.run()) == [42]
+    if FULL:
+        assert numbers(job.run()) == [42]
     producer.write("s")
     producer.commit()
-    assert numbers(job.run()) == [44]
+    assert numbers(job.run()) == size([42, 44], [44])
 
 
 @pytest.mark.needs_sources("HAS_READ_LIMITS")
@@ -166,7 +169,7 @@ def test_a_log_whose_start_has_moved_past_the_checkpoint_is_data_loss(
     job = Job(spark, tmp_path, startingOffsets='{"a": {"0": 5}}', endingOffsets="latest")
     with pytest.raises(Exception, match="a stream has no end"):
         job.run()
-    job = Job(spark, tmp_path, startingOffsets='{"a": {"0": 5}}', maxOffsetsPerTrigger="3")
+    job = Job(spark, tmp_path, startingOffsets='{"a": {"0": 5}}', maxOffsetsPerTrigger=size("40", "3"))
     assert numbers(job.run()) == list(range(5, 40))
     for number in range(5):
         append(log, ("k", str(number)))

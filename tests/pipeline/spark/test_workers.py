@@ -6,14 +6,20 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'ottla[spark]'")
 
+import ottla.pipeline
 from ottla.pipeline.errors import UsageError
 from ottla.pipeline.run.java import java_home
 from ottla.pipeline.spark.workers import refusal, runs_here
+from support.sizes import FULL
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 OWN_SESSION = """
 import sys
@@ -58,16 +64,41 @@ def test_the_refusal_is_one_line_that_says_what_to_do(python: str | None, is_giv
     assert text.startswith(says) and "No module named 'ottla'" in text and "ottla[spark]" in text and "\n" not in text
 
 
+WITHOUT_OTTLA = [("base", "Error: "), ("/nowhere/python", "Cannot run program")]
+
+
+def python_named(python: str) -> str:
+    path = getattr(sys, "_base_executable", "") if python == "base" else python
+    if path == sys.executable:
+        pytest.skip("this Python is no environment's")
+    return path
+
+
 @pytest.mark.needs_sources
-@pytest.mark.parametrize(("python", "says"), [("base", "Error: "), ("/nowhere/python", "Cannot run program")])
+@pytest.mark.parametrize(("python", "says"), WITHOUT_OTTLA)
+def test_workers_without_ottla_are_told_of_by_register(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, python: str, says: str
+) -> None:
+    path = python_named(python)
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    monkeypatch.setenv("PYSPARK_PYTHON", path)
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", path)  # what a session that starts takes from it
+    with pytest.raises(UsageError) as raised:
+        ottla.pipeline.register(spark)
+    line = str(raised.value)
+    assert line.startswith(f"workers run '{path}' (as PYSPARK_PYTHON says)") and "\n" not in line
+    assert says in line and "set PYSPARK_PYTHON to a Python" in line
+
+
+@pytest.mark.needs_sources
+@pytest.mark.skipif(not FULL, reason="a JVM for each, in full runs")
+@pytest.mark.parametrize(("python", "says"), WITHOUT_OTTLA)
 def test_a_session_whose_workers_have_no_ottla_is_told_so_by_register(python: str, says: str) -> None:
     try:
         home = java_home()
     except UsageError as error:
         pytest.skip(str(error))
-    path = getattr(sys, "_base_executable", "") if python == "base" else python
-    if path == sys.executable:
-        pytest.skip("this Python is no environment's")
+    path = python_named(python)
     environment = {**os.environ, "JAVA_HOME": str(home), "PYSPARK_PYTHON": path, "SPARK_LOCAL_IP": "127.0.0.1"}
     environment.pop("PYTHONPATH", None)
     ran = subprocess.run(
