@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from ottla.storage.logs.log import Log
-from support.disk.crash_files import CrashFiles, power_losses
+from support.disk.crash_files import CrashFiles, disks_left
 from support.logs.make_log import Producer, all_batches, append, clean, data_records, make_log
 from support.sizes import size
 
@@ -46,7 +46,7 @@ def test_a_value_that_is_not_on_disk_yet_does_not_displace_one_that_is(ordered: 
         clean(log)
 
     states = 0
-    for disk in power_losses(scenario, files, ordered=ordered, one_in=size(3, 1)):
+    for disk, _ in disks_left(scenario, files, ordered=ordered, owed=lambda: None, one_in=size(3, 1)):
         states += 1
         assert committed(make_log(disk, recovery_point=1))[b"a"] in (b"1", b"2")
     assert states > size(20, 50)
@@ -71,7 +71,7 @@ def test_a_value_does_not_go_for_one_whose_commit_marker_is_not_on_disk_yet(orde
         clean(log)
 
     states = 0
-    for disk in power_losses(scenario, files, ordered=ordered, one_in=size(3, 1)):
+    for disk, _ in disks_left(scenario, files, ordered=ordered, owed=lambda: None, one_in=size(3, 1)):
         states += 1
         log = make_log(disk, recovery_point=1)
         decided = [each for each in all_batches(log) if each.last_offset < log.last_stable_offset]
@@ -106,7 +106,6 @@ def test_a_deleted_key_does_not_come_back_with_the_last_segments_of_a_group() ->
         return [segment.base_offset for segment in log.segments]
 
     assert bases(pass_over(files.copy())) == [0, 4, 6]
-    disks = {disk.digest(): disk for disk in power_losses(pass_over, files, ordered=False)}
-    logs = [make_log(disk) for disk in disks.values()]
+    logs = [make_log(disk) for disk, _ in disks_left(pass_over, files, ordered=False, owed=lambda: None)]
     assert [0, 2, 4, 5, 6] in map(bases, logs), "the third segment comes back, but the second only with it"
     assert not [log for log in logs if committed(log) != {b"a": b"1", b"b": b"2", b"c": b"1"}]

@@ -6,6 +6,7 @@ import errno
 import random
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 
 import pytest
 
@@ -14,7 +15,7 @@ from ottla.storage.data_dirs.exchange import Exchange, finish, is_unfinished, ow
 from ottla.storage.data_dirs.manager import LogManager
 from ottla.storage.disk import paths
 from ottla.storage.disk.files import Files
-from support.disk.crash_files import CrashFiles, PowerLoss, power_losses
+from support.disk.crash_files import CrashFiles, PowerLoss, disks_left
 
 ONE = ("/d",)
 TWO = ("/d", "/e")
@@ -118,7 +119,8 @@ def test_a_power_loss_leaves_all_of_the_old_or_all_of_the_new(
     new: dict[str, bytes], data_dirs: Sequence[str], ordered: bool
 ) -> None:
     seen = set()
-    for after in power_losses(lambda files: exchange(files, data_dirs, new), disk(data_dirs), ordered=ordered):
+    scenario = partial(exchange, data_dirs=data_dirs, new=new)
+    for after, _ in disks_left(scenario, disk(data_dirs), ordered=ordered, owed=lambda: None):
         found = ended(after, data_dirs)
         assert found in ([OLD] * len(data_dirs), [new] * len(data_dirs))
         seen.add(found == [OLD] * len(data_dirs))
@@ -137,7 +139,7 @@ def test_a_second_power_loss_while_it_is_being_ended_changes_nothing(ordered: bo
         at += 7
         for after in files.after_crash(ordered=True):
             expected = ended(after.copy(), TWO)
-            for again in power_losses(lambda each: finish(each, TWO), after, ordered=ordered):
+            for again, _ in disks_left(lambda each: finish(each, TWO), after, ordered=ordered, owed=lambda: None):
                 assert ended(again, TWO) == expected
     assert at > 30
 

@@ -13,6 +13,7 @@ from ottla.storage.disk.os_files import OsFiles
 from support.disk.crash_files import CrashFiles, PowerLoss, power_losses
 from support.disk.crash_nodes import Directory, Inode, Node, digest_of, take, tree
 from support.disk.crash_subsets import COMBINED_CHANGES_MAX, Versions, sets_of
+from support.sizes import size
 
 BOTH_MODELS = pytest.mark.parametrize("ordered", [True, False], ids=["ordered", "unordered"])
 
@@ -321,7 +322,7 @@ ACTIONS = sorted(actions(CrashFiles(), "", "a", "a", 0))
 NAMES = st.sampled_from(["a", "b", "d/a", "d/b", "e/a"])
 
 
-@settings(max_examples=300)
+@settings(max_examples=size(60, 300))
 @example([("set_mtime", "a", "a", 0), ("append", "a", "a", 0), ("mtime", "a", "a", 0)])
 @example([("set_mtime", "a", "a", 0), ("empty", "a", "a", 0), ("mtime", "a", "a", 0)])
 @example([("empty", "a", "a", 0), ("set_mtime", "a", "a", 0), ("empty", "a", "a", 0), ("mtime", "a", "a", 0)])
@@ -389,7 +390,7 @@ CHANGING = [
 ]
 
 
-@settings(max_examples=100)
+@settings(max_examples=size(25, 100))
 # What a search with few sets of many operations has not seen, one with all sets of fewer does.
 @example([*(("create", name, name, 1) for name in ("a", "b", "d/b", "e/a")), ("sync_dir", "e/a", "e/a", 1)], 3, 1)
 @given(

@@ -17,6 +17,7 @@ from ottla.protocol.batch_builder import build_batch
 from ottla.protocol.records import HEADER, HEADER_BYTES
 from ottla.storage import kernel
 from support.cleaner.kernels import INTERPRETED, both, needs_compiled
+from support.sizes import size
 
 SECRET = bytes(16)
 LYING = [0, 1, 2, 5, 127, 128, 2**31 - 1, -1, -(2**31)]
@@ -143,7 +144,7 @@ def settings(rng: random.Random) -> dict[str, int]:
 @pytest.mark.parametrize("damage", DAMAGE, ids=lambda each: each.__name__)
 def test_any_bytes_end_in_an_answer(kernel: ModuleType, damage: Any) -> None:
     rng = random.Random(damage.__name__)
-    for _ in range(150 if kernel is INTERPRETED else 3_000):
+    for _ in range(150 if kernel is INTERPRETED else size(600, 3_000)):
         data = damage(rng)
         told(kernel, data, **settings(rng))
 

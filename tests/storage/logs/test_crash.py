@@ -5,7 +5,8 @@ records are there, no record is there that was not appended, offsets increase, i
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -16,7 +17,7 @@ from ottla.storage.logs import log as log_module
 from ottla.storage.logs.log import Log
 from ottla.storage.segment.segment import LogSegment
 from ottla.storage.topics.config import LogConfig
-from support.disk.crash_files import CrashFiles, power_losses
+from support.disk.crash_files import CrashFiles, disks_left
 from support.lives import compacted_life
 from support.logs.batches import ABORT
 from support.logs.make_log import append, append_marker, contents, make_log, remove_deleted
@@ -73,11 +74,11 @@ class Growing:
                 log.close(0)
                 self.flushed = log.log_end_offset
 
-    def check(self, files: CrashFiles) -> Log:
-        log = make_log(files, recovery_point=self.flushed, index_interval_bytes=0)
+    def check(self, files: CrashFiles, flushed: int) -> Log:
+        log = make_log(files, recovery_point=flushed, index_interval_bytes=0)
         found = contents(log)
         whole = [(at, f"k{at}".encode(), b"v") for at in range(self.appended)]
-        assert found[: self.flushed] == whole[: self.flushed]
+        assert found[:flushed] == whole[:flushed]
         assert set(found) <= set(whole)
         check_sound(log)
         return log
@@ -89,12 +90,14 @@ def test_flushed_records_survive(steps: str, ordered: bool) -> None:
     """a append, r roll, f flush, s flush of the sealed segments, c clean stop."""
     growing = Growing(steps)
     states = 0
-    for files in power_losses(growing, ordered=ordered, one_in=size(1 if ordered else 5, 1)):
+    for files, flushed in disks_left(
+        growing, ordered=ordered, owed=lambda: growing.flushed, one_in=size(3 if ordered else 12, 1)
+    ):
         if not files.is_dir("/data/t-0"):
-            assert growing.flushed == 0
+            assert flushed == 0
             continue
         states += 1
-        log = growing.check(files)
+        log = growing.check(files, flushed)
         end = log.log_end_offset
         assert append(log, ("next", "v")) == end
     print(f"{steps}, {'ordered' if ordered else 'unordered'}", states, "disks")
@@ -106,22 +109,20 @@ def test_recovery_may_lose_power_too(ordered: bool) -> None:
     growing = Growing("afra")
     known: dict[tuple[int, frozenset[tuple[str, bytes]]], list[Record]] = {}
 
-    def found_in(files: CrashFiles) -> list[Record]:
-        look = (growing.flushed, frozenset(files.snapshot().items()))
+    def found_in(files: CrashFiles, flushed: int) -> list[Record]:
+        look = (flushed, frozenset(files.snapshot().items()))
         if look not in known:
-            known[look] = contents(growing.check(files))
+            known[look] = contents(growing.check(files, flushed))
         return known[look]
 
-    def recover(files: CrashFiles) -> None:
-        make_log(files, recovery_point=growing.flushed, index_interval_bytes=0)
-
-    for broken in power_losses(growing, ordered=ordered):
-        look = (growing.flushed, frozenset(broken.snapshot().items()))
+    for broken, flushed in disks_left(growing, ordered=ordered, owed=lambda: growing.flushed):
+        look = (flushed, frozenset(broken.snapshot().items()))
         if not broken.is_dir("/data/t-0") or look in known:
             continue
-        expected = found_in(broken.copy())
-        for files in power_losses(recover, broken, ordered=ordered):
-            assert found_in(files) == expected
+        expected = found_in(broken.copy(), flushed)
+        recover = partial(make_log, recovery_point=flushed, index_interval_bytes=0)
+        for files, _ in disks_left(recover, broken, ordered=ordered, owed=lambda: None):
+            assert found_in(files, flushed) == expected
     print(f"twice, {'ordered' if ordered else 'unordered'}", len(known), "disks")
 
 
@@ -151,13 +152,13 @@ def test_what_was_cut_off_does_not_come_back_into_what_follows(ordered: bool) ->
         flushed = 5
 
     states = 0
-    for files in power_losses(go_on, start, ordered=ordered):
+    for files, flushed_then in disks_left(go_on, start, ordered=ordered, owed=lambda: flushed):
         states += 1
-        log = make_log(files, recovery_point=flushed, index_interval_bytes=0)
+        log = make_log(files, recovery_point=flushed_then, index_interval_bytes=0)
         found = [key for _, key, _ in contents(log)]
         assert found[:3] == [b"old0", b"old1", b"old2"]
         assert found[3:] in ([], [b"new3"], [b"new3", b"new4"], [b"new4"])
-        assert flushed == 2 or len(found) == 5
+        assert flushed_then == 2 or len(found) == 5
         check_sound(log)
     print(f"cut and gone on, {'ordered' if ordered else 'unordered'}", states, "disks")
 
@@ -197,7 +198,7 @@ def test_retention_takes_nothing_that_it_was_not_to_take(ordered: bool) -> None:
         remove_deleted(log, 10**9)
 
     states = 0
-    for files in power_losses(retain, sealed_disk(), ordered=ordered):
+    for files, _ in disks_left(retain, sealed_disk(), ordered=ordered, owed=lambda: None):
         states += 1
         log = opened(files)
         found = contents(log)
@@ -228,7 +229,7 @@ def test_retention_in_several_steps_leaves_no_transaction_without_its_end(
         assert log.delete_old_segments(0, 0) == 3
 
     states = 0
-    for left in power_losses(retain, files, ordered=ordered):
+    for left, _ in disks_left(retain, files, ordered=ordered, owed=lambda: None):
         states += 1
         log = make_log(left, recovery_point=4, index_interval_bytes=0)
         assert log.last_stable_offset == log.log_end_offset == 4
@@ -244,7 +245,7 @@ def test_truncation_leaves_the_beginning_of_the_log(offset: int, ordered: bool) 
         log.truncate_to(offset, 0, 0)
 
     states = 0
-    for files in power_losses(truncate, sealed_disk(), ordered=ordered):
+    for files, _ in disks_left(truncate, sealed_disk(), ordered=ordered, owed=lambda: None):
         states += 1
         log = make_log(files, recovery_point=offset, index_interval_bytes=0)
         found = contents(log)
@@ -259,16 +260,23 @@ A, B = TopicPartition("a", 0), TopicPartition("b", 0)
 ID = bytes(range(1, 17))
 
 
+class Owed(NamedTuple):
+    """What is certain of each log, and the keys that were appended to it."""
+
+    certain: tuple[tuple[TopicPartition, int], ...]
+    appended: tuple[tuple[TopicPartition, tuple[bytes, ...]], ...]
+
+
 class Managing:
     """A broker's life: steps on a manager, and what is certain at each moment."""
 
     def __init__(self, steps: list[Callable[["Managing"], None]]) -> None:
         self.steps = steps
+        self.certain: dict[TopicPartition, int] = {}
+        self.appended: dict[TopicPartition, list[bytes]] = {}
 
     def __call__(self, files: CrashFiles) -> None:
         self.files = files
-        self.certain: dict[TopicPartition, int] = {}
-        self.appended: dict[TopicPartition, list[bytes]] = {}
         self.open()
         for step in self.steps:
             step(self)
@@ -301,15 +309,19 @@ class Managing:
         self.manager.close(0)
         self.certain.update(ends)
 
-    def check(self, files: CrashFiles) -> None:
+    def owed(self) -> Owed:
+        return Owed(tuple(self.certain.items()), tuple((tp, tuple(keys)) for tp, keys in self.appended.items()))
+
+    def check(self, files: CrashFiles, owed: Owed) -> None:
+        certain, appended = dict(owed.certain), dict(owed.appended)
         manager = LogManager(files, ["/d"])
         manager.load(0, 0, config_for=lambda _: LogConfig())
-        assert self.certain.keys() <= manager.logs.keys()
+        assert certain.keys() <= manager.logs.keys()
         for tp, log in manager.logs.items():
             keys = [key for _, key, _ in contents(log)]
-            assert keys == [key for key in self.appended[tp] if key in keys], "not what was appended, in order"
-            if tp in self.certain:
-                assert keys[: self.certain[tp]] == self.appended[tp][: self.certain[tp]]
+            assert keys == [key for key in appended[tp] if key in keys], "not what was appended, in order"
+            if tp in certain:
+                assert keys[: certain[tp]] == [*appended[tp][: certain[tp]]]
             check_sound(log)
         for tp in (A, B):
             if tp in manager.logs:
@@ -354,7 +366,7 @@ LIVES: dict[str, list[Callable[[Managing], None]]] = {
 def test_a_data_directory_can_always_be_opened_again(life: str, ordered: bool) -> None:
     managing = Managing(LIVES[life])
     states = 0
-    for files in power_losses(managing, ordered=ordered, one_in=size(1 if ordered else 11, 1)):
+    for files, owed in disks_left(managing, ordered=ordered, owed=managing.owed, one_in=size(5 if ordered else 40, 1)):
         states += 1
-        managing.check(files)
+        managing.check(files, owed)
     print(f"{life}, {'ordered' if ordered else 'unordered'}", states, "disks")

@@ -10,6 +10,7 @@ import inspect
 
 import pytest
 
+from support.disk import crash_subsets
 from support.lives.crash_lives import LIVES
 from support.sizes import FULL, size
 
@@ -26,17 +27,22 @@ THINNED_TO = {
 """One disk in so many is looked at, and power lost again in the recovery of one in RECOVERY_THINNED_TO of those; in
 lives not named here, of each."""
 RECOVERY_THINNED_TO = 24
+CHANGES_MAX = size(6, crash_subsets.CHANGES_MAX)
+LOST_AT_MOST = size(1, 2)
+"""Of how many unsynced directory operations each set is looked at; of more, those in which at most so many are missing."""
 
 
 @pytest.mark.scenario(41, 123, 129, 130, 131, 132, 133, 210)
 @pytest.mark.parametrize("name", LIVES)
 def test_whatever_a_power_loss_leaves_the_log_means_the_same(name: str) -> None:
-    thinned_to = THINNED_TO.get(name, 1) * size(8 if name in THINNED_TO else 3, 1)
+    thinned_to = THINNED_TO.get(name, 1) * size(16 if name in THINNED_TO else 6, 1)
     search = LIVES[name].search(
         losses=2,
         thinned_to=thinned_to,
         recover_thinned_to=RECOVERY_THINNED_TO if name in THINNED_TO else 1,
         later_thinned_to=thinned_to,
+        changes_max=CHANGES_MAX,
+        lost_at_most=LOST_AT_MOST,
     )
     print(f"{name}: {search.counts}")
     assert not search.counts.failures
@@ -44,17 +50,22 @@ def test_whatever_a_power_loss_leaves_the_log_means_the_same(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name, function",
+    ("name", "function", "thinned_to", "lost_at_most"),
     [
-        ("a group whose last segments lose everything", "change_suffix"),
-        ("a split at start", "swap_files"),
-        ("a start, an abort, a roll", "flush"),
+        ("a group whose last segments lose everything", "change_suffix", 8, 2),
+        ("a split at start", "swap_files", 32, size(1, 2)),
+        ("a start, an abort, a roll", "flush", size(16, 4), size(1, 2)),
     ],
 )
-def test_the_search_notices_syncs_that_do_nothing(name: str, function: str) -> None:
+def test_the_search_notices_syncs_that_do_nothing(name: str, function: str, thinned_to: int, lost_at_most: int) -> None:
     """A search that finds nothing wrong must be able to find something."""
     search = LIVES[name].search(
-        losses=1, thinned_to=THINNED_TO.get(name, 1), wrong_max=1, skipped=lambda _: is_called_by(function)
+        losses=1,
+        thinned_to=thinned_to,
+        wrong_max=1,
+        skipped=lambda _: is_called_by(function),
+        changes_max=CHANGES_MAX,
+        lost_at_most=lost_at_most,
     )
     assert search.counts.failing
 

@@ -12,6 +12,7 @@ from ottla.storage.segment.segment import LogSegment
 from support.disk.crash_files import CrashFiles
 from support.logs.batches import ABORT, COMMIT, batch
 from support.logs.make_log import append_marker, make_log, remove_deleted
+from support.sizes import size
 
 KEYS = st.sampled_from(["a", "b", "c"])
 VALUES = st.one_of(st.none(), st.sampled_from(["", "v", "long" * 20]))
@@ -268,4 +269,4 @@ class LogModel(RuleBasedStateMachine):
 
 
 TestLogModel = LogModel.TestCase
-TestLogModel.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+TestLogModel.settings = settings(max_examples=size(10, 40), stateful_step_count=25, deadline=None)

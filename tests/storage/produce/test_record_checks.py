@@ -32,6 +32,7 @@ from ottla.storage.topics.config import LogConfig
 from support.cleaner.kernels import INTERPRETED, both
 from support.logs.batches import batch, contents, resealed
 from support.logs.make_log import make_log
+from support.sizes import size
 
 NOW_MS = 1_700_000_000_000
 EVER = (-(1 << 63), (1 << 63) - 1)
@@ -130,7 +131,7 @@ ROWS = st.lists(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=size(80, 400), deadline=None)
 @given(
     rows=ROWS,
     count_is_off_by=st.sampled_from([0, 0, 0, -1, 1, 2**31]),

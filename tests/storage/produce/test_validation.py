@@ -19,6 +19,7 @@ from ottla.storage.produce.record_checks import RECORD_ERRORS_MAX, InvalidRecord
 from ottla.storage.produce.validation import AppendOrigin, ValidatedBatches, assign, check_batch
 from ottla.storage.topics.config import LogConfig
 from support.logs.batches import COMMIT, Pair, batch, broken, contents, marker
+from support.sizes import size
 
 NOW_MS = 1_700_000_000_000
 HOUR_MS = 3_600_000
@@ -108,7 +109,7 @@ def test_a_second_batch_that_is_cut_off_is_ignored() -> None:
         assert contents(validate(first + second[:length]).records) == [(0, b"a", b"1")]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=size(10, 30), deadline=None)
 @given(
     fields=st.lists(
         st.tuples(st.integers(0, NOW_MS), st.binary(max_size=9), st.none() | st.binary(max_size=9)), min_size=1
@@ -434,7 +435,7 @@ def test_a_max_timestamp_that_is_not_the_records_is_put_right_where_they_are_loo
 # --- anything ---------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=size(50, 200), deadline=None)
 @given(
     data=st.binary(max_size=150),
     changes=st.lists(st.tuples(st.integers(0, 200), st.integers(0, 255)), max_size=4),

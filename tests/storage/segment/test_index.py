@@ -26,6 +26,7 @@ from support.between_lines import between_lines
 from support.calls import calls_of
 from support.disk.crash_files import CrashFiles
 from support.disk.gated_files import GatedFiles
+from support.sizes import size
 
 BASE = 1000
 MAKERS: list[Callable[[CrashFiles], OffsetIndex | TimeIndex | TransactionIndex]] = [
@@ -522,7 +523,7 @@ def test_of_many_aborted_transactions_those_are_found_that_a_walk_over_all_finds
     written.flush(sync=False)
     for each in (index, written, TransactionIndex(files, "x", 0)):
         assert each.entries() == txns
-        for _ in range(100):
+        for _ in range(size(25, 100)):
             from_offset = rng.randrange(end)
             upper = from_offset + rng.choice([0, 1, 5, 100, end])
             found, is_over = each.collect_aborted(from_offset, upper)

@@ -23,6 +23,7 @@ from support.disk.crash_files import CrashFiles, power_losses
 from support.logs.batches import batch
 from support.logs.make_log import append as log_append
 from support.logs.make_log import clean, make_log
+from support.sizes import size
 
 BASE = 100
 EVERY_BATCH = LogConfig(index_interval_bytes=0)
@@ -828,7 +829,7 @@ def test_recovery_checks_a_batch_larger_than_its_chunk_in_pieces(monkeypatch: py
     assert reopen(segment).recover() == len(damaged) < size_bytes
 
 
-@settings(max_examples=200)
+@settings(max_examples=size(50, 200))
 @given(garbage=st.binary(max_size=300), kept_bytes=st.integers(0, 600))
 def test_recovery_of_a_log_with_any_tail_ends_with_whole_batches(garbage: bytes, kept_bytes: int) -> None:
     segment = create()
@@ -968,7 +969,7 @@ class Pair:
         assert (self.segment.max_timestamp_ms, self.segment.max_timestamp_offset) == expected
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=size(30, 150), deadline=None)
 @given(
     interval_bytes=st.sampled_from([0, 150, 400, 5000]),
     first=appends,

@@ -28,6 +28,7 @@ from ottla.storage.topics.catalog_file import (
     encode_in_pieces,
 )
 from support.disk.crash_files import CrashFiles, power_losses
+from support.sizes import size
 
 PATH = "/data/ottla.json"
 
@@ -81,6 +82,7 @@ def states(draw: st.DrawFn) -> CatalogState:
     )
 
 
+@settings(max_examples=size(15, 100))
 @given(states())
 def test_what_is_written_reads_back(state: CatalogState) -> None:
     assert decode(encode(state), PATH) == state
@@ -246,6 +248,7 @@ def test_an_unknown_topic_is_a_key_error_and_writes_nothing(call: Callable[[Cata
     assert catalog.state == EXAMPLE
 
 
+@settings(max_examples=size(10, 100))
 @given(st.lists(states(), min_size=2, max_size=4))
 def test_texts_that_are_kept_say_what_the_state_says(changes: list[CatalogState]) -> None:
     texts: Texts = {}
@@ -358,7 +361,7 @@ def test_a_damaged_file_is_named_with_the_place_and_left_alone(data: bytes, told
     assert len(files.operations) == before
 
 
-@settings(max_examples=300)
+@settings(max_examples=size(80, 300))
 @given(st.integers(0, 10_000), st.integers(0, 255))
 def test_a_changed_byte_is_refused_or_read_but_never_crashes(at: int, byte: int) -> None:
     data = bytearray(encode(EXAMPLE))

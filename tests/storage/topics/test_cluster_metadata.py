@@ -37,6 +37,7 @@ from ottla.storage.topics.cluster_metadata import (
 )
 from support.disk.crash_files import CrashFiles
 from support.logs.metadata_log import batch, log_of, value
+from support.sizes import size
 
 DATA = Path(__file__).parents[1] / "data"
 DIRECTORY = "/data/__cluster_metadata-0"
@@ -124,7 +125,7 @@ def test_the_newest_snapshot_counts_and_unfinished_ones_do_not() -> None:
     check_what_kafka_wrote(read(disk(**{LOG: KAFKA_LOG, SNAPSHOT: KAFKA_SNAPSHOT, old: b"x", part: b"x"})))
 
 
-@settings(max_examples=60)
+@settings(max_examples=size(15, 60))
 @given(st.integers(0, len(KAFKA_LOG) - 1))
 def test_a_log_torn_anywhere_tells_what_was_written_before(size: int) -> None:
     state = read(disk(**{LOG: KAFKA_LOG[:size]}))
@@ -135,7 +136,7 @@ def test_zeros_behind_the_last_batch_are_a_torn_end() -> None:
     check_what_kafka_wrote(read(disk(**{LOG: KAFKA_LOG + bytes(1000)})))
 
 
-@settings(max_examples=100)
+@settings(max_examples=size(25, 100))
 @given(st.integers(0, len(KAFKA_SNAPSHOT) - 1), st.integers(1, 255))
 def test_a_changed_byte_in_a_snapshot_is_noticed(at: int, change: int) -> None:
     data = bytearray(KAFKA_SNAPSHOT)

@@ -25,11 +25,16 @@ from __future__ import annotations
 
 import errno
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from functools import lru_cache
+from typing import TypeVar
 
 from ottla.storage.disk.files import Buffer, DirectoryLockedError, Ownership, SyncError, WriteAhead
 from support.disk.crash_nodes import DIGEST_MASK, Directory, Inode, Node, Step, digest_of, is_of_part, take, tree
 from support.disk.crash_subsets import CHANGES_MAX, COMBINED_CHANGES_MAX, Searched, Survivors, Versions, sets_of
+
+Owed = TypeVar("Owed", bound=Hashable)
 
 
 class PowerLoss(BaseException):
@@ -464,16 +469,17 @@ class CrashFiles:
         files.changes_max, files.lost_at_most = self.changes_max, self.lost_at_most
         files.free_bytes = self.free_bytes
         copies: dict[Node, Node] = {}
-        for path, node in sorted(found.items()):
-            if node not in copies:
-                data = contents.get(node, node.durable) if isinstance(node, Inode) else b""
-                copies[node] = (
-                    Inode(bytearray(data), node.mtime_ms, node.ownership, data)
-                    if isinstance(node, Inode)
-                    else Directory()
-                )
-            directory, name = files._parent(path)
-            directory.names[name] = directory.durable[name] = copies[node]
+        at = {"": files._root}
+        for path in sorted(found):  # a directory comes before what is in it
+            node = found[path]
+            copy = copies.get(node)
+            if copy is None:
+                copy = copies[node] = Directory() if isinstance(node, Directory) else node.copy(contents.get(node))
+            if isinstance(copy, Directory):
+                at[path] = copy
+            above, _, name = path.rpartition("/")
+            directory = at[above]
+            directory.names[name] = directory.durable[name] = copy
         return files
 
     # Inside
@@ -483,8 +489,11 @@ class CrashFiles:
         take(step, lambda each: each.names)
 
     def _find(self, path: str) -> Node | None:
+        return self._below_root(_names(path))
+
+    def _below_root(self, names: tuple[str, ...]) -> Node | None:
         node: Node | None = self._root
-        for name in _names(path):
+        for name in names:
             if not isinstance(node, Directory):
                 return None
             node = node.names.get(name)
@@ -509,8 +518,9 @@ class CrashFiles:
         return node
 
     def _parent(self, path: str) -> tuple[Directory, str]:
-        *above, name = _names(path)
-        return self._directory("/".join(above)), name
+        above, name = _above_and_name(path)
+        directory = self._below_root(above)
+        return directory if isinstance(directory, Directory) else self._directory("/".join(above)), name
 
     def _directories(self) -> Sequence[Directory]:
         found, todo = [], [self._root]
@@ -550,5 +560,40 @@ def power_losses(
             return
 
 
-def _names(path: str) -> list[str]:
-    return [name for name in path.split("/") if name not in ("", ".")]
+@lru_cache(maxsize=1 << 14)
+def disks_left(
+    scenario: Callable[[CrashFiles], object],
+    start: CrashFiles | None = None,
+    *,
+    ordered: bool,
+    owed: Callable[[], Owed],
+    one_in: int = 1,
+) -> Iterator[tuple[CrashFiles, Owed]]:
+    """As `power_losses`, in one run of `scenario`: each disk once with what it owes.
+
+    Args:
+        owed: Called before each operation, for what a disk of this moment owes: only that tells equal disks apart.
+    """
+    files = (start or CrashFiles()).copy()
+    found: list[tuple[CrashFiles, Owed]] = []
+    seen: dict[Owed, set[int]] = defaultdict(set)
+
+    def look() -> None:
+        owes = owed()
+        found.extend((disk, owes) for disk in files.after_crash(ordered=ordered, seen=seen[owes], one_in=one_in))
+
+    files.before_step = look
+    scenario(files)
+    files.before_step = None
+    look()
+    yield from found
+
+
+def _names(path: str) -> tuple[str, ...]:
+    return tuple(name for name in path.split("/") if name not in ("", "."))
+
+
+@lru_cache(maxsize=1 << 14)
+def _above_and_name(path: str) -> tuple[tuple[str, ...], str]:
+    *above, name = _names(path)
+    return tuple(above), name

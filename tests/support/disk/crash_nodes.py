@@ -34,6 +34,11 @@ class Inode:
             self.durable = bytes(self.data)
             self.changes.clear()
 
+    def copy(self, data: bytes | None) -> Inode:
+        """A file with this content, all of it on the disk; None: what is on the disk of this one."""
+        held = self.durable if data is None else data
+        return Inode(bytearray(held), self.mtime_ms, self.ownership, held)
+
     def versions(self, *, every_cut: bool) -> list[bytes]:
         """What the disk may hold, each content once: first the last synced one, last what memory has."""
         found = {self.durable: None}

@@ -9,6 +9,7 @@ from ottla.storage.segment.index import RELATIVE_OFFSET_MAX
 from ottla.storage.topics.config import LogConfig
 from support.disk.crash_files import CrashFiles
 from support.disk.crash_search import CrashSearch
+from support.disk.crash_subsets import CHANGES_MAX
 from support.lives.compacted_life import DATA_DIR, TOPIC_ID, TP, Broker, CompactedLife, History, Owed, check
 from support.logs.batches import ABORT, COMMIT, batch, marker
 
@@ -58,13 +59,15 @@ class Story:
         later_thinned_to: int = 1,
         wrong_max: int | None = None,
         skipped: Callable[[str], bool] | None = None,
+        changes_max: int = CHANGES_MAX,
+        lost_at_most: int = 2,
     ) -> CrashSearch[Broker, Owed]:
         """Lose power wherever it can be lost, and look what becomes of it.
 
-        `skipped` are syncs that do nothing, as in CrashFiles; the others are as in CrashSearch.
+        `skipped`, `changes_max` and `lost_at_most` are as in CrashFiles, the others as in CrashSearch.
         """
         files, history = self.prepare()
-        files.skipped, files.lost_at_most = skipped, 2
+        files.skipped, files.lost_at_most, files.changes_max = skipped, lost_at_most, changes_max
         config = replace(COMPACTED, segment_bytes=self.segment_bytes)
         life = CompactedLife(config, self.now_ms, self.steps, history)
         search: CrashSearch[Broker, Owed] = CrashSearch(
