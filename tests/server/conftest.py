@@ -11,13 +11,14 @@ import pytest
 import ottla
 from support.broker.conversation import address
 from support.broker.raw_client import RawClient
+from support.broker.served import FEW_PARTITIONS
 
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[ottla.Broker]:
     """One node on a free port, with the quick reactions of the `dev` profile; records of 1970 are safe in it."""
     overrides = dict.fromkeys(("log.retention.check.interval.ms", "log.initial.task.delay.ms"), "3600000")
-    with ottla.Broker(str(tmp_path / "data"), overrides=overrides, rng=random.Random(1)) as running:
+    with ottla.Broker(str(tmp_path / "data"), overrides=FEW_PARTITIONS | overrides, rng=random.Random(1)) as running:
         yield running
 
 

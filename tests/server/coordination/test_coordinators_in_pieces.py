@@ -30,12 +30,13 @@ from ottla.storage.disk.paths import TopicPartition
 from support.calls import calls_of
 from support.groups.consumer_groups import SESSION_MS, ConsumerGroups
 from support.groups.groups import FakeTopics, Groups, MemoryStore, Reply, error_of, subscription
+from support.sizes import size
 from support.transactions.transactions import SWEEP_MS, Transactions
 from support.transactions.txn_commits import commit_in_transaction, end_transaction
 
 E = ErrorCode
 
-MANY = 1_100
+MANY = size(600, 1_100)
 RECORDS_A_PIECE = max(PLACES_A_PIECE, IDS_A_PIECE, MARKERS_A_PIECE) + 1
 WEEK_MS = 7 * 86_400_000
 
@@ -469,16 +470,17 @@ def test_a_transaction_begun_while_ids_expire_is_not_forgotten() -> None:
     transactions = Transactions()
     for number in range(4 * MANY):
         transactions.init(f"x{number}")
+    last = f"x{4 * MANY - 1}"
     pass_time(transactions, 2 * WEEK_MS)
 
     def begin() -> None:
-        if transactions.knows("x4000") and not is_open(transactions):
-            transactions.add("x4000", transactions.producer("x4000"), TopicPartition("a", 0))
+        if transactions.knows(last) and not is_open(transactions):
+            transactions.add(last, transactions.producer(last), TopicPartition("a", 0))
 
     pursue(transactions, begin)
 
     assert is_open(transactions)
-    assert Transactions(after=transactions).knows("x4000")
+    assert Transactions(after=transactions).knows(last)
 
 
 def test_pieces_for_a_shard_that_was_given_up_are_not_done() -> None:

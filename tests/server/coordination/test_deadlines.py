@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from ottla.server.coordination import deadlines as deadlines_module
 from ottla.server.coordination.deadlines import DROPPED_AT_ONCE, SPARE_ENTRIES, Deadline, Deadlines
 from support.calls import at_most, calls_of
+from support.sizes import size
 
 
 class Ringing:
@@ -294,12 +295,12 @@ class Life:
             assert still_due <= self.set_in_call
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(size(2, 3)))
 def test_a_long_life_of_deadlines_agrees_with_a_table(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """With next to no spare pairs the heap begins anew all the time, from everywhere that queues."""
     monkeypatch.setattr(deadlines_module, "SPARE_ENTRIES", 1)
     life = Life(seed)
-    for _ in range(10_000):
+    for _ in range(size(2_000, 10_000)):
         with at_most(10_000):
             if life.rng.random() < 0.8:
                 life.meddle()

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 import pytest
@@ -27,11 +27,49 @@ from support.groups.consumer_groups import ConsumerGroups
 from support.groups.groups import FakeTopics, Groups
 from support.groups.share_groups import ShareGroups
 from support.groups.streams_groups import StreamsGroups, subtopology, topology
+from support.sizes import size
 
 CALLER = Caller("c", "/host", 1)
-TOPICS = 2_000
-"""Of each list of names; small enough for a fast test, four times what is gone through at once."""
+TOPICS = size(1_000, 2_000)
+"""Of each list of names; small enough for a fast test, a multiple of what is gone through at once."""
 _SERVER = str(Path(server.__file__ or "").parent)
+
+
+def is_counted(code: CodeType) -> bool:
+    name = code.co_filename
+    # What is between members of the classic protocol they read and write here, too.
+    return name.startswith(_SERVER) or (name.startswith("<") and "ConsumerProtocol" not in name)
+
+
+class Lines:
+    """Counts calls and lines, as a trace function: what it keeps is in variables, not attributes, as it is asked very often."""
+
+    def __init__(self) -> None:
+        count = 0
+        known: dict[CodeType, bool] = {}
+
+        def line(_frame: FrameType, event: str, _argument: object) -> Any:
+            nonlocal count
+            if event == "line":
+                count += 1
+            return line
+
+        def enter(frame: FrameType, _event: str, _argument: object) -> Any:
+            nonlocal count
+            code = frame.f_code
+            if code not in known:
+                known[code] = is_counted(code)
+            if not known[code]:
+                return None
+            count += 1
+            return line
+
+        def taken() -> int:
+            nonlocal count
+            found, count = count, 0
+            return found
+
+        self.enter, self.taken = enter, taken
 
 
 class Pieces:
@@ -39,51 +77,63 @@ class Pieces:
 
     def __init__(self, *, are_counted: bool = True) -> None:
         self.most = 0
-        self._are_counted = are_counted
-        self._count = 0
+        self._lines = Lines() if are_counted else None
 
     def piece(self, call: Callable[[], Any]) -> Any:
-        if not self._are_counted:
+        lines = self._lines
+        if lines is None:
             return call()
-        self._count = 0
+        lines.taken()
         before = sys.gettrace()
-        sys.settrace(self._enter)
+        sys.settrace(lines.enter)
         try:
             return call()
         finally:
             sys.settrace(before)
-            self.most = max(self.most, self._count)
+            self.over()
+
+    def over(self) -> bool:
+        """A piece is over."""
+        if self._lines is not None:
+            self.most = max(self.most, self._lines.taken())
+        return True
 
     def steps(self, steps: Steps[Any]) -> Any:
-        while True:
-            try:
-                self.piece(lambda: next(steps))
-            except StopIteration as end:
-                return end.value
+        def all_of_them() -> Any:
+            while True:
+                try:
+                    next(steps)
+                except StopIteration as end:
+                    return end.value
+                self.over()
+
+        return self.piece(all_of_them)
 
     def jobs(self, groups: Groups) -> None:
-        while groups.coordinator._jobs:
-            self.piece(lambda: groups.coordinator._jobs.run(lambda: True))
+        def all_of_them() -> None:
+            while groups.coordinator._jobs:
+                groups.coordinator._jobs.run(self.over)
+
+        self.piece(all_of_them)
 
     def deadlines(self, groups: Groups, by_ms: int) -> None:
         groups.elapsed_ms += by_ms
         self.piece(lambda: groups.coordinator._deadlines.run_due(groups.now_ms, lambda: True))
         self.jobs(groups)
 
-    def _enter(self, frame: FrameType, _event: str, _argument: object) -> Any:
-        name = frame.f_code.co_filename
-        # What is between members of the classic protocol they read and write here, too.
-        if name.startswith(_SERVER) or (name.startswith("<") and "ConsumerProtocol" not in name):
-            self._count += 1
-            return self._note
-        return None
 
-    def _note(self, _frame: FrameType, event: str, _argument: object) -> Any:
-        self._count += event == "line"
-        return self._note
+class InOnePiece(Pieces):
+    """Does all that is made ready for a request, and all of a job, at once."""
+
+    def steps(self, steps: Steps[Any]) -> Any:
+        return self.piece(lambda: to_the_end(steps))
+
+    def jobs(self, groups: Groups) -> None:
+        if groups.coordinator._jobs:
+            self.piece(lambda: groups.coordinator._jobs.run(never))
 
 
-UNSEEN = Pieces(are_counted=False)
+UNSEEN = InOnePiece(are_counted=False)
 
 
 class Size(NamedTuple):
@@ -406,23 +456,12 @@ WAYS: dict[Callable[[Size, Pieces], None], tuple[int, int]] = {
 few topics are changed at once, or the largest record of a share group is made, it is more than elsewhere."""
 
 
-@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize("of", SIZES, ids=str)
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
-def test_the_longest_piece_is_small(way: Callable[[Size, Pieces], None], size: Size) -> None:
+def test_the_longest_piece_is_small(way: Callable[[Size, Pieces], None], of: Size) -> None:
     pieces = Pieces()
-    way(size, pieces)
-    assert 0 < pieces.most <= WAYS[way][SIZES.index(size)]
-
-
-class InOnePiece(Pieces):
-    """Does all that is made ready for a request, and all of a job, at once."""
-
-    def steps(self, steps: Steps[Any]) -> Any:
-        return self.piece(lambda: to_the_end(steps))
-
-    def jobs(self, groups: Groups) -> None:
-        if groups.coordinator._jobs:
-            self.piece(lambda: groups.coordinator._jobs.run(never))
+    way(of, pieces)
+    assert 0 < pieces.most <= WAYS[way][SIZES.index(of)]
 
 
 @pytest.mark.parametrize(

@@ -24,11 +24,12 @@ from support.broker.admin_calls import AdminCalls
 from support.broker.conversation import address
 from support.broker.housekeeping import eventually
 from support.broker.raw_client import RawClient
+from support.broker.served import FEW_PARTITIONS
 from support.commands.command_runs import run_command
 from support.groups.groups import subscription
 
 ALL = sorted(kind.type_name for kind in KINDS)
-OVERRIDES = {
+OVERRIDES = FEW_PARTITIONS | {
     "group.initial.rebalance.delay.ms": "0",
     "group.streams.initial.rebalance.delay.ms": "0",
     "group.consumer.assignment.interval.ms": "0",

@@ -23,6 +23,7 @@ from ottla.server.sharing.acknowledging import ACCEPT, GAP, REJECT, RELEASE, REN
 from support.broker.admin import delete_records
 from support.broker.conversation import address, create_topic, produce
 from support.broker.raw_client import RawClient
+from support.broker.served import FEW_PARTITIONS
 from support.sharing.members import Member, acquired, initialize_share, offsets_of
 
 LOCK_MS = 30_000
@@ -50,7 +51,7 @@ class Shared:
 
 @pytest.fixture
 def shared() -> Iterator[Shared]:
-    with ottla.Broker() as broker, ExitStack() as clients:
+    with ottla.Broker(overrides=FEW_PARTITIONS) as broker, ExitStack() as clients:
         yield Shared(broker, clients)
 
 

@@ -37,6 +37,7 @@ from ottla.server.sharing.state_batches import StateBatch
 from support.broker.conversation import address, create_topic, produce
 from support.broker.housekeeping import eventually
 from support.broker.raw_client import RawClient
+from support.broker.served import FEW_PARTITIONS
 from support.transactions.transactional_client import TransactionalClient
 
 ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
@@ -193,8 +194,9 @@ class Queue:
 
 
 @contextmanager
-def shared(data_dir: Path | None = None, **options: Any) -> Iterator[Queue]:
-    with ottla.Broker(None if data_dir is None else str(data_dir), **options) as broker:
+def shared(data_dir: Path | None = None, overrides: dict[str, str] | None = None, **options: Any) -> Iterator[Queue]:
+    few = FEW_PARTITIONS | (overrides or {})
+    with ottla.Broker(None if data_dir is None else str(data_dir), overrides=few, **options) as broker:
         yield Queue(broker)
 
 

@@ -29,6 +29,7 @@ from ottla.server.sharing.share_records import SharePartitionKey
 from ottla.server.sharing.share_states import WRITTEN_MAX
 from support.broker.conversation import address, create_topic
 from support.broker.raw_client import RawClient
+from support.broker.served import FEW_PARTITIONS
 
 PARTITIONS = 3
 
@@ -82,7 +83,7 @@ class Coordinated:
 
 @pytest.fixture
 def coordinated() -> Iterator[Coordinated]:
-    with ottla.Broker() as broker, RawClient(*address(broker)) as client:
+    with ottla.Broker(overrides=FEW_PARTITIONS) as broker, RawClient(*address(broker)) as client:
         yield Coordinated(client)
 
 

@@ -38,6 +38,7 @@ from support.broker.served import serving
 from support.disk.crash_files import CrashFiles
 from support.logs.batches import batch
 from support.sharing.chaos_members import Connection, Member, acknowledge_request, fetch_request
+from support.sizes import size
 
 RECORDS = 20
 LOCK_MS = 30_000
@@ -166,6 +167,9 @@ class Watched(Turn):
         self.count += 1
 
 
+TURNS = size(8, 50)
+
+
 def test_types_of_acknowledgements_are_looked_at_in_turns_however_many_a_batch_has() -> None:
     found: list[int] = []
 
@@ -178,7 +182,7 @@ def test_types_of_acknowledgements_are_looked_at_in_turns_however_many_a_batch_h
                 "g", connection, topic_id, frozenset({0}), {}, max_wait_ms=0, max_records=500, batch_size=1, mode=0
             )
             await InProcessClient(broker, connection.client).ask(fetch, 2)
-            for count in 1, 50 * TYPES_AT_ONCE:
+            for count in 1, TURNS * TYPES_AT_ONCE:
                 connection.epoch += 1
                 says = {0: dict.fromkeys(range(count - 1), ACCEPT) | {count - 1: RENEW + 1}}
                 request = acknowledge_request("g", connection, topic_id, says, connection.epoch, renews=False)
@@ -190,7 +194,7 @@ def test_types_of_acknowledgements_are_looked_at_in_turns_however_many_a_batch_h
                 found.append(watched.count - before)
 
     run_in_order(main)
-    assert found[1] - found[0] == 49
+    assert found[1] - found[0] == TURNS - 1
 
 
 @pytest.mark.parametrize("how", ["moved", "deleted"])

@@ -17,6 +17,7 @@ from ottla.protocol.messages.write_txn_markers import (
 from support.broker.admin import delete
 from support.broker.conversation import address, create_topic, fetch, records_of
 from support.broker.raw_client import RawClient
+from support.broker.served import FEW_PARTITIONS
 from support.transactions.transactional_client import TransactionalClient
 
 LOG = "__transaction_state"
@@ -24,7 +25,7 @@ LOG = "__transaction_state"
 
 @pytest.fixture
 def broker() -> Iterator[ottla.Broker]:
-    with ottla.Broker() as broker:
+    with ottla.Broker(overrides=FEW_PARTITIONS) as broker:
         yield broker
 
 

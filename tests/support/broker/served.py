@@ -18,6 +18,13 @@ from ottla.storage.disk.files import Files
 from support.broker.conversation import address
 from support.broker.raw_client import RawClient
 
+FEW_PARTITIONS = {
+    "offsets.topic.num.partitions": "3",
+    "share.coordinator.state.topic.num.partitions": "3",
+    "transaction.state.log.num.partitions": "3",
+}
+"""Of internal topics, for tests that have one made each: fifty are fifty directories."""
+
 
 class Served:
     """What a test holds of such a broker."""
@@ -35,11 +42,11 @@ class Served:
 async def serving(
     data_dir: Path, files: Files, clock: Clock | None = None, /, **overrides: str
 ) -> AsyncIterator[Served]:
-    """One node of the `dev` profile; `_` in the names of overrides stands for the point."""
+    """One node of the `dev` profile, with FEW_PARTITIONS; `_` in the names of overrides stands for the point."""
     static = static_config(
         profile="dev",
         flags={"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(data_dir)},
-        overrides={name.replace("_", "."): value for name, value in overrides.items()},
+        overrides=FEW_PARTITIONS | {name.replace("_", "."): value for name, value in overrides.items()},
     )
     async with run_broker(static, files=files, clock=clock) as broker:
         client = await trio.to_thread.run_sync(RawClient, *address(broker))

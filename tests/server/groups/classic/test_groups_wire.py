@@ -39,6 +39,7 @@ from ottla.protocol.messages.offset_fetch import (
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from support.broker.conversation import address, create_topic
 from support.broker.raw_client import RawClient
+from support.sizes import size
 
 NOT_HERE = ErrorCode.NOT_COORDINATOR
 SESSION_MS = 30_000
@@ -413,7 +414,7 @@ def test_groups_are_found_again_after_a_restart(tmp_path: Path) -> None:
 
 
 def test_a_large_partition_is_loaded_while_the_broker_serves(tmp_path: Path) -> None:
-    data, count = str(tmp_path / "data"), 300
+    data, count = str(tmp_path / "data"), size(80, 300)
     with ottla.Broker(data) as broker, RawClient(*address(broker)) as client:
         create_topic(client, "t", partitions=10)
         for number in range(count):

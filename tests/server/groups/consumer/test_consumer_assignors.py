@@ -5,12 +5,13 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.server.coordination.jobs import to_the_end
 from ottla.server.groups.assigning.assignment import Assignment, GroupSpec, MemberSubscription
 from ottla.server.groups.assigning.assignors import ASSIGNORS, range_assignor, uniform_assignor
+from support.sizes import size
 
 FROM_KAFKA = json.loads((Path(__file__).parent / "data" / "assignors.json").read_text())
 """Groups with random subscriptions and earlier assignments, and what Apache Kafka 4.3.1's own classes made of them."""
@@ -114,6 +115,7 @@ def test_assignments_are_apache_kafkas(case: dict) -> None:  # type: ignore[type
 
 
 @pytest.mark.parametrize("assignor", ASSIGNORS)
+@settings(max_examples=size(12, 100))
 @given(drawn=groups() | groups(same_topics=True))
 def test_assigning_again_moves_nothing(assignor: str, drawn: tuple[GroupSpec, dict[int, int]]) -> None:
     spec, partitions = drawn
@@ -133,6 +135,7 @@ def test_uniform_is_even_and_moves_only_what_exceeds_a_share(drawn: tuple[GroupS
     assert kept(spec, assigned) == sum(map(min, had, shares))
 
 
+@settings(max_examples=size(12, 100))
 @given(groups())
 def test_uniform_levels_the_subscribers_of_every_topic(drawn: tuple[GroupSpec, dict[int, int]]) -> None:
     """Nobody could give a partition to a fellow subscriber that has two fewer."""

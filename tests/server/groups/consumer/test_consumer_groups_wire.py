@@ -20,6 +20,7 @@ from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTop
 from ottla.protocol.messages.list_groups import ListGroupsRequest
 from support.broker.conversation import address, create_topic
 from support.broker.raw_client import RawClient
+from support.broker.served import FEW_PARTITIONS
 
 E = ErrorCode
 
@@ -49,7 +50,10 @@ def start(tmp_path: Path) -> Iterator[Callable[..., RawClient]]:
     with ExitStack() as stack:
 
         def start(**options: Any) -> RawClient:
-            broker = stack.enter_context(ottla.Broker(str(tmp_path / "data"), rng=random.Random(1), **options))
+            overrides = FEW_PARTITIONS | options.pop("overrides", {})
+            broker = stack.enter_context(
+                ottla.Broker(str(tmp_path / "data"), rng=random.Random(1), overrides=overrides, **options)
+            )
             return stack.enter_context(RawClient(*address(broker, options.get("nodes", 1) - 1)))
 
         yield start

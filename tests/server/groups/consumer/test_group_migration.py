@@ -17,6 +17,7 @@ from ottla.server.groups.subscription import read_assignment
 from support.groups.classic_members import REBALANCE_MS, SESSION_MS, ClassicMember, subscription_of
 from support.groups.consumer_groups import ConsumerGroups, ConsumerMember, raised
 from support.groups.groups import Reply
+from support.sizes import size
 
 E = ErrorCode
 
@@ -559,7 +560,7 @@ def test_several_members_leave_at_once_each_with_its_own_answer() -> None:
 
 @pytest.mark.parametrize(
     ("seed", "is_large"),
-    [*((seed, False) for seed in (*range(20), 102, 644, 918)), *((seed, True) for seed in range(6))],
+    [*((seed, False) for seed in (*range(size(2, 20)), 102, 644, 918)), *((seed, True) for seed in range(size(2, 6)))],
 )
 def test_no_partition_is_owned_twice_while_members_of_both_protocols_come_and_go(
     seed: int, is_large: bool, monkeypatch: pytest.MonkeyPatch

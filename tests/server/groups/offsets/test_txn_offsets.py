@@ -311,17 +311,19 @@ def begun(client: RawClient, version: int) -> TransactionalClient:
     return producer
 
 
-@pytest.mark.parametrize("version", range(6))
-async def test_offsets_are_committed_in_every_version(tmp_path: Path, version: int) -> None:
+async def test_offsets_are_committed_in_every_version(tmp_path: Path) -> None:
     def conversation(client: RawClient) -> None:
         create_topic(client, "t")
-        producer = begun(client, 2 if version == 5 else 0)
-        for offset, is_committed in ((1, True), (2, False), (3, True)):
-            if version < 5:
-                assert producer.add_group("g") == ErrorCode.NONE
-            assert wire_commit(producer, ("t", 0, offset), version=version) == [ErrorCode.NONE]
-            producer.end(commit=is_committed)
-        assert position(client) == (ErrorCode.NONE, 3)
+        for version in range(6):
+            group = f"g{version}"
+            producer = begun(client, 2 if version == 5 else 0)
+            for offset, is_committed in ((1, True), (2, False), (3, True)):
+                if version < 5:
+                    assert producer.add_group(group) == ErrorCode.NONE, version
+                codes = wire_commit(producer, ("t", 0, offset), group=group, version=version)
+                assert codes == [ErrorCode.NONE], version
+                producer.end(commit=is_committed)
+            assert position(client, group) == (ErrorCode.NONE, 3), version
 
     async with serving(tmp_path, OsFiles()) as served:
         await served.ask(conversation)

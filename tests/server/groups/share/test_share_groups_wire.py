@@ -25,6 +25,7 @@ from ottla.protocol.wire import ZERO_UUID
 from support.broker.conversation import address, create_topic
 from support.broker.housekeeping import TRIES
 from support.broker.raw_client import RawClient
+from support.broker.served import FEW_PARTITIONS
 
 E = ErrorCode
 UNKNOWN = "This server does not host this topic-partition."
@@ -99,7 +100,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., RawClient]]:
     with ExitStack() as stack:
 
         def start(**options: Any) -> RawClient:
-            overrides = {"group.share.assignment.interval.ms": "0", **options.pop("overrides", {})}
+            overrides = FEW_PARTITIONS | {"group.share.assignment.interval.ms": "0", **options.pop("overrides", {})}
             broker = stack.enter_context(
                 ottla.Broker(str(tmp_path / "data"), rng=random.Random(1), overrides=overrides, **options)
             )

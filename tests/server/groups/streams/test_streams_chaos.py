@@ -10,11 +10,11 @@ import pytest
 from support.broker.in_process_broker import run_in_order, running
 from support.disk.crash_files import CrashFiles
 from support.groups.streams_chaos import NODES, StreamsChaos
-from support.sizes import size
+from support.sizes import FULL
 
 LIVES, STEPS = 3, 40
-SEEDS = int(os.environ.get("OTTLA_STREAMS_CHAOS_SEEDS", size("4", "12")))
-"""More of them for a night."""
+SEEDS = range(int(os.environ.get("OTTLA_STREAMS_CHAOS_SEEDS", "12"))) if FULL else (6, 8)
+"""More of them for a night; the slice: two in which everything happens."""
 SEEN = {
     *("ASSIGNMENT_DELAYED", "MISSING_INTERNAL_TOPICS", "STALE_TOPOLOGY"),
     *("UNKNOWN_MEMBER_ID", "FENCED_MEMBER_EPOCH", "another node", "answer lost", "crashed", "given other tasks"),
@@ -52,11 +52,11 @@ def seen_in(seed: int) -> frozenset[str]:
     return frozenset(chaos.seen)
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_no_task_is_with_two_and_in_the_end_each_is_with_one(seed: int) -> None:
     assert seen_in(seed)
 
 
 def test_everything_has_happened_in_one_history_or_another() -> None:
-    seen = frozenset[str]().union(*map(seen_in, range(12)))
+    seen = frozenset[str]().union(*map(seen_in, {*SEEDS, 6, 8}))
     assert seen >= SEEN, f"nothing was seen of {SEEN - seen}"

@@ -21,6 +21,7 @@ from ottla.protocol.messages.streams_group_heartbeat import Endpoint, StreamsGro
 from ottla.server.groups.streams.applications.configured import StatusCode
 from support.broker.conversation import address, create_topic
 from support.broker.raw_client import RawClient
+from support.broker.served import FEW_PARTITIONS
 from support.groups.streams_groups import COUNTS, active, info, statuses, subtopology, topology
 
 E = ErrorCode
@@ -51,7 +52,10 @@ def start(tmp_path: Path) -> Iterator[Callable[..., RawClient]]:
     with ExitStack() as stack:
 
         def start(**options: Any) -> RawClient:
-            broker = stack.enter_context(ottla.Broker(str(tmp_path / "data"), rng=random.Random(1), **options))
+            overrides = FEW_PARTITIONS | options.pop("overrides", {})
+            broker = stack.enter_context(
+                ottla.Broker(str(tmp_path / "data"), rng=random.Random(1), overrides=overrides, **options)
+            )
             return stack.enter_context(RawClient(*address(broker, options.get("nodes", 1) - 1)))
 
         yield start
