@@ -22,6 +22,7 @@ from ottla.protocol.messages.write_txn_markers import (
 )
 from ottla.protocol.wire import NO_LIMIT
 from support.noted import noted
+from support.sizes import cuts_of
 from support.strategies import as_of, same, sample
 
 API_VERSIONS, METADATA, PRODUCE, FETCH = APIS[18], APIS[3], APIS[0], APIS[1]
@@ -94,14 +95,14 @@ def test_frames_cut_anywhere_are_refused(api: Api) -> None:
     for version in versions_of(api):
         with noted(f"version {version}"):
             frame = frame_of(api, version, as_of(sample(api.request), version))
-            for end in range(len(frame)):
+            for end in cuts_of(frame):
                 with pytest.raises(ProtocolError):
                     parse_request(memoryview(frame)[:end])
 
             answer = b"".join(
                 encode_response(Request(api, version, 77, None, ()), as_of(sample(api.response), version))
             )[4:]
-            for end in range(len(answer)):
+            for end in cuts_of(answer):
                 with pytest.raises(ProtocolError):
                     parse_response(api, version, answer[:end])
             with pytest.raises(ProtocolError, match="1 bytes behind the response"):

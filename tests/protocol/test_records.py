@@ -67,7 +67,7 @@ def around(payload: bytes, record_count: int) -> bytearray:
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("name", IMPLEMENTATIONS)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=size(5, 20), deadline=None)
 @given(fields=FIELDS)
 def test_batches_of_other_producers_are_read(name: str, codec: int, fields: Any) -> None:
     rows = rows_of(fields)
@@ -86,7 +86,7 @@ def test_batches_of_other_producers_are_read(name: str, codec: int, fields: Any)
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("name", IMPLEMENTATIONS)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=size(5, 20), deadline=None)
 @given(fields=FIELDS)
 def test_other_consumers_read_our_batches(name: str, codec: int, fields: Any) -> None:
     rows = rows_of(fields, base_offset=1_000)
@@ -381,7 +381,7 @@ def test_every_flipped_bit_that_the_crc_covers_is_noticed() -> None:
         assert RecordBatch(broken(data, at, flip=1)).is_crc_valid()
 
 
-@settings(max_examples=size(50, 150), deadline=None)
+@settings(max_examples=size(20, 150), deadline=None)
 @given(fields=FIELDS, codec=st.sampled_from(CODECS), changes=st.lists(st.tuples(st.integers(57), st.integers(0, 255))))
 def test_any_damage_gives_records_or_corrupt_and_nothing_else(fields: Any, codec: int, changes: Any) -> None:
     data = build_batch(rows_of(fields), codec=codec)
@@ -398,7 +398,7 @@ def test_any_damage_gives_records_or_corrupt_and_nothing_else(fields: Any, codec
 # --- ways of walking agree --------------------------------------------------------------------------------------
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=size(20, 50), deadline=None)
 @given(fields=FIELDS, codec=st.sampled_from(CODECS), padding=st.integers(0, 20_000))
 def test_spans_and_null_keys_say_what_the_records_say(fields: Any, codec: int, padding: int) -> None:
     fields = [*fields, (0, bytes(100), bytes(padding), [])]  # lengths of more than one byte

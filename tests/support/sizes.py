@@ -4,7 +4,7 @@ A slice has every kind and every moment; of what may follow from each it has a p
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sized
 from typing import TypeVar
 
 Size = TypeVar("Size")
@@ -28,3 +28,8 @@ def some(cases: Iterable[Case], count: int) -> list[Case]:
     if count == 1:
         return each[:1]
     return [each[number * (len(each) - 1) // (count - 1)] for number in range(count)]
+
+
+def cuts_of(data: Sized) -> list[int]:
+    """Lengths to which a message is cut short: each in full, one in three and the longest in a slice."""
+    return [*range(0, len(data), size(3, 1)), *([len(data) - 1] if data and not FULL else [])]

@@ -29,6 +29,7 @@ from ottla.server.coordination.records import Producer
 from support.broker.conversation import address, create_topic, fetch
 from support.broker.raw_client import RawClient
 from support.logs.batches import read_batches
+from support.noted import noted
 
 ID = "x"
 E = ErrorCode
@@ -162,29 +163,33 @@ def test_every_version_of_add_partitions_to_txn(client: RawClient, version: int)
     assert set(add(client, producer, *here, version=version, transactional_id="").values()) == {E.INVALID_REQUEST}
 
 
-@pytest.mark.parametrize("version", range(6))
-def test_one_partition_that_is_not_there_stops_all(client: RawClient, version: int) -> None:
+def test_one_partition_that_is_not_there_stops_all(client: RawClient) -> None:
     create_topic(client, "t")
-    _, producer = init(client)
-    assert add(client, producer, ("t", 0), ("t", 1), ("u", 0), version=version) == {
-        ("t", 0): E.OPERATION_NOT_ATTEMPTED,
-        ("t", 1): E.UNKNOWN_TOPIC_OR_PARTITION,
-        ("u", 0): E.UNKNOWN_TOPIC_OR_PARTITION,
-    }
-    assert describe(client).transaction_state == "Empty"
+    for version in range(6):
+        with noted(f"version {version}"):
+            mine = f"x{version}"
+            _, producer = init(client, mine)
+            assert add(client, producer, ("t", 0), ("t", 1), ("u", 0), version=version, transactional_id=mine) == {
+                ("t", 0): E.OPERATION_NOT_ATTEMPTED,
+                ("t", 1): E.UNKNOWN_TOPIC_OR_PARTITION,
+                ("u", 0): E.UNKNOWN_TOPIC_OR_PARTITION,
+            }
+            assert describe(client, mine).transaction_state == "Empty"
 
 
-@pytest.mark.parametrize("version", range(6))
 @pytest.mark.parametrize("topic", ["__transaction_state", "__consumer_offsets"])
-def test_nobody_adds_partitions_of_internal_topics(client: RawClient, topic: str, version: int) -> None:
+def test_nobody_adds_partitions_of_internal_topics(client: RawClient, topic: str) -> None:
     create_topic(client, "t")
-    _, producer = init(client)
     client.ask(FindCoordinatorRequest(key="g", key_type=0), 3)  # makes the topic
-    assert add(client, producer, ("t", 0), (topic, 0), version=version) == {
-        ("t", 0): E.OPERATION_NOT_ATTEMPTED,
-        (topic, 0): E.TOPIC_AUTHORIZATION_FAILED,
-    }
-    assert describe(client).transaction_state == "Empty"
+    for version in range(6):
+        with noted(f"version {version}"):
+            mine = f"x{version}"
+            _, producer = init(client, mine)
+            assert add(client, producer, ("t", 0), (topic, 0), version=version, transactional_id=mine) == {
+                ("t", 0): E.OPERATION_NOT_ATTEMPTED,
+                (topic, 0): E.TOPIC_AUTHORIZATION_FAILED,
+            }
+            assert describe(client, mine).transaction_state == "Empty"
 
 
 @pytest.mark.parametrize("version", [4, 5])
@@ -220,22 +225,29 @@ def test_every_version_of_add_offsets_to_txn(client: RawClient, version: int) ->
 
 
 @pytest.mark.parametrize("commit", [True, False])
-@pytest.mark.parametrize("version", range(6))
-def test_every_version_of_end_txn(client: RawClient, version: int, commit: bool) -> None:
+def test_every_version_of_end_txn(client: RawClient, commit: bool) -> None:
     create_topic(client, "t")
-    _, producer = init(client)
-    assert end(client, producer, commit=True, version=version)[0] is E.INVALID_TXN_STATE
-    add(client, producer, ("t", 0))
+    for version in range(6):
+        with noted(f"version {version}"):
+            check_end_txn(client, version, f"x{version}", commit=commit)
+
+
+def check_end_txn(client: RawClient, version: int, mine: str, *, commit: bool) -> None:
+    _, producer = init(client, mine)
+
+    def ended(producer: Producer, *, commit: bool) -> tuple[ErrorCode, Producer]:
+        return end(client, producer, commit=commit, version=version, transactional_id=mine)
+
+    assert ended(producer, commit=True)[0] is E.INVALID_TXN_STATE
+    add(client, producer, ("t", 0), transactional_id=mine)
     later = producer._replace(producer_epoch=9)
-    assert end(client, later, commit=commit, version=version)[0] is (
-        E.PRODUCER_FENCED if version >= 2 else E.INVALID_PRODUCER_EPOCH
-    )
-    answer = end(client, producer, commit=commit, version=version)
+    assert ended(later, commit=commit)[0] is (E.PRODUCER_FENCED if version >= 2 else E.INVALID_PRODUCER_EPOCH)
+    answer = ended(producer, commit=commit)
     following = producer._replace(producer_epoch=1)
     assert answer == (E.NONE, following if version >= 5 else Producer(-1, -1))
-    assert end(client, producer, commit=commit, version=version) == answer, "asked again"
-    assert end(client, producer, commit=not commit, version=version)[0] is E.INVALID_TXN_STATE
-    found = describe(client)
+    assert ended(producer, commit=commit) == answer, "asked again"
+    assert ended(producer, commit=not commit)[0] is E.INVALID_TXN_STATE
+    found = describe(client, mine)
     assert (found.error_code, found.transaction_state, found.producer_id, found.producer_epoch) == (
         E.NONE,
         "CompleteCommit" if commit else "CompleteAbort",
