@@ -14,6 +14,7 @@ from ottla.server.faults.errors import FaultError
 from ottla.server.faults.places import ERROR_PLACES
 from ottla.server.faults.table import FAULTS_MAX, Faults
 from ottla.server.handlers import SERVED
+from support.sizes import some
 
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({}, "a fault needs one of error, disconnect, drop_response, corrupt_batch, delay_ms and disk"),
@@ -87,9 +88,8 @@ def test_every_field_of_a_declaration_is_refused_with_a_wrong_type() -> None:
 def test_every_api_that_is_served_can_have_every_error() -> None:
     assert {APIS[key].name for key in ERROR_PLACES} == SERVED
     for name in SERVED:
-        for code in ErrorCode:
-            if code is not ErrorCode.NONE:
-                check(Declaration(api=name, error=code.name))
+        for code in some((code for code in ErrorCode if code is not ErrorCode.NONE), 12):
+            check(Declaration(api=name, error=code.name))
 
 
 def test_a_table_has_an_end() -> None:

@@ -430,11 +430,9 @@ def test_a_large_request_is_refused_row_by_row(broker: ottla.Broker, client: Raw
 def test_of_a_large_produce_one_partition_is_refused(broker: ottla.Broker, client: RawClient) -> None:
     many = 2 * READ_ELEMENTS_AT_ONCE
     create_topic(client, "wide", many)
-    here = [
-        index
-        for index in range(many)
-        if broker._call(lambda index=index: broker.inner.services.topics.partition("wide", index).leader) == 0  # type: ignore[misc]
-    ][:1_500]
+    partition = broker.inner.services.topics.partition
+    leaders = broker._call(lambda: [partition("wide", index).leader for index in range(many)])
+    here = [index for index, leader in enumerate(leaders) if leader == 0][:1_500]
     fault = broker.fault("Produce", topic="wide", partition=here[7], error=NOT_LEADER)
     data = tuple(PartitionProduceData(index=index, records=batch(("k", "v"))) for index in here)
     request = ProduceRequest(

@@ -26,6 +26,7 @@ from ottla.protocol.messages.offset_for_leader_epoch import (
 from support.broker.admin import metadata
 from support.broker.conversation import address, create_topic, fetch_request, produce
 from support.broker.raw_client import RawClient
+from support.sizes import size
 
 UNDEFINED = (-1, -1)
 
@@ -143,7 +144,7 @@ HISTORIES = {
     "emptied by another leader": ["write", "elect", "empty", "elect"],
     "several epochs": ["write", "elect", "write", "elect", "elect", "write", "delete_some"],
 }
-HISTORIES |= {f"seed {seed}": random.Random(seed).choices(STEPS, k=7) for seed in range(6)}
+HISTORIES |= {f"seed {seed}": random.Random(seed).choices(STEPS, k=7) for seed in range(size(2, 6))}
 
 
 @pytest.mark.parametrize("steps", HISTORIES.values(), ids=HISTORIES)
