@@ -166,9 +166,10 @@ def test_an_open_transaction_is_waited_for(spark: SparkSession, tmp_path: Path, 
 def test_a_log_whose_start_has_moved_past_the_checkpoint_is_data_loss(
     spark: SparkSession, tmp_path: Path, log: Log
 ) -> None:
-    job = Job(spark, tmp_path, startingOffsets='{"a": {"0": 5}}', endingOffsets="latest")
-    with pytest.raises(Exception, match="a stream has no end"):
-        job.run()
+    if FULL:  # else by `test_a_stream_has_no_end` alone
+        job = Job(spark, tmp_path, startingOffsets='{"a": {"0": 5}}', endingOffsets="latest")
+        with pytest.raises(Exception, match="a stream has no end"):
+            job.run()
     job = Job(spark, tmp_path, startingOffsets='{"a": {"0": 5}}', maxOffsetsPerTrigger=size("40", "3"))
     assert numbers(job.run()) == list(range(5, 40))
     for number in range(5):

@@ -80,11 +80,11 @@ def test_workers_without_ottla_are_told_of_by_register(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, python: str, says: str
 ) -> None:
     path = python_named(python)
-    monkeypatch.delenv("PYTHONPATH", raising=False)
-    monkeypatch.setenv("PYSPARK_PYTHON", path)
-    monkeypatch.setattr(spark.sparkContext, "pythonExec", path)  # what a session that starts takes from it
-    with pytest.raises(UsageError) as raised:
+    with monkeypatch.context() as patched, pytest.raises(UsageError) as raised:
+        patched.setenv("PYSPARK_PYTHON", path)
+        patched.setattr(spark.sparkContext, "pythonExec", path)  # what a session that starts takes from it
         ottla.pipeline.register(spark)
+    ottla.pipeline.register(spark)  # else the session's sources have that Python
     line = str(raised.value)
     assert line.startswith(f"workers run '{path}' (as PYSPARK_PYTHON says)") and "\n" not in line
     assert says in line and "set PYSPARK_PYTHON to a Python" in line
