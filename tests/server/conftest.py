@@ -9,9 +9,17 @@ from pathlib import Path
 import pytest
 
 import ottla
+from ottla.server.runtime.collector import Collector
 from support.broker.conversation import address
 from support.broker.raw_client import RawClient
 from support.broker.served import FEW_PARTITIONS
+
+
+@pytest.fixture(autouse=True)
+def _first_life() -> Iterator[None]:
+    """What a broker of one test was does not count in the next: each restart would collect the garbage of all tests before."""
+    yield
+    Collector.a_life_has_ended = False
 
 
 @pytest.fixture

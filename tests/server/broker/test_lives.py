@@ -37,6 +37,7 @@ from support.disk.gated_files import GatedFiles
 from support.disk.troubled_files import TroubledFiles, nothing, trouble
 from support.lives.in_lives import ask, lives_in
 from support.old_garbage import OldGarbage
+from support.sizes import size
 
 HOUR_MS = 3_600_000
 
@@ -604,7 +605,9 @@ async def test_topics_that_are_made_and_deleted_keep_nothing_out_of_collections(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Collector, "a_life_has_ended", False)
-    many = PARTITIONS_KEPT_AT_ONCE * 2 // 3
+    kept_at_once = size(30, PARTITIONS_KEPT_AT_ONCE)
+    monkeypatch.setattr("ottla.server.runtime.collector.PARTITIONS_KEPT_AT_ONCE", kept_at_once)
+    many = kept_at_once * 2 // 3
     async with lives_in(tmp_path) as lives:
         lives.in_each_life(lambda broker: broker.collector.run())
         garbage = OldGarbage()

@@ -38,8 +38,9 @@ from support.broker.conversation import address, create_topic
 from support.broker.raw_client import RawClient
 from support.broker.served import Served, serving
 from support.left_behind import left_to_the_collector
+from support.sizes import size
 
-MANY = 20
+MANY = size(10, 20)
 
 
 async def ask(served: Served, request: Any, version: int) -> Any:
@@ -159,7 +160,12 @@ LIVES: tuple[Life, ...] = (
 
 @pytest.mark.parametrize("life", LIVES, ids=[life.__name__ for life in LIVES])
 async def test_what_goes_leaves_nothing_to_the_collector(tmp_path: Path, life: Life) -> None:
-    quiet = {"log_cleaner_enable": "false", "group_initial_rebalance_delay_ms": "0"}
+    quiet = {
+        "log_cleaner_enable": "false",
+        "group_initial_rebalance_delay_ms": "0",
+        "offsets_topic_num_partitions": "5",
+        "transaction_state_log_num_partitions": "5",
+    }
     async with serving(tmp_path, OsFiles(), **quiet) as served:
         await served.ask(create_topic, "t", partitions=1)
         await served.broker.services.coordinators.groups.ensure_topic()

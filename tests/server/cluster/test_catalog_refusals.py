@@ -20,6 +20,7 @@ from ottla.storage.topics.catalog_file import CatalogState
 from support.broker.admin import set_topic_configs
 from support.broker.stored_broker import StoredBroker, Values
 from support.disk.crash_files import CrashFiles
+from support.sizes import size
 
 DIRS = ("/a", "/b")
 
@@ -100,7 +101,7 @@ def outcomes(start: CrashFiles, change: Callable[[StoredBroker], None], *, for_g
         was_refused = bool(refused)
         if not for_good:
             files.refuse = None
-        power_lost = list(files.after_crash(ordered=True))
+        power_lost = list(files.after_crash(ordered=True, one_in=size(6, 1)))
         went_on = append_everywhere(broker)
         yield Outcome(files, power_lost, was_refused, answer, broker.values(), went_on)
         if not was_refused:

@@ -38,6 +38,7 @@ from support.broker.conversation import create_topic, fetch, list_offset, produc
 from support.broker.raw_client import RawClient
 from support.broker.served import Served, serving
 from support.disk.stepped_files import SteppedFiles, reached_or
+from support.sizes import size
 from support.transactions.transactional_client import TransactionalClient
 
 E = ErrorCode
@@ -279,7 +280,8 @@ async def live(tmp_path: Path, name: str, at: int, *, refuse: bool) -> bool:
         assert codes == [E.KAFKA_STORAGE_ERROR if fails else E.NONE]
         assert facts(broker) == (BEFORE if fails else after)
         await check(served, clients, facts(broker))
-    for path in (data, killed):
+    stopped_or_killed = (data, killed)
+    for path in size(stopped_or_killed[at % 2 : at % 2 + 1], stopped_or_killed):
         async with serving(path, OsFiles(), **SETTINGS) as served:
             known_then = facts(served.broker)
             assert known_then in (BEFORE, after)

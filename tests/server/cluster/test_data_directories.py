@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, combinations
+from itertools import chain, combinations, product
 from typing import Any
 
 import pytest
@@ -48,7 +48,7 @@ from support.broker.stored_broker import StoredBroker, Values
 from support.disk.crash_files import CrashFiles, PowerLoss
 from support.logs.batches import batch
 from support.logs.metadata_log import log_of
-from support.sizes import size
+from support.sizes import size, some
 
 A, B, C = "/a", "/b", "/c"
 OTHER_ID = bytes([9] * 16)
@@ -692,9 +692,12 @@ def formatted() -> Life:
     return life
 
 
-@pytest.mark.parametrize("ends_by", ["kill", "power loss"])
+ENDS_BY = ("kill", "power loss")
+IN_TURNS = [((A, B), "power loss"), ((B, A), "kill")]
+
+
+@pytest.mark.parametrize(("data_dirs", "ends_by"), size(IN_TURNS, [*product(((A, B), (B, A)), ENDS_BY)]))
 @pytest.mark.parametrize("made", [empty_store, bare_partitions, uncounted, formatted, kafkas])
-@pytest.mark.parametrize("data_dirs", [(A, B), (B, A)])
 def test_a_first_start_that_is_cut_off_anywhere_needs_nobodys_hand(
     made: Callable[[], Life], data_dirs: Sequence[str], ends_by: str
 ) -> None:
@@ -707,7 +710,7 @@ def test_a_first_start_that_is_cut_off_anywhere_needs_nobodys_hand(
             is_whole = True
         except PowerLoss:
             at += 1
-        left = [files.copy()] if ends_by == "kill" else files.after_crash(ordered=True, seen=seen, one_in=size(4, 1))
+        left = [files.copy()] if ends_by == "kill" else files.after_crash(ordered=True, seen=seen, one_in=size(16, 1))
         for disk in left:
             life = Life(disk, {key: list(values) for key, values in start.values.items()})
             with life.start(*data_dirs) as broker:
@@ -820,7 +823,7 @@ SOME = [
 
 
 @pytest.mark.parametrize("killed", [False, True], ids=["stopped", "killed"])
-@pytest.mark.parametrize(("nodes", "chosen"), SOME)
+@pytest.mark.parametrize(("nodes", "chosen"), some(SOME, 3))
 def test_a_start_that_names_some_of_them_is_told_how_to_name_all(
     nodes: int, chosen: tuple[int, ...], killed: bool
 ) -> None:

@@ -52,6 +52,7 @@ from support.broker.conversation import (
 )
 from support.broker.raw_client import RawClient
 from support.logs.batches import batch
+from support.sizes import size
 from support.transactions.transactional_client import TransactionalClient
 
 NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -175,7 +176,7 @@ def test_an_unclean_leader_may_be_any_live_replica(tmp_path: Path) -> None:
 # What holds after any sequence
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=size(6, 25), deadline=None)
 @given(st.data())
 def test_one_live_leader_in_step_epochs_never_go_back_and_nothing_acknowledged_is_lost(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

@@ -34,6 +34,7 @@ from support.broker.contexts import context_of
 from support.broker.in_process_broker import InProcessClient, pass_time, run_in_order, running
 from support.disk.crash_files import CrashFiles
 from support.logs.batches import batch
+from support.sizes import FULL
 
 RECORDED = read(FILE.read_text())
 OPTIONS = {
@@ -44,6 +45,8 @@ OPTIONS = {
     "group_consumer_max_session_timeout_ms": "3600000",
     "group_consumer_session_timeout_ms": "3600000",
 }
+WITH_RIGHTS = USERS.keys() - {NOBODY, OWNER}
+"""In a slice they ask each question in its oldest and its newest version: few checks know of versions."""
 NO_RIGHT_ASKED: frozenset[str] = frozenset({"SaslAuthenticate", "SaslHandshake"})
 """They come before anybody has a name."""
 
@@ -98,6 +101,8 @@ async def _ask_all(questions: list[Question] = QUESTIONS, share_version: int = 0
         senders = {user: sender(broker, user) for user in USERS}
         for question, version in asked(questions):
             for user, send in senders.items():
+                if not FULL and user in WITH_RIGHTS and version not in (question.versions[0], question.versions[-1]):
+                    continue
                 names = {one: name for name, one in scene.ids.items()}
                 answer = await send(question.api.name, dict(question.values(version, scene.ids)), version)
                 found[Asked(question.id, version, user)] = told = reduced(answer, names)
@@ -111,8 +116,8 @@ def test_every_answer_is_that_of_apache_kafka(answers: Answers) -> None:
 
 def test_every_answer_about_share_groups_is_that_of_apache_kafka_while_they_are_served() -> None:
     expected, answers = read(SHARE_FILE.read_text()), run_in_order(lambda: _ask_all(SHARE_QUESTIONS, 1))
-    assert expected.keys() == answers.keys()
-    assert differences.between(expected, answers) == []
+    assert answers.keys() <= expected.keys() and (not FULL or answers.keys() == expected.keys())
+    assert differences.between({one: expected[one] for one in answers}, answers) == []
 
 
 def test_every_api_is_asked_about_in_every_version() -> None:

@@ -151,7 +151,7 @@ from support.broker.contexts import context_of
 from support.broker.served import serving
 from support.left_behind import left_to_the_collector, older_left_alone
 from support.logs.batches import batch
-from support.sizes import size
+from support.sizes import FULL, size
 
 FEW, MANY = 20, 200
 CLOCK_STEP_S = turns.TURN_S / 4
@@ -160,7 +160,7 @@ CLOCK_STEP_S = turns.TURN_S / 4
 class Looks:
     """A clock that goes on with each look at it, and the calls in between. Only what one task does is counted."""
 
-    def __init__(self, *, counts_blocks: bool = True) -> None:
+    def __init__(self, *, counts_blocks: bool) -> None:
         self._now_s = 0.0
         self._calls = 0
         self.most_calls = 0
@@ -173,12 +173,11 @@ class Looks:
 
     def perf_counter(self) -> float:
         self.end()
-        self._blocks = self._allocated_blocks()
         self._now_s += CLOCK_STEP_S
         return self._now_s
 
     def note(self, _frame: FrameType, event: str, _argument: object) -> None:
-        self._calls += event.endswith("call")
+        self._calls += event[-1] == "l"  # call or c_call
 
     def working(self) -> None:
         self._blocks = self._allocated_blocks()
@@ -189,8 +188,9 @@ class Looks:
 
     def end(self) -> None:
         self.most_calls = max(self.most_calls, self._calls)
-        self.most_freed = max(self.most_freed, self._blocks - self._allocated_blocks())
-        self._calls = 0
+        blocks = self._allocated_blocks()
+        self.most_freed = max(self.most_freed, self._blocks - blocks)
+        self._calls, self._blocks = 0, blocks
 
 
 class Own(trio.abc.Instrument):
@@ -1015,7 +1015,7 @@ async def ask(broker: Broker, name: str, version: int, body: Any) -> Any:
 
 
 async def looks_of(
-    monkeypatch: pytest.MonkeyPatch, work: Callable[[], Any], *, counts_blocks: bool = True
+    monkeypatch: pytest.MonkeyPatch, work: Callable[[], Any], *, counts_blocks: bool = False
 ) -> tuple[Looks, Any]:
     looks = Looks(counts_blocks=counts_blocks)
     monkeypatch.setattr(turns, "perf_counter", looks.perf_counter)
@@ -1053,16 +1053,44 @@ WITH_RIGHTS = {"authorizer_class_name": STANDARD, "super_users": "User:ANONYMOUS
 
 MAKES_A_GROUP = next(case for case in CASES if str(case) == "AlterShareGroupOffsets of partitions that are not there")
 """Of which others ask."""
-PARTS = 6
+PARTS = size(3, 6)
 """Of the cases, so that no test takes long."""
-BLOCKS_COUNTED_EACH = size(3, 1)
-"""In every so manieth case."""
+BLOCKS_COUNTED_EACH = size(4, 1)
+"""In every so manieth case; with rights in full only, for what is freed is the same."""
+WITH_RIGHTS_EACH = size(3, 1)
+"""So manieth case is asked where rights are asked for, too."""
+COORDINATORS = size(
+    {
+        "offsets_topic_num_partitions": "3",
+        "transaction_state_log_num_partitions": "3",
+        "share_coordinator_state_topic_num_partitions": "3",
+    },
+    {},
+)
+"""Their topics take longer to create than most cases to ask."""
 
 
-@pytest.mark.parametrize("part", range(PARTS))
-@pytest.mark.parametrize("options", [{}, WITH_RIGHTS], ids=["", "where rights are asked for"])
+async def make_coordinators_topics(broker: Broker) -> None:
+    coordinators = broker.services.coordinators
+    await coordinators.groups.ensure_topic()
+    await coordinators.transactions.ensure_topic()
+    await coordinators.share_states.ensure_topic()
+
+
+ASKED = [
+    *(pytest.param({}, CASES[part::PARTS], part, id=f"{part}") for part in range(PARTS)),
+    *(
+        pytest.param(
+            WITH_RIGHTS, CASES[part :: size(1, PARTS) * WITH_RIGHTS_EACH], part, id=f"where rights are asked for-{part}"
+        )
+        for part in range(size(1, PARTS))
+    ),
+]
+
+
+@pytest.mark.parametrize(("options", "cases", "part"), ASKED)
 def test_the_longest_stretch_of_a_handler_does_not_grow_with_its_request(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, str], part: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, str], cases: list[Case], part: int
 ) -> None:
     async def longest(broker: Broker, case: Case, count: int, *, counts_blocks: bool) -> tuple[Looks, Any]:
         body = case.body(count)
@@ -1071,16 +1099,14 @@ def test_the_longest_stretch_of_a_handler_does_not_grow_with_its_request(
         )
 
     async def main() -> None:
-        async with serving(tmp_path, OsFiles(), log_cleaner_enable="false", **options) as served:
+        async with serving(tmp_path, OsFiles(), log_cleaner_enable="false", **COORDINATORS, **options) as served:
             broker = served.broker
             await create(broker, "t", MANY)
-            await broker.services.coordinators.groups.ensure_topic()
-            await broker.services.coordinators.transactions.ensure_topic()
-            await broker.services.coordinators.share_states.ensure_topic()
+            await make_coordinators_topics(broker)
             await ask(broker, MAKES_A_GROUP.name, MAKES_A_GROUP.version, MAKES_A_GROUP.body(1))
             wrong = []
-            for at, case in enumerate(CASES[part::PARTS]):
-                counts_blocks = at % BLOCKS_COUNTED_EACH == part % BLOCKS_COUNTED_EACH
+            for at, case in enumerate(cases):
+                counts_blocks = at % BLOCKS_COUNTED_EACH == part % BLOCKS_COUNTED_EACH and (FULL or not options)
                 await ask(broker, case.name, case.version, case.body(1))  # what loads at the first time
                 few, _ = await longest(broker, case, FEW, counts_blocks=counts_blocks)
                 many, answer = await longest(broker, case, MANY, counts_blocks=counts_blocks)
@@ -1151,40 +1177,46 @@ def of_consumer_group(count: int) -> ConsumerGroupHeartbeatRequest:
     )
 
 
+OF_TOPOLOGIES = size((250, 450), (550, 950))
 JOINING = [
-    ("StreamsGroupHeartbeat", 0, with_changelogs, 10),
-    ("StreamsGroupHeartbeat", 0, with_subtopologies, 110),
-    ("StreamsGroupHeartbeat", 0, with_joins, 45),
-    ("ShareGroupHeartbeat", 1, of_share_group, 6.5),
-    ("ConsumerGroupHeartbeat", 1, of_consumer_group, 10),
+    ("StreamsGroupHeartbeat", 0, with_changelogs, OF_TOPOLOGIES, 10),
+    ("StreamsGroupHeartbeat", 0, with_subtopologies, OF_TOPOLOGIES, 110),
+    ("StreamsGroupHeartbeat", 0, with_joins, OF_TOPOLOGIES, 45),
+    ("ShareGroupHeartbeat", 1, of_share_group, (550, 950), 6.5),
+    ("ConsumerGroupHeartbeat", 1, of_consumer_group, (550, 950), 10),
 ]
-"""Who joins, and the calls that a name more may add to the longest stretch: a topology and a member are taken in at once, all
+"""Who joins, with few names and with many, and the calls that a name more may add to the longest stretch: a topology and a member are taken in at once, all
 else that is to be known of their topics is not, nor is the record of a member made then. As many topics and tasks as these have are
 given out at once, too."""
 
 
-@pytest.mark.parametrize(("name", "version", "body", "most"), JOINING)
+@pytest.mark.parametrize(("name", "version", "body", "counts", "most"), JOINING)
 def test_a_member_is_taken_in_with_few_calls_for_each_name_that_it_brings_along(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, version: int, body: Callable[[int], Any], most: float
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    version: int,
+    body: Callable[[int], Any],
+    counts: tuple[int, int],
+    most: float,
 ) -> None:
     async def main() -> None:
-        async with serving(tmp_path, OsFiles(), log_cleaner_enable="false") as served:
+        async with serving(tmp_path, OsFiles(), log_cleaner_enable="false", **COORDINATORS) as served:
             broker = served.broker
             # Nobody may make internal topics here: that is no part of joining.
             monkeypatch.setattr(streams_group_heartbeat, "_with_topics", without_topics)
             await create(broker, "t", 1)
-            await broker.services.coordinators.groups.ensure_topic()
-            await broker.services.coordinators.transactions.ensure_topic()
-            await broker.services.coordinators.share_states.ensure_topic()
+            await make_coordinators_topics(broker)
             await ask(broker, name, version, body(1))
             calls = {}
-            for count in 550, 950:
+            for count in counts:
                 request = body(count)
                 with monkeypatch.context() as patch:
                     looks, answer = await looks_of(patch, lambda: ask(broker, name, version, request))  # noqa: B023
                 assert not answer.error_code, answer.error_message
                 calls[count] = looks.most_calls
-            assert (calls[950] - calls[550]) / 400 <= most, calls
+            few, many = counts
+            assert (calls[many] - calls[few]) / (many - few) <= most, calls
 
     trio.run(main)
 
@@ -1200,12 +1232,14 @@ def test_describing_log_dirs_frees_nothing_for_partitions_that_are_not_there(
         async with serving(tmp_path, OsFiles(), log_cleaner_enable="false") as served:
             await create(served.broker, "t", 3)
             freed = []
-            for count in 1, 3_000, 6_000:  # Python keeps 2 000 pairs for later
+            # Python keeps 2 000 pairs for later.
+            for count in size((1, 2_100, 3_300), (1, 3_000, 6_000)):
                 there_and_not = DescribableLogDirTopic(topic="t", partitions=tuple(range(count)))
                 request = DescribeLogDirsRequest(topics=(there_and_not,))
                 looks, answer = await looks_of(
                     monkeypatch,
                     lambda: ask(served.broker, "DescribeLogDirs", 4, request),  # noqa: B023
+                    counts_blocks=True,
                 )
                 assert len(answer.results[0].topics[0].partitions) == min(count, 3)
                 freed.append(looks.most_freed)
@@ -1292,12 +1326,10 @@ def test_what_a_large_request_leaves_behind_goes_without_the_collector(tmp_path:
         return await left_to_the_collector(lambda: ask(broker, case.name, case.version, case.body(count)))
 
     async def main() -> None:
-        async with serving(tmp_path, OsFiles(), log_cleaner_enable="false") as served:
+        async with serving(tmp_path, OsFiles(), log_cleaner_enable="false", **COORDINATORS) as served:
             broker = served.broker
             await create(broker, "t", MANY)
-            await broker.services.coordinators.groups.ensure_topic()
-            await broker.services.coordinators.transactions.ensure_topic()
-            await broker.services.coordinators.share_states.ensure_topic()
+            await make_coordinators_topics(broker)
             left = {}
             with older_left_alone():
                 for case in CASES:

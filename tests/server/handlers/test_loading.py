@@ -26,12 +26,11 @@ def test_every_handler_that_asks_for_a_coordinator_is_loaded_with_it(whose: str)
     assert asking - MOSTLY_ASK_FOR_NONE[whose] == handlers.COORDINATED[whose]
 
 
-@pytest.mark.parametrize(("name", "whose"), [("ListGroups", "groups"), ("ListTransactions", "transactions")])
-def test_a_coordinator_is_there_once_the_handler_is(name: str, whose: str) -> None:
-    (key,) = [key for key, api in APIS.items() if api.name == name]
-    code = (
-        "import sys; from ottla.server.handlers import load\n"
-        f"load({key}); print('ottla.server.{whose}.service' in sys.modules)"
-    )
+def test_a_coordinator_is_there_once_the_handler_is() -> None:
+    keys = {api.name: key for key, api in APIS.items()}
+    code = "import sys; from ottla.server.handlers import load\n"
+    for name, whose in (("ListGroups", "groups"), ("ListTransactions", "transactions")):
+        is_there = f"print('{name}', 'ottla.server.{whose}.service' in sys.modules)\n"
+        code += f"{is_there}load({keys[name]}); {is_there}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout == "True\n"
+    assert done.stdout == "ListGroups False\nListGroups True\nListTransactions False\nListTransactions True\n"

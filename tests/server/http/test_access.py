@@ -19,7 +19,8 @@ from ottla.server.http.listener import AdminHttp
 from ottla.server.http.table import CALLS
 from ottla.storage.topics.config import ConfigError
 from support.broker.admin_calls import AdminCalls
-from support.broker.serve_process import ServeProcess, run
+from support.broker.serve_process import ServeProcess
+from support.commands.command_runs import run_command
 
 TOKEN = "s3cret-of-this-test"
 
@@ -215,12 +216,14 @@ def test_the_command_refuses_what_is_no_token(tmp_path: Path, what: str, monkeyp
     arguments, environment, sentence = REFUSALS[what]
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    refused = run("serve", "--data", tmp_path, "--listener", "127.0.0.1:0", "--admin", "0.0.0.0:80", *arguments)
-    assert refused.returncode == 2 and sentence in refused.stderr
+    refused = run_command(
+        "serve", "--data", str(tmp_path), "--listener", "127.0.0.1:0", "--admin", "0.0.0.0:80", *arguments
+    )
+    assert refused.code == 2 and sentence in refused.err
     assert not list(tmp_path.iterdir())
 
 
 def test_a_token_without_a_listener_is_told(tmp_path: Path) -> None:
     (tmp_path / "token").write_text(TOKEN)
-    refused = run("serve", "--data", tmp_path / "data", "--admin-token-file", tmp_path / "token")
-    assert refused.returncode == 2 and "--admin-token-file is for the listener of --admin" in refused.stderr
+    refused = run_command("serve", "--data", str(tmp_path / "data"), "--admin-token-file", str(tmp_path / "token"))
+    assert refused.code == 2 and "--admin-token-file is for the listener of --admin" in refused.err

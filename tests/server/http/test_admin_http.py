@@ -44,10 +44,12 @@ from support.broker.admin_calls import AdminCalls
 from support.broker.compacting import QUICK, VALUE, alter, consume, create_compacted, let_clean
 from support.broker.conversation import produce
 from support.broker.raw_client import RawClient
-from support.broker.serve_process import ServeProcess, run
+from support.broker.serve_process import ServeProcess
 from support.cleaner.choosing import filthiest
+from support.commands.command_runs import run_command
 from support.disk.gated_files import GatedFiles
 from support.logs.batches import batch, old_message
+from support.sizes import some
 
 T_0 = TopicPartition("t", 0)
 HERE: dict[str, Any] = {"topic": "t", "partition": 0}
@@ -500,8 +502,10 @@ NO_FILES: dict[str, Callable[[Path], object]] = {
 }
 
 
-@pytest.mark.parametrize("name", ["00000000000000000000.log", "00000000000000000000.index", MANIFEST_FILE])
-@pytest.mark.parametrize("what", NO_FILES)
+SEGMENT_FILES = ["00000000000000000000.log", "00000000000000000000.index", MANIFEST_FILE]
+
+
+@pytest.mark.parametrize(("what", "name"), some(product(NO_FILES, SEGMENT_FILES), 5))
 def test_what_is_no_file_is_not_installed(served: Served, what: str, name: str) -> None:
     """A link would be linked as a link: the log's bytes would lie, and could go, somewhere else."""
     staged = StagedHere(served)
@@ -626,9 +630,9 @@ def test_the_command_line_turns_it_on(tmp_path: Path) -> None:
 
 
 def test_the_command_line_refuses_other_machines(tmp_path: Path) -> None:
-    refused = run("serve", "--data", tmp_path, "--listener", "127.0.0.1:0", "--admin", "0.0.0.0:80")
-    assert refused.returncode == 2
-    assert "must be a loopback address, as it asks nobody who he is" in refused.stderr
+    refused = run_command("serve", "--data", str(tmp_path), "--listener", "127.0.0.1:0", "--admin", "0.0.0.0:80")
+    assert refused.code == 2
+    assert "must be a loopback address, as it asks nobody who he is" in refused.err
     assert not list(tmp_path.iterdir())
 
 

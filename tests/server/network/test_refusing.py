@@ -11,12 +11,13 @@ from ottla.protocol.connection import Request, encode_response
 from ottla.protocol.messages.metadata import MetadataRequestTopic
 from ottla.server.handlers import Handlers
 from ottla.server.network.authentication.refusing import ELEMENTS_MAX, refused
+from support.sizes import size
 from support.strategies import as_of, messages
 
 
 @pytest.mark.parametrize("api", [APIS[key] for key in sorted(Handlers.keys_served())], ids=lambda api: api.name)
 @given(data=st.data())
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=size(5, 20), deadline=None)
 def test_whatever_is_asked_has_an_answer_or_none(api: Api, data: st.DataObject) -> None:
     version = data.draw(st.integers(*api.versions))
     body = as_of(data.draw(messages(api.request)), version)

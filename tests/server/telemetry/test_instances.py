@@ -12,6 +12,7 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.schema import ZERO_UUID
 from ottla.server.telemetry import instances
 from ottla.server.telemetry.instances import LISTS_MAX, RESERVED, Instance, Instances
+from support.sizes import size
 
 INTERVAL_MS = 300_000
 FACTS: dict[str, str | None] = {"client_id": "orders-1", "client_software_name": "apache-kafka-java"}
@@ -159,13 +160,14 @@ def test_silent_clients_are_forgotten_and_those_kept_are_bounded(monkeypatch: py
     assert len(clients.instances) == 1
 
 
-def test_lists_of_metrics_are_bounded_however_many_there_can_be() -> None:
-    letters = "abcdefghijk"
+def test_lists_of_metrics_are_bounded_however_many_there_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    lists_max, letters = size((100, "abcdefgh"), (LISTS_MAX, "abcdefghijk"))
+    monkeypatch.setattr("ottla.server.telemetry.instances.LISTS_MAX", lists_max)
     clients = Clients(**{each: {"metrics": each, "match": f"client_id=.*{each}.*"} for each in letters})
     for number in range(1 << len(letters)):
         client_id = "".join(each for at, each in enumerate(letters) if number >> at & 1)
         assert clients.told(client_id=client_id)[1].metrics == tuple(client_id)
-    assert len(clients.instances._metrics) <= LISTS_MAX
+    assert len(clients.instances._metrics) <= lists_max
 
 
 def test_a_stored_subscription_that_means_nothing_is_passed_over(caplog: pytest.LogCaptureFixture) -> None:
