@@ -30,11 +30,21 @@ def leave_alone() -> None:
     gc.freeze()
 
 
-async def left_to_the_collector(work: Callable[[], Awaitable[object]]) -> int:
-    """How many objects `work` leaves that only the collector finds: the fewest of several times. It may be done again and again."""
+async def left_to_the_collector(work: Callable[[], Awaitable[object]], enough: int = 0) -> int:
+    """How many objects `work` leaves that only the collector finds: the fewest of several times. It may be done again and again.
+
+    Args:
+        enough: It is done no more once it has left so few.
+    """
     with older_left_alone():
         # The first time it may replace what was made before, where no collection looks.
-        return min([await _left_once(work) for _ in range(1 + TIMES)][1:])
+        await _left_once(work)
+        left = await _left_once(work)
+        for _ in range(TIMES - 1):
+            if left <= enough:
+                break
+            left = min(left, await _left_once(work))
+        return left
 
 
 async def _left_once(work: Callable[[], Awaitable[object]]) -> int:

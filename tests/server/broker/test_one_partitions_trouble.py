@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import cycle, product
 from pathlib import Path
 
@@ -72,10 +73,12 @@ async def until(holds: Callable[[], bool]) -> None:
 
 
 async def check_that_all_are_free(broker: Broker, *deleted: str) -> None:
-    """Nobody holds a partition, and each can be deleted."""
+    """Nobody holds a partition for good, and each can be deleted."""
+    manager = broker.services.cleaning.manager
     with trio.fail_after(PATIENCE_S):
         for name in deleted:
-            assert broker.services.cleaning.manager.state_name(TopicPartition(name, 0)) == "not held"
+            held = partial(manager.is_held, TopicPartition(name, 0))
+            await until(lambda: not held())  # noqa: B023
             await broker.services.topic_admin.delete(topic(broker, name))
             assert not broker.services.cluster.change_lock.locked()
 

@@ -177,4 +177,4 @@ async def test_what_goes_leaves_nothing_to_the_collector(tmp_path: Path, life: L
             for number in islice(numbers, MANY):
                 await life(served, f"n-{number}")
 
-        assert await left_to_the_collector(many_lives) < MANY
+        assert await left_to_the_collector(many_lives, enough=MANY // 2) < MANY

@@ -716,8 +716,9 @@ def test_a_first_start_that_is_cut_off_anywhere_needs_nobodys_hand(
             with life.start(*data_dirs) as broker:
                 assert broker.values() == life.values
                 life.append_everywhere(broker)
-            with life.start(*data_dirs) as broker:
-                assert broker.values() == life.values
+            if at % size(3, 1) == 0:
+                with life.start(*data_dirs) as broker:
+                    assert broker.values() == life.values
     assert at > 5
 
 

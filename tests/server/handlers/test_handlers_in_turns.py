@@ -1323,7 +1323,9 @@ def test_what_a_large_request_leaves_behind_goes_without_the_collector(tmp_path:
     holds everybody for a quarter of a second, when the answer has long been sent."""
 
     async def left_by(broker: Broker, case: Case, count: int) -> int:
-        return await left_to_the_collector(lambda: ask(broker, case.name, case.version, case.body(count)))
+        return await left_to_the_collector(
+            lambda: ask(broker, case.name, case.version, case.body(count)), enough=MANY // 4
+        )
 
     async def main() -> None:
         async with serving(tmp_path, OsFiles(), log_cleaner_enable="false", **COORDINATORS) as served:
