@@ -16,8 +16,8 @@ from support.cleaner.cleaner_history import random_history, what_differs
 
 from ..support.suite import NotRunError, Options, Suite, run_suite
 
-HISTORIES, QUICK_HISTORIES = 10_000, 300
-BLOCK = 250
+HISTORIES, QUICK_HISTORIES = 10_000, 120
+BLOCK = 60
 SHOWN = 3
 """Of the histories that fail, so many are made small, which takes a while."""
 

@@ -37,7 +37,7 @@ RECOVERY_THINNED_TO = {
     "a split where no batch fits": (1, 1),
 }
 """Power is lost in the recovery of one disk in so many, and of the disks that this leaves, one in so many is opened."""
-QUICK_THINNED_TO = 24
+QUICK_THINNED_TO = 96
 FAILURES_THINNED_TO = 16
 """Where directory operations come in any order, one disk in so many is looked at."""
 SITES_THINNED_TO = 16

@@ -18,9 +18,9 @@ from support.cleaner.explained_pair import ExplainedPair
 from ..support.suite import NotRunError, Options, Suite, run_suite
 from .live import LiveHistories
 
-HISTORIES, QUICK_HISTORIES = 1_000, 60
-LIVE, QUICK_LIVE = 1_000, 20
-BLOCK = 25
+HISTORIES, QUICK_HISTORIES = 1_000, 24
+LIVE, QUICK_LIVE = 1_000, 6
+BLOCK = 12
 SHOWN = 3
 """Of the histories that fail, so many are made small, which takes a while."""
 

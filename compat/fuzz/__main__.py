@@ -22,7 +22,7 @@ from .mutate import mutate
 from .record import RecordingProxy, sessions
 from .victim import Victim
 
-FRAMES, QUICK_FRAMES = 200_000, 20_000
+FRAMES, QUICK_FRAMES = 200_000, 6_000
 CHECK_EVERY = 10_000
 MAX_HOLD_MS = 20.0
 REPETITIONS = 5

@@ -29,11 +29,11 @@ class Size:
     """How much to do; the long figures are those of the project's acceptance, the short ones fit two minutes."""
 
     def __init__(self, quick: bool, arguments: argparse.Namespace) -> None:
-        self.updates = arguments.updates or (120_000 if quick else 2_000_000)
-        self.keys = arguments.keys or (6_000 if quick else 100_000)
-        self.kills = (3 if quick else 20) if arguments.kills is None else arguments.kills
-        self.updates_per_kill = 60_000 if quick else 100_000
-        self.sealed = 15 if quick else 50
+        self.updates = arguments.updates or (40_000 if quick else 2_000_000)
+        self.keys = arguments.keys or (2_000 if quick else 100_000)
+        self.kills = (1 if quick else 20) if arguments.kills is None else arguments.kills
+        self.updates_per_kill = 40_000 if quick else 100_000
+        self.sealed = 4 if quick else 50
 
 
 def body(suite: Suite, options: Options) -> None:

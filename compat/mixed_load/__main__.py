@@ -38,10 +38,10 @@ from .strangers import Strangers
 from .streaming import PassingApplications, Streamer
 from .topics import BOTH, COMPACTED, COPIED, KEPT, PARTITIONS, SHARED, TOPICS, Ledger, create, missing, stale
 
-MINUTES, QUICK_MINUTES = 60.0, 1.5
+MINUTES, QUICK_MINUTES = 60.0, 0.4
 JUDGED_MINUTES = 20.0
 """Of a shorter run growth is not judged: what expires after a minute or two has not come to its level."""
-QUICK_LIVES_S = 30.0
+QUICK_LIVES_S = 8.0
 REST_S = 12.0
 COMPLAINTS_SHOWN = 20
 ROWS = 30

@@ -26,9 +26,9 @@ RECOVERY_THINNED_TO = {"": (64, 8), "moves: ": (256, 64), "share states: ": (256
 SCRIPTS = {"": DAYS, "moves: ": MOVES, "share states: ": SHARES}
 REFUSED_ONE_IN = 4
 """A full run refuses every fourth file operation, each in a life of its own."""
-QUICK = {"": 48, "moves: ": 2, "share states: ": 6}
+QUICK = {"": 192, "moves: ": 8, "share states: ": 24}
 """How many fewer disks a quick run looks at after a power loss or a kill."""
-QUICK_REFUSED_ONE_IN = {"": 48, "moves: ": 12, "share states: ": 12}
+QUICK_REFUSED_ONE_IN = {"": 384, "moves: ": 96, "share states: ": 96}
 
 
 def lose_power(of: str, part: int, quick: bool) -> Counts:
@@ -51,7 +51,7 @@ def lose_power(of: str, part: int, quick: bool) -> Counts:
 def refuse(of: str, name: str, for_good: bool, part: int, quick: bool) -> Refusals:
     """One part of the refusals."""
     logging.disable()
-    step = PARTS * (QUICK_REFUSED_ONE_IN[of] if quick else REFUSED_ONE_IN)
+    step = QUICK_REFUSED_ONE_IN[of] if quick else PARTS * REFUSED_ONE_IN
     return refusals(ERRNOS[name], SCRIPTS[of], first=part, step=step, for_good=for_good, thinned_to=REFUSED_THINNED_TO)
 
 
@@ -59,16 +59,15 @@ def body(suite: Suite, options: Options) -> None:
     if options.broker or options.against != "ottla":
         raise NotRunError("no broker: it runs one of its own on a disk in memory")
     kinds = [(of, name, for_good) for of in SCRIPTS for name in ERRNOS for for_good in (False, True)]
+    parts = range(1 if options.quick else PARTS)
+    power_parts = range(1 if options.quick else POWER_PARTS)
     with ProcessPoolExecutor() as processes:
-        power_parts = range(1 if options.quick else POWER_PARTS)
         power = {of: [processes.submit(lose_power, of, part, options.quick) for part in power_parts] for of in SCRIPTS}
-        refused = {
-            kind: [processes.submit(refuse, *kind, part, options.quick) for part in range(PARTS)] for kind in kinds
-        }
+        refused = {kind: [processes.submit(refuse, *kind, part, options.quick) for part in parts] for kind in kinds}
         for (of, name, for_good), running in refused.items():
-            parts = [each.result() for each in running]
-            failures = {told: number for each in parts for told, number in each.failures.items()}
-            lives, disks = sum(each.lives for each in parts), sum(each.disks for each in parts)
+            ended = [each.result() for each in running]
+            failures = {told: number for each in ended for told, number in each.failures.items()}
+            lives, disks = sum(each.lives for each in ended), sum(each.disks for each in ended)
             told = f"{of}a {name} disk that refuses one operation{' and all after it' if for_good else ''}"
             suite.check(told, not failures and disks >= lives, f"{lives} lives, {disks} disks {failures or ''}")
         for of, running_power in power.items():

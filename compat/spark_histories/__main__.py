@@ -20,7 +20,7 @@ from typing import Any
 
 from ..support.suite import NotRunError, Options, Suite, run_suite
 
-HISTORIES, QUICK_HISTORIES = 1_000, 25
+HISTORIES, QUICK_HISTORIES = 1_000, 6
 BLOCK = 25
 SHOWN = 3
 BIG_BYTES, QUICK_BIG_BYTES = 2 << 30, 64 << 20

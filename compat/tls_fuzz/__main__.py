@@ -27,7 +27,7 @@ from ..support.clients.holds import Pinger
 from ..support.suite import NotRunError, Options, Suite, run_suite
 from .attacker import Attacker
 
-CONNECTIONS, QUICK_CONNECTIONS = 50_000, 3_000
+CONNECTIONS, QUICK_CONNECTIONS = 50_000, 800
 CHECK_EVERY = 5_000
 MAX_HOLD_MS = 20.0
 MAX_RESIDENT_BYTES = 300 << 20

@@ -21,7 +21,7 @@ from .history import History, load
 from .record import RECORDED, TRANSACTIONS_FILE, WIRE_FILE, record
 
 WIRE_MIN, TRANSACTIONS_MIN = 70, 30
-QUICK_STEP = 6
+QUICK_STEP = 20
 """The short variant takes every second history."""
 SHOWN = 3
 
