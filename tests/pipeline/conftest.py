@@ -56,9 +56,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         made = builder("tests", master="local[2]")
     except UsageError as error:
         pytest.skip(str(error))
+    for name, value in size(FRUGAL, {}).items():
+        made = made.config(name, value)
     spark = (
-        made.config(map=size(FRUGAL, {}))
-        .config("spark.sql.shuffle.partitions", size("2", "4"))
+        made.config("spark.sql.shuffle.partitions", size("2", "4"))
         .config("spark.driver.extraJavaOptions", JAVA_OPTIONS)
         .config("spark.ui.enabled", "false")
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))

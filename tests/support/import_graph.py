@@ -57,10 +57,19 @@ def circle(graph: Mapping[str, set[str]]) -> list[str]:
 
 def _imported(text: str, package: str) -> Iterator[tuple[str, ...]]:
     """Full names for each thing imported; the first of them that is a module is the one."""
-    for node in ast.walk(ast.parse(text)):
+    for node in _statements(ast.parse(text)):
         if isinstance(node, ast.Import):
             yield from ((alias.name,) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             above = package.split(".")[: package.count(".") + 2 - node.level] if node.level else []
             module = ".".join([*above, *filter(None, [node.module])])
             yield from ((f"{module}.{alias.name}", module) for alias in node.names)
+
+
+def _statements(node: ast.AST) -> Iterator[ast.AST]:
+    """All statements in a module, however deep; expressions, most of what a file has, hold none."""
+    for inner in ("body", "orelse", "finalbody", "handlers", "cases"):
+        found = getattr(node, inner, None)
+        for statement in found if isinstance(found, list) else ():
+            yield statement
+            yield from _statements(statement)
