@@ -27,7 +27,6 @@ import errno
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from functools import lru_cache
 from typing import TypeVar
 
 from ottla.storage.disk.files import Buffer, DirectoryLockedError, Ownership, SyncError, WriteAhead
@@ -491,7 +490,7 @@ class CrashFiles:
     def _find(self, path: str) -> Node | None:
         return self._below_root(_names(path))
 
-    def _below_root(self, names: tuple[str, ...]) -> Node | None:
+    def _below_root(self, names: Sequence[str]) -> Node | None:
         node: Node | None = self._root
         for name in names:
             if not isinstance(node, Directory):
@@ -518,7 +517,7 @@ class CrashFiles:
         return node
 
     def _parent(self, path: str) -> tuple[Directory, str]:
-        above, name = _above_and_name(path)
+        *above, name = _names(path)
         directory = self._below_root(above)
         return directory if isinstance(directory, Directory) else self._directory("/".join(above)), name
 
@@ -560,7 +559,6 @@ def power_losses(
             return
 
 
-@lru_cache(maxsize=1 << 14)
 def disks_left(
     scenario: Callable[[CrashFiles], object],
     start: CrashFiles | None = None,
@@ -589,11 +587,7 @@ def disks_left(
     yield from found
 
 
-def _names(path: str) -> tuple[str, ...]:
-    return tuple(name for name in path.split("/") if name not in ("", "."))
-
-
-@lru_cache(maxsize=1 << 14)
-def _above_and_name(path: str) -> tuple[tuple[str, ...], str]:
-    *above, name = _names(path)
-    return tuple(above), name
+def _names(path: str) -> list[str]:
+    # Nothing is kept of a path: tests count calls, and those of a path that is known would be fewer.
+    names = path.strip("/").split("/")
+    return [name for name in names if name not in ("", ".")] if "" in names or "." in names else names
