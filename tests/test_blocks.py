@@ -10,6 +10,7 @@ from types import ModuleType
 
 import pytest
 
+from support.sizes import some
 from support.texts.blocks import Block, blocks, indented
 from support.texts.page_run import run_blocks
 
@@ -60,7 +61,7 @@ def folder(kept_modules: dict[str, ModuleType], pytester: pytest.Pytester) -> It
     )
 
 
-@pytest.mark.parametrize("page", RUN_HERE)
+@pytest.mark.parametrize("page", some(RUN_HERE, 6))
 def test_the_blocks_of(page: str, folder: pytest.Pytester) -> None:
     run_blocks(page, [block for block in of(page) if block.words != "spark"], folder)
 

@@ -16,7 +16,12 @@ from support.sizes import FULL
 LIMIT_S = 5.0
 """Two to three times what a test may cost: processors that share a core, or other programs' use of its memory, make a test dearer."""
 
-EXPENSIVE: dict[str, str] = {}
+EXPENSIVE = {
+    "tests/test_blocks.py::test_the_blocks_of": "a page starts the programs that its reader starts",
+    "tests/server/testing/test_plugin.py::"
+    "test_the_broker_speaks_tls_where_it_is_asked_to_and_no_fixture_says_otherwise": "pytest in a process of its own, with keys of its own",
+    "tests/typing/test_every_public_name.py::test_state": "six lives of a broker",
+}
 """Tests that may cost more, by node id without parameters, each with the reason."""
 
 SHOWN = 10

@@ -24,6 +24,7 @@ from ottla.server.security.tls.throw_away import DAYS, LAST_DAYS, Authority
 from ottla.storage.topics.options import ConfigError
 from support.broker.serve_process import ServeProcess
 from support.commands.command_runs import run_command
+from support.sizes import some
 
 from .test_dev_command import FREE, dev
 
@@ -128,7 +129,7 @@ def test_serve_prints_it_with_hello_and_its_log_names_the_file_to_trust_else(tmp
             pass
 
 
-@pytest.mark.parametrize("prefix", ["", "listener.name.ssl.", "listener.name.sasl_ssl."])
+@pytest.mark.parametrize("prefix", some(["", "listener.name.ssl.", "listener.name.sasl_ssl."], 2))
 def test_a_clients_certificate_may_be_wanted(prefix: str) -> None:
     users = ("--user", "alice:secret") if "sasl" in prefix else ()
     with dev(*FREE, "--tls", "--override", f"{prefix}ssl.client.auth=required", *users) as (_, text):

@@ -9,6 +9,7 @@ import pytest
 
 import ottla
 import ottla.server.testing.run  # pytest in pytest forgets what it has loaded: a class would be there twice
+from support.sizes import some
 
 pytest_plugins = ["pytester"]
 
@@ -182,14 +183,17 @@ USERS = {"alice": "secret"}
 
 @pytest.mark.parametrize(
     ("options", "arguments", "config", "environment", "ini"),
-    [
-        (OVER_TLS, ["--kafka-tls"], None, "", ""),
-        (LOGIN, ["--kafka-tls"], {"users": USERS}, "", ""),
-        (LOGIN, [], {"users": USERS, "tls": True}, "", ""),
-        (PLAIN, ["--kafka-tls"], {"tls": False}, "", ""),
-        (OVER_TLS, [], None, "1", ""),
-        (PLAIN, [], None, "1", "kafka_tls = no"),
-    ],
+    some(
+        [
+            (LOGIN, ["--kafka-tls"], {"users": USERS}, "", ""),
+            (OVER_TLS, ["--kafka-tls"], None, "", ""),
+            (LOGIN, [], {"users": USERS, "tls": True}, "", ""),
+            (PLAIN, ["--kafka-tls"], {"tls": False}, "", ""),
+            (OVER_TLS, [], None, "1", ""),
+            (PLAIN, [], None, "1", "kafka_tls = no"),
+        ],
+        2,
+    ),
 )
 def test_the_broker_speaks_tls_where_it_is_asked_to_and_no_fixture_says_otherwise(
     pytester: pytest.Pytester,
