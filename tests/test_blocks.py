@@ -12,6 +12,7 @@ import pytest
 
 from support.sizes import some
 from support.texts.blocks import Block, blocks, indented
+from support.texts.loaded_once import load_clients_and_tls
 from support.texts.page_run import run_blocks
 
 pytest_plugins = ["pytester"]
@@ -46,6 +47,7 @@ def of(page: str) -> list[Block]:
 @pytest.fixture
 def kept_modules() -> Iterator[dict[str, ModuleType]]:
     """What is put into it stays loaded."""
+    load_clients_and_tls()
     kept: dict[str, ModuleType] = {}
     yield kept
     sys.modules.update({name: module for name, module in kept.items() if name not in sys.modules})

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import importlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from re import _constants as c  # type: ignore[attr-defined]
@@ -23,6 +23,8 @@ ROOT = Path(__file__).parents[2]
 ANCHORED = ("match", "fullmatch")
 _CHARACTERS = (*map(chr, range(256)), "Ω", "б", "\u0661", "\u2028", "中", "\ud800", "\U0001f600")
 """One at least of each kind that a pattern can tell from others."""
+_TAKEN: dict[tuple[int, str, str], frozenset[str]] = {}
+"""Which of them a place takes, by the flags and what stands there: a loop has many places of one kind."""
 _COPIES_MAX = 70
 _ENDLESS = 1 << 30
 _CATEGORIES: dict[Any, str] = {
@@ -55,8 +57,11 @@ class _Machine:
     """Places that a long text passes again and again."""
     doubts: list[str] = field(default_factory=list)
 
-    def place(self, takes: Callable[[str], bool]) -> _Part:
-        self.takes.append(frozenset(filter(takes, _CHARACTERS)))
+    def place(self, kind: Any, value: Any) -> _Part:
+        key = (self.flags & (re.ASCII | re.IGNORECASE | re.DOTALL), str(kind), str(value))
+        if key not in _TAKEN:
+            _TAKEN[key] = frozenset(each for each in _CHARACTERS if self.takes_character(kind, value, each))
+        self.takes.append(_TAKEN[key])
         self.follow.append(set())
         at = len(self.takes) - 1
         return _Part({at}, {at}, False)
@@ -96,7 +101,7 @@ class _Machine:
                 self.doubts.append("looks ahead further than a character")
             return _Part(set(), set(), True)
         if kind in (c.IN, c.LITERAL, c.NOT_LITERAL, c.ANY):
-            return self.place(lambda character: self.takes_character(kind, value, character))
+            return self.place(kind, value)
         self.doubts.append(f"{kind}")
         return _Part(set(), set(), True)
 
@@ -206,11 +211,13 @@ def uses() -> Iterator[Use]:
 
 def _uses_of(path: Path) -> Iterator[Use]:
     source = path.read_text()
+    if not any(f"{name}(" in source for name in _CALLS):
+        return
     tree = ast.parse(source)
     file = str(path.relative_to(ROOT))
     called = _methods_called(tree)
     for node in ast.walk(tree):
-        if not isinstance(node, ast.Call):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name | ast.Attribute):
             continue
         function = ast.unparse(node.func)
         if function not in _CALLS:

@@ -10,6 +10,7 @@ import pytest
 import ottla
 import ottla.server.testing.run  # pytest in pytest forgets what it has loaded: a class would be there twice
 from support.sizes import some
+from support.texts.loaded_once import load_clients_and_tls
 
 pytest_plugins = ["pytester"]
 
@@ -181,6 +182,13 @@ OVER_TLS, LOGIN, PLAIN = "kafka_broker.tls.kafka_python()", "kafka_broker.sasl('
 USERS = {"alice": "secret"}
 
 
+@pytest.fixture(scope="module")
+def tls_is_loaded() -> None:
+    pytest.importorskip("cryptography")
+    load_clients_and_tls()
+
+
+@pytest.mark.usefixtures("tls_is_loaded")
 @pytest.mark.parametrize(
     ("options", "arguments", "config", "environment", "ini"),
     some(
@@ -204,15 +212,13 @@ def test_the_broker_speaks_tls_where_it_is_asked_to_and_no_fixture_says_otherwis
     environment: str,
     ini: str,
 ) -> None:
-    pytest.importorskip("cryptography")
     if environment:
         monkeypatch.setenv("OTTLA_KAFKA_TLS", environment)
     if ini:
         pytester.makeini(f"[pytest]\n{ini}")
     override = "" if config is None else TLS_FIXTURE.format(options=config)
     pytester.makepyfile(TLS.format(override=override, options=options))
-    # cryptography takes no second import in one process.
-    pytester.runpytest_subprocess("-p", "no:cacheprovider", *arguments).assert_outcomes(passed=1)
+    pytester.runpytest("-p", "no:cacheprovider", *arguments).assert_outcomes(passed=1)
 
 
 def test_broker_options_of_all_places_come_together(pytester: pytest.Pytester) -> None:

@@ -28,6 +28,7 @@ from ottla.server.config.options.by_name import find_option
 from ottla.server.control.seed.seed import FIELDS, seed_from
 from ottla.storage.topics.properties import parse_properties
 
+from ..sizes import size
 from .blocks import Block
 
 ROOT = Path(__file__).parents[3]
@@ -114,7 +115,9 @@ class PageRun:
         path.write_text(text)
         if path.name == "conftest.py":
             return
-        result = self._pytester.runpytest_subprocess("-p", "no:cacheprovider", str(path))
+        # A process of its own, as a reader starts it, costs seconds.
+        run = size(self._pytester.runpytest_inprocess, self._pytester.runpytest_subprocess)
+        result = run("-p", "no:cacheprovider", str(path))
         self._printed = "\n".join(result.outlines)
         outcomes = result.parseoutcomes()
         wanted = {"failed"} if "fails" in block.words else {"passed"}

@@ -1,0 +1,26 @@
+"""What pytest in pytest must find loaded.
+
+It forgets the modules that an inner run has loaded. A second import gives other classes of the same names, and extension modules
+take none.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+
+import ottla
+
+CLIENTS = ("aiokafka", "confluent_kafka", "kafka")
+
+
+@functools.cache
+def load_clients_and_tls() -> None:
+    """Once a process, before the fixture `pytester` notes which modules are to stay."""
+    for name in CLIENTS:
+        importlib.import_module(name)
+    importlib.import_module("ottla.server.testing.run")
+    with ottla.Broker(tls=True, users={"alice": "secret"}) as broker:
+        broker.produce("t", "v")
+    with ottla.Broker(mechanism="OAUTHBEARER") as broker:
+        broker.produce("t", "v")
