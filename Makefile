@@ -5,6 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 DATA ?= ./data
 export OTTLA_TESTS
+# Hundreds of tests start a broker in a process of its own: without a cache each compiles all that it loads.
+unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(BIN)/python -m pytest --quiet --numprocesses logical $(if $(SHUFFLE),--shuffle $(SHUFFLE))
 
 .PHONY: run test test-broker check lint types docs pages example format schemas compat-quick nightly bench release clean help

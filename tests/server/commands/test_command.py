@@ -27,6 +27,7 @@ from support.broker.admin import metadata, topic_names
 from support.broker.conversation import address, create_topic, fetch, produce, records_of
 from support.broker.raw_client import RawClient
 from support.broker.serve_process import ServeProcess, command, run
+from support.commands.command_runs import run_command
 from support.commands.ended import ended
 
 ANYWHERE = ("--listener", "127.0.0.1:0")
@@ -666,3 +667,11 @@ def test_a_python_that_is_too_new_is_told_which_packages_are_missing(
 ) -> None:
     told = missing_packages(python, lambda module: module if module in installed else None)
     assert told is None if named is None else told is not None and told.startswith(named)
+
+
+def test_a_command_that_runs_in_this_process_leaves_its_signals_alone(tmp_path: Path) -> None:
+    ends = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = [signal.getsignal(number) for number in ends]
+    (tmp_path / "file").touch()
+    assert run_command("serve", "--data", str(tmp_path / "file")).code == 2
+    assert [signal.getsignal(number) for number in ends] == before

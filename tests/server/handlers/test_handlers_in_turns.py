@@ -1177,27 +1177,29 @@ def of_consumer_group(count: int) -> ConsumerGroupHeartbeatRequest:
     )
 
 
-OF_TOPOLOGIES = size((250, 450), (550, 950))
+OF_TOPOLOGIES = size(450, 950)
 JOINING = [
     ("StreamsGroupHeartbeat", 0, with_changelogs, OF_TOPOLOGIES, 10),
     ("StreamsGroupHeartbeat", 0, with_subtopologies, OF_TOPOLOGIES, 110),
     ("StreamsGroupHeartbeat", 0, with_joins, OF_TOPOLOGIES, 45),
-    ("ShareGroupHeartbeat", 1, of_share_group, (550, 950), 6.5),
-    ("ConsumerGroupHeartbeat", 1, of_consumer_group, (550, 950), 10),
+    ("ShareGroupHeartbeat", 1, of_share_group, 950, 6.5),
+    ("ConsumerGroupHeartbeat", 1, of_consumer_group, 950, 10),
 ]
-"""Who joins, with few names and with many, and the calls that a name more may add to the longest stretch: a topology and a member are taken in at once, all
+"""Who joins, with how many names, and the calls that a name may add to the longest stretch: a topology and a member are taken in at once, all
 else that is to be known of their topics is not, nor is the record of a member made then. As many topics and tasks as these have are
 given out at once, too."""
+CALLS_WITHOUT_NAMES = 1_000
+"""The stretch of a member without names. It is not measured: another task may be waiting just then, which shortens it."""
 
 
-@pytest.mark.parametrize(("name", "version", "body", "counts", "most"), JOINING)
+@pytest.mark.parametrize(("name", "version", "body", "count", "most"), JOINING)
 def test_a_member_is_taken_in_with_few_calls_for_each_name_that_it_brings_along(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     name: str,
     version: int,
     body: Callable[[int], Any],
-    counts: tuple[int, int],
+    count: int,
     most: float,
 ) -> None:
     async def main() -> None:
@@ -1208,15 +1210,11 @@ def test_a_member_is_taken_in_with_few_calls_for_each_name_that_it_brings_along(
             await create(broker, "t", 1)
             await make_coordinators_topics(broker)
             await ask(broker, name, version, body(1))
-            calls = {}
-            for count in counts:
-                request = body(count)
-                with monkeypatch.context() as patch:
-                    looks, answer = await looks_of(patch, lambda: ask(broker, name, version, request))  # noqa: B023
-                assert not answer.error_code, answer.error_message
-                calls[count] = looks.most_calls
-            few, many = counts
-            assert (calls[many] - calls[few]) / (many - few) <= most, calls
+            request = body(count)
+            with monkeypatch.context() as patch:
+                looks, answer = await looks_of(patch, lambda: ask(broker, name, version, request))
+            assert not answer.error_code, answer.error_message
+            assert looks.most_calls <= CALLS_WITHOUT_NAMES + most * count
 
     trio.run(main)
 

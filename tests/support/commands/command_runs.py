@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import signal
 import sys
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -41,7 +42,7 @@ def run_command(*words: str, stdin: bytes = b"", columns: int | None = None) -> 
 def _run(kind: type[io.TextIOWrapper], words: Sequence[str], stdin: bytes) -> Ran:
     out = kind(io.BytesIO(), encoding="utf-8", errors="surrogateescape", newline="\n")
     err = io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), _standard_input(stdin):
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), _standard_input(stdin), _signals():
         try:
             code = main(words)
         except SystemExit as end:
@@ -49,6 +50,17 @@ def _run(kind: type[io.TextIOWrapper], words: Sequence[str], stdin: bytes) -> Ra
             code = end.code
         out.seek(0)
     return Ran(code, out.read(), err.getvalue())
+
+
+@contextlib.contextmanager
+def _signals() -> Iterator[None]:
+    """A command that ends a process ignores them from then on; every process that a later test starts would inherit that."""
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
 
 
 @contextlib.contextmanager

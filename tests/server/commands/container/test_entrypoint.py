@@ -56,10 +56,15 @@ def command(*words: str) -> list[str]:
     return [sys.executable, "-P", "-m", "ottla.server.commands.container", *words]
 
 
+def environment(variables: dict[str, str]) -> dict[str, str]:
+    """With `variables`, and without the one of our tests, which the image would warn of."""
+    return {name: value for name, value in os.environ.items() if name != "OTTLA_TESTS"} | variables
+
+
 def run(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         command(*words),
-        env={**os.environ, **variables},
+        env=environment(variables),
         capture_output=True,
         text=True,
         timeout=PATIENCE_S,
@@ -71,7 +76,7 @@ def run(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
 def serving(words: Sequence[str] = (), **variables: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A running one, and its second line of output; the first says where."""
     process = subprocess.Popen(
-        command(*words), env={**os.environ, **variables}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
+        command(*words), env=environment(variables), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
     )
     with process:
         assert process.stdout is not None
