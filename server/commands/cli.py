@@ -27,9 +27,7 @@ def _carry_out(words: Sequence[str]) -> int | None:
 def with_exit_code(command: Callable[[], int | None]) -> int:
     """Run a command; what it ends with as an exit code, and a line on standard error where that is not 0."""
     try:
-        code = command()
-        if sys.stdout is not None:
-            sys.stdout.flush()
+        code = _flushed(command)
         return DONE if code is None else code
     except CommandError as error:
         from .frame.printing import visible  # nothing else here prints
@@ -47,3 +45,16 @@ def with_exit_code(command: Callable[[], int | None]) -> int:
         with suppress(OSError, ValueError):  # what is left in the buffer goes nowhere, and Python says nothing of it
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
+
+
+def _flushed(command: Callable[[], int | None]) -> int | None:
+    """Run a command; all that it printed has been written at the end, a help text too. BrokenPipeError if the reader has gone."""
+    try:
+        code = command()
+    except SystemExit:  # after a help text
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        raise
+    if sys.stdout is not None:
+        sys.stdout.flush()
+    return code

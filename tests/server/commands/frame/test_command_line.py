@@ -307,10 +307,15 @@ def test_what_cannot_be_written_is_one_line(words: list[str], says: str, capsys:
     assert line.startswith("ottla: ") and says in line
 
 
-def test_nobody_reading_on_is_no_error() -> None:
-    for line in ("completion bash", "describe-config --json", "--help"):
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_nobody_reading_on_is_no_error(unbuffered: str) -> None:
+    """Python writes what a command prints at once, or at the end."""
+    for line in ("completion bash", "describe-config --json", "--help", "serve --help"):
         process = subprocess.Popen(
-            [sys.executable, "-m", "ottla.server", *line.split()], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            [sys.executable, "-m", "ottla.server", *line.split()],
+            env=os.environ | {"PYTHONUNBUFFERED": unbuffered},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
         )
         with ended(process):
             assert process.stdout is not None and process.stderr is not None
