@@ -17,12 +17,56 @@ LIMIT_S = 5.0
 """Two to three times what a test may cost: processors that share a core, or other programs' use of its memory, make a test dearer."""
 
 EXPENSIVE = {
-    "tests/test_blocks.py::test_the_blocks_of": "a page starts the programs that its reader starts",
-    "tests/server/testing/test_plugin.py::"
-    "test_the_broker_speaks_tls_where_it_is_asked_to_and_no_fixture_says_otherwise": "pytest in a process of its own, with keys of its own",
-    "tests/typing/test_every_public_name.py::test_state": "six lives of a broker",
+    "collects the garbage of the whole test process": (
+        "tests/server/broker/test_lives.py::test_a_life_is_gone_when_the_next_one_serves_though_it_was_kept_out_of_collections",
+        "tests/server/broker/test_lives.py::test_topics_that_are_made_and_deleted_keep_nothing_out_of_collections",
+        "tests/server/handlers/test_handlers_in_turns.py::test_what_a_large_request_leaves_behind_goes_without_the_collector",
+        "tests/server/network/test_large_requests.py::test_old_objects_are_left_alone_while_large_requests_live",
+        "tests/server/runtime/test_collector.py::test_much_is_looked_at_when_nobody_waits_for_it",
+        "tests/server/runtime/test_collector.py::test_of_much_memory_a_quarter_must_have_come",
+        "tests/server/runtime/test_collector.py::test_old_garbage_goes_after_ten_minutes_unless_it_is_put_off",
+        "tests/server/runtime/test_collector.py::test_old_garbage_goes_when_memory_has_changed_by_much",
+        "tests/server/runtime/test_collector.py::test_what_an_earlier_life_of_the_broker_has_left_goes_with_the_first_look_and_is_given_back",
+    ),
+    "starts processes, as a user does": (
+        "tests/pipeline/spark/test_task_logs.py::test_tasks_of_this_machine_are_heard_when_asked_for_and_the_ui_is_named",
+        "tests/server/commands/admin/test_seed_and_cases.py::test_serve_begins_with_a_seed_and_plays_an_old_broker",
+        "tests/server/commands/test_command.py::test_what_coordinators_and_apis_need_is_loaded_before_somebody_needs_one",
+        "tests/server/commands/test_dev_command.py::test_with_users_clients_log_in_and_no_password_is_printed",
+        "tests/server/commands/test_throw_away_tls.py::test_a_clients_certificate_may_be_wanted",
+        "tests/server/commands/test_throw_away_tls.py::test_what_clients_trust_stays_from_start_to_start_and_through_a_reset",
+        "tests/server/runtime/test_freeing.py::test_the_threads_of_a_brokers_process_share_what_the_c_library_keeps",
+        "tests/server/testing/test_plugin.py::test_a_project_with_a_package_called_server_keeps_it",
+        "tests/server/testing/test_plugin.py::test_the_brokers_modules_are_not_rewritten_by_pytest",
+        "tests/test_blocks.py::test_the_blocks_of",
+        "tests/test_packaging.py::test_a_floor_loads_without_what_it_does_not_stand_on",
+    ),
+    "goes through many lives or disks": (
+        "tests/server/broker/test_server_crashes.py::test_share_states_outlive_a_disk_that_refuses",
+        "tests/server/broker/test_server_crashes.py::test_what_is_answered_while_the_disk_refuses_is_found_later",
+        "tests/server/cluster/test_changes_of_topics.py::test_a_change_is_seen_when_it_is_written_and_not_before",
+        "tests/server/commands/admin/test_stopped.py::test_ctrl_c_at_any_operation_loses_no_record_and_the_next_call_ends_it",
+        "tests/storage/cleaning/test_cleaner_crash.py::test_a_deleted_key_does_not_come_back_with_the_last_segments_of_a_group",
+        "tests/typing/test_every_public_name.py::test_state",
+    ),
+    "counts each call of a large request": (
+        "tests/server/groups/test_group_requests_in_turns.py::"
+        "test_others_have_their_turns_in_the_midst_of_a_large_request_and_no_loop_goes_through_all_of_it_at_once",
+        "tests/server/handlers/test_handlers_in_turns.py::test_describing_log_dirs_frees_nothing_for_partitions_that_are_not_there",
+        "tests/server/handlers/test_handlers_in_turns.py::test_the_longest_stretch_of_a_handler_does_not_grow_with_its_request",
+    ),
+    "is as large as a limit": (
+        "tests/pipeline/test_many_segments.py::test_it_is_compacted_verified_and_snapshotted_all_the_same",
+        "tests/server/broker/test_extremes.py::test_every_number_of_a_topic_may_be_as_large_or_small_as_its_option_takes",
+        "tests/server/faults/test_faults_over_the_wire.py::test_of_a_large_produce_one_partition_is_refused",
+    ),
+    "reads all sources": (
+        "tests/test_opened_files.py::test_nothing_writes_to_a_path_but_by_the_one_place",
+        "tests/test_rooms.py::test_no_file_imports_itself_by_way_of_others",
+    ),
 }
-"""Tests that may cost more, by node id without parameters, each with the reason."""
+"""Tests that may cost more: for each reason, their node ids without parameters."""
+_EXPENSIVE = {nodeid for nodeids in EXPENSIVE.values() for nodeid in nodeids}
 
 SHOWN = 10
 _PROPERTY = "cpu_s"
@@ -40,7 +84,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     result = yield
     cost_s = spent_s() - before_s
     item.user_properties.append((_PROPERTY, cost_s))
-    if cost_s > LIMIT_S and not FULL and item.nodeid.partition("[")[0] not in EXPENSIVE:
+    if cost_s > LIMIT_S and not FULL and item.nodeid.partition("[")[0] not in _EXPENSIVE:
         pytest.fail(
             f"processor time: {cost_s:.1f} s (limit {LIMIT_S:.0f}); make the test cheaper, let `support.sizes` give it a slice,"
             " or name it in EXPENSIVE of tests/support/budget.py with the reason",
