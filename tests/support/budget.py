@@ -50,8 +50,10 @@ EXPENSIVE = {
         "tests/typing/test_every_public_name.py::test_state",
     ),
     "counts each call of a large request": (
-        "tests/server/groups/test_group_requests_in_turns.py::"
-        "test_others_have_their_turns_in_the_midst_of_a_large_request_and_no_loop_goes_through_all_of_it_at_once",
+        (
+            "tests/server/groups/test_group_requests_in_turns.py::"
+            "test_others_have_their_turns_in_the_midst_of_a_large_request_and_no_loop_goes_through_all_of_it_at_once"
+        ),
         "tests/server/handlers/test_handlers_in_turns.py::test_describing_log_dirs_frees_nothing_for_partitions_that_are_not_there",
         "tests/server/handlers/test_handlers_in_turns.py::test_the_longest_stretch_of_a_handler_does_not_grow_with_its_request",
     ),
