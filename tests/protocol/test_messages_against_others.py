@@ -41,6 +41,17 @@ def seen_versions(api: Api) -> list[int]:
 
 
 SIDES = ("request", "response")
+
+
+def check_each(api: Api, data: st.DataObject, check: Callable[[Api, str, Any, int], None]) -> None:
+    """Call `check` with a random message of each side, in each of `seen_versions`."""
+    for side in SIDES:
+        full = data.draw(messages(getattr(api, side)))
+        for version in seen_versions(api):
+            with noted(f"{side}, version {version}"):
+                check(api, side, full, version)
+
+
 EXAMPLES = settings(max_examples=size(2, 8), suppress_health_check=[HealthCheck.too_slow])
 
 
@@ -141,11 +152,7 @@ KAFKA_PYTHON_LACKS = (
 @EXAMPLES
 @given(data=st.data())
 def test_kafka_python_reads_what_we_write_and_writes_the_same_bytes(api: Api, data: st.DataObject) -> None:
-    for side in SIDES:
-        full = data.draw(messages(getattr(api, side)))
-        for version in seen_versions(api):
-            with noted(f"{side}, version {version}"):
-                check_against_kafka_python(api, side, full, version)
+    check_each(api, data, check_against_kafka_python)
 
 
 def check_against_kafka_python(api: Api, side: str, full: Any, version: int) -> None:
@@ -211,11 +218,7 @@ def kio_scalar(value: Any) -> Any:
 @EXAMPLES
 @given(data=st.data())
 def test_kio_reads_what_we_write_and_writes_the_same_bytes(api: Api, data: st.DataObject) -> None:
-    for side in SIDES:
-        full = data.draw(messages(getattr(api, side)))
-        for version in seen_versions(api):
-            with noted(f"{side}, version {version}"):
-                check_against_kio(api, side, full, version)
+    check_each(api, data, check_against_kio)
 
 
 def check_against_kio(api: Api, side: str, full: Any, version: int) -> None:

@@ -32,4 +32,5 @@ def some(cases: Iterable[Case], count: int) -> list[Case]:
 
 def cuts_of(data: Sized) -> list[int]:
     """Lengths to which a message is cut short: each in full, one in three and the longest in a slice."""
-    return [*range(0, len(data), size(3, 1)), *([len(data) - 1] if data and not FULL else [])]
+    lengths = range(len(data))
+    return sorted({*lengths[:: size(3, 1)], *lengths[-1:]})

@@ -73,7 +73,7 @@ async def until(holds: Callable[[], bool]) -> None:
 
 
 async def check_that_all_are_free(broker: Broker, *deleted: str) -> None:
-    """Nobody holds a partition for good, and each can be deleted."""
+    """No task holds a partition for good, and each can be deleted."""
     manager = broker.services.cleaning.manager
     with trio.fail_after(PATIENCE_S):
         for name in deleted:

@@ -385,7 +385,7 @@ def test_no_time_is_taken_past_the_clock(floor: str) -> None:
 
 
 def tree_of(path: Path, *words: str) -> ast.AST:
-    """The source, or nothing of it where none of the words stands in it: most of the time goes into parsing."""
+    """The parsed source; an empty module if the source has none of the words, as parsing takes most of the time."""
     text = path.read_text()
     return ast.parse(text if any(word in text for word in words) else "")
 

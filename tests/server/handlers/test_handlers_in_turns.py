@@ -1056,18 +1056,9 @@ MAKES_A_GROUP = next(case for case in CASES if str(case) == "AlterShareGroupOffs
 PARTS = size(3, 6)
 """Of the cases, so that no test takes long."""
 BLOCKS_COUNTED_EACH = size(4, 1)
-"""In every so manieth case; with rights in full only, for what is freed is the same."""
+"""The blocks are counted in one case of this number; with rights only in full, as the same is freed."""
 WITH_RIGHTS_EACH = size(3, 1)
-"""So manieth case is asked where rights are asked for, too."""
-COORDINATORS = size(
-    {
-        "offsets_topic_num_partitions": "3",
-        "transaction_state_log_num_partitions": "3",
-        "share_coordinator_state_topic_num_partitions": "3",
-    },
-    {},
-)
-"""Their topics take longer to create than most cases to ask."""
+"""One case of this number is asked a second time, with rights."""
 
 
 async def make_coordinators_topics(broker: Broker) -> None:
@@ -1099,7 +1090,7 @@ def test_the_longest_stretch_of_a_handler_does_not_grow_with_its_request(
         )
 
     async def main() -> None:
-        async with serving(tmp_path, OsFiles(), log_cleaner_enable="false", **COORDINATORS, **options) as served:
+        async with serving(tmp_path, OsFiles(), log_cleaner_enable="false", **options) as served:
             broker = served.broker
             await create(broker, "t", MANY)
             await make_coordinators_topics(broker)
@@ -1203,7 +1194,7 @@ def test_a_member_is_taken_in_with_few_calls_for_each_name_that_it_brings_along(
     most: float,
 ) -> None:
     async def main() -> None:
-        async with serving(tmp_path, OsFiles(), log_cleaner_enable="false", **COORDINATORS) as served:
+        async with serving(tmp_path, OsFiles(), log_cleaner_enable="false") as served:
             broker = served.broker
             # Nobody may make internal topics here: that is no part of joining.
             monkeypatch.setattr(streams_group_heartbeat, "_with_topics", without_topics)
@@ -1326,7 +1317,7 @@ def test_what_a_large_request_leaves_behind_goes_without_the_collector(tmp_path:
         )
 
     async def main() -> None:
-        async with serving(tmp_path, OsFiles(), log_cleaner_enable="false", **COORDINATORS) as served:
+        async with serving(tmp_path, OsFiles(), log_cleaner_enable="false") as served:
             broker = served.broker
             await create(broker, "t", MANY)
             await make_coordinators_topics(broker)

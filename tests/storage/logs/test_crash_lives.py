@@ -29,7 +29,7 @@ lives not named here, of each."""
 RECOVERY_THINNED_TO = 24
 CHANGES_MAX = size(6, crash_subsets.CHANGES_MAX)
 LOST_AT_MOST = size(1, 2)
-"""Of how many unsynced directory operations each set is looked at; of more, those in which at most so many are missing."""
+"""Up to this many unsynced directory operations each subset is looked at; of more operations, only subsets that lack few."""
 
 
 @pytest.mark.scenario(41, 123, 129, 130, 131, 132, 133, 210)

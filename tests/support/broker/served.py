@@ -18,12 +18,17 @@ from ottla.storage.disk.files import Files
 from support.broker.conversation import address
 from support.broker.raw_client import RawClient
 
-FEW_PARTITIONS = {
-    "offsets.topic.num.partitions": "3",
-    "share.coordinator.state.topic.num.partitions": "3",
-    "transaction.state.log.num.partitions": "3",
-}
-"""Of internal topics, for tests that have one made each: fifty are fifty directories."""
+from ..sizes import size
+
+FEW_PARTITIONS: dict[str, str] = size(
+    {
+        "offsets.topic.num.partitions": "3",
+        "share.coordinator.state.topic.num.partitions": "3",
+        "transaction.state.log.num.partitions": "3",
+    },
+    {},
+)
+"""Overrides for the internal topics: a slice makes three partitions of each, as fifty directories take longer than most tests."""
 
 
 class Served:

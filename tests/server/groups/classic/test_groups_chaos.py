@@ -1,4 +1,5 @@
-"""Fifty consumers join, leave and crash at random for a minute or two, in moved time: who owns what, and for how long nobody.
+"""Fifty consumers join, leave and crash at random for a minute or two, in moved time: which member owns what, and for how long
+no member does.
 
 A real client acts on an answer at once and sends a heartbeat when one is due; so do these. A crash may leave partitions
 without a living owner until the session of the crashed one has run out and the others have heard of it. Coming and leaving
