@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import inspect
+import os
 import signal
 from collections.abc import Generator
 from functools import partial
@@ -23,8 +24,10 @@ from support.order import (
     pytest_addoption,
     pytest_collection_modifyitems,
     pytest_report_header,
+    pytest_xdist_auto_num_workers,
     pytest_xdist_make_scheduler,
 )
+from support.scratch import put_in_memory
 from support.sizes import FULL, size
 
 __all__ = [
@@ -33,6 +36,7 @@ __all__ = [
     "pytest_report_header",
     "pytest_runtest_call",
     "pytest_terminal_summary",
+    "pytest_xdist_auto_num_workers",
     "pytest_xdist_make_scheduler",
 ]
 
@@ -41,6 +45,9 @@ hypothesis.settings.register_profile(
     "tests", deadline=None, max_examples=size(30, 100), derandomize=not FULL, database=None
 )
 hypothesis.settings.load_profile("tests")
+
+if not FULL:
+    put_in_memory(os.environ)
 
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     # A shell that starts pytest in the background says so, and every process that a test starts, and interrupts, inherits it.

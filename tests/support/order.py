@@ -7,6 +7,7 @@ tests share a Spark session are run by one. The files of SPLIT have few tests th
 from __future__ import annotations
 
 import importlib
+import os
 import random
 import re
 from functools import cache
@@ -72,6 +73,12 @@ def unit_of(nodeid: str) -> str:
 def asks_for_spark(path: str) -> bool:
     """By its text: the process that gives out tests has not collected them."""
     return ASKS_FOR_SPARK.search((ROOT / path).read_text()) is not None
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than processors: the process that has Spark's tests waits for the JVM most of the time."""
+    return len(os.sched_getaffinity(0)) + 1
 
 
 @pytest.hookimpl(optionalhook=True)
