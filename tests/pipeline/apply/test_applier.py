@@ -50,8 +50,9 @@ def test_a_feed_in_pieces_with_replays_is_what_its_newest_records_say(spark: Spa
         start = rng.randrange(applied + 1) if number != 1 else end
         made(batch(spark, feed[start:end]), number)
         applied = max(applied, end)
-        newest = {str(each.key): each.value for each in feed[:applied]}
-        assert rows(made, spark) == {key: value["n"] for key, value in newest.items() if isinstance(value, dict)}
+        if number in size((2, 4), range(5)):
+            newest = {str(each.key): each.value for each in feed[:applied]}
+            assert rows(made, spark) == {key: value["n"] for key, value in newest.items() if isinstance(value, dict)}
         if number == 2:  # a new process, whose checkpoint was lost
             made = applier(spark, job(tmp_path))
     assert (made.applied.records, made.applied.batches) == (15, 1)
