@@ -112,9 +112,10 @@ class Run:
 
     def restart(self, number: int) -> None:
         life = self.life_of(number)
-        self.processes.kill(number)
+        # Noted before: what it had may be somebody else's before the killed process is waited for.
         now_ns = time.monotonic_ns()
         self.deliveries.ended_ns |= {f"{life}-{member}": now_ns for member in range(MEMBERS_EACH)}
+        self.processes.kill(number)
         self.start(number)
 
     def life_of(self, number: int) -> str:

@@ -50,7 +50,7 @@ class Deliveries:
     count_limit: int
     events: defaultdict[Place, list[Event]] = field(default_factory=lambda: defaultdict(list))
     ended_ns: dict[str, int] = field(default_factory=dict)
-    """When a member was gone that has not said so."""
+    """Since when a member may be gone that has not said so."""
     away_ns: list[tuple[int, int]] = field(default_factory=list)
     """From when to when the broker may have been away."""
 
