@@ -106,7 +106,7 @@ async def test_a_log_that_cannot_roll_keeps_neither_the_clock_nor_others_from_mo
         await served.ask(create_topic, "other")
         for each in (log, log_of(served.broker, "other")):
             write(each, "a")
-        files.trouble = full("t-0")
+        files.trouble = full("/t-0")
         moved = await advance(served.broker, 8 * DAY_MS)
         assert moved.rolled == (TopicPartition("other", 0),)
         assert moved.now_ms == START_MS + 8 * DAY_MS
