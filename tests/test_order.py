@@ -24,6 +24,16 @@ def test_what_shares_something_has_one_unit(nodeid: str, unit: str) -> None:
     assert unit_of(nodeid) == unit
 
 
+def test_spark_has_a_process_besides_those_of_the_processors(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytester.makeconftest("from support.order import pytest_xdist_auto_num_workers")
+    pytester.makepyfile("def test_it(): pass")
+    monkeypatch.setenv("PYTEST_XDIST_AUTO_NUM_WORKERS", "1")
+    result = pytester.runpytest("-p", "no:cacheprovider", "-p", "xdist", "-n", "logical")
+    result.stdout.fnmatch_lines(["2 workers *"])
+
+
 CONFTEST = "from support.order import pytest_addoption, pytest_collection_modifyitems, pytest_report_header"
 
 

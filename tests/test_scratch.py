@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from support import scratch
-from support.scratch import NEEDED_BYTES, is_large_enough, put_in_memory
+from support.scratch import NEEDED_BYTES, NOEXEC, is_large_enough, put_in_memory
 
 
 @pytest.fixture(autouse=True)
@@ -18,11 +18,11 @@ def _large_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", "/tmp")
 
 
-def test_files_are_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("TMPDIR", raising=False)
-    put_in_memory(os.environ, tmp_path)
-    assert tempfile.gettempdir() == str(tmp_path)
-    monkeypatch.delenv("TMPDIR")
+def test_files_are_in_memory(tmp_path: Path) -> None:
+    environment: dict[str, str] = {}
+    put_in_memory(environment, tmp_path)
+    assert environment == {"TMPDIR": str(tmp_path)}
+    assert tempfile.tempdir is None, "it is asked for again"
 
 
 @pytest.mark.parametrize(("folder", "environment"), [(".", {"TMPDIR": "/mine"}), ("missing", {})])
@@ -37,7 +37,7 @@ def test_they_stay_where_the_user_wants_them_and_where_there_is_no_such_memory(
 
 @pytest.mark.parametrize(
     ("free_bytes", "flags", "is_enough"),
-    [(NEEDED_BYTES, 0, True), (NEEDED_BYTES - 4096, 0, False), (NEEDED_BYTES, os.ST_NOEXEC, False)],
+    [(NEEDED_BYTES, 0, True), (NEEDED_BYTES - 4096, 0, False), (NEEDED_BYTES, NOEXEC, False)],
 )
 def test_memory_has_to_have_room_and_to_run_programs(
     free_bytes: int, flags: int, is_enough: bool, monkeypatch: pytest.MonkeyPatch

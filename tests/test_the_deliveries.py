@@ -1,6 +1,16 @@
 """What `compat.share_consumers` and `compat.mixed_load` make of what the members of a share group wrote down."""
 
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
 import pytest
+from compat.mixed_load.load import Scene
+from compat.mixed_load.sharing import LibrarySharers, Queue
+from compat.share_consumers.__main__ import Run
+from compat.support.clients.jvms import Jvms
 from compat.support.deliveries import Deliveries, Event
 from compat.support.suite import Suite
 
@@ -145,3 +155,68 @@ def test_records_of_each_partition_are_counted(capsys: pytest.CaptureFixture[str
     said = capsys.readouterr().out
     assert "never received: expected [], got [(1, 1)]" in said
     assert "2 deliveries of 3 records" in said
+
+
+# Other members may have the records of a killed process before it has been waited for.
+
+
+class Killed(subprocess.Popen[str]):
+    """A real process that knows when it was killed."""
+
+    killed_ns = 0
+
+    def kill(self) -> None:
+        self.killed_ns = time.monotonic_ns()
+        super().kill()
+
+
+class KilledJvms(Jvms):
+    """Processes that know when one was killed."""
+
+    killed_ns = 0
+
+    def __init__(self) -> None:
+        super().__init__("", "", 0, Path())
+
+    def kill(self, number: int) -> None:
+        self.killed_ns = time.monotonic_ns()
+
+
+class RunWithoutBroker(Run):
+    def __init__(self, folder: Path, processes: KilledJvms) -> None:
+        self.folder, self.processes = folder, processes
+        self.deliveries = Deliveries(lock_ms=5000, count_limit=3)
+
+    def start(self, number: int) -> None:
+        assert number == 2
+
+
+class QueueWithoutBroker(Queue):
+    def __init__(self) -> None:
+        self.lock, self.deliveries = threading.Lock(), Deliveries(lock_ms=5000, count_limit=3)
+
+
+def test_share_consumers_takes_the_time_before_it_kills(tmp_path: Path) -> None:
+    (tmp_path / "7-2-0").touch()
+    processes = KilledJvms()
+    run = RunWithoutBroker(tmp_path, processes)
+    run.restart(2)
+    assert run.deliveries.ended_ns.keys() == {"7-2-0", "7-2-1"}
+    assert max(run.deliveries.ended_ns.values()) <= processes.killed_ns
+
+
+def test_the_mixed_load_takes_the_time_before_it_kills() -> None:
+    queue = QueueWithoutBroker()
+    load = LibrarySharers(Scene("", None), queue)
+    process = Killed(
+        [sys.executable, "-c", "input()"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    thread = threading.Thread(target=len, args=("",))
+    thread.start()
+    load.running.append(("library-0", process, thread))
+    load.end_one(kill=True)
+    assert queue.deliveries.ended_ns["library-0"] <= process.killed_ns

@@ -61,10 +61,10 @@ class Queue:
         with self.lock:
             self.deliveries.events[place].append(event)
 
-    def ended(self, member: str) -> None:
-        """It is gone, and has not said so."""
+    def ended(self, member: str, since_ns: int) -> None:
+        """It is gone, and has not said so; it may have been gone since then."""
         with self.lock:
-            self.deliveries.ended_ns[member] = time.monotonic_ns()
+            self.deliveries.ended_ns[member] = since_ns
 
     def lags(self) -> dict[int, int]:
         """As the broker tells of them. Raises KafkaError."""
@@ -153,7 +153,7 @@ class Sharer(Load):
         """Without a word."""
         member, self.member = self.member, None
         if member is not None:
-            self.queue.ended(member.name)
+            self.queue.ended(member.name, time.monotonic_ns())
             member.close()
 
     def close(self) -> None:
@@ -220,6 +220,7 @@ class LibrarySharers(Load):
         assert process.stdout is not None
         if process.poll() is not None:
             self.scene.complain(self.name, f"{name} ended by itself: {process.returncode}")
+        since_ns = time.monotonic_ns()  # other members may have its records before the process has been waited for
         if kill:
             process.kill()
         process.stdin.close()
@@ -230,7 +231,7 @@ class LibrarySharers(Load):
             code = process.wait()
             self.scene.complain(self.name, f"{name} did not leave within {PATIENCE_S:.0f} s")
         if code:
-            self.queue.ended(name)
+            self.queue.ended(name, since_ns)
         thread.join(PATIENCE_S)
         process.stdout.close()
 

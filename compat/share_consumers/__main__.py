@@ -112,7 +112,7 @@ class Run:
 
     def restart(self, number: int) -> None:
         life = self.life_of(number)
-        # Noted before: what it had may be somebody else's before the killed process is waited for.
+        # Before the kill: other members may have its records before `kill` returns, as that waits for the process.
         now_ns = time.monotonic_ns()
         self.deliveries.ended_ns |= {f"{life}-{member}": now_ns for member in range(MEMBERS_EACH)}
         self.processes.kill(number)

@@ -7,9 +7,9 @@ tests share a Spark session are run by one. The files of SPLIT have few tests th
 from __future__ import annotations
 
 import importlib
-import os
 import random
 import re
+from collections.abc import Generator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -75,10 +75,10 @@ def asks_for_spark(path: str) -> bool:
     return ASKS_FOR_SPARK.search((ROOT / path).read_text()) is not None
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers() -> int:
-    """One more than processors: the process that has Spark's tests waits for the JVM most of the time."""
-    return len(os.sched_getaffinity(0)) + 1
+@pytest.hookimpl(optionalhook=True, wrapper=True)
+def pytest_xdist_auto_num_workers() -> Generator[None, int, int]:
+    """One more than pytest-xdist takes by itself: the process that has Spark's tests waits for the JVM most of the time."""
+    return (yield) + 1
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -1,6 +1,6 @@
 """Where the tests' files are: in memory if there is room, as a file that is made and synced takes 1 to 5 ms on a disk.
 
-A full run uses the disk, as users do. What is about a power loss has a disk of its own making in either (`support.disk`).
+A full run uses the disk, as users do. Tests of a power loss use a fake disk in both (`support.disk`).
 """
 
 from __future__ import annotations
@@ -11,16 +11,21 @@ from collections.abc import MutableMapping
 from pathlib import Path
 
 NEEDED_BYTES = 4 << 30
-"""A run leaves some hundred MB, and pytest keeps those of three."""
+"""Far more than a run has at once: pytest removes the files of each test that has passed."""
+NOEXEC = 8
+"""ST_NOEXEC of statvfs(3) on Linux, which Python has under this name there alone."""
 
 
 def put_in_memory(environment: MutableMapping[str, str], memory: Path = Path("/dev/shm")) -> None:
-    """Let this process and those that it starts have their temporary files in `memory`, unless the user says where (`TMPDIR`)."""
+    """Put the temporary files of this process, and of those it starts, into `memory`, unless the user says where (`TMPDIR`).
+
+    The folder goes into `environment` as TMPDIR. Where `memory` is missing or too small, nothing changes.
+    """
     if "TMPDIR" not in environment and os.access(memory, os.W_OK) and is_large_enough(os.statvfs(memory)):
         environment["TMPDIR"] = str(memory)
-        tempfile.tempdir = None  # pytest's own files have been somewhere before
+        tempfile.tempdir = None  # Python keeps the first answer, and pytest has asked before.
 
 
 def is_large_enough(about: os.statvfs_result) -> bool:
-    """And runs programs: tests write some. A container's memory often does neither."""
-    return about.f_bavail * about.f_frsize >= NEEDED_BYTES and not about.f_flag & os.ST_NOEXEC
+    """Whether a file system has NEEDED_BYTES free and runs programs, as tests write some. That of a container often fails both."""
+    return about.f_bavail * about.f_frsize >= NEEDED_BYTES and not about.f_flag & NOEXEC

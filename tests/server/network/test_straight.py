@@ -960,9 +960,8 @@ async def test_a_connection_may_be_closed_in_the_midst_of_its_own_request_or_of_
 async def test_who_is_closed_behind_its_request_is_not_sent_the_answer_and_the_others_have_theirs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(
-        turns, "perf_counter", lambda: 0.0
-    )  # On a slow machine the turn may end between any two of them.
+    # Else the turn may end between any two of them on a slow machine.
+    monkeypatch.setattr(turns, "perf_counter", lambda: 0.0)
     async with serving() as served:
         peers = [await served.watched() for _ in range(4)]
         told: list[int] = []
