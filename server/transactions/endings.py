@@ -196,10 +196,10 @@ class Endings:
         metadata = shard.transactions[transactional_id]
         by_topic = partitions_by_topic(metadata.partitions)
         left = (TopicPartition(one.topic, index) for one in by_topic for index in one.partition_ids)
-        refused: set[TopicPartition] = set()
+        marked: list[TopicPartition] = []
         some = list(islice(left, MARKERS_A_PIECE))
         while some:
-            refused.update(one for one in some if not self._mark(shard, metadata, one))
+            marked.extend(one for one in some if self._mark(shard, metadata, one))
             some = list(islice(left, MARKERS_A_PIECE))
             if some:
                 yield
@@ -207,11 +207,12 @@ class Endings:
                 return
 
         def go_on(failed: Collection[TopicPartition], now_ms: int) -> None:
-            self._close(shard, transactional_id, frozenset(refused.union(failed)), now_ms)
+            unmarked = metadata.partitions.difference(marked).union(failed)
+            self._close(shard, transactional_id, unmarked, now_ms)
             if is_first:
                 self._tell_of_delay(shard, transactional_id)
 
-        self._take_step(shard, transactional_id, metadata.partitions - refused, go_on, now_ms)
+        self._take_step(shard, transactional_id, marked, go_on, now_ms)
 
     def _take_step(
         self,

@@ -133,7 +133,7 @@ def finish_swaps(files: Files, directory: str, next_offset_of: NextOffsetOf) -> 
     names = files.list(directory)
     found = outcome(names, next_offset_of)
     for step in found.removed:
-        for name in step:
+        for name in sorted(step):
             files.remove(paths.join(directory, name))
         if step:
             files.sync_dir(directory)

@@ -43,8 +43,6 @@ EXPENSIVE = {
     ),
     "goes through many lives or disks": (
         "tests/server/broker/test_server_crashes.py::test_share_states_outlive_a_disk_that_refuses",
-        "tests/server/broker/test_server_crashes.py::test_what_is_answered_while_the_disk_refuses_is_found_later",
-        "tests/server/broker/test_server_crashes.py::test_with_flush_messages_everything_answered_survives_power_losses_and_kills",
         "tests/server/cluster/test_changes_of_topics.py::test_a_change_is_seen_when_it_is_written_and_not_before",
         "tests/server/commands/admin/test_stopped.py::test_ctrl_c_at_any_operation_loses_no_record_and_the_next_call_ends_it",
         "tests/storage/cleaning/test_cleaner_crash.py::test_a_deleted_key_does_not_come_back_with_the_last_segments_of_a_group",

@@ -6,7 +6,11 @@ A part of what can happen; `python -m compat.server_crashes` goes through all of
 from __future__ import annotations
 
 import errno
+import os
+import subprocess
+import sys
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -53,6 +57,36 @@ def test_what_is_answered_while_the_disk_refuses_is_found_later(code: int, for_g
     print(refused)
     assert not refused.failures
     assert refused.disks >= refused.lives > size(2, 9)
+
+
+OPERATIONS = """
+from functools import partial
+from support.broker.in_process_broker import run_in_order
+from support.disk.crash_files import CrashFiles
+from support.lives.server_crashes import DAYS, MOVES, SHARES
+from support.lives.server_life import Ledger
+
+for script in (DAYS, MOVES, SHARES):
+    files = CrashFiles()
+    run_in_order(partial(script.live, files, Ledger()))
+    print(*files.operations, sep="\\n")
+"""
+
+
+def test_a_life_has_the_same_operations_in_every_process() -> None:
+    """Else each run would lose power before other operations: sets of names are in another order for each hash seed."""
+    found = [
+        subprocess.run(
+            [sys.executable, "-c", OPERATIONS],
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(Path(__file__).parents[2])},
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        ).stdout.splitlines()
+        for seed in ("0", "1")
+    ]
+    assert len(found[0]) > 1_000, "all three lives"
+    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize("lost", ["a-0", "b-0", "__consumer_offsets-0"])
