@@ -35,6 +35,7 @@ class Run:
         self.lives: Lives
         self._options = options
         self._process_id = os.getpid()
+        self._runner = threading.Thread(target=self._live, name=THREAD_NAME, daemon=True)
         self._thread = 0
         self._beginning = threading.Lock()
         self._has_begun = False
@@ -56,7 +57,7 @@ class Run:
         """Return once it serves; raises what kept it from that."""
         if self.before is not None:
             self.before.stop()
-        threading.Thread(target=self._live, name=THREAD_NAME, daemon=True).start()
+        self._runner.start()
         self._decided.wait()
         if self.failure is not None:
             raise self.failure
@@ -79,6 +80,7 @@ class Run:
             with suppress(trio.RunFinishedError):
                 self.token.run_sync_soon(self._end)
         self._over.wait()
+        self._runner.join()  # It has only to return.
 
     def _end(self) -> None:
         self._stop.set()
