@@ -82,11 +82,12 @@ def body(suite: Suite, options: Options) -> None:
     in_flight = wanted.in_flight or (QUICK_IN_FLIGHT if options.quick else IN_FLIGHT)
     machine = Machine()
     with ExitStack() as stack:
-        kinds = (OttlaProcess, ApacheKafkaProcess)
         brokers: list[BrokerProcess] = [
-            stack.enter_context(kind(overrides=BROKER, keep=options.keep)) for kind in kinds
+            OttlaProcess(overrides=BROKER, keep=options.keep),
+            ApacheKafkaProcess(overrides=BROKER, keep=options.keep, heap="512m"),
         ]
         for broker in brokers:
+            stack.enter_context(broker)
             create_topic(broker.bootstrap, "queue", partitions=1)
             fill(broker, "queue", 1, records, 100)
         for mode in MODES:
