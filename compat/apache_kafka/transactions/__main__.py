@@ -32,9 +32,12 @@ NOT_YET = ("CONCURRENT_TRANSACTIONS", "Prepare", "COORDINATOR_LOAD_IN_PROGRESS",
 def body(suite: Suite, options: Options) -> None:
     if options.broker or options.against != "ottla":
         raise NotRunError("to start both brokers itself")
-    for level in LEVELS:
-        with both(level) as (ottla, kafka):
-            random_requests(suite, level, ottla, kafka, STEPS_QUICK if options.quick else STEPS)
+    with both(LEVELS[0]) as sides:
+        known = {transactional_id: [Producer(0, 0)] for transactional_id in IDS}
+        for level in LEVELS:
+            for side in sides:
+                side.raise_to(level)
+            random_requests(suite, level, *sides, STEPS_QUICK if options.quick else STEPS, known)
     if not options.quick:
         for level in (0, 2):
             with both(level) as (ottla, kafka):
@@ -57,9 +60,11 @@ def both(level: int) -> Iterator[tuple[Side, Side]]:
         yield sides
 
 
-def random_requests(suite: Suite, level: int, ottla: Side, kafka: Side, count: int) -> None:
+def random_requests(
+    suite: Suite, level: int, ottla: Side, kafka: Side, count: int, known: dict[str, list[Producer]]
+) -> None:
+    """`known` are the producers that each transactional id has had, the last one its current."""
     rng = random.Random(level)
-    known = {transactional_id: [Producer(0, 0)] for transactional_id in IDS}
     differences = 0
     for number in range(count):
         step = random_step(rng, level, known)

@@ -17,18 +17,21 @@ from ottla.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
+from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from ottla.protocol.messages.end_txn import EndTxnRequest
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.list_transactions import ListTransactionsRequest
+from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from ottla.server.client.connection import Client
 
 NOBODY = -1
 STRANGER = 1 << 40
 """A producer id that no broker gave."""
 GROUP = "g"
+TRANSACTION_VERSION = "transaction.version"
 PATIENCE_S = 3.0
 PAUSE_S = 0.01
 
@@ -109,6 +112,20 @@ class Side:
                 time.sleep(PAUSE_S)
         for one in transactional_ids:
             self.ask_until(Describe(one), lambda answer: answer[0] == "TRANSACTIONAL_ID_NOT_FOUND")
+
+    def raise_to(self, level: int) -> None:
+        """Raise transaction.version, and wait until the broker says so: Apache Kafka's controller is ahead of it."""
+        if self._level() < level:
+            update = FeatureUpdateKey(feature=TRANSACTION_VERSION, max_version_level=level)
+            answer = self._client.ask(UpdateFeaturesRequest(feature_updates=(update,)))
+            assert answer.error_code == ErrorCode.NONE, answer
+        while self._level() < level:
+            time.sleep(PAUSE_S)
+
+    def _level(self) -> int:
+        """Of transaction.version; what is at level 0 is not listed."""
+        listed = self._client.ask(ApiVersionsRequest(client_software_name="compat", client_software_version="1")).finalized_features
+        return next((each.max_version_level for each in listed if each.name == TRANSACTION_VERSION), 0)
 
     def ask(self, step: Step) -> Answer:
         return self._how[type(step)](step)
