@@ -7,6 +7,7 @@ for itself, behind all else of `nightly`. Exit code 1 when anything failed.
 """
 
 import argparse
+import os
 import re
 import signal
 import subprocess
@@ -130,6 +131,8 @@ QUICK_LANES, NIGHTLY_LANES = 3, 2
 """Suites that run at a time beside a busy one: they wait for their brokers, and for clients' time-outs, more than they compute."""
 QUICK_START_LIMIT_S = 510
 """No slice begins later, so that the slices of all suites end within ten minutes on a slow machine too."""
+SHORT_JOBS = {"PYSPARK_SUBMIT_ARGS": "--driver-java-options -XX:TieredStopAtLevel=1 pyspark-shell"}
+"""The JVM's second compiler pays for itself after minutes, which no slice of Spark's lasts."""
 LOGS = Path(__file__).parents[1] / "build" / "compat"
 COUNTS = re.compile(r"^(\d+) passed, (\d+) failed, (\d+) skipped$")
 
@@ -219,9 +222,12 @@ def run(suite: str, *, quick: bool) -> Outcome:
     LOGS.mkdir(parents=True, exist_ok=True)
     log = LOGS / f"{suite}.log"
     command = [sys.executable, "-m", f"compat.{suite}", *(["--quick"] if quick else [])]
+    environment = os.environ | (SHORT_JOBS if quick else {})
     started_s = time.monotonic()
     with open(log, "w") as output:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=LOGS.parents[1])
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=LOGS.parents[1], env=environment
+        )
         code = wait(process, QUICK_LIMIT_S if quick else NIGHTLY_LIMIT_S)
     seconds = time.monotonic() - started_s
     lines = log.read_text(errors="replace").splitlines()

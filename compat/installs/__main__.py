@@ -41,8 +41,9 @@ def power(suite: Suite, quick: bool) -> None:
 
     with ProcessPoolExecutor() as processes:
         search_all(suite, processes, "offline", quick)
-        told, wrong = processes.submit(without_a_sync).result()
-        suite.check("without the sync of the links that it makes, disks are wrong", bool(wrong), told)
+        if not quick:  # one disk of thousands is wrong
+            told, wrong = processes.submit(without_a_sync).result()
+            suite.check("without the sync of the links that it makes, disks are wrong", bool(wrong), told)
 
 
 def run(suite: Suite, kills: "Kills", quick: bool) -> None:
@@ -50,7 +51,7 @@ def run(suite: Suite, kills: "Kills", quick: bool) -> None:
     code, operations = kills.install(-1)
     expected = kills.files()
     suite.check("an undisturbed install", code == 0 and kills.served() == values, f"{len(operations)} operations")
-    numbers = [at for at, name in enumerate(operations) if name == "rename"][::3] if quick else range(len(operations))
+    numbers = [at for at, name in enumerate(operations) if name == "rename"][::6] if quick else range(len(operations))
     lost, ended, other = list[str](), list[str](), list[str]()
     for number in numbers:
         name = f"{operations[number]} {number}"

@@ -28,7 +28,7 @@ REFUSED_ONE_IN = 4
 """A full run refuses every fourth file operation, each in a life of its own."""
 QUICK = {"": 192, "moves: ": 8, "share states: ": 24}
 """How many fewer disks a quick run looks at after a power loss or a kill."""
-QUICK_REFUSED_ONE_IN = {"": 384, "moves: ": 96, "share states: ": 96}
+QUICK_REFUSED_ONE_IN = {"": 768, "moves: ": 192, "share states: ": 192}
 
 
 def lose_power(of: str, part: int, quick: bool) -> Counts:

@@ -23,7 +23,7 @@ from ..support.suite import NotRunError, Options, Suite, run_suite
 
 HERE = Path(__file__).parent
 GROUP, TOPIC, PARTITIONS = "queue", "work", 4
-PROCESSES, MEMBERS_EACH = 5, 2
+PROCESSES, QUICK_PROCESSES, MEMBERS_EACH = 5, 3, 2
 RECORDS, QUICK_RECORDS = 500_000, 8_000
 BROKER_KILLS, QUICK_BROKER_KILLS = 20, 1
 LOCK_MS, SESSION_MS = 5_000, 6_000
@@ -73,7 +73,8 @@ class Run:
         self.chance = random.Random(seed)
         self.folder = broker.work / "members"
         self.folder.mkdir()
-        self.processes = Jvms(class_path, "Members", PROCESSES, broker.work)
+        self.process_count = QUICK_PROCESSES if quick else PROCESSES
+        self.processes = Jvms(class_path, "Members", self.process_count, broker.work)
         self.produced = self.lives = 0
         self.deliveries = Deliveries(LOCK_MS, COUNT_LIMIT)
 
@@ -81,7 +82,7 @@ class Run:
         started_s = time.monotonic()
         create_topic(self.broker.bootstrap, TOPIC, partitions=PARTITIONS)
         self.processes.said(self.broker.bootstrap, GROUP, TOPIC, "configs")
-        for number in range(PROCESSES):
+        for number in range(self.process_count):
             self.start(number)
         victims = ["broker"] * self.kills + ["members"] * self.kills
         self.chance.shuffle(victims)
@@ -95,7 +96,7 @@ class Run:
                 self.broker.start()
                 self.deliveries.away_ns.append((began_ns, time.monotonic_ns()))
             elif victim == "members":
-                self.restart(self.chance.randrange(PROCESSES))
+                self.restart(self.chance.randrange(self.process_count))
         self.until_all_is_quiet()
         self.suite.note(
             f"{len(victims)} kills, {self.kills} of them of the broker; {self.records} records in"

@@ -22,7 +22,7 @@ from typing import Any
 from ..support.logs.segment_files import batch_headers, segments
 from ..support.suite import NotRunError, Options, Suite, run_suite
 
-KEYS, QUICK_KEYS = 30_015_488, 1_245_184
+KEYS, QUICK_KEYS = 30_015_488, 786_432
 SEGMENT_BYTES, QUICK_SEGMENT_BYTES = 128 << 20, 8 << 20
 HEAP = "1g"
 JVM_BESIDE_HEAP_BYTES = 512 << 20

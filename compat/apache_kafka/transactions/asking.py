@@ -124,7 +124,9 @@ class Side:
 
     def _level(self) -> int:
         """Of transaction.version; what is at level 0 is not listed."""
-        listed = self._client.ask(ApiVersionsRequest(client_software_name="compat", client_software_version="1")).finalized_features
+        listed = self._client.ask(
+            ApiVersionsRequest(client_software_name="compat", client_software_version="1")
+        ).finalized_features
         return next((each.max_version_level for each in listed if each.name == TRANSACTION_VERSION), 0)
 
     def ask(self, step: Step) -> Answer:
