@@ -20,7 +20,7 @@ help:
 	@echo "make pages         the pages of docs/ that are made from the code, written anew"
 	@echo "make example       a change feed, Spark's Structured Streaming into a table, nightly compaction and snapshots"
 	@echo "make schemas       fetch Apache Kafka's message definitions, which a test compares ours with (needs Maven)"
-	@echo "make compat-quick  other programs judge us, about a quarter of an hour"
+	@echo "make compat-quick  other programs judge us, about six minutes"
 	@echo "make nightly       all of that, at full length"
 	@echo "make bench         Ottla beside Apache Kafka, kfake and librdkafka's mock cluster: compat/bench/REPORT.md"
 	@echo "make release       what is published of the last commit, into dist/ (docs/releasing.md; needs Python 3.11)"
