@@ -15,6 +15,7 @@ from ottla.storage.disk import paths
 from ottla.storage.disk.checkpoints import OffsetCheckpoint, write_partition_metadata
 from ottla.storage.disk.paths import TopicPartition
 from ottla.storage.logs.log import Log
+from ottla.storage.segment.leader_epochs import LeaderEpochs
 from support.disk.crash_files import CrashFiles
 from support.lives.moved_life import CONFIG, DIRS, MOVES, TOPIC_ID, TOPICS, A, caught_up, made, partition_dirs, started
 from support.logs.batches import old_message
@@ -86,6 +87,17 @@ def test_indexes_and_snapshots_come_along() -> None:
     notes: list[str] = []
     started(files, notes)  # type: ignore[arg-type]
     assert notes == []
+
+
+def test_the_copy_has_the_leader_epochs_before_it_counts() -> None:
+    manager, log = made()
+    move = move_of(manager)
+    move.begin()
+    caught_up(move)
+    move.prepare()
+    (copy,) = (each for each in partition_dirs(log.files) if each.startswith("/e/"))  # type: ignore[arg-type]
+    on_disk = LeaderEpochs(log.files, paths.join(copy, paths.LEADER_EPOCH_CHECKPOINT))
+    assert on_disk.entries == log.leader_epochs.entries != ()
 
 
 def test_what_comes_meanwhile_is_caught_up_with() -> None:

@@ -225,6 +225,7 @@ def test_no_link_is_followed_and_nothing_but_a_regular_file_opened(
     (tmp_path / "link").symlink_to(victim)
     (tmp_path / "dangling").symlink_to(tmp_path / "made-by-nobody")
     os.mkfifo(tmp_path / "fifo")
+    free = lowest_free_descriptor()
     for name in ("link", "dangling", "fifo"):
         if flags == os.O_WRONLY and name == "fifo":
             continue  # its other end is closed, which is an OSError of the system
@@ -232,8 +233,15 @@ def test_no_link_is_followed_and_nothing_but_a_regular_file_opened(
             open_file(str(tmp_path / name), flags, create=create, truncate=truncate)
     with pytest.raises(FileExistsError):
         make_file(str(tmp_path / "dangling"))
+    assert lowest_free_descriptor() == free
     assert victim.read_bytes() == b"mine"
     assert {each.name for each in tmp_path.iterdir()} == {"victim", "link", "dangling", "fifo"}
+
+
+def lowest_free_descriptor() -> int:
+    descriptor = os.open(os.devnull, os.O_RDONLY)
+    os.close(descriptor)
+    return descriptor
 
 
 def test_what_is_made_has_the_rights_of_its_directory_but_for_others_to_write(tmp_path: Path) -> None:
