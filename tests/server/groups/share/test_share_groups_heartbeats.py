@@ -10,7 +10,7 @@ import pytest
 from ottla.protocol.errors import ErrorCode
 from ottla.server.config.group_configs import GroupConfig
 from ottla.server.groups.shard import Shard
-from ottla.server.groups.share import targets
+from ottla.server.groups.share import targets, transition
 from ottla.server.groups.share.protocol import Wish
 from support.groups.groups import error_of
 from support.groups.share_groups import SESSION_MS, ShareGroups
@@ -53,6 +53,15 @@ def test_members_share_what_there_is() -> None:
     assert sorted(map(len, has)) == [1, 1, 2]
     assert set().union(*has) == {0, 1}
     assert all(groups.table().members[member].epoch == groups.table().epoch for member in "abc")
+
+
+def test_lists_that_differ_name_no_more_topics_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transition, "GROUP_NAMES_MAX", 4)
+    groups = ShareGroups(orders=1)
+    for member, topics in (("a", ["orders", "x"]), ("b", ["orders", "y"]), ("c", ["orders", "x"])):
+        assert not groups.enter(member, *topics).error_code
+    code, message = groups.error("d", 0, topics=["orders"])
+    assert code is E.GROUP_MAX_SIZE_REACHED and "5 topics by name, in lists that differ; at most 4" in message
 
 
 def test_a_member_that_leaves_gives_others_what_it_had() -> None:
