@@ -75,5 +75,5 @@ def judge_compaction(suite: Suite, reading: Reading, partition_dir: Path) -> Non
     per_key = below / reading.live_keys()
     suite.check("fewer than 2.2 records per live key below the active segment", per_key < 2.2, f"{per_key:.2f}")
     left = below / active_base
-    suite.check("less than 15 % of what was written below it is left", left < 0.15, f"{left:.1%}")
+    suite.check("less than 15 % of the records written below the active segment are left", left < 0.15, f"{left:.1%}")
     suite.note(f"{len(segments(partition_dir))} segments, {reading.live_keys()} live keys")

@@ -69,10 +69,8 @@ def body(suite: Suite, options: Options) -> None:
 @contextmanager
 def both_brokers() -> Iterator[tuple[Side, Side, Both]]:
     with ExitStack() as stack:
-        ottla, kafka = (
-            Side(stack.enter_context(kind(overrides=OVERRIDES)).bootstrap)
-            for kind in (OttlaProcess, ApacheKafkaProcess)
-        )
+        brokers = OttlaProcess(overrides=OVERRIDES), ApacheKafkaProcess(overrides=OVERRIDES, heap="512m")
+        ottla, kafka = (Side(stack.enter_context(broker).bootstrap) for broker in brokers)
         stack.callback(ottla.close)
         stack.callback(kafka.close)
         pool = stack.enter_context(ThreadPoolExecutor(2))

@@ -114,12 +114,19 @@ class Side:
             self.ask_until(Describe(one), lambda answer: answer[0] == "TRANSACTIONAL_ID_NOT_FOUND")
 
     def raise_to(self, level: int) -> None:
-        """Raise transaction.version, and wait until the broker says so: Apache Kafka's controller is ahead of it."""
+        """Raise transaction.version, and wait until the broker says so: Apache Kafka's controller is ahead of it.
+
+        Raises:
+            TimeoutError: It does not say so within PATIENCE_S.
+        """
+        end_s = time.monotonic() + PATIENCE_S
         if self._level() < level:
             update = FeatureUpdateKey(feature=TRANSACTION_VERSION, max_version_level=level)
             answer = self._client.ask(UpdateFeaturesRequest(feature_updates=(update,)))
             assert answer.error_code == ErrorCode.NONE, answer
         while self._level() < level:
+            if time.monotonic() > end_s:
+                raise TimeoutError(f"{TRANSACTION_VERSION}: {self._level()}, not {level}, after {PATIENCE_S:.0f} s")
             time.sleep(PAUSE_S)
 
     def _level(self) -> int:

@@ -69,7 +69,12 @@ def jars() -> Path:
 
 
 def java(main_class: str, *arguments: str, heap: str = "256m", optimized: bool = False) -> list[str]:
-    """A command line that runs one class of Apache Kafka; without the JVM's second compiler, which doubles the CPU time of a start."""
+    """A command line that runs one class of Apache Kafka.
+
+    Args:
+        heap: The most that the JVM's heap may have, in the JVM's spelling.
+        optimized: With the JVM's second compiler, which doubles the CPU time of a start.
+    """
     return [
         "java",
         *([] if optimized else ["-XX:TieredStopAtLevel=1"]),
@@ -96,7 +101,8 @@ class ApacheKafkaProcess(BrokerProcess):
     """Apache Kafka on a temporary data directory and free ports.
 
     The first start formats the directory, with `features` finalized at these levels instead of the newest.
-    `overrides` are lines of server.properties. A broker that is measured is given its `heap`, and has the JVM's second compiler.
+    `overrides` are lines of server.properties. A suite that measures the broker names its `heap`, and so
+    gets the JVM's second compiler as well.
     """
 
     kind = "apache-kafka"

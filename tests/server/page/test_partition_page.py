@@ -29,6 +29,13 @@ def broker() -> Iterator[ottla.Broker]:
         yield running
 
 
+@pytest.fixture
+def own_broker() -> Iterator[ottla.Broker]:
+    """As `broker`, and no other test asks it for a pass."""
+    with resting() as running:
+        yield running
+
+
 def resting() -> ottla.Broker:
     return ottla.Broker(admin="0", overrides={"log.cleaner.backoff.ms": NEVER_MS})
 
@@ -111,17 +118,12 @@ REASONS: dict[str, dict[str, ConfigValue]] = {
 
 
 @pytest.mark.parametrize("reason", REASONS)
-def test_every_button_is_a_call_that_is_taken(reason: str) -> None:
-    with resting() as broker:
-        press_every_button(broker, reason)
-
-
-def press_every_button(broker: ottla.Broker, reason: str) -> None:
-    page = filled(broker, f"why-{reason}", **REASONS[reason])
-    _, shown = get(broker, page)
+def test_every_button_is_a_call_that_is_taken(own_broker: ottla.Broker, reason: str) -> None:
+    page = filled(own_broker, f"why-{reason}", **REASONS[reason])
+    _, shown = get(own_broker, page)
     buttons = forms(shown)
     assert buttons
-    admin = AdminCalls.of(broker)
+    admin = AdminCalls.of(own_broker)
     for each in buttons:
         assert Table().route(each.method, each.path)
         status, answer = admin.ask(each.method, each.path, each.fields)
