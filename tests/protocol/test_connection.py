@@ -21,6 +21,7 @@ from ottla.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
 )
 from ottla.protocol.wire import NO_LIMIT
+from support.api_versions import all_versions, seen_versions
 from support.noted import noted
 from support.sizes import cuts_of
 from support.strategies import as_of, same, sample
@@ -29,8 +30,8 @@ API_VERSIONS, METADATA, PRODUCE, FETCH = APIS[18], APIS[3], APIS[0], APIS[1]
 EACH_API = pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
 
 
-def versions_of(api: Api) -> range:
-    return range(api.versions[0], (api.unstable or api.versions[1]) + 1)
+def versions_of(api: Api) -> list[int]:
+    return seen_versions(api, all_versions(api))
 
 
 def frame_of(api: Api, version: int, body: Any, *, client_id: str | None = "client") -> bytearray:
@@ -122,7 +123,7 @@ def test_damaged_frames_are_parsed_or_refused_but_nothing_else() -> None:
     """Any bytes: a request or ProtocolError."""
     dice = random.Random(20)
     for api in APIS.values():
-        for version in range(api.versions[0], api.versions[1] + 1):
+        for version in versions_of(api):
             frame = frame_of(api, version, as_of(sample(api.request), version))
             for _ in range(20):
                 mangled = bytearray(frame)

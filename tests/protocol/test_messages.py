@@ -1,12 +1,11 @@
 """Every message of every API in every version: written, read back, cut, extended, mangled."""
 
 import random
+from functools import partial
 from itertools import product
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from ottla.protocol.apis import APIS, Api
 from ottla.protocol.errors import ProtocolError
@@ -18,9 +17,10 @@ from ottla.protocol.messages.consumer_offsets import (
 )
 from ottla.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from ottla.protocol.wire import Parts, codec
+from support.api_versions import all_versions, seen_versions
 from support.noted import noted
 from support.sizes import cuts_of, size
-from support.strategies import as_of, messages, same, sample, without_forbidden_nulls
+from support.strategies import as_of, same, sample, with_messages, without_forbidden_nulls
 
 EACH_API = pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
 SIDES = ("request", "response")
@@ -49,45 +49,41 @@ def read(cls: type[Any], version: int, flexible: bool, raw: bytes) -> Any:
     return value
 
 
-def versions_of(api: Api) -> range:
-    return range(api.versions[0], (api.unstable or api.versions[1]) + 1)
-
-
 @EACH_API
-@settings(max_examples=size(2, 25), deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(data=st.data())
-def test_what_was_written_is_read_back_in_every_version(api: Api, data: st.DataObject) -> None:
-    for side in SIDES:
-        full = data.draw(messages(getattr(api, side)))
-        for version in versions_of(api):
-            with noted(f"{side}, version {version}"):
-                value = as_of(full, version)
-                flexible = api.is_flexible(version)
+def test_what_was_written_is_read_back_in_every_version(api: Api) -> None:
+    with_messages((api.request, api.response), size(2, 25), partial(check_each_version, api))
 
-                raw = write(value, version, flexible)
 
-                assert same(value, read(type(value), version, flexible, raw))
-                others = write(without_forbidden_nulls(full, version), version, flexible)
-                assert raw == others, "other versions' fields show"
+def check_each_version(api: Api, *both: Any) -> None:
+    for full, version in product(both, all_versions(api)):
+        with noted(f"{type(full).__name__}, version {version}"):
+            value = as_of(full, version)
+            flexible = api.is_flexible(version)
+
+            raw = write(value, version, flexible)
+
+            assert same(value, read(type(value), version, flexible, raw))
+            others = write(without_forbidden_nulls(full, version), version, flexible)
+            assert raw == others, "other versions' fields show"
 
 
 @pytest.mark.parametrize("cls, versions, flexible_since", BLOBS, ids=[cls.__name__ for cls, *_ in BLOBS])
-@settings(max_examples=size(8, 25), deadline=None)
-@given(data=st.data())
 def test_blobs_inside_messages_and_records_are_read_back(
-    cls: type[Any], versions: tuple[int, int], flexible_since: int | None, data: st.DataObject
+    cls: type[Any], versions: tuple[int, int], flexible_since: int | None
 ) -> None:
-    full = data.draw(messages(cls))
-    for version in range(versions[0], versions[1] + 1):
-        flexible = flexible_since is not None and version >= flexible_since
-        value = as_of(full, version)
+    def check(full: Any) -> None:
+        for version in range(versions[0], versions[1] + 1):
+            flexible = flexible_since is not None and version >= flexible_since
+            value = as_of(full, version)
 
-        assert same(value, read(cls, version, flexible, write(value, version, flexible)))
+            assert same(value, read(cls, version, flexible, write(value, version, flexible)))
+
+    with_messages((cls,), size(8, 25), check)
 
 
 @EACH_API
 def test_a_message_cut_anywhere_is_refused(api: Api) -> None:
-    for side, version in product(SIDES, versions_of(api)):
+    for side, version in product(SIDES, seen_versions(api, all_versions(api))):
         cls, flexible = getattr(api, side), api.is_flexible(version)
         raw = write(as_of(sample(cls), version), version, flexible)
         for end in cuts_of(raw):
@@ -99,7 +95,7 @@ def test_a_message_cut_anywhere_is_refused(api: Api) -> None:
 def test_damaged_messages_are_read_or_refused_but_nothing_else(api: Api) -> None:
     """Any bytes: a value or ProtocolError."""
     dice = {side: random.Random(f"{api.name} {side}") for side in SIDES}
-    for side, version in product(SIDES, versions_of(api)):
+    for side, version in product(SIDES, seen_versions(api, all_versions(api))):
         cls, flexible = getattr(api, side), api.is_flexible(version)
         raw = write(as_of(sample(cls), version), version, flexible)
         for damage in range(size(12, 40)):

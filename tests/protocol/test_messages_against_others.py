@@ -14,16 +14,15 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from ottla.protocol.apis import APIS, Api, snake_case
 from ottla.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from ottla.protocol.schema import fields_of
 from ottla.protocol.wire import Parts, codec
+from support.api_versions import seen_versions
 from support.noted import noted
-from support.sizes import FULL, size
-from support.strategies import as_kafka_knows, messages
+from support.sizes import size
+from support.strategies import as_kafka_knows, with_messages
 
 # Both import slowly and with warnings of their own, so they are imported inside the tests.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -33,26 +32,22 @@ def of_all_apis_but(names: tuple[str, ...]) -> list[Api]:
     return [api for api in APIS.values() if not api.name.startswith(names)]
 
 
-def seen_versions(api: Api) -> list[int]:
-    """In a slice the first and the last version, and the first flexible one."""
-    versions = range(api.versions[0], api.versions[1] + 1)
-    flexible = next((version for version in versions if api.is_flexible(version)), versions[-1])
-    return list(versions) if FULL else sorted({versions[0], flexible, versions[-1]})
-
-
 SIDES = ("request", "response")
 
 
-def check_each(api: Api, data: st.DataObject, check: Callable[[Api, str, Any, int], None]) -> None:
-    """Call `check` with a random message of each side, in each of `seen_versions`."""
-    for side in SIDES:
-        full = data.draw(messages(getattr(api, side)))
-        for version in seen_versions(api):
-            with noted(f"{side}, version {version}"):
-                check(api, side, full, version)
+EXAMPLES = size(2, 8)
 
 
-EXAMPLES = settings(max_examples=size(2, 8), suppress_health_check=[HealthCheck.too_slow])
+def check_each(api: Api, check: Callable[[Api, str, Any, int], None]) -> None:
+    """Call `check` with random messages of each side, in each of `seen_versions`."""
+
+    def check_both(*both: Any) -> None:
+        for side, full in zip(SIDES, both, strict=True):
+            for version in seen_versions(api, range(api.versions[0], api.versions[1] + 1)):
+                with noted(f"{side}, version {version}"):
+                    check(api, side, full, version)
+
+    with_messages((api.request, api.response), EXAMPLES, check_both)
 
 
 Fields = Callable[[Any, int], list[tuple[str, Any]]]
@@ -149,10 +144,8 @@ KAFKA_PYTHON_LACKS = (
 
 
 @pytest.mark.parametrize("api", of_all_apis_but(KAFKA_PYTHON_LACKS), ids=lambda api: api.name)
-@EXAMPLES
-@given(data=st.data())
-def test_kafka_python_reads_what_we_write_and_writes_the_same_bytes(api: Api, data: st.DataObject) -> None:
-    check_each(api, data, check_against_kafka_python)
+def test_kafka_python_reads_what_we_write_and_writes_the_same_bytes(api: Api) -> None:
+    check_each(api, check_against_kafka_python)
 
 
 def check_against_kafka_python(api: Api, side: str, full: Any, version: int) -> None:
@@ -171,19 +164,20 @@ def check_against_kafka_python(api: Api, side: str, full: Any, version: int) -> 
 
 
 @pytest.mark.parametrize("cls", [ConsumerProtocolSubscription, ConsumerProtocolAssignment])
-@EXAMPLES
-@given(data=st.data())
-def test_kafka_python_reads_our_consumer_blobs(cls: type[Any], data: st.DataObject) -> None:
+def test_kafka_python_reads_our_consumer_blobs(cls: type[Any]) -> None:
     theirs = getattr(importlib.import_module("kafka.protocol.consumer.metadata"), cls.__name__)
-    full = data.draw(messages(cls))
-    for version in range(4):
-        value = as_kafka_knows(full, version)
-        raw = version.to_bytes(2, "big") + write(value, version, flexible=False)
 
-        read = theirs.decode(raw)
+    def check(full: Any) -> None:
+        for version in range(4):
+            value = as_kafka_knows(full, version)
+            raw = version.to_bytes(2, "big") + write(value, version, flexible=False)
 
-        assert_agree(value, read, version, kafka_python_fields, kafka_python_scalar)
-        assert raw == bytes(read.encode())
+            read = theirs.decode(raw)
+
+            assert_agree(value, read, version, kafka_python_fields, kafka_python_scalar)
+            assert raw == bytes(read.encode())
+
+    with_messages((cls,), EXAMPLES, check)
 
 
 # --- kio -------------------------------------------------------------------------------------------------------------
@@ -215,10 +209,8 @@ def kio_scalar(value: Any) -> Any:
 
 # It reads times of 64 bits as Python's, which do not reach as far.
 @pytest.mark.parametrize("api", of_all_apis_but(TOKENS), ids=lambda api: api.name)
-@EXAMPLES
-@given(data=st.data())
-def test_kio_reads_what_we_write_and_writes_the_same_bytes(api: Api, data: st.DataObject) -> None:
-    check_each(api, data, check_against_kio)
+def test_kio_reads_what_we_write_and_writes_the_same_bytes(api: Api) -> None:
+    check_each(api, check_against_kio)
 
 
 def check_against_kio(api: Api, side: str, full: Any, version: int) -> None:

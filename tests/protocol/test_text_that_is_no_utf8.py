@@ -13,10 +13,15 @@ from ottla.protocol.errors import ProtocolError, TooManyElementsError
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.schema import Type, fields_of
 from ottla.protocol.wire import Parts, codec
+from support.api_versions import seen_versions
 from support.noted import noted
 
 MARK, BAD, READ = b"mark", b"m\xff\xc3k", "m��k"
 EACH_API = pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
+
+
+def versions_of(api: Api) -> list[int]:
+    return seen_versions(api, range(api.versions[0], api.versions[1] + 1))
 
 
 def filled(cls: type[Any], version: int, text: str) -> Any:
@@ -42,7 +47,7 @@ def value(kind: Type, version: int, text: str) -> Any:
 
 @EACH_API
 def test_every_string_of_every_message_is_read_and_can_be_written(api: Api) -> None:
-    for version in range(api.versions[0], api.versions[1] + 1):
+    for version in versions_of(api):
         for cls in (api.request, api.response):
             with noted(f"{cls.__name__}, version {version}"):
                 spoken = codec(cls, version, api.is_flexible(version))
@@ -61,7 +66,7 @@ def written(spoken: Any, message: Any) -> bytes:
 
 @EACH_API
 def test_a_client_id_is_read_whatever_the_version(api: Api) -> None:
-    for version in range(api.versions[0], api.versions[1] + 1):
+    for version in versions_of(api):
         frame = encode_request(api, version, 7, MARK.decode(), filled(api.request, version, "x"))
         assert parse_request(memoryview(bytearray(frame.replace(MARK, BAD)))[4:]).client_id == READ
 

@@ -1,21 +1,34 @@
-"""Hypothesis strategies and views of message values, all derived from the message classes' own annotations."""
+"""Random values and views of messages, all derived from the message classes' own annotations."""
 
 import dataclasses
 import itertools
+import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.schema import Field, Type, fields_of
+from support.noted import noted
+from support.sizes import FULL
 
 _RANGES = {"b": 8, "h": 16, "i": 32, "q": 64}
 _UNSIGNED_RANGES = {"H": 16, "I": 32}
 
+# 127 bytes and more need a second byte of length in compact encoding.
+_LONG_TEXT = "ü" * 64
+_LONG_BYTES = {"bytes": bytes(range(130)), "records": bytes(range(256)) * 2}
+_ERROR_CODES = tuple(ErrorCode)
+
+
+def _limits(bits: int, signed: bool) -> tuple[int, int]:
+    return (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
+
 
 def _integers(bits: int, signed: bool) -> st.SearchStrategy[int]:
-    low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
+    low, high = _limits(bits, signed)
     return st.sampled_from((0, 1, low, high) + ((-1,) if signed else ())) | st.integers(low, high)
 
 
@@ -32,10 +45,9 @@ def _values(type: Type) -> st.SearchStrategy[Any]:
         "?": st.booleans(),
         "d": st.floats(allow_nan=False),
         "16s": st.just(bytes(16)) | st.binary(min_size=16, max_size=16),
-        # 127 bytes and more need a second byte of length in compact encoding.
-        "string": st.text(max_size=6) | st.just("ü" * 64),
-        "bytes": st.binary(max_size=6) | st.just(bytes(range(130))),
-        "records": st.binary(max_size=6) | st.just(bytes(range(256)) * 2),
+        "string": st.text(max_size=6) | st.just(_LONG_TEXT),
+        "bytes": st.binary(max_size=6) | st.just(_LONG_BYTES["bytes"]),
+        "records": st.binary(max_size=6) | st.just(_LONG_BYTES["records"]),
     }[type.name]
 
 
@@ -60,6 +72,70 @@ def messages(cls: type[Any]) -> st.SearchStrategy[Any]:
     if cls not in _MESSAGES:
         _MESSAGES[cls] = st.builds(cls, **{field.name: _field_values(field) for field in fields_of(cls)})
     return _MESSAGES[cls]
+
+
+def with_messages(classes: tuple[type[Any], ...], count: int, check: Callable[..., None]) -> None:
+    """Call `check` with a random message of each class, `count` times.
+
+    In full Hypothesis chooses them, and looks for the smallest that fails. A slice has the same ones each time, of the same kinds: to
+    choose them with Hypothesis takes five times as long as to check them.
+    """
+    if FULL:
+        each = st.tuples(*map(messages, classes))
+
+        @settings(max_examples=count, suppress_health_check=[HealthCheck.too_slow])
+        @given(each)
+        def explore(chosen: tuple[Any, ...]) -> None:
+            check(*chosen)
+
+        explore()
+        return
+    for number in range(count):
+        dice = random.Random(f"{classes} {number}")
+        with noted(f"messages {number}"):
+            check(*(random_message(cls, dice) for cls in classes))
+
+
+def random_message(cls: type[Any], dice: random.Random) -> Any:
+    """As one of `messages`."""
+    return cls(**{field.name: _random_field(field, dice) for field in fields_of(cls)})
+
+
+def _random_field(field: Field, dice: random.Random) -> Any:
+    if field.tag is not None and dice.random() < 0.5:
+        return field.default
+    if field.nullable_from is not None and dice.random() < 0.3:
+        return None
+    if field.name.endswith("error_code"):
+        return int(dice.choice(_ERROR_CODES))
+    if field.type.name == "q" and field.name.endswith("time_ms"):
+        return dice.randint(min(field.default, 0), 1 << 42)
+    return _random_value(field.type, dice)
+
+
+def _random_value(type: Type, dice: random.Random) -> Any:
+    if type.item is not None:
+        return tuple([_random_value(type.item, dice) for _ in range(dice.randrange(4))])
+    if type.struct is not None:
+        return random_message(type.struct, dice)
+    if type.name in _RANGES:
+        low, high = _limits(_RANGES[type.name], signed=True)
+        return dice.choice((0, 1, -1, low, high, dice.randint(low, high)))
+    if type.name in _UNSIGNED_RANGES:
+        low, high = _limits(_UNSIGNED_RANGES[type.name], signed=False)
+        return dice.choice((0, 1, high, dice.randint(low, high)))
+    match type.name:
+        case "?":
+            return dice.random() < 0.5
+        case "d":
+            return dice.choice((0.0, -1.5, float("inf"), dice.uniform(-1e300, 1e300)))
+        case "16s":
+            return dice.choice((bytes(16), dice.randbytes(16)))
+        case "string":
+            return dice.choice((_LONG_TEXT, "".join(dice.choices("aZ0 .\0\nß漢\U0001f600", k=dice.randrange(7)))))
+        case "bytes" | "records":
+            return dice.choice((_LONG_BYTES[type.name], dice.randbytes(dice.randrange(7))))
+    raise LookupError(type.name)
 
 
 def as_of(value: Any, version: int) -> Any:
