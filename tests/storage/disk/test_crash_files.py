@@ -365,7 +365,8 @@ def all_digests(files: CrashFiles) -> set[int]:
                 take(step, names.__getitem__)
         there = list(tree(files._root, names))
         varying = tuple((path, node) for path, node in there if isinstance(node, Inode) and node.changes)
-        for _, contents in versions.of(varying):
+        for _, (chosen, others) in versions.of(varying):
+            contents = chosen | others
             found.add(
                 digest_of(
                     (path, contents.get(node, node.durable) if isinstance(node, Inode) else None)

@@ -426,12 +426,12 @@ class CrashFiles:
             fixed, files = survivors.find(kept)
             if is_news is not None and not is_news(kept, files):
                 continue
-            for varied, contents in versions.of(files):
+            for varied, (contents, others) in versions.of(files):
                 look = (fixed + varied) & DIGEST_MASK
                 if look not in seen:
                     seen.add(look)
                     if look % one_in == 0 and is_of_part(look, *part):
-                        yield self._restarted(dict(survivors.tree(kept)), contents)
+                        yield self._restarted(dict(survivors.tree(kept)), {**contents, **others})
 
     def digest(self) -> int:
         """What tells this disk, as a program sees it now, from others: by all names and contents."""

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -51,10 +50,6 @@ class Counts:
         )
 
 
-class _Enough(Exception):
-    """The search need not go on."""
-
-
 @dataclass
 class CrashSearch(Generic[State, Facts]):
     """How to search, and what was found.
@@ -68,7 +63,7 @@ class CrashSearch(Generic[State, Facts]):
         thinned_to: Of the disks after a loss in the scenario, look at one in so many.
         recover_thinned_to: Of those looked at after one loss, lose power in the recovery of one in so many.
         later_thinned_to: Of the disks after a loss in recovery, look at one in so many.
-        wrong_max: Stop after so many wrong disks.
+        wrong_max: Stop after so many wrong disks: each is then started on where it is found, in the midst of the scenario.
         part, parts: Of all that, this search does one part, by the disks' digests; another the next.
     """
 
@@ -101,21 +96,31 @@ class CrashSearch(Generic[State, Facts]):
         found: list[tuple[CrashFiles, Facts]] = []
 
         def look() -> None:
+            if self._is_enough:
+                return
             known, if_killed = facts(False), facts(True)
             found.extend((disk, known) for disk in self._disks_of(files, self._seen[known]))
             if if_killed != known and (digest := files.digest()) not in self._seen[if_killed]:
                 self._seen[if_killed].add(digest)
                 if is_of_part(digest, self.part, self.parts):
                     found.append((files.copy(), if_killed))
+            if self.wrong_max is not None:
+                settle()
+
+        def settle() -> None:
+            while found and not self._is_enough:
+                self._settle(*found.pop(0))
 
         files.before_step = look
         scenario(files)
         files.before_step = None
         look()
-        with suppress(_Enough):
-            for disk, known in found:
-                self._settle(disk, known)
+        settle()
         return self.counts
+
+    @property
+    def _is_enough(self) -> bool:
+        return self.wrong_max is not None and self.counts.failing >= self.wrong_max
 
     def _disks_of(self, files: CrashFiles, seen: set[int]) -> Iterator[CrashFiles]:
         part = (self.part, self.parts)
@@ -134,6 +139,8 @@ class CrashSearch(Generic[State, Facts]):
         is_searched = self.losses > 1 and disk.digest() // self.thinned_to % self.recover_thinned_to == 0
         self._recover(disk, known, look if is_searched else None)
         for each in more:
+            if self._is_enough:
+                return
             self.counts.after_more += 1
             self._recover(each, known, None)
 
@@ -151,8 +158,6 @@ class CrashSearch(Generic[State, Facts]):
         if error is not None:
             counts.failing += 1
             counts.failures[error] += 1
-        if self.wrong_max is not None and counts.failing >= self.wrong_max:
-            raise _Enough
 
     def _result(self, disk: CrashFiles, state: State, known: Facts) -> str | None:
         key = (known, disk.digest(), self.key(state))

@@ -117,6 +117,8 @@ class Survivors:
 
 
 Contents = dict[Inode, bytes]
+Chosen = tuple[Contents, Contents]
+"""What files hold; the second says it of those that differ from the first."""
 
 
 class Versions:
@@ -125,33 +127,42 @@ class Versions:
     def __init__(self, *, every_cut: bool, combined: bool) -> None:
         self._every_cut, self._combined = every_cut, combined
         self._versions: dict[Inode, list[bytes]] = {}
-        self._found: dict[Varying, list[tuple[int, Contents]]] = {}
+        self._found: dict[Varying, list[tuple[int, Chosen]]] = {}
 
-    def of(self, files: Varying) -> list[tuple[int, Contents]]:
+    def of(self, files: Varying) -> list[tuple[int, Chosen]]:
         """All contents of these files, each with its part of the disk's digest."""
         if files not in self._found:
-            each_once: dict[int, Contents] = {}
-            for contents in self._contents(list(dict.fromkeys(inode for _, inode in files))):
-                each_once.setdefault(sum(mark(path, contents[inode]) for path, inode in files), contents)
+            each_once: dict[int, Chosen] = {}
+            for look, chosen in self._chosen(files):
+                each_once.setdefault(look, chosen)
             self._found[files] = list(each_once.items())
         return self._found[files]
 
-    def _contents(self, changed: list[Inode]) -> Iterator[Contents]:
-        for inode in changed:
+    def _chosen(self, files: Varying) -> Iterator[tuple[int, Chosen]]:
+        versions: dict[Inode, list[bytes]] = {}
+        paths: dict[Inode, list[str]] = {}
+        for path, inode in files:
             if inode not in self._versions:
                 self._versions[inode] = inode.versions(every_cut=self._every_cut)
-        versions = {inode: self._versions[inode] for inode in changed}
+            versions[inode] = self._versions[inode]
+            paths.setdefault(inode, []).append(path)
+        marks = {
+            inode: [sum(mark(path, choice) for path in paths[inode]) for choice in choices]
+            for inode, choices in versions.items()
+        }
         if self._combined and prod(map(len, versions.values())) <= COMBINATIONS_MAX:
-            yield from (dict(zip(versions, each, strict=True)) for each in product(*versions.values()))
+            for looks, choices in zip(product(*marks.values()), product(*versions.values()), strict=True):
+                yield sum(looks), (dict(zip(versions, choices, strict=True)), {})
             return
-        oldest = {inode: choices[0] for inode, choices in versions.items()}
-        newest = {inode: choices[-1] for inode, choices in versions.items()}
-        yield oldest
-        yield newest
+        ends = []
+        for end in (0, -1):
+            contents = {inode: choices[end] for inode, choices in versions.items()}
+            ends.append((end, contents, sum(each[end] for each in marks.values())))
+            yield ends[-1][2], (contents, {})
         for inode, choices in versions.items():
-            for choice in choices:
-                yield {**oldest, inode: choice}
-                yield {**newest, inode: choice}
+            for look, choice in zip(marks[inode], choices, strict=True):
+                for end, contents, whole in ends:
+                    yield whole - marks[inode][end] + look, (contents, {inode: choice})
 
 
 class Searched:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import NamedTuple
 
 from ottla.protocol.records import RecordBatch, batches
@@ -37,6 +38,8 @@ TP = TopicPartition("t", 0)
 DATA_DIR = "/d"
 TOPIC_ID = bytes(range(1, 17))
 Values = dict[bytes | None, bytes | None]
+Row = tuple[int, bytes | None, bytes | None]
+"""Offset, key and value."""
 
 
 class Owed(NamedTuple):
@@ -112,6 +115,16 @@ class Broker:
         return segments, producers, log.log_start_offset, log.log_end_offset, log.recovery_point
 
 
+def records_of(found: RecordBatch) -> tuple[Row, ...]:
+    return _records_of(bytes(found.view))
+
+
+@lru_cache(maxsize=1 << 12)
+def _records_of(data: bytes) -> tuple[Row, ...]:
+    """A life has some twenty batches, each of which is looked into a thousand times."""
+    return tuple((each.offset, each.key, each.value) for each in RecordBatch(data).records())
+
+
 class History:
     """Every batch that was appended, and what the log means from one offset to another."""
 
@@ -128,7 +141,7 @@ class History:
         aborted = self._aborted(end)
         for each in self._below(end):
             if not each.is_control and each.base_offset not in aborted:
-                found.update((record.key, record.value) for record in each.records() if record.offset >= start)
+                found.update((key, value) for offset, key, value in records_of(each) if offset >= start)
         return {key: value for key, value in found.items() if value is not None}
 
     def after_loss(self, log: Log, flushed: int) -> History:
@@ -151,13 +164,13 @@ class History:
             {each.producer_id: each for each in self._below(end) if each.has_producer and not each.is_control}.values()
         )
 
-    def committed_records(self, end: int) -> set[tuple[int, bytes | None, bytes | None]]:
+    def committed_records(self, end: int) -> set[Row]:
         aborted = self._aborted(end)
         return {
-            (record.offset, record.key, record.value)
+            record
             for each in self._below(end)
             if not each.is_control and each.base_offset not in aborted
-            for record in each.records()
+            for record in records_of(each)
         }
 
     def _below(self, end: int) -> list[RecordBatch]:
@@ -178,8 +191,8 @@ class History:
         return aborted
 
 
-def read_committed(log: Log, start: int) -> list[tuple[int, bytes | None, bytes | None]]:
-    """(offset, key, value) of what a consumer gets from `start` on that fetches and skips as Kafka's clients do."""
+def read_committed(log: Log, start: int) -> list[Row]:
+    """What a consumer gets from `start` on that fetches and skips as Kafka's clients do."""
     end = log.last_stable_offset
     found = []
     offset = start
@@ -198,13 +211,13 @@ def read_committed(log: Log, start: int) -> list[tuple[int, bytes | None, bytes 
                 if kind is not None and kind.kind == ABORT_MARKER:
                     aborting.discard(each.producer_id)
             elif not (each.is_transactional and each.producer_id in aborting):
-                found += [(at.offset, at.key, at.value) for at in each.records() if at.offset >= offset]
+                found += [record for record in records_of(each) if record[0] >= offset]
             assert each.next_offset > offset
             offset = each.next_offset
     return found
 
 
-def view(records: list[tuple[int, bytes | None, bytes | None]]) -> Values:
+def view(records: list[Row]) -> Values:
     values = {key: value for _, key, value in records}
     return {key: value for key, value in values.items() if value is not None}
 

@@ -11,12 +11,13 @@ import errno
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from support.broker.in_process_broker import run_in_order
 from support.disk.crash_files import CrashFiles
 from support.disk.crash_search import Counts, CrashSearch
+from support.disk.crash_subsets import CHANGES_MAX
 from support.lives import moving_life, server_life, share_life
 from support.lives.server_life import Ledger, Owed
 
@@ -128,8 +129,23 @@ class Refusals:
         return f"{self.lives} lives, {self.disks} disks after them, {len(self.failures)} kinds of failure"
 
 
+@cache
+def operations_of(script: Script) -> tuple[tuple[str, str], ...]:
+    """The file operations of a life that nothing happens to: name and path."""
+    files = CrashFiles()
+    run_in_order(partial(script.live, files, Ledger()))
+    return tuple(files.operations)
+
+
 def refusals(
-    code: int, script: Script = DAYS, *, first: int = 0, step: int = 1, for_good: bool = False, thinned_to: int = 1
+    code: int,
+    script: Script = DAYS,
+    *,
+    first: int = 0,
+    step: int = 1,
+    for_good: bool = False,
+    thinned_to: int = 1,
+    changes_max: int = CHANGES_MAX,
 ) -> Refusals:
     """Refuse one operation of the life after the other, and go on.
 
@@ -140,13 +156,13 @@ def refusals(
         first, step: Which operations: every `step`-th, from this one on.
         for_good: From that operation on, the disk refuses everything.
         thinned_to: Of the disks that a power loss may leave, one in so many is started on.
+        changes_max: See `CrashFiles`.
     """
     refused = Refusals()
-    count = len(_life_with(script, CrashFiles(), Ledger()).operations)
-    for number in range(first, count, step):
+    for number in range(first, len(operations_of(script)), step):
         refused.lives += 1
         files, ledger = CrashFiles(), Ledger()
-        files.lost_at_most = LOST_AT_MOST
+        files.lost_at_most, files.changes_max = LOST_AT_MOST, changes_max
         left = [number]
 
         def refuse(operation: str, path: str, _: int, left: list[int] = left) -> None:
