@@ -35,6 +35,7 @@ from support.broker.conversation import create_topic, fetch, produce, records_of
 from support.broker.raw_client import RawClient
 from support.disk.gated_files import GatedFiles
 from support.disk.troubled_files import TroubledFiles, nothing, trouble
+from support.left_behind import leave_alone
 from support.lives.in_lives import ask, lives_in
 from support.old_garbage import OldGarbage
 from support.sizes import size
@@ -598,7 +599,7 @@ async def test_a_life_is_gone_when_the_next_one_serves_though_it_was_kept_out_of
             lives.broker.collector.keep()
             await end(lives)
             assert before() is None
-    gc.unfreeze()
+    leave_alone()
 
 
 async def test_topics_that_are_made_and_deleted_keep_nothing_out_of_collections(
@@ -619,7 +620,7 @@ async def test_topics_that_are_made_and_deleted_keep_nothing_out_of_collections(
         await ask(lives, lambda client: create_topic(client, "a", many), lambda client: create_topic(client, "b", many))
         gc.collect()
         assert garbage.is_there()
-    gc.unfreeze()
+    leave_alone()
 
 
 async def test_many_lives_leave_nothing_behind(tmp_path: Path) -> None:

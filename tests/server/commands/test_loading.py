@@ -1,17 +1,10 @@
 """What a broker is made of is loaded without the collector of cycles."""
 
 import gc
-from collections.abc import Iterator
 
 import pytest
 
 from ottla.server.commands.serve_command import loading
-
-
-@pytest.fixture(autouse=True)
-def kept() -> Iterator[None]:
-    yield
-    gc.unfreeze()
 
 
 def test_what_is_loaded_is_not_looked_at_again() -> None:

@@ -126,7 +126,7 @@ def test_survivors_are_counted_where_they_are(codec: int) -> None:
 def test_a_look_is_bounded_by_what_batches_unpack_to() -> None:
     log = make_log()
     for _ in range(5):
-        append(log, ("k", "v" * (UNPACKED_BYTES_MAX // 3)), codec=1)
+        append(log, ("k", "v" * (UNPACKED_BYTES_MAX // 3)), codec=4)
     found = look(log, 0, 5, 5)
     assert (found.looked_at_to_offset, found.records) == (3, 3)
 
@@ -134,7 +134,7 @@ def test_a_look_is_bounded_by_what_batches_unpack_to() -> None:
 def test_a_look_ends_before_a_batch_that_unpacks_to_too_much() -> None:
     log = make_log()
     append(log, ("k", "v"))
-    append(log, ("k", "v" * BATCH_BYTES_MAX), codec=1)
+    append(log, ("k", "v" * BATCH_BYTES_MAX), codec=4)
     append(log, ("k", "v"))
     found = look(log, 0, 3, 3)
     assert (found.looked_at_to_offset, found.records) == (1, 1)
