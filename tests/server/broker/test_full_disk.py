@@ -145,7 +145,7 @@ async def test_a_transaction_ends_once_there_is_room(tmp_path: Path, place: str,
     """Whether its decision was refused, or the decision was written and its marker was refused."""
     at = {"everywhere": "", "of the records": "/t-0/", "of the coordinator": "/__transaction_state"}[place]
     files = TroubledFiles()
-    async with serving(tmp_path, files) as served:
+    async with serving(tmp_path, files, transaction_state_log_num_partitions="1") as served:
         await served.ask(create_topic, "t")
         producer = await trio.to_thread.run_sync(partial(TransactionalClient, served.client, "id", version=version))
         await trio.to_thread.run_sync(producer.begin)

@@ -122,7 +122,7 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("dirs", [1, 2], ids=["one directory", "two directories"])
+@pytest.mark.parametrize("dirs", size((2,), (1, 2)), ids="directories={}".format)
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS.keys())
 async def test_what_each_way_of_ending_a_life_leaves(way: Way, dirs: int, tmp_path: Path) -> None:
     data = ",".join(str(tmp_path / f"data{number}") for number in range(dirs))

@@ -163,8 +163,8 @@ async def test_what_goes_leaves_nothing_to_the_collector(tmp_path: Path, life: L
     quiet = {
         "log_cleaner_enable": "false",
         "group_initial_rebalance_delay_ms": "0",
-        "offsets_topic_num_partitions": "5",
-        "transaction_state_log_num_partitions": "5",
+        "offsets_topic_num_partitions": "1",
+        "transaction_state_log_num_partitions": "1",
     }
     async with serving(tmp_path, OsFiles(), **quiet) as served:
         await served.ask(create_topic, "t", partitions=1)
