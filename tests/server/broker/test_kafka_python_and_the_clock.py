@@ -12,6 +12,7 @@ from kafka.admin import KafkaAdminClient, NewTopic
 from kafka.errors import PolicyViolationError
 
 import ottla
+from support.sizes import size
 
 HOUR_MS = 3_600_000
 PATIENCE_S = 60
@@ -68,7 +69,7 @@ def comes_true(condition: Callable[[], bool]) -> bool:
 
 def stays_untrue(condition: Callable[[], bool]) -> bool:
     """Whether it holds at none of many looks."""
-    return not any(condition() for _ in range(500))
+    return not any(condition() for _ in range(size(100, 500)))
 
 
 def test_records_older_than_retention_ms_go_and_the_next_one_gets_the_next_offset(stock: Stock) -> None:

@@ -56,7 +56,7 @@ def test_a_life_that_nothing_happens_to_is_found_as_it_was_answered(whole_life: 
 
 
 def test_with_flush_messages_everything_answered_survives_power_losses_and_kills() -> None:
-    counts = power_losses(thinned_to=size(240, 80), moments_thinned_to=5, killed_thinned_to=size(32, 16))
+    counts = power_losses(thinned_to=size(400, 80), moments_thinned_to=5, killed_thinned_to=size(48, 16))
     print(counts)
     assert not counts.failures
     assert counts.after_one_loss > size(10, 80) and counts.settled > size(5, 20)
