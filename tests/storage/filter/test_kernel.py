@@ -190,8 +190,8 @@ def test_an_index_says_nothing_of_positions_beyond_its_reach(kernel: ModuleType)
     arrays = (array("q", bytes(64)), *(array(code, bytes(64)) for code in "iiqi"), array("q", bytes(8)))
     records = record_filter(kernel, array("Q", bytes(8)), 0, arrays=arrays)
     records.begin_segment(0, 0, 9, 9)
-    for offset, size in enumerate((2**31 - 1, 1, 100, 100)):
-        records.note(offset, size, 0)
+    for offset, size_bytes in enumerate((2**31 - 1, 1, 100, 100)):
+        records.note(offset, size_bytes, 0)
     assert (records.offset_count, arrays[2][:2].tolist()) == (1, [2**31 - 1, 0])
 
 

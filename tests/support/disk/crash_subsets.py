@@ -151,8 +151,8 @@ class Versions:
             for inode, choices in versions.items()
         }
         if self._combined and prod(map(len, versions.values())) <= COMBINATIONS_MAX:
-            for looks, choices in zip(product(*marks.values()), product(*versions.values()), strict=True):
-                yield sum(looks), (dict(zip(versions, choices, strict=True)), {})
+            for looks, combined in zip(product(*marks.values()), product(*versions.values()), strict=True):
+                yield sum(looks), (dict(zip(versions, combined, strict=True)), {})
             return
         ends = []
         for end in (0, -1):
