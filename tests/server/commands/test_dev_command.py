@@ -13,9 +13,10 @@ import pytest
 
 import ottla
 from ottla.server.commands.frame.command_line import understand
-from support.broker.serve_process import PATIENCE_S, command
+from support.broker.serve_process import PATIENCE_S
 from support.commands.command_runs import run_command
 from support.commands.ended import ended
+from support.commands.forked import ran, started
 
 FREE = ("--listener", "127.0.0.1:0", "--admin", "0")
 
@@ -23,7 +24,7 @@ FREE = ("--listener", "127.0.0.1:0", "--admin", "0")
 @contextmanager
 def dev(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A running one, and what it has printed."""
-    process = subprocess.Popen(command("dev", *arguments), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+    process = started("-m", "ottla.server", "dev", *arguments)
     with ended(process):
         assert process.stdout is not None
         lines = []
@@ -110,14 +111,7 @@ def test_a_port_in_use_is_one_line_with_the_way_out(which: str, broker: ottla.Br
     words = [word for pair in taken.items() for word in pair]
     temporary = tmp_path / "temporary"
     temporary.mkdir()
-    done = subprocess.run(
-        command("dev", *words),
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-        env={"TMPDIR": str(temporary)},
-    )
+    done = ran("-m", "ottla.server", "dev", *words, env={"TMPDIR": str(temporary)})
     (line,) = done.stderr.splitlines()
     assert (done.returncode, done.stdout) == (2, "")
     assert f"{broker.bootstrap}: Address already in use" in line

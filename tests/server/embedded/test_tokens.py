@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
-import sys
 import tempfile
 import textwrap
 from collections.abc import Iterator
@@ -23,6 +21,7 @@ from ottla.server.commands.kafka.security import security_from
 from ottla.storage.topics.config import ConfigError
 from support.broker.conversation import address
 from support.broker.raw_client import RawClient
+from support.commands.forked import ran
 from support.security.logging_in import authenticate, shake_hands
 
 pytest.importorskip("jwt")
@@ -146,10 +145,7 @@ def test_a_fork_that_ends_does_not_take_the_keys_with_it() -> None:
             broker.restart()
             print(broker.state)
     """
-    ran = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=60, check=False
-    )
-    assert ran.stdout == "serving\n"
+    assert ran("-c", textwrap.dedent(program)).stdout == "serving\n"
 
 
 def test_no_token_is_shown(broker: ottla.Broker) -> None:
