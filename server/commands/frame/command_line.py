@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import NamedTuple, NoReturn
 
 from .command import Command
@@ -71,8 +72,7 @@ class Level(NamedTuple):
 
     def options(self) -> dict[str, argparse.Action]:
         """All that commands below have, by name."""
-        parsers = [parser for name in self.below for parser in parsers_of(load(name))]
-        return {name: action for parser in [*parsers, self.parser()] for name, action in parser.options.items()}
+        return _options(self.group)
 
 
 class _Version(argparse.Action):
@@ -112,6 +112,14 @@ def top(group: str = "") -> Level:
     if not group:
         return Level("", {row.name: row.help for row in ROWS.values()}, tuple(ROWS))
     return Level(group, {each.name: each.help for each in load(group).actions.values()}, (group,))
+
+
+@cache
+def _options(group: str) -> dict[str, argparse.Action]:
+    """Of a level: each option before the name asks for them, and all parsers below it take tens of milliseconds."""
+    level = top(group)
+    parsers = [parser for name in level.below for parser in parsers_of(load(name))]
+    return {name: action for parser in [*parsers, level.parser()] for name, action in parser.options.items()}
 
 
 def _name(level: Level, left: list[str], early: list[str]) -> str:
