@@ -34,6 +34,13 @@ ALLOWED = {
 }
 
 
+_MAY_WRITE = re.compile(
+    r"(?:open|write_text|write_bytes|mkdir|touch|symlink_to|FileIO|FileHandler|ParquetWriter|write_table)\("
+    r"|\b(?:os\.(?:makedirs|mkfifo|mknod|symlink|truncate|umask)\(|tempfile\.|shutil\.)"
+)
+"""Stands in the text of each call that `offences` finds: most files have none, and need not be parsed."""
+
+
 def offences(source: str) -> Iterator[tuple[int, str]]:
     """Line and text of each call that may write to a path, or make one."""
     for node in ast.walk(ast.parse(source)):
@@ -70,7 +77,8 @@ def test_nothing_writes_to_a_path_but_by_the_one_place(floor: str) -> None:
     found = {}
     for path in sorted((ROOT / floor).rglob("*.py")):
         where = path.relative_to(ROOT).as_posix()
-        for line, name in offences(path.read_text(encoding="utf-8")):
+        text = path.read_text(encoding="utf-8")
+        for line, name in offences(text) if _MAY_WRITE.search(text) else ():
             if where != THE_PLACE and (where, name) not in ALLOWED:
                 found[f"{where}:{line}"] = name
     assert found == {}, f"use {THE_PLACE}"
@@ -91,3 +99,5 @@ files.open(path, create=True); broker.open(); path.open("rb"); path.open(); gzip
 """
     assert len(list(offences(writing))) == writing.count(";") + len(writing.strip().splitlines())
     assert list(offences(reading)) == []
+    calls = [call for line in writing.strip().splitlines() for call in line.split(";")]
+    assert [call for call in calls if not _MAY_WRITE.search(call)] == []

@@ -428,19 +428,21 @@ def test_a_large_request_is_refused_row_by_row(broker: ottla.Broker, client: Raw
 
 
 def test_of_a_large_produce_one_partition_is_refused(broker: ottla.Broker, client: RawClient) -> None:
-    many = 2 * READ_ELEMENTS_AT_ONCE
-    create_topic(client, "wide", many)
-    partition = broker.inner.services.topics.partition
-    leaders = broker._call(lambda: [partition("wide", index).leader for index in range(many)])
-    here = [index for index, leader in enumerate(leaders) if leader == 0][:1_500]
-    fault = broker.fault("Produce", topic="wide", partition=here[7], error=NOT_LEADER)
-    data = tuple(PartitionProduceData(index=index, records=batch(("k", "v"))) for index in here)
+    indexes, there = range(READ_ELEMENTS_AT_ONCE + 1), 9
+    create_topic(client, "wide", there)
+    for index in range(there):
+        broker.move_leader("wide", index, 0)
+    fault = broker.fault("Produce", topic="wide", partition=7, error=NOT_LEADER)
+    data = tuple(PartitionProduceData(index=index, records=batch(("k", "v"))) for index in indexes)
     request = ProduceRequest(
         acks=-1, timeout_ms=5_000, topic_data=(TopicProduceData(name="wide", partition_data=data),)
     )
     (topic,) = client.ask(request, 12).responses
-    assert {row.index: row.error_code for row in topic.partition_responses if row.error_code} == {here[7]: 6}
-    assert len(topic.partition_responses) == len(here) and fault.hits == 1
+    none = {index: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for index in indexes[there:]}
+    written = dict.fromkeys(indexes[:there], ErrorCode.NONE) | {7: ErrorCode.NOT_LEADER_OR_FOLLOWER}
+    assert {row.index: row.error_code for row in topic.partition_responses} == written | none
+    assert [end_of(client, "wide", index) for index in range(there)] == [1] * 7 + [0, 1]
+    assert fault.hits == 1
 
 
 # Free when there are none
