@@ -20,14 +20,30 @@ from compat.release.bases import bases, by_tag
 from compat.release.notes import is_unreleased, release_notes
 from compat.release.readme import long_description
 
+from ottla import __version__
+
 ROOT = Path(__file__).parents[1]
 FLOORS = ("protocol", "storage", "server", "pipeline")
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
-def python(code: str) -> subprocess.CompletedProcess[str]:
-    """Run `code` in a fresh interpreter."""
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+def python(code: str) -> list[str]:
+    """What `code` prints in a fresh interpreter, which must end well and complain of nothing."""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+    return done.stdout.splitlines()
+
+
+FORKED = """
+import os, sys
+def forked(work):
+    child = os.fork()
+    if child == 0:
+        print(work(), flush=True)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+"""
+"""`forked(work)` has a process of its own do it that has loaded what this one has."""
 
 
 def test_every_package_is_shipped() -> None:
@@ -110,7 +126,7 @@ def test_code_in_the_readme_is_shown_as_it_is() -> None:
 
 
 def test_releases_have_notes() -> None:
-    assert len(release_notes((ROOT / "CHANGELOG.md").read_text(), version())) > 100
+    assert len(release_notes((ROOT / "CHANGELOG.md").read_text(), __version__)) > 100
     with pytest.raises(ValueError, match=r"no section '## 0\.1'"):
         release_notes("# Changes\n\n## 0.1.0 (2026-01-01)\n\nall of it\n", "0.1")
     assert release_notes("# Changes\n\n## 2\n\nb\n\n## 1 (unreleased)\n\na\n", "2") == "b\n"
@@ -316,71 +332,59 @@ def test_the_index_is_told_no_licence_twice_and_no_older_python_than_is_served()
 
 
 HEAVY = ("trio", "asyncio", "ssl", "json", "argparse", "logging", "lz4", "zstandard", "cramjam", "crc32c")
+LOADS_TRIO = {
+    "Broker": True,
+    "ControlError": False,
+    "KafkaError": False,
+    "NewRecord": False,
+    "Record": False,
+    "open_broker": True,
+}
+FIRST_USES = f"""
+{FORKED}
+import ottla
+print(sorted(set(sys.modules) & set({HEAVY})), ottla.__version__, hasattr(ottla, "Brokr"), flush=True)
+for name in {[*LOADS_TRIO]}:
+    forked(lambda: (getattr(ottla, name).__name__, "trio" in sys.modules))
+"""
 
 
-def test_importing_the_package_loads_nothing_heavy() -> None:
-    done = python(f"import sys, ottla; print(sorted(set(sys.modules) & set({HEAVY})), ottla.__version__)")
-    assert (done.stdout, done.stderr) == (f"[] {version()}\n", "")
-
-
-def version() -> str:
-    return python("import ottla; print(ottla.__version__)").stdout.strip()
-
-
-@pytest.mark.parametrize(
-    ("name", "loads_trio"),
-    [
-        ("Broker", True),
-        ("ControlError", False),
-        ("KafkaError", False),
-        ("NewRecord", False),
-        ("Record", False),
-        ("open_broker", True),
-    ],
-)
-def test_public_names_load_on_first_use(name: str, loads_trio: bool) -> None:
-    done = python(f"import sys; from ottla import {name}; print({name}.__name__, 'trio' in sys.modules)")
-    assert (done.stdout, done.stderr) == (f"{name} {loads_trio}\n", "")
-
-
-def test_an_unknown_name_is_an_attribute_error() -> None:
-    done = python("import ottla; print(hasattr(ottla, 'Brokr'))")
-    assert (done.stdout, done.stderr) == ("False\n", "")
+def test_importing_the_package_loads_nothing_heavy_and_public_names_load_on_first_use() -> None:
+    """An unknown name is an AttributeError."""
+    first, *names = python(FIRST_USES)
+    assert first == f"[] {__version__} False"
+    assert names == [f"('{name}', {loads_trio})" for name, loads_trio in LOADS_TRIO.items()]
 
 
 PYTEST_ONLY = ("ottla.server.pytest_plugin", "ottla.server.testing")
 """Loaded by pytest alone."""
-IMPORT_ALL = """
-import importlib, pkgutil, sys
-for unwanted in {unwanted}:
-    sys.modules[unwanted] = None  # Importing it fails.
+FOR_TESTS = ("pytest", "hypothesis", "kafka", "kio", "psutil", "confluent_kafka", "aiokafka", "isal", "snappy")
+FLOORS_ALONE = f"""
+{FORKED}
+import importlib, pkgutil
+
 def import_all(name):
     for found in pkgutil.iter_modules(importlib.import_module(name).__path__, name + "."):
-        if found.name in {pytest_only}:
+        if found.name in {PYTEST_ONLY}:
             continue
         if found.ispkg:
             import_all(found.name)
         elif not found.name.endswith(".__main__"):
             importlib.import_module(found.name)
-for floor in {floors}:
-    import_all("ottla." + floor)
-print("ok")
+
+def load(floor, *needed):
+    for name in (f"ottla.{{floor}}", *needed):
+        del sys.modules[name]
+    import_all(f"ottla.{{floor}}")
+    return floor
+
+for unwanted in (*{FOR_TESTS}, "trio", *(f"ottla.{{floor}}" for floor in {FLOORS})):
+    sys.modules[unwanted] = None  # Importing it fails.
+print(load("protocol"), load("storage"), flush=True)
+forked(lambda: load("pipeline"))
+forked(lambda: load("server", "trio"))
 """
 
 
-@pytest.mark.parametrize(
-    ("floors", "unwanted"),
-    [
-        (["protocol"], ["trio", "ottla.storage", "ottla.server", "ottla.pipeline"]),
-        (["protocol", "storage"], ["trio", "ottla.server", "ottla.pipeline"]),
-        (["protocol", "storage", "pipeline"], ["trio", "ottla.server"]),
-        (
-            ["protocol", "storage", "server"],
-            ["pytest", "hypothesis", "kafka", "kio", "psutil", "confluent_kafka", "aiokafka", "isal", "snappy"],
-        ),
-    ],
-    ids=["protocol", "storage", "pipeline", "server"],
-)
-def test_a_floor_loads_without_what_it_does_not_stand_on(floors: list[str], unwanted: list[str]) -> None:
-    done = python(IMPORT_ALL.format(floors=floors, unwanted=unwanted, pytest_only=PYTEST_ONLY))
-    assert (done.stdout, done.stderr) == ("ok\n", "")
+def test_a_floor_loads_without_what_it_does_not_stand_on() -> None:
+    assert python(FLOORS_ALONE) == ["protocol storage", "pipeline", "server"]

@@ -1,6 +1,5 @@
 """A process that is forked in place of started is, for a test, the one that Python would have begun: `support.commands.forked`."""
 
-import os
 import signal
 import subprocess
 from pathlib import Path
@@ -18,7 +17,6 @@ def test_it_has_its_words_environment_directory_and_streams(tmp_path: Path, monk
     process = started("-c", code, "a", "b c", env={"A": "1"}, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
     with ended(process):
         out, err = process.communicate("asked\n", timeout=60)
-    environment = os.environ.__class__.__name__
     assert out == f"['-c', 'a', 'b c'] {{'A': '1'}} {tmp_path}  __main__\n"
     assert (err, process.returncode) == ("asked\n", 0)
 

@@ -21,6 +21,7 @@ import sys
 import types
 from collections.abc import Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import IO, Any
 
 LOADED = (
@@ -47,6 +48,7 @@ def started(
     cold: bool = False,
     descriptors: int | None = None,
     env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
     stdin: Stream = subprocess.DEVNULL,
     stdout: Stream = subprocess.PIPE,
     stderr: Stream = None,
@@ -60,8 +62,8 @@ def started(
     if cold or FULL or descriptors is not None:
         few = [] if descriptors is None else ["sh", "-c", f'ulimit -n {descriptors} && exec "$@"', "sh"]
         line = [*few, sys.executable, *words]
-        return subprocess.Popen(line, env=env, stdin=stdin, stdout=stdout, stderr=stderr, text=True)
-    return Forked(words, env=env, stdin=stdin, stdout=stdout, stderr=stderr, text=True)
+        return subprocess.Popen(line, env=env, cwd=cwd, stdin=stdin, stdout=stdout, stderr=stderr, text=True)
+    return Forked(words, env=env, cwd=cwd, stdin=stdin, stdout=stdout, stderr=stderr, text=True)
 
 
 def ran(
@@ -81,10 +83,10 @@ class Forked(subprocess.Popen[str]):
     """Another process is its parent, and says how it ended."""
 
     def _execute_child(self, args: Any, executable: Any, preexec_fn: Any, *others: Any) -> None:
-        env, pipes = others[3], others[7:13]
+        cwd, env, pipes = others[2], others[3], others[7:13]
         streams = [theirs if theirs != -1 else at for at, theirs in enumerate((pipes[0], pipes[3], pipes[5]))]
         self._status, theirs = socket.socketpair()
-        order = {"words": args, "env": dict(os.environ if env is None else env), "cwd": os.getcwd()}
+        order = {"words": args, "env": dict(os.environ if env is None else env), "cwd": str(cwd or os.getcwd())}
         with theirs:
             socket.send_fds(forker(), [json.dumps(order).encode()], [*streams, theirs.fileno()])
         (self.pid,) = STATUS.unpack(self._status.recv(STATUS.size))

@@ -17,6 +17,7 @@ from ottla.server.commands.frame.parser import takes_value
 from ottla.server.commands.frame.places import Place, places
 from ottla.server.commands.frame.table import ROWS, load
 from support.commands.ended import ended
+from support.commands.forked import started
 from support.sizes import some
 
 PLACES = {place.at: place for place in places()}
@@ -310,15 +311,16 @@ def test_what_cannot_be_written_is_one_line(words: list[str], says: str, capsys:
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_nobody_reading_on_is_no_error(unbuffered: str) -> None:
     """Python writes what a command prints at once, or at the end."""
-    for line in ("completion bash", "describe-config --json", "--help", "serve --help"):
-        process = subprocess.Popen(
-            [sys.executable, "-m", "ottla.server", *line.split()],
+    lines = ("completion bash", "describe-config --json", "--help", "serve --help")
+    for line in some(lines, 2) if unbuffered else lines:
+        process = started(
+            *("-m", "ottla.server", *line.split()),
+            cold=bool(unbuffered),
             env=os.environ | {"PYTHONUNBUFFERED": unbuffered},
-            stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
         with ended(process):
             assert process.stdout is not None and process.stderr is not None
             process.stdout.close()
-            assert process.stderr.read() == b""
+            assert process.stderr.read() == ""
         assert process.returncode == 0
