@@ -511,20 +511,6 @@ def test_without_a_broker_elsewhere_its_tests_are_skipped(pytester: pytest.Pytes
     outcomes(pytester, "def test_it(kafka_external): pass", skipped=1)
 
 
-def test_a_project_with_a_package_called_server_keeps_it(pytester: pytest.Pytester) -> None:
-    pytester.mkpydir("server").joinpath("app.py").write_text("NAME = 'mine'\n")
-    pytester.makepyfile(
-        """
-        from server.app import NAME
-
-        def test_both(kafka_broker, kafka_topic):
-            import server
-            assert NAME == "mine" and not hasattr(server, "embedded")
-        """
-    )
-    pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=1)
-
-
 def test_the_plugin_can_be_left_out(pytester: pytest.Pytester) -> None:
     outcomes(
         pytester,
@@ -545,30 +531,27 @@ def test_the_plugin_can_be_left_out(pytester: pytest.Pytester) -> None:
     )
 
 
-def test_nothing_of_the_server_is_loaded_before_a_test_asks_for_it(pytester: pytest.Pytester) -> None:
+def test_what_is_loaded_when_and_how_in_a_process_of_pytests_own(pytester: pytest.Pytester) -> None:
+    """Nothing of the server before a test asks for it, and then by Python's loader; a project keeps its own package `server`."""
+    pytester.mkpydir("server").joinpath("app.py").write_text("NAME = 'mine'\n")
     pytester.makepyfile(
         """
         import sys
+        from server.app import NAME
 
-        def test_it(pytestconfig):
+        def test_before(pytestconfig):
             assert pytestconfig.pluginmanager.has_plugin("ottla")
             assert {name for name in sys.modules if name.startswith(("ottla.", "trio"))} == {
                 "ottla.server", "ottla.server.pytest_plugin", "ottla.server.testing", "ottla.server.testing.options"
             }
-        """
-    )
-    pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=1)
 
+        def test_own_package(kafka_broker, kafka_topic):
+            import server
+            assert NAME == "mine" and not hasattr(server, "embedded")
 
-def test_the_brokers_modules_are_not_rewritten_by_pytest(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(
-        """
-        import sys
-
-        def test_it(kafka_broker):
-            loaders = {type(sys.modules[name].__loader__).__name__ for name in sys.modules if name.startswith("ottla.s")}
+        def test_not_rewritten(kafka_broker):
             names = {name for name in sys.modules if name.startswith("ottla.server.embedded")}
             assert all(type(sys.modules[name].__loader__).__name__ == "SourceFileLoader" for name in names) and names
         """
     )
-    pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=1)
+    pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=3)
