@@ -13,11 +13,14 @@ import pytest
 
 import ottla
 from ottla.server.commands.frame.command_line import understand
+from support.broker.raw_client import RawClient
 from support.broker.serve_process import PATIENCE_S
 from support.commands.command_runs import run_command
 from support.commands.ended import ended
 from support.commands.forked import ran, started
 
+METADATA = b"\0\0\0\x0e\0\x03\0\0\0\0\0\x01\xff\xff\0\0\0\0"
+"""Without a login before it."""
 FREE = ("--listener", "127.0.0.1:0", "--admin", "0")
 
 
@@ -64,8 +67,10 @@ def test_with_users_clients_log_in_and_no_password_is_printed() -> None:
         assert file.stat().st_mode & 0o777 == 0o600
         asked = ("topics", "list", "--bootstrap", exports["OTTLA_BOOTSTRAP"])
         assert run_command(*asked, "--command-config", str(file)).code == 0
-        plain = run_command(*asked)
-        assert plain.code != 0 and plain.err.count("\n") == 1
+        host, _, port = exports["OTTLA_BOOTSTRAP"].rpartition(":")
+        with RawClient(host, int(port)) as plain:
+            plain.send_bytes(METADATA)
+            assert plain.is_closed_by_peer()
     assert not file.exists()
 
 

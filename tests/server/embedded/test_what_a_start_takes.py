@@ -32,12 +32,15 @@ PROGRAM = """
 import sys, ottla
 with ottla.Broker():
     print([name for name in sys.argv[1:] if name in sys.modules])
+with ottla.Broker(admin=0):
+    print("h11" in sys.modules)
 """
 
 
 def test_it_loads_nothing_that_it_does_not_need() -> None:
+    """The admin listener needs h11."""
     command = [sys.executable, "-c", PROGRAM, *NOT_NEEDED]
-    assert subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout == "[]\n"
+    assert subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout == "[]\nTrue\n"
 
 
 async def test_it_writes_the_catalog_of_a_new_data_directory_once(tmp_path: Path) -> None:
