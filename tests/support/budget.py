@@ -30,14 +30,9 @@ EXPENSIVE = {
     ),
     "starts processes, as a user does": (
         "tests/pipeline/spark/test_task_logs.py::test_tasks_of_this_machine_are_heard_when_asked_for_and_the_ui_is_named",
-        "tests/server/commands/admin/test_seed_and_cases.py::test_serve_begins_with_a_seed_and_plays_an_old_broker",
         "tests/server/commands/test_command.py::test_what_coordinators_and_apis_need_is_loaded_before_somebody_needs_one",
-        "tests/server/commands/test_dev_command.py::test_with_users_clients_log_in_and_no_password_is_printed",
-        "tests/server/commands/test_throw_away_tls.py::test_a_clients_certificate_may_be_wanted",
-        "tests/server/commands/test_throw_away_tls.py::test_what_clients_trust_stays_from_start_to_start_and_through_a_reset",
         "tests/server/runtime/test_freeing.py::test_the_threads_of_a_brokers_process_share_what_the_c_library_keeps",
-        "tests/server/testing/test_plugin.py::test_a_project_with_a_package_called_server_keeps_it",
-        "tests/server/testing/test_plugin.py::test_the_brokers_modules_are_not_rewritten_by_pytest",
+        "tests/server/testing/test_plugin.py::test_what_is_loaded_when_and_how_in_a_process_of_pytests_own",
         "tests/test_blocks.py::test_the_blocks_of",
         "tests/test_packaging.py::test_a_floor_loads_without_what_it_does_not_stand_on",
     ),
@@ -59,11 +54,6 @@ EXPENSIVE = {
     "is as large as a limit": (
         "tests/pipeline/test_many_segments.py::test_it_is_compacted_verified_and_snapshotted_all_the_same",
         "tests/server/broker/test_extremes.py::test_every_number_of_a_topic_may_be_as_large_or_small_as_its_option_takes",
-        "tests/server/faults/test_faults_over_the_wire.py::test_of_a_large_produce_one_partition_is_refused",
-    ),
-    "reads all sources": (
-        "tests/test_opened_files.py::test_nothing_writes_to_a_path_but_by_the_one_place",
-        "tests/test_rooms.py::test_no_file_imports_itself_by_way_of_others",
     ),
 }
 """Tests that may cost more: for each reason, their node ids without parameters."""
