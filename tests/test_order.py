@@ -17,7 +17,10 @@ pytest_plugins = ["pytester"]
         ("tests/pipeline/apply/test_query.py::test_a[1]", SPARK),
         ("tests/pipeline/stores/test_store.py::test_a", "tests/pipeline/stores/test_store.py"),
         ("tests/storage/logs/test_log.py::test_a", "tests/storage/logs/test_log.py"),
-        ("tests/test_blocks.py::test_the_blocks_of[docs/a.md]", "tests/test_blocks.py::test_the_blocks_of[docs/a.md]"),
+        (
+            "tests/server/broker/test_server_crashes.py::test_a[1]",
+            "tests/server/broker/test_server_crashes.py::test_a[1]",
+        ),
     ],
 )
 def test_what_shares_something_has_one_unit(nodeid: str, unit: str) -> None:

@@ -16,12 +16,16 @@ from typing import Any
 
 import pytest
 
+from support.sizes import size
+
 ROOT = Path(__file__).parents[2]
 SPARK = "tests/pipeline/"
 """Below it is the fixture `spark`; the unit of the files that ask for it."""
 ASKS_FOR_SPARK = re.compile(r"[(,]\s*spark:")
 SPLIT = (
-    "tests/test_blocks.py",
+    *size(
+        (), ("tests/test_blocks.py",)
+    ),  # what each process would load for them costs as much as the few blocks of a slice
     "tests/server/handlers/test_handlers_in_turns.py",
     "tests/server/broker/test_server_crashes.py",
 )
