@@ -23,9 +23,8 @@ SPARK = "tests/pipeline/"
 """Below it is the fixture `spark`; the unit of the files that ask for it."""
 ASKS_FOR_SPARK = re.compile(r"[(,]\s*spark:")
 SPLIT = (
-    *size(
-        (), ("tests/test_blocks.py",)
-    ),  # what each process would load for them costs as much as the few blocks of a slice
+    # In a slice, what each process would load for them costs as much as the few blocks that are run.
+    *size((), ("tests/test_blocks.py",)),
     "tests/server/handlers/test_handlers_in_turns.py",
     "tests/server/broker/test_server_crashes.py",
 )
