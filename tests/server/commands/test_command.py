@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -25,10 +26,9 @@ from ottla.storage.topics.options import ConfigError
 from support.broker.admin import metadata, topic_names
 from support.broker.conversation import address, create_topic, fetch, produce, records_of
 from support.broker.raw_client import RawClient
-from support.broker.serve_process import ServeProcess, run
+from support.broker.serve_process import ServeProcess, command, run
 from support.commands.command_runs import run_command
 from support.commands.ended import ended
-from support.commands.forked import ran, started
 
 ANYWHERE = ("--listener", "127.0.0.1:0")
 
@@ -38,7 +38,7 @@ ANYWHERE = ("--listener", "127.0.0.1:0")
 
 def test_one_line_says_ready_with_one_address_a_node_and_a_signal_stops_cleanly(tmp_path: Path) -> None:
     listeners = ("--listener", "IN://127.0.0.1:0", "--listener", "OUT://127.0.0.1:0")
-    with ServeProcess("--data", tmp_path / "data", "--nodes", "3", *listeners, cold=True) as process:
+    with ServeProcess("--data", tmp_path / "data", "--nodes", "3", *listeners) as process:
         assert re.fullmatch(r"ready 127\.0\.0\.1:\d+,127\.0\.0\.1:\d+,127\.0\.0\.1:\d+\n", process.first_line)
         for node_id, place in enumerate(process.addresses):
             with RawClient(*place) as client:
@@ -350,32 +350,33 @@ print(len(sys.modules) - known)
 
 
 def test_what_coordinators_and_apis_need_is_loaded_before_somebody_needs_one() -> None:
-    assert ran("-c", LOADED_AHEAD, cold=True).stdout.split("\n") == ["[]", "[]", "0", ""]
+    assert run_python(LOADED_AHEAD).stdout.split("\n") == ["[]", "[]", "0", ""]
+
+
+def run_python(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
 
 
 def test_what_cannot_be_loaded_ahead_ends_nothing() -> None:
-    done = ran(
-        "-c",
+    done = run_python(
         "import errno, logging, sys, trio; from trio.testing import MockClock; from ottla.server.commands import serve\n"
         "class NoDescriptors:\n"
         "    def find_spec(self, name, *_):\n"
         "        if name.startswith('ottla.server.groups'): raise OSError(errno.EMFILE, 'Too many open files')\n"
         "sys.meta_path.insert(0, NoDescriptors())\n"
         "logging.basicConfig()\n"
-        "trio.run(serve.warm_up, serve.Collector(), clock=MockClock(autojump_threshold=0))",
-        cold=True,
+        "trio.run(serve.warm_up, serve.Collector(), clock=MockClock(autojump_threshold=0))"
     )
     assert done.returncode == 0 and "Traceback" not in done.stderr
     assert "ahead of the first group: [Errno 24] Too many open files" in done.stderr
 
 
 def test_an_error_after_the_start_is_no_failed_start(tmp_path: Path) -> None:
-    done = ran(
-        "-c",
+    done = run_python(
         "import sys; from ottla.server.commands import serve; from ottla.server.commands.cli import main\n"
         "async def fail(collector): raise OSError('no reason at all')\n"
         "serve.warm_up = fail\n"
-        f"sys.exit(main(['serve', '--data', {str(tmp_path)!r}, '--listener', '127.0.0.1:0']))",
+        f"sys.exit(main(['serve', '--data', {str(tmp_path)!r}, '--listener', '127.0.0.1:0']))"
     )
     assert done.returncode == 1 and done.stdout.startswith("ready ")
     assert "ERROR ottla: the broker has ended\nTraceback" in done.stderr
@@ -414,7 +415,14 @@ with ottla.Broker(sys.argv[1]) as broker, RawClient(*address(broker)) as client,
 
 def test_without_descriptors_a_broker_goes_on_with_what_it_has(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    done = ran("-c", FEW_DESCRIPTORS, str(tmp_path), cold=True, env=environment)
+    done = subprocess.run(
+        [sys.executable, "-c", FEW_DESCRIPTORS, tmp_path],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env=environment,
+    )
     assert done.stdout.split("\n") == ["Too many open files", "closed", "served", ""], done.stderr
     assert "Traceback" not in done.stderr
 
@@ -637,12 +645,12 @@ def test_describe_config_explains_an_option_and_helps_with_a_wrong_name(capsys: 
 
 
 def test_a_reader_that_goes_is_no_error() -> None:
-    with ended(started("-m", "ottla.server", "describe-config", stderr=subprocess.PIPE)) as process:
+    with ended(subprocess.Popen(command("describe-config"), stdout=subprocess.PIPE, stderr=subprocess.PIPE)) as process:
         assert process.stdout is not None and process.stderr is not None
         assert process.stdout.readline()
         process.stdout.close()
         errors = process.stderr.read()
-    assert (process.returncode, errors) == (0, "")
+    assert (process.returncode, errors) == (0, b"")
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,9 @@ import pytest
 import ottla
 from ottla.server.commands.frame.command_line import understand
 from support.broker.raw_client import RawClient
-from support.broker.serve_process import PATIENCE_S
+from support.broker.serve_process import PATIENCE_S, command
 from support.commands.command_runs import run_command
 from support.commands.ended import ended
-from support.commands.forked import ran, started
 
 METADATA = b"\0\0\0\x0e\0\x03\0\0\0\0\0\x01\xff\xff\0\0\0\0"
 """Without a login before it."""
@@ -27,7 +26,7 @@ FREE = ("--listener", "127.0.0.1:0", "--admin", "0")
 @contextmanager
 def dev(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A running one, and what it has printed."""
-    process = started("-m", "ottla.server", "dev", *arguments)
+    process = subprocess.Popen(command("dev", *arguments), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
     with ended(process):
         assert process.stdout is not None
         lines = []
@@ -116,7 +115,14 @@ def test_a_port_in_use_is_one_line_with_the_way_out(which: str, broker: ottla.Br
     words = [word for pair in taken.items() for word in pair]
     temporary = tmp_path / "temporary"
     temporary.mkdir()
-    done = ran("-m", "ottla.server", "dev", *words, env={"TMPDIR": str(temporary)})
+    done = subprocess.run(
+        command("dev", *words),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+        env={"TMPDIR": str(temporary)},
+    )
     (line,) = done.stderr.splitlines()
     assert (done.returncode, done.stdout) == (2, "")
     assert f"{broker.bootstrap}: Address already in use" in line

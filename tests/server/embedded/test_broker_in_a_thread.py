@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
+import sys
 import tempfile
 import textwrap
 import threading
@@ -25,7 +26,6 @@ from ottla.storage.topics.config import ConfigError
 from support.broker.admin import topic_names
 from support.broker.conversation import address, create_topic, fetch, produce, records_of
 from support.broker.raw_client import RawClient
-from support.commands.forked import ran
 from support.sizes import some
 
 # What it takes
@@ -464,8 +464,15 @@ def test_open_broker_under_asyncio_says_what_to_use() -> None:
 # Nothing is left
 
 
-def python(program: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return ran("-c", textwrap.dedent(program), env=os.environ | environment)
+def python(program: str, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *options, "-c", textwrap.dedent(program)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env=os.environ | environment,
+    )
 
 
 FORGOTTEN = {

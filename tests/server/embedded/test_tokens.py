@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
+import sys
 import tempfile
 import textwrap
 from collections.abc import Iterator
@@ -21,7 +23,6 @@ from ottla.server.commands.kafka.security import security_from
 from ottla.storage.topics.config import ConfigError
 from support.broker.conversation import address
 from support.broker.raw_client import RawClient
-from support.commands.forked import ran
 from support.security.logging_in import authenticate, shake_hands
 
 pytest.importorskip("jwt")
@@ -145,7 +146,10 @@ def test_a_fork_that_ends_does_not_take_the_keys_with_it() -> None:
             broker.restart()
             print(broker.state)
     """
-    assert ran("-c", textwrap.dedent(program)).stdout == "serving\n"
+    ran = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ran.stdout == "serving\n"
 
 
 def test_no_token_is_shown(broker: ottla.Broker) -> None:

@@ -12,8 +12,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from ..commands.forked import ran, started
-
 PATIENCE_S = 60
 """Nothing here takes a second; a machine under load gets this long before a test fails instead of hanging."""
 
@@ -24,27 +22,27 @@ def command(*arguments: str | Path) -> list[str]:
 
 def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     """Run a command to its end."""
-    return ran("-m", "ottla.server", *map(str, arguments), timeout_s=PATIENCE_S)
+    return subprocess.run(
+        command(*arguments), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
 
 
 class ServeProcess:
     """A running `ottla serve`; killed at the end of the block unless it was stopped.
 
-    Its standard input is at its end from the start, unless it `obeys` lines. It may have few `descriptors`. A `cold` one loads all
-    that it is made of itself.
+    Its standard input is at its end from the start, unless it `obeys` lines. It may have few `descriptors`.
     """
 
-    def __init__(
-        self, *arguments: str | Path, obeys: bool = False, descriptors: int | None = None, cold: bool = False
-    ) -> None:
+    def __init__(self, *arguments: str | Path, obeys: bool = False, descriptors: int = 0) -> None:
+        few = ("sh", "-c", f'ulimit -n {descriptors} && exec "$@"', "sh") if descriptors else ()
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed when the process has ended
-        self._process = started(
-            *command("serve", *arguments)[1:],
-            cold=cold,
-            descriptors=descriptors,
+        self._process = subprocess.Popen(
+            [*few, *command("serve", *arguments)],
             stdin=subprocess.PIPE if obeys else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
             # A file, so that neither stream can fill up while we read the other.
             stderr=self._errors,
+            text=True,
         )
         assert self._process.stdout is not None
         self.first_line = self._process.stdout.readline()

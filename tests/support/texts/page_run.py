@@ -28,7 +28,6 @@ from ottla.server.config.options.by_name import find_option
 from ottla.server.control.seed.seed import FIELDS, seed_from
 from ottla.storage.topics.properties import parse_properties
 
-from ..commands.forked import started
 from ..sizes import size
 from .blocks import Block
 
@@ -191,8 +190,14 @@ class PageRun:
             words += ["--admin", f"127.0.0.1:{self._base + 9}"]
         errors = self._pytester.path / ".errors-of-the-broker"
         with errors.open("w") as log:
-            server = started(
-                "-m", "ottla.server", *words[1:], cwd=self._pytester.path, env=self._environment(), stderr=log
+            server = subprocess.Popen(
+                [sys.executable, "-m", "ottla.server", *words[1:]],
+                cwd=self._pytester.path,
+                env=self._environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
             )
         assert server.stdout is not None
         first = server.stdout.readline()

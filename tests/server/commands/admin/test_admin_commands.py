@@ -6,6 +6,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 
 import ottla
 from ottla.server.commands.frame.command_line import understand
-from support.commands import forked
+from support.broker.serve_process import command
 from support.commands.command_runs import Ran, run_command
 from support.commands.ended import ended
 
@@ -215,7 +216,6 @@ TERMINAL = """
 import sys
 from ottla.server.commands.cli import main
 sys.stdout.isatty = lambda: True
-sys.stdout.reconfigure(encoding=sys.argv[1])
 sys.exit(main(["status"]))
 """
 
@@ -225,11 +225,13 @@ def test_status_is_as_wide_as_the_terminal_and_drawn_with_what_that_has(
     running: ottla.Broker, columns: int, encoding: str
 ) -> None:
     running.create_topic("wide-" + "n" * 60, 30, {"cleanup.policy": "compact"})
-    environment = {"COLUMNS": str(columns), "LINES": "24", "NO_COLOR": "1"}
-    done = forked.ran("-c", TERMINAL, encoding, env={**os.environ, **environment})
-    assert (done.returncode, done.stderr) == (0, "")
-    shown = done.stdout
-    assert "\x1b" not in shown and shown.isascii() == (encoding == "ascii")
+    environment = {"COLUMNS": str(columns), "LINES": "24", "PYTHONIOENCODING": encoding, "NO_COLOR": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", TERMINAL], env={**os.environ, **environment}, capture_output=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    shown = done.stdout.decode(encoding)
+    assert "\x1b" not in shown
     bars = [line for line in shown.splitlines() if re.search("[█░–_-]{8}", line) and "data  " not in line]
     assert bars
     assert max(len(line) for line in bars) <= columns
@@ -257,8 +259,8 @@ def test_what_nobody_leads_is_shown_as_far_as_it_is_known(running: ottla.Broker)
 
 @pytest.mark.usefixtures("running")
 def test_status_is_watched_until_nobody_does() -> None:
-    watching = forked.started("-m", "ottla.server", "status", "--watch", "--json", stderr=subprocess.PIPE)
-    with ended(watching) as process:
+    watching = command("status", "--watch", "--json")
+    with ended(subprocess.Popen(watching, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)) as process:
         assert process.stdout is not None and process.stderr is not None
         for _ in range(2):
             assert json.loads(process.stdout.readline())["topics"][0]["topic"] == "orders"

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +17,6 @@ from ottla.server.commands.container.entrypoint import LISTENER_FILE, ottla_word
 from ottla.server.commands.frame.options import ADMIN_TOKEN
 from support.broker.serve_process import PATIENCE_S
 from support.commands.command_runs import run_command
-from support.commands.forked import ran, started
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,8 @@ def test_the_admin_listener_of_dev_is_published_to_those_who_know_the_token_alon
     assert ottla_words(["dev"], {"OTTLA_ADMIN": "127.0.0.1:7"}) == ["serve", "--profile", "dev", "--hello"]
 
 
-ENTRYPOINT = ("-P", "-m", "ottla.server.commands.container")
+def command(*words: str) -> list[str]:
+    return [sys.executable, "-P", "-m", "ottla.server.commands.container", *words]
 
 
 def environment(variables: dict[str, str]) -> dict[str, str]:
@@ -61,15 +62,22 @@ def environment(variables: dict[str, str]) -> dict[str, str]:
 
 
 def run(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    return ran(*ENTRYPOINT, *words, env=environment(variables))
+    return subprocess.run(
+        command(*words),
+        env=environment(variables),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
 
 
 @contextmanager
-def serving(
-    words: Sequence[str] = (), *, cold: bool = False, **variables: str
-) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def serving(words: Sequence[str] = (), **variables: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A running one, and its second line of output; the first says where."""
-    process = started(*ENTRYPOINT, *words, cold=cold, env=environment(variables))
+    process = subprocess.Popen(
+        command(*words), env=environment(variables), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
+    )
     with process:
         assert process.stdout is not None
         lines = [process.stdout.readline(), process.stdout.readline()]
@@ -111,7 +119,7 @@ def test_a_start_says_what_testcontainers_modules_wait_for_and_where_it_is(tmp_p
         "OTTLA_DATA": str(tmp_path / "data"),
         "TMPDIR": str(tmp_path),
     }
-    with serving(cold=True, **variables) as (process, said):
+    with serving(**variables) as (process, said):
         ready, started = said.splitlines()
         address = re.fullmatch(r"ready (127\.0\.0\.1:\d+)", ready)
         assert address is not None

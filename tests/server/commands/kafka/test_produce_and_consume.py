@@ -13,10 +13,9 @@ import ottla
 from support.broker.admin import grow, growth
 from support.broker.conversation import create_topic, fetch, produce, records_of
 from support.broker.raw_client import RawClient
-from support.broker.serve_process import PATIENCE_S
+from support.broker.serve_process import PATIENCE_S, command
 from support.commands.command_runs import Ran, run_command
 from support.commands.ended import ended
-from support.commands.forked import started
 
 TRIES = 20_000
 """Looks at a log, each of which takes a fraction of a millisecond."""
@@ -190,8 +189,8 @@ def test_a_topic_is_made_where_the_broker_makes_topics(broker: ottla.Broker) -> 
 def test_consume_waits_for_what_comes_until_it_is_interrupted(broker: ottla.Broker, client: RawClient) -> None:
     create_topic(client, "later", 2)
     produce(client, "later", ("k", "before"))
-    asked = ("consume", "later", "--format", "value", "--bootstrap", broker.bootstrap)
-    with ended(started("-m", "ottla.server", *asked, stderr=subprocess.PIPE)) as process:
+    asked = command("consume", "later", "--format", "value", "--bootstrap", broker.bootstrap)
+    with ended(subprocess.Popen(asked, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)) as process:
         assert process.stdout is not None and process.stderr is not None
         assert process.stdout.readline() == "before\n"
         produce(client, "later", ("k", "one"), partition=1)
@@ -208,8 +207,8 @@ def test_consume_waits_for_what_comes_until_it_is_interrupted(broker: ottla.Brok
 def test_an_offset_that_is_yet_to_come_is_waited_for(broker: ottla.Broker, client: RawClient) -> None:
     create_topic(client, "early")
     produce(client, "early", ("k", "0"))
-    asked = ("consume", "early", "--from", "2", "-n", "1", "-f", "value", "--bootstrap", broker.bootstrap)
-    with ended(started("-m", "ottla.server", *asked)) as process:
+    asked = command("consume", "early", "--from", "2", "-n", "1", "-f", "value", "--bootstrap", broker.bootstrap)
+    with ended(subprocess.Popen(asked, stdout=subprocess.PIPE, text=True)) as process:
         assert process.stdout is not None
         produce(client, "early", ("k", "1"))
         produce(client, "early", ("k", "2"))
@@ -218,8 +217,8 @@ def test_an_offset_that_is_yet_to_come_is_waited_for(broker: ottla.Broker, clien
 
 def test_lines_are_sent_as_they_come(broker: ottla.Broker, client: RawClient) -> None:
     create_topic(client, "live")
-    asked = ("produce", "live", "--bootstrap", broker.bootstrap)
-    with ended(started("-m", "ottla.server", *asked, stdin=subprocess.PIPE)) as process:
+    asked = command("produce", "live", "--bootstrap", broker.bootstrap)
+    with ended(subprocess.Popen(asked, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)) as process:
         assert process.stdin is not None and process.stdout is not None
         for number, line in enumerate(("first", "second")):
             process.stdin.write(f"{line}\n")

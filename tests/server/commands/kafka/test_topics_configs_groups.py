@@ -21,9 +21,9 @@ from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatReq
 from ottla.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, Subtopology, Topology
 from support.broker.conversation import create_topic, produce
 from support.broker.raw_client import RawClient
+from support.broker.serve_process import command
 from support.commands.command_runs import Ran, run_command
 from support.commands.ended import ended
-from support.commands.forked import started
 
 
 @pytest.fixture(autouse=True)
@@ -100,12 +100,12 @@ def test_a_reader_of_a_status_that_goes_is_no_broker_that_does_not_answer(
     broker: ottla.Broker, client: RawClient
 ) -> None:
     create_topic(client, "wide", 300, cleanup_policy="compact")  # more than a pipe holds
-    words = ("topics", "status", "--json", "--bootstrap", broker.bootstrap)
-    with ended(started("-m", "ottla.server", *words, stderr=subprocess.PIPE)) as process:
+    asked = command("topics", "status", "--json", "--bootstrap", broker.bootstrap)
+    with ended(subprocess.Popen(asked, stdout=subprocess.PIPE, stderr=subprocess.PIPE)) as process:
         assert process.stdout is not None and process.stderr is not None
-        assert process.stdout.readline() == "[\n"
+        assert process.stdout.readline() == b"[\n"
         process.stdout.close()
-        assert process.stderr.read() == ""
+        assert process.stderr.read() == b""
     assert process.returncode == 0
 
 
