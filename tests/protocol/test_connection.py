@@ -21,10 +21,9 @@ from ottla.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
 )
 from ottla.protocol.wire import NO_LIMIT
-from support.api_versions import all_versions, seen_versions
 from support.noted import noted
 from support.sizes import cuts_of
-from support.strategies import as_of, same, sample
+from support.strategies import all_versions, as_of, same, sample, seen_versions
 
 API_VERSIONS, METADATA, PRODUCE, FETCH = APIS[18], APIS[3], APIS[0], APIS[1]
 EACH_API = pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)

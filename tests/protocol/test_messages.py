@@ -17,10 +17,9 @@ from ottla.protocol.messages.consumer_offsets import (
 )
 from ottla.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from ottla.protocol.wire import Parts, codec
-from support.api_versions import all_versions, seen_versions
 from support.noted import noted
 from support.sizes import cuts_of, size
-from support.strategies import as_of, same, sample, with_messages, without_forbidden_nulls
+from support.strategies import all_versions, as_of, same, sample, seen_versions, with_messages, without_forbidden_nulls
 
 EACH_API = pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
 SIDES = ("request", "response")

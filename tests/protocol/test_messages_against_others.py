@@ -19,10 +19,9 @@ from ottla.protocol.apis import APIS, Api, snake_case
 from ottla.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from ottla.protocol.schema import fields_of
 from ottla.protocol.wire import Parts, codec
-from support.api_versions import seen_versions
 from support.noted import noted
 from support.sizes import size
-from support.strategies import as_kafka_knows, with_messages
+from support.strategies import as_kafka_knows, seen_versions, with_messages
 
 # Both import slowly and with warnings of their own, so they are imported inside the tests.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")

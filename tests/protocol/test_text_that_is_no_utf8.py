@@ -13,8 +13,8 @@ from ottla.protocol.errors import ProtocolError, TooManyElementsError
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.schema import Type, fields_of
 from ottla.protocol.wire import Parts, codec
-from support.api_versions import seen_versions
 from support.noted import noted
+from support.strategies import seen_versions
 
 MARK, BAD, READ = b"mark", b"m\xff\xc3k", "m��k"
 EACH_API = pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)

@@ -1,4 +1,4 @@
-"""Random values and views of messages, all derived from the message classes' own annotations."""
+"""Random values and views of messages, all derived from the message classes' own annotations; and which versions tests go through."""
 
 import dataclasses
 import itertools
@@ -9,6 +9,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ottla.protocol.apis import Api
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.schema import Field, Type, fields_of
 from support.noted import noted
@@ -202,3 +203,17 @@ def same(ours: Any, theirs: Any) -> bool:
     if isinstance(ours, float):  # NaN is no other NaN's equal
         return repr(ours) == repr(theirs)
     return bool(ours == theirs)
+
+
+def all_versions(api: Api) -> range:
+    """Those that are not stable among them."""
+    return range(api.versions[0], (api.unstable or api.versions[1]) + 1)
+
+
+def seen_versions(api: Api, versions: range) -> list[int]:
+    """Of these versions, in a slice the first and the last one, and the first flexible one.
+
+    Each version's reader and writer has to be made first, which takes longer than most of what is then looked at.
+    """
+    flexible = next((version for version in versions if api.is_flexible(version)), versions[-1])
+    return list(versions) if FULL else sorted({versions[0], flexible, versions[-1]})
