@@ -19,7 +19,6 @@ import trio
 import trio.testing
 
 from support.budget import pytest_runtest_call, pytest_terminal_summary
-from support.left_behind import leave_alone
 from support.order import (
     pytest_addoption,
     pytest_collection_modifyitems,
@@ -61,7 +60,7 @@ def pytest_collection() -> Generator[None, Any, Any]:
     try:
         return (yield)
     finally:
-        leave_alone()
+        gc.freeze()  # what is garbage by now is little, and to look for it takes a second
         gc.enable()
 
 
