@@ -1,10 +1,8 @@
 """Which APIs are served: API key -> handler.
 
-Each API has a file here, named like its messages file, with one function
-`async def handle(ctx: Context, request: Request) -> Response | None` (None sends nothing). Beside it, if many of its requests
-are small and need no waiting, there may be `def straight(ctx: Context, request: Request) -> Response | None`, where None means
-that the request is for `handle`, and nothing has been done (`network.straight`). Where one is often like the one before it,
-`again` makes of a request that went straight who answers those (`produce_at_once`). A handler and its
+Each API has a file here, named like its messages file, with one function that answers it, and no other does:
+`handle(ctx: Context, request: Request)`. It returns the answer, or a coroutine that makes it where that may have to wait
+(`network.desk.Handler`): an `async def` always does, so only APIs with many small requests are plain functions. A handler and its
 messages load when the API is first spoken, in a thread, so a broker starts without making thirty APIs' classes; `serve` has
 most of them loaded soon after.
 """
@@ -12,7 +10,7 @@ most of them loaded soon after.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
@@ -27,9 +25,7 @@ from ...protocol.errors import ProtocolError
 from ...protocol.wire import codec
 from ..config.emulation import Release
 
-Handler: TypeAlias = Callable[[Any, Request], Awaitable[Any]]
-StraightHandler: TypeAlias = Callable[[Any, Request], Any]
-AgainMaker: TypeAlias = Callable[[Any, memoryview, Request, Any], Callable[[memoryview], list[Any] | None] | None]
+Handler: TypeAlias = Callable[[Any, Request], Any]
 
 SERVED = frozenset(
     {
@@ -256,11 +252,6 @@ class Handlers(dict[int, Handler]):
         self._unstable = unstable
         self._own: dict[int, Handler] = {}
         """By key, whatever is asked in their stead."""
-        self.straight: dict[int, StraightHandler] = {}
-        """By key, who may be asked instead, for APIs that have such a way: while nobody stands in between."""
-        self.again: dict[int, AgainMaker] = {}
-        """By key, who answers requests that are like one that went straight. To be asked where there is a straight way alone."""
-        self._own_straight: dict[int, StraightHandler] = {}
         self._instead: dict[str, Mapping[int, Callable[[Handler], Handler]]] = {}
         """By layer, of LAYERS."""
         self._loading: defaultdict[int, trio.Lock] = defaultdict(trio.Lock)
@@ -272,11 +263,6 @@ class Handlers(dict[int, Handler]):
         if api.name not in SERVED or (release is not None and release.advertised(key) is None):
             raise KeyError(key)
         handler = _handler(api)
-        straight, again = (getattr(_module(api), name, None) for name in ("straight", "again"))
-        if straight is not None and release is None:
-            self._own_straight[key] = straight
-            if again is not None:
-                self.again[key] = again
         if release is not None:
             handler = _as_of(release, handler)
         elif api.unstable is not None and not self._unstable:
@@ -302,10 +288,6 @@ class Handlers(dict[int, Handler]):
             if key in instead:
                 handler = instead[key](handler)
         self[key] = handler
-        if handler is self._own[key] and key in self._own_straight:
-            self.straight[key] = self._own_straight[key]
-        else:
-            self.straight.pop(key, None)
 
     async def loaded(self, key: int) -> Handler:
         """`self[key]`, loaded in a thread if it has to be: the first request of groups would keep others for a tenth of a second.
@@ -340,7 +322,7 @@ def controller_keys() -> frozenset[int]:
 def _as_of(release: Release, handler: Handler) -> Handler:
     """The handler, which ends a connection that brings a version that the release does not have, as that release does."""
 
-    async def handle(ctx: Any, request: Request) -> Any:
+    def handle(ctx: Any, request: Request) -> Any:
         key = request.api.key
         if not release.speaks(key, request.version):
             if key != API_VERSIONS_KEY:
@@ -349,7 +331,7 @@ def _as_of(release: Release, handler: Handler) -> Handler:
                     f" {release.advertised(key)} (client {request.client_id!r})"
                 )
             request.body = None  # answered in version 0, with UNSUPPORTED_VERSION
-        return await handler(ctx, request)
+        return handler(ctx, request)
 
     return handle
 
@@ -357,13 +339,13 @@ def _as_of(release: Release, handler: Handler) -> Handler:
 def _without(unstable: int, handler: Handler) -> Handler:
     """The handler, which ends a connection that brings the unstable version, as one that brings a version unheard of."""
 
-    async def handle(ctx: Any, request: Request) -> Any:
+    def handle(ctx: Any, request: Request) -> Any:
         if request.version == unstable:
             raise ProtocolError(
                 f"{request.api.name} version {unstable} is unstable: served with unstable.api.versions.enable alone (client"
                 f" {request.client_id!r})"
             )
-        return await handler(ctx, request)
+        return handler(ctx, request)
 
     return handle
 

@@ -8,7 +8,7 @@ from functools import partial
 from ..cluster.nodes import Node
 from ..faults.table import Faults
 from ..network.connection import Connection
-from ..network.desk import AgainMaker, Handler, StraightHandler
+from ..network.desk import Handler
 from ..network.listener import Listener
 from ..quotas.table import QuotaTable
 from ..services.context import Context, Services
@@ -20,8 +20,6 @@ class ListenerDesk:
 
     def __init__(self, handlers: Handlers, services: Services, node: Node, listener: Listener) -> None:
         self.handlers: Mapping[int, Handler] = handlers if listener.controller_id is None else OfController(handlers)
-        self.straight: Mapping[int, StraightHandler] = handlers.straight if listener.controller_id is None else {}
-        self.again: Mapping[int, AgainMaker] = handlers.again
         self._loaded = handlers.loaded
         self._services = services
         self._node = node

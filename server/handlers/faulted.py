@@ -25,7 +25,7 @@ from ..faults.answers import Asked
 from ..faults.declaration import Declaration
 from ..faults.places import ERROR_PLACES, Kind, names
 from ..faults.table import Fault, Faults
-from ..network.desk import Handler, HangUpError
+from ..network.desk import Handler, HangUpError, finished
 from ..network.large_requests import READ_ELEMENTS_AT_ONCE
 from ..partitions.fetch_sessions import FetchSessions, TopicKey
 from ..partitions.topics import Topics
@@ -73,7 +73,7 @@ def around(faults: Faults, handler: Handler) -> Handler:
                 return await met.damaged(fault)
             if fault.take():
                 return await met.carried_out_with(fault)
-        return await handler(ctx, request)
+        return await finished(handler(ctx, request))
 
     return handle
 
@@ -128,12 +128,12 @@ class _Met:
         if it.delay_ms:
             await ctx.client.hold(fault.removed, it.delay_ms / 1000, is_client_needed=False)
             if fault.removed.is_set():
-                return await self._handler(ctx, self._request)
+                return await finished(self._handler(ctx, self._request))
         if it.disconnect == "before":
             raise HangUpError(f"fault {fault.id}, before its {self._request.api.name} is carried out")
         if it.error is not None:
             return await (self._refused_after(fault) if it.after else self._refused(fault))
-        answer = await self._handler(ctx, self._request)
+        answer = await finished(self._handler(ctx, self._request))
         if not is_after:
             return answer
         del answer  # it may be large
@@ -145,7 +145,7 @@ class _Met:
     async def damaged(self, fault: Fault) -> Any:
         """The answer to a Fetch, with batches that have come to harm on the way, if it has some."""
         it, ctx = fault.declaration, self._ctx
-        answer: FetchResponse = await self._handler(ctx, self._request)
+        answer: FetchResponse = await finished(self._handler(ctx, self._request))
         harmed = {}
         for topic in answer.responses:
             name = topic.topic or _topic_name(self._ctx.services.topics, topic.topic_id)
@@ -178,7 +178,7 @@ class _Met:
         it, ctx, request = fault.declaration, self._ctx, self._request
         if self._key == API_VERSIONS_KEY and it.error_code is ErrorCode.UNSUPPORTED_VERSION:
             request.body = None  # the answer is in version 0 then
-            return await self._handler(ctx, request)
+            return await finished(self._handler(ctx, request))
         wanted, code, message = it.wanted, it.error_code, _message(fault)
         if self._key == ALTER_REPLICA_LOG_DIRS_KEY:
             # What it names lies a level deeper than in the answer, so that a fault is for all of it.
@@ -187,7 +187,7 @@ class _Met:
             return await refused(ctx, request, KafkaError(code, message))
         asked = await self._asked()
         if ERROR_PLACES[self._key].is_overlaid and not asked.is_on_top(wanted, code):
-            answer = await self._handler(ctx, _without_effects(request))
+            answer = await finished(self._handler(ctx, _without_effects(request)))
             answer = await self._worked(asked.overlaid, answer, wanted, code, message)
             if self._key != FETCH_KEY:
                 return answer
@@ -196,7 +196,7 @@ class _Met:
             return await self._worked(asked.merged, answer, told)
         rest, told = await self._worked(asked.split, wanted, code, message)
         if rest is not None:
-            carried_out = await self._handler(ctx, replace(request, body=rest))
+            carried_out = await finished(self._handler(ctx, replace(request, body=rest)))
             told = told if carried_out is None else await self._worked(asked.merged, carried_out, told)
         return self._unless_unanswered(fault, told)
 
@@ -206,7 +206,7 @@ class _Met:
             fault.hit()
             return await self._refused(fault)
         asked = await self._asked()
-        answer = await self._handler(ctx, self._request)
+        answer = await finished(self._handler(ctx, self._request))
         fault.hit()
         if answer is not None:
             answer = await self._worked(asked.overlaid, answer, it.wanted, it.error_code, _message(fault))

@@ -30,7 +30,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import trio
 
@@ -116,7 +116,12 @@ class Look:
     leaders: set[int] = field(default_factory=set)
 
 
-async def handle(ctx: Context, request: Request) -> FetchResponse:
+def handle(ctx: Context, request: Request) -> Any:
+    """A fetch of one partition without a session is answered here, if it need not wait and finds no error."""
+    return _fetch_one(ctx, request) or _fetch(ctx, request)
+
+
+async def _fetch(ctx: Context, request: Request) -> FetchResponse:
     body: FetchRequest = request.body
     waits, turn = ctx.services.waits, ctx.turn
     try:
@@ -177,8 +182,7 @@ async def handle(ctx: Context, request: Request) -> FetchResponse:
     )
 
 
-def straight(ctx: Context, request: Request) -> FetchResponse | None:
-    """What `handle` answers to a fetch of one partition, without a session, that need not wait and finds no error."""
+def _fetch_one(ctx: Context, request: Request) -> FetchResponse | None:
     body: FetchRequest = request.body
     services, topics = ctx.services, body.topics
     if body.session_epoch != FINAL_EPOCH or body.session_id != NO_SESSION or services.authorizer is not None:

@@ -127,10 +127,10 @@ def guarded(api: Api, module: Any) -> Handler:
         return handler
     refused = getattr(module, "refused", _refused)
 
-    async def handle(ctx: Context, request: Request) -> Any:
+    def handle(ctx: Context, request: Request) -> Any:
         if request.version < needed.since or _may_any(ctx, needed.any_of):
-            return await handler(ctx, request)
-        return await refused(ctx, request, request_refusal(request, needed.any_of[-1]))
+            return handler(ctx, request)
+        return refused(ctx, request, request_refusal(request, needed.any_of[-1]))
 
     return handle
 

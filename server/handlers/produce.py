@@ -18,9 +18,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import trio
 
+from ...protocol.compression import Codec
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ...protocol.making import maker
@@ -35,30 +37,60 @@ from ...protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from ...protocol.records import ATTRIBUTES_LOW_BYTE_POSITION, CODEC_MASK, HEADER_BYTES
 from ...protocol.wire import as_array
-from ...storage.logs.log import AppendInfo, Log
-from ...storage.produce.record_checks import NO_KEY, InvalidRecordError
+from ...storage.disk.files import WouldWaitError
+from ...storage.logs.log import AppendInfo, LargeWriteError, Log
+from ...storage.produce.record_checks import NO_KEY, HeavyBatchError, InvalidRecordError, NotOneBatchError
 from ..partitions.large_appends import append_later
 from ..partitions.reasons import Reasons
 from ..partitions.topics import Partition
 from ..runtime.turns import Turn
 from ..security.acls.kinds import Operation, ResourceType
-from ..services.context import Context
+from ..services.context import Context, Services
+from ..transactions.verification import UnverifiedError
 from ..transactions.writes import TransactionalWrites, is_one_plain_batch, transactional_writes
-from .produce_at_once import Again, accepted, append_now, checked, refusal, taken_at_once
-from .routing import NotLeaderError, endpoints
+from .routing import NotLeaderError, endpoints, led_partition
+
+# Older clients cannot read zstd (KIP-110).
+ZSTD_SINCE = 7
+
+# Refusals by the log that do not tell where it starts, as in Apache Kafka.
+LOG_START_UNTOLD = (
+    ErrorCode.CORRUPT_MESSAGE,
+    ErrorCode.MESSAGE_TOO_LARGE,
+    ErrorCode.RECORD_LIST_TOO_LARGE,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+)
 
 # Of what nearly every answer consists.
 _answer, _topic_answer = maker(ProduceResponse), maker(TopicProduceResponse)
+_partition_answer = maker(PartitionProduceResponse)
 # From this version on topics are named by id.
 TOPIC_IDS = 13
 
 
-async def handle(ctx: Context, request: Request) -> ProduceResponse | None:
+def handle(ctx: Context, request: Request) -> Any:
+    """One batch of no transaction is appended here, if that needs no waiting."""
+    body: ProduceRequest = request.body
+    if not is_one_plain_batch(body) or ctx.services.authorizer is not None:
+        return _append_each(ctx, request)
+    topic = body.topic_data[0]
+    appending = Appending(ctx, request.version, body.acks, None)
+    asked = topic.topic_id if request.version >= TOPIC_IDS else topic.name
+    response = appending.append_now(asked, topic.partition_data[0])
+    if response is None:
+        return _append_each(ctx, request)
+    responses = (_topic_answer(name=topic.name, topic_id=topic.topic_id, partition_responses=(response,)),)
+    if appending.unflushed:
+        return _flush(ctx, body, responses, appending)
+    return _answered(ctx, body, responses, appending)
+
+
+async def _append_each(ctx: Context, request: Request) -> ProduceResponse | None:
     body: ProduceRequest = request.body
     by_id = request.version >= TOPIC_IDS
     turn = ctx.turn
-    refused: tuple[str, PartitionProduceResponse] | None = None
     unwritten: Collection[str | bytes] = ()
     if ctx.services.authorizer is not None:
         unwritten = await _unwritten(ctx, body, by_id=by_id)
@@ -80,51 +112,39 @@ async def handle(ctx: Context, request: Request) -> ProduceResponse | None:
             if partitions and turn.is_over():
                 await turn.next()
             partitions.append(_unwritable(data.index) if is_refused else await appending.append(asked, data))
-            if body.acks == 0 and partitions[-1].error_code:
-                refused = refused or (_named(topic), partitions[-1])
         responses.append(
             _topic_answer(name=topic.name, topic_id=topic.topic_id, partition_responses=as_array(partitions))
         )
     if appending.unflushed:
-        responses, late = await _flushed(ctx, responses, appending.unflushed, appending.reasons, turn)
-        refused = refused or late
+        return await _flush(ctx, body, responses, appending)
+    return _answered(ctx, body, responses, appending)
+
+
+async def _flush(
+    ctx: Context, body: ProduceRequest, responses: Sequence[TopicProduceResponse], appending: Appending
+) -> ProduceResponse | None:
+    """As `_answered`, once it is known which of the logs that must be on disk before are."""
+    told = await _flushed(ctx, responses, appending.unflushed, appending.reasons, ctx.turn)
+    return _answered(ctx, body, told, appending)
+
+
+def _answered(
+    ctx: Context, body: ProduceRequest, responses: Sequence[TopicProduceResponse], appending: Appending
+) -> ProduceResponse | None:
+    """The answer; None where the client wants none. Raises ProtocolError if it wants none and something was refused."""
     if body.acks == 0:
-        if refused is not None:
-            name, partition = refused
-            raise ProtocolError(
-                f"acks=0 produce to {name}-{partition.index} failed with "
-                f"{ErrorCode(partition.error_code).name}: {partition.error_message}"
-            )
+        for topic in responses:
+            for partition in topic.partition_responses:
+                if partition.error_code:
+                    raise ProtocolError(
+                        f"acks=0 produce to {_named(topic)}-{partition.index} failed with "
+                        f"{ErrorCode(partition.error_code).name}: {partition.error_message}"
+                    )
         return None
     return _answer(
         responses=as_array(responses),
         node_endpoints=_endpoints(ctx, appending.leaders) if appending.leaders else (),
     )
-
-
-def straight(ctx: Context, request: Request) -> ProduceResponse | None:
-    """What `handle` answers to one batch of no transaction that is taken at once, or refused by its log."""
-    body: ProduceRequest = request.body
-    if not is_one_plain_batch(body):
-        return None
-    topic = body.topic_data[0]
-    data = topic.partition_data[0]
-    asked = topic.topic_id if request.version >= TOPIC_IDS else topic.name
-    outcome = taken_at_once(ctx, request.version, body.acks, asked, data.index, data.records)
-    if outcome is None:
-        return None
-    response = outcome if isinstance(outcome, PartitionProduceResponse) else accepted(data.index, outcome)
-    return _answer(
-        responses=(_topic_answer(name=topic.name, topic_id=topic.topic_id, partition_responses=(response,)),),
-        node_endpoints=(),
-    )
-
-
-def again(ctx: Context, frame: memoryview, request: Request, answer: ProduceResponse) -> Again | None:
-    """Who answers requests that are like this one, which went straight."""
-    topic = request.body.topic_data[0]
-    asked = topic.topic_id if request.version >= TOPIC_IDS else topic.name
-    return Again.of(ctx, frame, request, asked, answer)
 
 
 def _named(topic: TopicProduceData | TopicProduceResponse) -> str:
@@ -206,8 +226,8 @@ async def _flushed(
     unflushed: Sequence[tuple[PartitionProduceResponse, Log]],
     reasons: Reasons,
     turn: Turn,
-) -> tuple[list[TopicProduceResponse], tuple[str, PartitionProduceResponse] | None]:
-    """The responses once it is known which of the logs that must be on disk before are; and one that is not, if any."""
+) -> Sequence[TopicProduceResponse]:
+    """The responses once it is known which of the logs that must be on disk before are."""
     failed = await ctx.services.appends.flusher.flush_each(log for _, log in unflushed)
     turn.begin()
     refusals: dict[int, PartitionProduceResponse] = {}
@@ -217,14 +237,12 @@ async def _flushed(
         if (error := failed.get(log)) is not None:
             refusals[id(response)] = refusal(response.index, log, error, reasons)
     if not refusals:
-        return list(responses), None
-    refused = None
+        return responses
     told = []
     for topic in responses:
         partitions = await turn.map(lambda each: refusals.get(id(each), each), topic.partition_responses)
         told.append(replace(topic, partition_responses=as_array(partitions)))
-        refused = refused or next(((_named(topic), each) for each in partitions if each.error_code), None)
-    return told, refused
+    return told
 
 
 class Appending:
@@ -243,34 +261,70 @@ class Appending:
         self.unflushed: list[tuple[PartitionProduceResponse, Log]] = []
         """Responses that must not be given before what they tell of is on disk."""
 
-    async def append(self, topic: str | bytes, data: PartitionProduceData) -> PartitionProduceResponse:
-        """Append one partition's records; every refusal becomes that partition's error."""
+    def append_now(self, topic: str | bytes, data: PartitionProduceData) -> PartitionProduceResponse | None:
+        """Append one partition's records, if nothing has to be waited for; a refusal becomes that partition's error.
+
+        Returns:
+            None: it is for `append`, and nothing has been done.
+        """
         log: Log | None = None
         try:
-            partition, records = checked(self._ctx, self._version, self._acks, topic, data.index, data.records)
+            partition, records = self._checked(topic, data)
             log = partition.log
-            services = self._ctx.services
-            if self._acks == -1:
-                services.appends.check_insync(partition)
+            self._check_insync(partition)
+            done = append_now(self._ctx.services, partition, records)
+        except InvalidRecordError:
+            return None  # the batch was only looked at, and the answer may have a row for each of its records
+        except KafkaError as error:
+            return self._refused(data.index, log, error)
+        return None if done is None else self._accepted(data.index, log, done)
+
+    async def append(self, topic: str | bytes, data: PartitionProduceData) -> PartitionProduceResponse:
+        """As `append_now`, waiting for what has to be waited for."""
+        log: Log | None = None
+        try:
+            partition, records = self._checked(topic, data)
+            log = partition.log
+            self._check_insync(partition)
             if self._writes is not None:
                 await self._writes.check(partition.topic_partition)
-            done = append_now(services, partition, records) or await self._append_later(partition, records)
+            done = append_now(self._ctx.services, partition, records) or await self._append_later(partition, records)
         except InvalidRecordError as error:
             return await self._with_record_errors(data.index, log, error)
-        except NotLeaderError as error:
-            self.leaders.add(error.partition.leader)
-            led = LeaderIdAndEpoch(leader_id=error.partition.leader, leader_epoch=error.partition.leader_epoch)
-            return replace(refusal(data.index, None, error, self.reasons), current_leader=led)
         except KafkaError as error:
-            told = refusal(data.index, log, error, self.reasons)
-            # Without an answer the log alone says why.
-            return told if self._acks else replace(told, error_message=error.message)
-        response = accepted(data.index, done)
+            return self._refused(data.index, log, error)
+        return self._accepted(data.index, log, done)
+
+    def _checked(self, topic: str | bytes, data: PartitionProduceData) -> tuple[Partition, memoryview]:
+        """The partition and its records, if a client may write them there. Raises KafkaError."""
+        return checked(self._ctx, self._version, self._acks, topic, data.index, data.records)
+
+    def _check_insync(self, partition: Partition) -> None:
+        if self._acks == -1:
+            self._ctx.services.appends.check_insync(partition)
+
+    def _accepted(self, index: int, log: Log, done: AppendInfo) -> PartitionProduceResponse:
+        response = _partition_answer(
+            index=index,
+            error_code=ErrorCode.NONE,
+            base_offset=done.base_offset,
+            log_append_time_ms=done.log_append_time_ms,
+            log_start_offset=done.log_start_offset,
+        )
         if log.needs_flush:
             self.unflushed.append((response, log))
         elif not done.duplicate:
-            services.waits.moved(log)
+            self._ctx.services.waits.moved(log)
         return response
+
+    def _refused(self, index: int, log: Log | None, error: KafkaError) -> PartitionProduceResponse:
+        if isinstance(error, NotLeaderError):
+            self.leaders.add(error.partition.leader)
+            led = LeaderIdAndEpoch(leader_id=error.partition.leader, leader_epoch=error.partition.leader_epoch)
+            return replace(refusal(index, None, error, self.reasons), current_leader=led)
+        told = refusal(index, log, error, self.reasons)
+        # Without an answer the log alone says why.
+        return told if self._acks else replace(told, error_message=error.message)
 
     async def _append_later(self, partition: Partition, records: memoryview) -> AppendInfo:
         """By somebody else, while this connection waits. Raises KafkaError."""
@@ -289,3 +343,60 @@ class Appending:
         keyless = sum(message.startswith(NO_KEY) for _, message in error.record_errors)
         self._ctx.services.appends.keyless_refused.mark(keyless, trio.current_time())
         return replace(refusal(index, log, error, self.reasons), record_errors=tuple(rows))
+
+
+def checked(
+    ctx: Context, version: int, acks: int, topic: str | bytes, index: int, records: object
+) -> tuple[Partition, memoryview]:
+    """The partition and its records, if a client may write them there. Raises KafkaError."""
+    if acks not in (-1, 0, 1):
+        raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}; allowed are -1, 0 and 1")
+    partition = led_partition(ctx, topic, index)
+    if not isinstance(records, memoryview) or not records:
+        raise NotOneBatchError(ErrorCode.INVALID_RECORD, f"no records for {partition.topic_partition}")
+    _check_attributes(records, version)
+    if partition.is_internal:
+        raise KafkaError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic_partition.topic} is written by the broker alone"
+        )
+    return partition, records
+
+
+def _check_attributes(records: memoryview, version: int) -> None:
+    """Refuse what the batch's attributes say and this request must not carry; looks at one byte."""
+    if len(records) < HEADER_BYTES:
+        return  # The log says what is wrong with it.
+    attributes = records[ATTRIBUTES_LOW_BYTE_POSITION]
+    if attributes & CODEC_MASK == Codec.ZSTD and version < ZSTD_SINCE:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+            f"zstd needs Produce {ZSTD_SINCE} or newer, this is version {version}",
+        )
+
+
+def append_now(services: Services, partition: Partition, records: memoryview) -> AppendInfo | None:
+    """None: not at once. Raises KafkaError."""
+    log = partition.log
+    if log in services.appends.large:
+        return None
+    try:
+        return log.append(records, now_ms=services.clock.now_ms(), leader_epoch=partition.leader_epoch, at_once=True)
+    except (HeavyBatchError, LargeWriteError, WouldWaitError):
+        return None
+
+
+def refusal(index: int, log: Log | None, error: KafkaError, reasons: Reasons) -> PartitionProduceResponse:
+    return PartitionProduceResponse(
+        index=index,
+        error_code=error.code,
+        base_offset=-1,
+        log_start_offset=_log_start(log, error),
+        error_message=None if isinstance(error, NotOneBatchError) else reasons.of(error),
+    )
+
+
+def _log_start(log: Log | None, error: KafkaError) -> int:
+    """What the answer to a refusal says of the log start: Apache Kafka names it when the log itself refused."""
+    if log is None or error.code in LOG_START_UNTOLD or isinstance(error, UnverifiedError | NotOneBatchError):
+        return -1
+    return log.log_start_offset

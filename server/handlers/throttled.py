@@ -26,7 +26,7 @@ from ...protocol.apis import APIS
 from ...protocol.connection import Request
 from ...protocol.messages.fetch import FetchRequest, FetchResponse
 from ...protocol.messages.share_fetch import ShareFetchRequest, ShareFetchResponse
-from ..network.desk import Handler
+from ..network.desk import Handler, finished
 from ..network.large_requests import write_now
 from ..partitions.fetch_sessions import INITIAL_EPOCH, NO_SESSION
 from ..quotas.clients import NS_OF_A_PERCENT, Client, ClientQuotas
@@ -113,8 +113,8 @@ class _Met:
     async def carried_out(self, handler: Handler, ctx: Context, request: Request) -> Any:
         """What the handler answers; the time that it takes is measured."""
         if self.quotas.limit(REQUEST_PERCENTAGE, self.client) is None:
-            return await handler(ctx, request)
-        return await _stepped(handler(ctx, request), self._timer, self._spend)
+            return await finished(handler(ctx, request))
+        return await _stepped(_called(handler, ctx, request), self._timer, self._spend)
 
     def _spend(self, ns: int) -> None:
         self._spent_ns += ns
@@ -214,6 +214,11 @@ async def _size_bytes(ctx: Context, request: Request, answer: FetchResponse | Sh
                 await ctx.turn.next()
             size_bytes += PARTITION_BYTES + (len(data.records) if data.records else 0)
     return size_bytes
+
+
+async def _called(handler: Handler, ctx: Context, request: Request) -> Any:
+    """What a handler does before it waits counts as well."""
+    return await finished(handler(ctx, request))
 
 
 def _tells_throttle_time(answer: Any) -> bool:

@@ -1,8 +1,14 @@
-"""One client connection: read a frame, handle it, write the answer, one at a time and in order.
+"""One client connection: a request, its answer, the next request, in order.
 
-Kafka's ordering promise is per connection, so requests are not handled side by side: the next
-frame is looked at only when the answer to the one before has been written (a parked fetch holds
-back what is pipelined behind it, as in Apache Kafka).
+Kafka's ordering promise is per connection, so requests are not handled side by side: the next frame is looked at only when the
+answer to the one before has been written (a parked fetch holds back what is pipelined behind it, as in Apache Kafka).
+
+    ready      the socket is readable
+    take       a frame -> request -> what its handler returns -> the answer
+    send       to the socket, after the answers to some others that are ready
+
+A handler returns the answer, or a coroutine that makes it where that may have to wait. So do reading a large frame and all else that
+may have to wait: it is left to the connection's own task, `serve`, which carries it out and then waits for the next request again.
 """
 
 from __future__ import annotations
@@ -11,7 +17,9 @@ import errno
 import logging
 import struct
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from functools import partial
+from types import CoroutineType
+from typing import TYPE_CHECKING, Any
 
 import trio
 
@@ -21,11 +29,10 @@ from ..runtime.addresses import java_host
 from ..security.principal import ANONYMOUS, Principal
 from .answer_places import AnswerPlace
 from .desk import Desk, HangUpError, LoggingIn, one_line
-from .frames import INITIAL_BUFFER_BYTES, FrameReader
+from .frames import FrameReader
 from .large_requests import READ_ELEMENTS_AT_ONCE, LargeRequest, read_now, write_now
 from .listener import Listener
 from .shares import Shares
-from .straight import Straight
 from .transport import Part, PeerGoneError, PlainTransport
 from .unsent_answers import COUNTED_BYTES_MIN, memory_bytes
 
@@ -38,10 +45,7 @@ log = logging.getLogger("ottla.connection")
 
 # Its records stay views into the frame; all else of a request is copied out of it.
 PRODUCE_KEY = 0
-# A frame with more than this may take milliseconds. Hundreds of them may come at once, so those that find others at it already
-# stand in line; but not Produce and Fetch, of which a busy broker has hundreds anyway, each of them short.
-LITTLE_BYTES = 4 << 10
-BULK = (b"\0\0", b"\0\1")
+PRODUCE = b"\0\0"
 # What a frame says of its size.
 unpack_size = struct.Struct(">i").unpack_from
 # What the process or the machine is short of for a while.
@@ -73,8 +77,20 @@ class Connection:
 
     logging_in: LoggingIn | None = None
 
-    _straight: Straight | None = None
-    """Where its requests are answered without its task, once it has sent one that could have been."""
+    is_queued = False
+    """As `Watched`."""
+
+    _context: Any = None
+    """What its handlers are called with. It names this, so it goes with the task."""
+
+    _task: trio.lowlevel.Task | None = None
+    """Its own, while that is parked: it waits for a request."""
+
+    _error: Exception | None = None
+    """What went wrong where the task was not, and is raised in it."""
+
+    _left: partial[Awaitable[None]] | None = None
+    """What is left for the task to do: called and awaited."""
 
     farewell: Callable[[], object] | None = None
     """Called once, when it is gone: for what others keep for it. It must not name this."""
@@ -93,6 +109,8 @@ class Connection:
         their connections."""
         self._shares = shares
         self._desk = desk
+        self._session: Desk = desk
+        """The desk, or what stands before it for a client whose session ends."""
         self._transport = transport
         self._frames = FrameReader(
             transport, shares.request_max_bytes, shares.request_memory, self.client_host, self.give_up
@@ -125,9 +143,9 @@ class Connection:
             self._muted = None  # it may name this
             if self.farewell is not None:
                 self.farewell()
-            if self._straight is not None:
-                self._straight.close()
-                self._straight = None  # likewise
+            self._context = None  # likewise
+            self._drop_left()
+            self._shares.ready.forget(self._transport.fileno(), self)
             self._frames.close()
             self._transport.close()
             if self._place is not None:
@@ -184,118 +202,265 @@ class Connection:
         return self._shares.authentications.at(self.node_id, self.listener.name)
 
     async def _serve(self) -> None:
-        desk, frames = self._desk, self._frames
-        # It names this connection, which must not name it: whoever has gone is freed at once, not when cycles are looked for.
-        context = desk.context_for(self)
-        if desk.login is not None:
-            from .authentication.login import log_in  # No broker without SASL shall wait for it.
-
-            send, allowance, counts = self._transport.send, self._allowance(), self._counts()
-            session = await log_in(desk.login, desk, context, self, frames, send, allowance, counts)
-            self._allowed = None
-            self.principal, self.mechanism, desk = session.principal, session.mechanism, session.desk
-        handlers, answer_places, turn = desk.handlers, self._shares.answer_places, self.turn
-        straight_ones = desk.straight if self.listener.tls is None else {}
-        is_straight = False
-        """Whether the last request needed no task, so that the next one may go without."""
-        while desk.is_open:
-            if is_straight:
-                if self._straight is None:
-                    self._straight = Straight(self._shares.arrivals, self, desk, context, frames, self._transport)
-                is_straight = not self._straight.is_paused()
-                if is_straight and self._straight.is_due():
-                    is_straight = False
-                    await self._straight.serve()
-                    continue
-            frame = await self._straight.soon() if is_straight and self._straight is not None else None
-            if frame is None:
-                frame = await frames.next_frame()
-            if frame is None:
-                return
-            self.busy = True
-            size_bytes = len(frame)
-            is_tried = is_straight and size_bytes <= INITIAL_BUFFER_BYTES
-            if is_tried and self._straight is not None:
-                turn_end_s = turn.end_s
-                answer = self._straight.answer(frame)
-                if answer is not None:
-                    del frame
-                    if unsent := self._transport.send_now(answer):
-                        await self._transport.send(unsent)
-                    del answer, unsent
-                    if frames.held_bytes:
-                        frames.let_go()
-                    self.busy = False
-                    is_straight = turn.end_s == turn_end_s
-                    if turn.is_over():
-                        await turn.next()
-                    continue
-            request: Request | None
-            if size_bytes <= READ_ELEMENTS_AT_ONCE:  # an element has a byte at least
-                request = parse_request(frame)
-            else:
-                if size_bytes > LITTLE_BYTES and frame[:2] not in BULK and turn.is_pass_over():
-                    await turn.next()
-                request = read_now(frame)
-            # Whatever still names the frame here while we wait would keep its memory.
-            if request is None:
-                box = [frame]
-                del frame
-                request = await self._at_large().read(box)
-            else:
-                del frame
-            request.size_bytes = size_bytes
-            key = request.api.key
-            turn_end_s = turn.end_s
-            if frames.held_bytes and key != PRODUCE_KEY:
-                frames.let_go()
-            handle = handlers.get(key)
-            if handle is None:
-                try:
-                    handle = await desk.loaded(key)
-                except KeyError:
-                    raise ProtocolError(f"{request.api.name} (API key {key}) is not served") from None
-            places = answer_places.get(key)
-            if places is not None:
-                if self._place is None:
-                    self._place = AnswerPlace(self.client_host)
-                await self._place.take(places)
-            if is_tried and key in straight_ones and self._straight is not None:
-                self._straight.pause()
-            body = await handle(context, request)
-            parts = None if body is None or self._large is not None else write_now(request, body)
-            if parts is None and (body is not None or self._large is not None):
-                unwritten = [request, body]
-                del request, body
-                parts = await self._at_large().write(unwritten)
-            else:
-                del request, body
-            if places is not None and self._place is not None:
-                self._place.leave()
-            if frames.held_bytes:
-                frames.let_go()
+        # It names this connection, which must not name it for longer: a client that has gone is freed at once, not when cycles are
+        # looked for.
+        self._context = self._desk.context_for(self)
+        if self._desk.login is not None:
+            await self._log_in()
+        turn, transport = self.turn, self._transport
+        while self._session.is_open:
+            if self._left is None and turn.is_over():
+                await self._stand_in_queue()
+            parts = self._next_answer(None) if self._left is None else None
             if parts is not None:
-                if unpack_size(parts[0])[0] < COUNTED_BYTES_MIN:  # type: ignore[arg-type]  # the first part is ours
-                    await self._transport.send(parts)
-                else:
-                    await self._send(parts)
-            if self._large is not None:
-                sent = [parts]
-                del parts
-                await self._large.end(sent)
-                self._large = None
+                if parts and (unsent := transport.send_now(parts)):
+                    await transport.send(unsent)
+                self._frames.let_go()
+            elif self._left is not None:
+                await self._go_on()
             else:
-                del parts
-            self.busy = False
-            if self._muted is not None:
-                await self._stay_mute(self._muted)
-            is_straight = key in straight_ones and turn.end_s == turn_end_s
-            if turn.is_over():
-                await turn.next()
+                await self._readable()
+
+    async def _log_in(self) -> None:
+        from .authentication.login import log_in  # No broker without SASL shall wait for it.
+
+        desk, send = self._desk, self._transport.send
+        assert desk.login is not None
+        session = await log_in(
+            desk.login, desk, self._context, self, self._frames, send, self._allowance(), self._counts()
+        )
+        self._allowed = None
+        self.principal, self.mechanism, self._session = session.principal, session.mechanism, session.desk
+
+    async def _readable(self) -> None:
+        """Leave the next requests to `take`; returns when the task is needed. Raises what went wrong meanwhile."""
+        if self._transport.fileno() < 0:
+            raise trio.ClosedResourceError("closed by us")
+        if self._shares.ready.watch(self._transport.fileno(), self):
+            await self._park()
+        else:
+            await self._transport.readable()
+
+    async def _stand_in_queue(self) -> None:
+        """As the time slice is over, have the next request carried out when others have had one."""
+        ready, fd = self._shares.ready, self._transport.fileno()
+        if fd >= 0 and ready.watch(fd, self) and ready.stand(self):
+            await self._park()
+        else:
+            await self.turn.next()
+
+    async def _park(self) -> None:
+        self._task = trio.lowlevel.current_task()
+        await trio.lowlevel.wait_task_rescheduled(self._stop_waiting)
+        self.turn.begin()
+        if self._error is not None:
+            error, self._error = self._error, None
+            try:
+                raise error
+            finally:
+                del error  # it names this frame
+
+    def _stop_waiting(self, _raise_cancel: Any) -> trio.lowlevel.Abort:
+        self._task = None
+        return trio.lowlevel.Abort.SUCCEEDED
+
+    def _go_on(self) -> Awaitable[None]:
+        """What is left, begun. Nothing but its own coroutine names what it works on."""
+        left, self._left = self._left, None
+        assert left is not None
+        return left()
+
+    def _drop_left(self) -> None:
+        """A coroutine that is never awaited has to be closed."""
+        left, self._left = self._left, None
+        for argument in () if left is None else left.args:
+            if isinstance(argument, CoroutineType):
+                argument.close()
+
+    @property
+    def is_parked(self) -> bool:
+        """As `Watched`."""
+        return self._task is not None
+
+    def has_news(self, *, is_ending: bool) -> None:
+        """As `Watched`."""
+        self._frames.is_drained = False
+        if is_ending:
+            self._frames.is_ending = True
+
+    def wake(self) -> None:
+        """As `Watched`."""
+        task, self._task = self._task, None
+        if task is not None:
+            trio.lowlevel.reschedule(task)
+
+    def _fail(self, error: Exception) -> None:
+        self._error = error
+        self.wake()
+
+    def take(self) -> list[Part] | None:
+        """As `Watched`."""
+        try:
+            if self._session.is_open:
+                parts = self._next_answer(self._shares.ready.buffer)
+                if parts is not None:
+                    return parts
+                if self._left is None:
+                    return None
+            self.wake()
+        except Exception as error:  # noqa: BLE001 -- the task knows what to do about each
+            self._fail(error)
+        return None
+
+    def send(self, parts: list[Part]) -> bool:
+        """As `Watched`."""
+        if self._task is None or self._transport.fileno() < 0:  # closed meanwhile
+            return False
+        try:
+            unsent = self._transport.send_now(parts) if parts else parts
+        except Exception as error:  # noqa: BLE001 -- likewise
+            self._fail(error)
+            return False
+        if self._frames.held_bytes:
+            self._frames.let_go()
+        if unsent:
+            self._left = partial(self._send_unsent, unsent)
+            self.wake()
+            return False
+        return not self._frames.is_empty
+
+    async def _send_unsent(self, parts: list[Part]) -> None:
+        self.busy = True
+        await self._transport.send(parts)
+        self.busy = False
+
+    def _next_answer(self, buffer: memoryview | None) -> list[Part] | None:
+        """Carry out the next request, as far as that needs no waiting.
+
+        Returns:
+            The parts of the answer. None: something is `_left`, or nothing is there yet.
+        """
+        frame = self._frames.frame_now(buffer)
+        if frame is not None:
+            return self._answer(frame)
+        if not self._frames.is_drained:
+            self._left = partial(self._take_long_frame)
+        return None
+
+    async def _take_long_frame(self) -> None:
+        frame = await self._frames.next_frame()
+        if frame is None:
+            raise PeerGoneError("closed")
+        parts = self._answer(frame)
+        del frame
+        if parts is not None:
+            await self._transport.send(parts)
+            self._frames.let_go()
+
+    def _answer(self, frame: memoryview) -> list[Part] | None:
+        """As `_next_answer`."""
+        size_bytes, frames = len(frame), self._frames
+        # An element has a byte at least.
+        request = parse_request(frame) if size_bytes <= READ_ELEMENTS_AT_ONCE else read_now(frame)
+        if request is None:
+            self._leave(frame, self._read_large, [frame], size_bytes)
+            return None
+        request.size_bytes = size_bytes
+        key = request.api.key
+        if frames.held_bytes and key != PRODUCE_KEY:
+            frames.let_go()
+        handle = self._session.handlers.get(key)
+        if handle is None:
+            self._leave(frame, self._load, request)
+            return None
+        answer = handle(self._context, request)
+        if isinstance(answer, CoroutineType):
+            self._leave(frame, self._complete, request, answer)
+            return None
+        if answer is None:
+            return []
+        parts = write_now(request, answer)
+        if parts is None or unpack_size(parts[0])[0] >= COUNTED_BYTES_MIN:  # type: ignore[arg-type]  # the first part is ours
+            self._leave(frame, self._complete, request, answer)
+            return None
+        return parts
+
+    def _leave(self, frame: memoryview, work: Callable[..., Awaitable[None]], *arguments: Any) -> None:
+        """Leave something to the task, which may look at the frame. Of a request all but its records has been copied out of it."""
+        if self._frames.is_shared and (work == self._read_large or frame[:2] == PRODUCE):
+            self._shares.ready.give_buffer_away()
+        self._left = partial(work, *arguments)
+
+    async def _read_large(self, box: list[memoryview], size_bytes: int) -> None:
+        self.busy = True
+        request = await self._at_large().read(box)
+        request.size_bytes = size_bytes
+        if self._frames.held_bytes and request.api.key != PRODUCE_KEY:
+            self._frames.let_go()
+        loading = self._load(request)
+        del request
+        await loading
+
+    async def _load(self, request: Request) -> None:
+        """Carry out a request whose handler may have to be loaded first."""
+        self.busy = True
+        key = request.api.key
+        handle = self._session.handlers.get(key)
+        if handle is None:
+            try:
+                handle = await self._session.loaded(key)
+            except KeyError:
+                raise ProtocolError(f"{request.api.name} (API key {key}) is not served") from None
+        completing = self._complete(request, handle(self._context, request))
+        del request
+        await completing
+
+    async def _complete(self, request: Request, answer: Any) -> None:
+        """Carry out what of a request may have to wait.
+
+        Args:
+            answer: What its handler has returned.
+        """
+        self.busy = True
+        frames, places = self._frames, self._shares.answer_places.get(request.api.key)
+        if places is not None:
+            if self._place is None:
+                self._place = AnswerPlace(self.client_host)
+            try:
+                await self._place.take(places)
+            except BaseException:
+                if isinstance(answer, CoroutineType):
+                    answer.close()
+                raise
+        # Whatever still names the frame here while we wait would keep its memory.
+        body = await answer if isinstance(answer, CoroutineType) else answer
+        del answer
+        parts = None if body is None or self._large is not None else write_now(request, body)
+        if parts is None and (body is not None or self._large is not None):
+            unwritten = [request, body]
+            del request, body
+            parts = await self._at_large().write(unwritten)
+        else:
+            del request, body
+        if places is not None and self._place is not None:
+            self._place.leave()
+        if frames.held_bytes:
+            frames.let_go()
+        if parts is not None:
+            await self._send(parts)
+        if self._large is not None:
+            sent = [parts]
+            del parts
+            await self._large.end(sent)
+            self._large = None
+        else:
+            del parts
+        self.busy = False
+        if self._muted is not None:
+            await self._stay_mute(self._muted)
 
     async def _send(self, parts: list[Part]) -> None:
-        size_bytes = memory_bytes(parts)
-        if size_bytes < COUNTED_BYTES_MIN:
+        if unpack_size(parts[0])[0] < COUNTED_BYTES_MIN or (size_bytes := memory_bytes(parts)) < COUNTED_BYTES_MIN:  # type: ignore[arg-type]  # the first part is ours
             await self._transport.send(parts)
             return
         with self._shares.unsent_answers.lying(self, self.client_host, size_bytes):
@@ -387,9 +552,10 @@ class Connection:
 
     def close(self) -> None:
         """Close at once; a task inside `serve` ends, in the midst of a request as soon as it would go on without one."""
-        if self._straight is not None:
-            self._straight.close()
+        self._shares.ready.forget(self._transport.fileno(), self)
         self._transport.close()
+        if self._task is not None:
+            self._fail(trio.ClosedResourceError("closed by us"))
         self._frames.stop_waiting()
         if self._place is not None:
             self._place.stop_waiting()

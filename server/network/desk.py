@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import trio
@@ -15,18 +16,9 @@ from ..security.principal import Principal
 if TYPE_CHECKING:
     from ..security.sasl.logins import ListenerLogin
 
-Handler: TypeAlias = Callable[[Any, Request], Awaitable[Any]]
-"""Called with what `Desk.context_for` has made, and a request; returns the answer's body, None where none is sent."""
-
-StraightHandler: TypeAlias = Callable[[Any, Request], Any]
-"""Called likewise; returns the answer's body at once, or None if the request is for the `Handler`: then nothing has been done."""
-
-Again: TypeAlias = Callable[[memoryview], list[Any] | None]
-"""Called with the frame of a request; returns the parts of the answer if it is like an earlier one, else None: then nothing has
-been done."""
-
-AgainMaker: TypeAlias = Callable[[Any, memoryview, Request, Any], Again | None]
-"""Called with what a `StraightHandler` was, the request's frame and the answer; None: no other request will be like it."""
+Handler: TypeAlias = Callable[[Any, Request], Any]
+"""Called with what `Desk.context_for` has made, and a request. Returns the body of the answer, or None where none is sent; or, if it
+may have to wait, a coroutine that has not started and returns that. It never has done half of its work by then."""
 
 _LINE_CHARS_MAX = 500
 
@@ -101,14 +93,6 @@ class Desk(Protocol):
         """By API key; those that have been asked for so far. One that is missing may be `loaded`."""
 
     @property
-    def straight(self) -> Mapping[int, StraightHandler]:
-        """By API key, who may be asked instead of the handler, at present: the same object always."""
-
-    @property
-    def again(self) -> Mapping[int, AgainMaker]:
-        """By API key, who makes an `Again` of a request that went straight."""
-
-    @property
     def node_id(self) -> int:
         """Of the node that listens."""
 
@@ -130,3 +114,8 @@ class Desk(Protocol):
 async def handler_of(desk: Desk, key: int) -> Handler:
     """Who answers an API, at once if that has been loaded: `loaded` lets others in first. Raises KeyError if it is not served."""
     return desk.handlers.get(key) or await desk.loaded(key)
+
+
+async def finished(answer: Any) -> Any:
+    """What a `Handler` has returned, once it is an answer."""
+    return await answer if isinstance(answer, CoroutineType) else answer

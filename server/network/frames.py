@@ -76,13 +76,17 @@ class FrameReader:
         self._is_taking = False
         self._frame_bytes = 0
         """Of the frame that was given last, size bytes included."""
+        self.is_shared = False
+        """Whether the frame given last is in the buffer that `frame_now` was given."""
         self.is_drained = False
         """Whether the socket had nothing more when it was asked last."""
+        self.is_ending = False
+        """Whether the client has closed its side; what it has sent before may still be there."""
 
     @property
-    def is_at_rest(self) -> bool:
-        """Whether nothing is there any more, neither here nor, when it was asked last, in the socket, and the first buffer is used."""
-        return self.is_drained and self._start == self._end and not self.held_bytes
+    def is_empty(self) -> bool:
+        """Whether nothing is there any more, neither here nor, when it was asked last, in the socket."""
+        return self.is_drained and self._start == self._end
 
     @property
     def is_receiving(self) -> bool:
@@ -99,12 +103,7 @@ class FrameReader:
         """
         self._is_in_use = False
         if self._start == self._end:
-            self._start = self._end = 0
-            if self._room > RETAINED_BUFFER_BYTES:
-                self._has_brought_much = True
-                self.shrink()
-            elif self._room > INITIAL_BUFFER_BYTES and self._memory.is_short:
-                self.shrink()
+            self._start_over()
         while True:
             frame = self._cut()
             if frame is not None:
@@ -121,31 +120,46 @@ class FrameReader:
                     raise PeerGoneError(f"closed inside a frame, {have} bytes in")
                 return None
             self._end += received
-            self.is_drained = self._end < self._room
+            self.is_drained = self._end < self._room and self._transport.fills_buffers and not self.is_ending
+
+    def _start_over(self) -> None:
+        """Have the next frame at the front of the buffer, which need not be as large as for the last one."""
+        self._start = self._end = 0
+        if self._room > RETAINED_BUFFER_BYTES:
+            self._has_brought_much = True
+            self.shrink()
+        elif self._room > INITIAL_BUFFER_BYTES and self._memory.is_short:
+            self.shrink()
 
     def frame_now(self, shared: memoryview | None = None) -> memoryview | None:
-        """The next frame as `next_frame` gives it, if it needs no waiting and no other buffer than the first.
+        """The next frame as `next_frame` gives it, if it needs no waiting and no larger buffer.
 
-        None if it does: if `is_drained`, whenever the socket has something again, else `next_frame` is to be asked.
+        None if it does: if `is_drained`, as soon as the socket has something again, else `next_frame` is to be asked.
 
         Args:
             shared: A buffer as large as the first one, which many connections may use, one after the other, as it is nearer to
-                the processor than their own. What is not done with when the next one uses it has to be `put_back`.
+                the processor than their own. See `is_shared`.
 
         Raises:
             ProtocolError: As `next_frame`.
             PeerGoneError: The connection was reset.
         """
+        self._is_in_use = self.is_shared = False
         if self._start == self._end:
+            if self.held_bytes:
+                self._start_over()
             self._start = self._end = 0
-            target = self._view if shared is None else shared
+            if shared is None or self.held_bytes:
+                target, shared = self._view[: self._room], None
+            else:
+                target = shared
         else:
             frame = self._cut()
             if frame is not None:
                 return frame
             if self._start:
                 self._move_to(self._view)
-            target, shared = self._view[self._end :], None
+            target, shared = self._view[self._end : self._room], None
             if not target:  # the frame is larger than that
                 self.is_drained = False
                 return None
@@ -153,14 +167,18 @@ class FrameReader:
         if not received:
             self.is_drained = received is None
             return None
-        self.is_drained = received < len(target)
+        self.is_drained = received < len(target) and self._transport.fills_buffers and not self.is_ending
         if shared is not None:
             size_bytes = _SIZE.unpack_from(shared)[0] + 4
             if size_bytes == received and 4 <= size_bytes <= self._max_frame_bytes:
+                self.is_shared = True
                 return shared[4:received]
             self._view[:received] = shared[:received]
         self._end += received
-        return self._cut()
+        frame = self._cut()
+        if frame is None and self._start + self._frame_bytes > self._room:
+            self.is_drained = False
+        return frame
 
     def _cut(self) -> memoryview | None:
         """The frame at the front of what has been received, if it is whole; how long it is, or its size bytes are, all the same."""
@@ -178,16 +196,6 @@ class FrameReader:
         self._start = start + size + 4
         self._is_in_use = True
         return self._view[start + 4 : start + size + 4]
-
-    def put_back(self, frame: memoryview) -> None:
-        """The frame given last is to be given again."""
-        if self._start == self._end == 0:  # it is in a shared buffer
-            _SIZE.pack_into(self._view, 0, len(frame))
-            self._end = 4 + len(frame)
-            self._view[4 : self._end] = frame
-        else:
-            self._start -= self._frame_bytes
-        self._is_in_use = False
 
     def limit(self, max_frame_bytes: int | None = None, limited_by: str = "socket.request.max.bytes") -> None:
         """Refuse frames of more than these bytes from the next one on, for the reason given; None: as from the beginning."""

@@ -9,9 +9,9 @@ from ..runtime.collector import Collector
 from ..runtime.floods import Floods
 from ..runtime.nursery import open_plain_nursery
 from .answer_places import AnswerPlaces
-from .arrivals import Arrivals
 from .authentication.counts import Authentications
 from .large_requests import LargeRequests
+from .ready import ReadyConnections
 from .request_memory import RequestMemory
 from .unsent_answers import UnsentAnswers
 
@@ -33,7 +33,7 @@ class Shares:
         self.unsent_answers = UnsentAnswers(limit_bytes)
         self.large_requests = LargeRequests(collector)
         self.answer_places = AnswerPlaces()
-        self.arrivals = Arrivals()
+        self.ready = ReadyConnections()
         self.authentications = Authentications()
         self.closings = Floods(log)
         """Lines on connections that end as their clients have done something wrong."""
@@ -46,6 +46,6 @@ class Shares:
                 self.unsent_answers,
                 self.large_requests.living,
                 self.answer_places,
-                self.arrivals,
+                self.ready,
             ):
                 nursery.start_soon(each.run)

@@ -17,7 +17,7 @@ from contextlib import suppress
 
 from ...storage.disk.files import FileSlice, WouldWaitError
 from ..runtime.cold_reads import read_ahead
-from .transport import Part, PeerGoneError, PlainTransport
+from .transport import Part, PeerGoneError, PlainTransport, joined
 
 RECORD_BYTES = 16 << 10
 """Of what is encrypted at once; RFC 8446 allows no more."""
@@ -42,6 +42,9 @@ class TlsTransport(PlainTransport):
 
     Before anything else, `shake_hands`.
     """
+
+    fills_buffers = False
+    """It gives one record at a time."""
 
     def __init__(self, sock: socket.socket, context: ssl.SSLContext, *, server_hostname: str | None = None) -> None:
         super().__init__(sock)
@@ -172,6 +175,19 @@ class TlsTransport(PlainTransport):
             raise PeerGoneError(f"TLS: {why(error)}") from error
         except OSError as error:
             raise PeerGoneError(str(error)) from error
+
+    def send_now(self, parts: Sequence[Part]) -> list[Part]:
+        """As `PlainTransport.send_now`. What is encrypted and not taken stays here: `send` sends it before all else."""
+        whole = joined(parts)
+        if whole is None:
+            return [*parts]
+        try:
+            view = memoryview(whole)
+            for at in range(0, len(view), RECORD_BYTES):
+                self._tls.write(view[at : at + RECORD_BYTES])
+        except ssl.SSLError as error:
+            raise PeerGoneError(f"TLS: {why(error)}") from error
+        return [] if self._send_now() else [b""]
 
     async def _send_file(self, part: FileSlice) -> None:
         file, position, left = part.file, part.position, part.size_bytes

@@ -44,6 +44,9 @@ class PeerGoneError(Exception):
 class PlainTransport:
     """A non-blocking stdlib socket as a Trio task sees it."""
 
+    fills_buffers = True
+    """Whether `receive_now` leaves room in the buffer only if there is nothing more."""
+
     def __init__(self, sock: socket.socket) -> None:
         sock.setblocking(False)
         if sock.family != socket.AF_UNIX:
@@ -139,30 +142,16 @@ class PlainTransport:
             raise PeerGoneError(str(error)) from error
 
     def send_now(self, parts: Sequence[Part]) -> list[Part]:
-        """Send, in one call, as much of a small answer as goes without waiting. Returns what is left, to be sent with `send`.
+        """Send, in one call, as much of an answer as goes without waiting. Returns what is left, to be sent with `send`.
 
         Raises:
             PeerGoneError: The peer does not take it any more.
         """
-        try:
-            whole = parts[0]
-            if len(parts) > 1 or isinstance(whole, FileSlice):
-                # One buffer: the call takes less than with a list of them, even with the copying.
-                buffers: list[Buffer] = []
-                for part in parts:
-                    if isinstance(part, FileSlice):
-                        if part.size_bytes > COPIED_BYTES:
-                            return [*parts]
-                        data = part.file.read_now(part.position, part.size_bytes)
-                        if len(data) != part.size_bytes:
-                            return [*parts]
-                        buffers.append(data)
-                    else:
-                        buffers.append(part)
-                whole = b"".join(buffers)
-            sent = self._sock.send(whole)
-        except WouldWaitError:
+        whole = parts[0] if len(parts) == 1 else joined(parts)
+        if whole is None or isinstance(whole, FileSlice):
             return [*parts]
+        try:
+            sent = self._sock.send(whole)
         except BlockingIOError:
             return [whole]
         except OSError as error:
@@ -238,6 +227,26 @@ class PlainTransport:
         if self._sock.fileno() >= 0:
             trio.lowlevel.notify_closing(self._sock)
             self._sock.close()
+
+
+def joined(parts: Sequence[Part]) -> bytes | None:
+    """All parts in one buffer, as one call takes less than a list of them, even with the copying; None if a slice of a file among
+    them is large, not in memory, or shorter than promised."""
+    buffers: list[Buffer] = []
+    for part in parts:
+        if isinstance(part, FileSlice):
+            if part.size_bytes > COPIED_BYTES:
+                return None
+            try:
+                data = part.file.read_now(part.position, part.size_bytes)
+            except WouldWaitError:
+                return None
+            if len(data) != part.size_bytes:
+                return None
+            buffers.append(data)
+        else:
+            buffers.append(part)
+    return b"".join(buffers)
 
 
 def _some_of(buffers: list[bytes | bytearray | memoryview], at: int) -> list[bytes | bytearray | memoryview]:

@@ -1,4 +1,4 @@
-"""How long anybody may keep Trio's thread: work over many things is done in turns of some milliseconds.
+"""Time slices: how long one task may keep Trio's thread.
 
     turn = Turn()
     for group in groups:
@@ -8,15 +8,17 @@
 
 After `next` whatever was looked up before may have gone: it is a checkpoint like any other.
 
-Those who want another turn stand in one line, and in each pass of the scheduler one of them has his. With a plain checkpoint
-all of them would run in every pass, and whoever has little to do would wait for the turns of them all.
+Tasks that want another slice wait in one queue: the first has waited longest, and is next. In each pass of Trio's scheduler so many
+go on as together took PASS_S for their last slices, and at least one. With a plain checkpoint all of them would go on in every pass,
+and a task that has little to do would wait for the slices of them all.
 
-Nor may those add up whose turns begin in one pass, a hundred connections that have brought something at once, say: once a pass
-has lasted some milliseconds, turns that begin in it are short, and who brings much stands in line first (`is_pass_over`).
+Nor may those add up whose slices begin in one pass, a hundred tasks that one event has woken, say: once a pass has lasted PASS_S,
+slices that begin in it are short.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable
 from heapq import merge
 from itertools import islice
@@ -43,14 +45,14 @@ SORTED_AT_ONCE = 4_096
 class Turn:
     """A turn of the task that makes it; it begins at once. `end_s` is another one after each wait."""
 
-    __slots__ = ("end_s",)
+    __slots__ = ("_begin_s", "end_s")
 
     def __init__(self) -> None:
         self.begin()
 
     def begin(self) -> None:
         """Begin anew, after the task has waited for something else anyway."""
-        now_s = perf_counter()
+        now_s = self._begin_s = perf_counter()
         pass_end_s = _pass_end_s()
         if now_s <= pass_end_s:
             self.end_s = now_s + TURN_S
@@ -73,8 +75,9 @@ class Turn:
         except LookupError:
             line = _Line()
             _LINE.set(line)
-        await line.stand()
-        self.end_s = perf_counter() + TURN_S
+        await line.stand(perf_counter() - self._begin_s)
+        self._begin_s = perf_counter()
+        self.end_s = self._begin_s + TURN_S
 
     async def map(self, work: Callable[[Thing], Result], things: Iterable[Thing]) -> list[Result]:
         """What `work` returns for each of `things`, which must not change meanwhile; what they stand for may."""
@@ -131,25 +134,47 @@ async def in_turns(steps: Steps[Result], turn: Turn | None = None) -> Result:
 
 
 class _Line:
-    """Those who want another turn, in order. At most one of them is on his way into the next pass."""
+    """The queue of tasks that want another slice."""
 
     def __init__(self) -> None:
-        self._waiting = trio.lowlevel.ParkingLot()
-        self._is_one_coming = False
+        self._waiting = OrderedDict[trio.lowlevel.Task, float]()
+        """How long the last slice of each was."""
+        self._is_one_ahead = False
+        """Whether one that found the queue empty goes on in the next pass."""
+        self._is_letting_in = False
 
-    async def stand(self) -> None:
-        if self._is_one_coming:
-            await self._waiting.park()
-            self._call_next()
+    async def stand(self, slice_s: float) -> None:
+        if not (self._waiting or self._is_one_ahead):
+            self._is_one_ahead = True
+            try:
+                await trio.lowlevel.checkpoint()
+            finally:
+                self._is_one_ahead = False
             return
-        self._is_one_coming = True
-        try:
-            await trio.lowlevel.checkpoint()
-        finally:
-            self._call_next()
+        task = trio.lowlevel.current_task()
+        self._waiting[task] = slice_s
+        if not self._is_letting_in:
+            self._is_letting_in = True
+            trio.lowlevel.spawn_system_task(self._let_in)
 
-    def _call_next(self) -> None:
-        self._is_one_coming = bool(self._waiting.unpark())
+        def stop_waiting(_raise_cancel: Any) -> trio.lowlevel.Abort:
+            del self._waiting[task]
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        await trio.lowlevel.wait_task_rescheduled(stop_waiting)
+
+    async def _let_in(self) -> None:
+        """In each pass the first ones, as many as have room, until the queue is empty."""
+        try:
+            while self._waiting:
+                await trio.lowlevel.checkpoint()
+                room_s = PASS_S
+                while self._waiting and room_s > 0:
+                    task, slice_s = self._waiting.popitem(last=False)
+                    room_s -= slice_s
+                    trio.lowlevel.reschedule(task)
+        finally:
+            self._is_letting_in = False
 
 
 class _Passes(trio.abc.Instrument):

@@ -17,7 +17,7 @@ from ....protocol.apis import API_VERSIONS_KEY, APIS
 from ....protocol.connection import Request, encode_response, parse_request
 from ....protocol.errors import ErrorCode, ProtocolError
 from ...security.sasl.conversation import InvalidCredentialsError, SaslError
-from ..desk import Client, Desk, HangUpError, handler_of
+from ..desk import Client, Desk, HangUpError, finished, handler_of
 from ..frames import FrameReader
 from ..transport import Part, PeerGoneError
 from .allowance import BEFORE_BYTES, BEFORE_S, Allowance, let_wait
@@ -113,7 +113,7 @@ class _Talk:
                 continue
             if knows_versions:
                 raise ProtocolError("it asks for ApiVersions once more before it has logged in")
-            body = await (await handler_of(self._desk, API_VERSIONS_KEY))(self._context, request)
+            body = await finished((await handler_of(self._desk, API_VERSIONS_KEY))(self._context, request))
             if body is not None:
                 await self._send(encode_response(request, body))
                 knows_versions = body.error_code == ErrorCode.NONE
@@ -137,7 +137,7 @@ class _Talk:
                 raise ProtocolError(words(request))
             login.failure = words(request)
             raise _SentAwayError(encode_response(request, body))
-        body = await (await handler_of(self._desk, request.api.key))(self._context, request)
+        body = await finished((await handler_of(self._desk, request.api.key))(self._context, request))
         parts = () if body is None else encode_response(request, body)
         if login.is_refused(body):
             raise _SentAwayError(parts)

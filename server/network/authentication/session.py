@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ....protocol.connection import Request
 from ...runtime.floods import Floods
 from ...security.sasl.conversation import InvalidCredentialsError, SaslError
-from ..desk import AgainMaker, Client, Desk, Handler, HangUpError, StraightHandler, handler_of, one_line
+from ..desk import Client, Desk, Handler, HangUpError, finished, handler_of, one_line
 from ..frames import FrameReader
 from ..transport import PeerGoneError
 from .allowance import let_wait
@@ -72,16 +71,6 @@ class Session:
         return self
 
     @property
-    def straight(self) -> Mapping[int, StraightHandler]:
-        """As `Desk`: nobody, since each request has to be asked whether it comes in time."""
-        return {}
-
-    @property
-    def again(self) -> Mapping[int, AgainMaker]:
-        """As `Desk`: likewise."""
-        return {}
-
-    @property
     def is_open(self) -> bool:
         """As `Desk`."""
         return self._desk.is_open and not self._has_failed
@@ -126,7 +115,7 @@ class Session:
         assert again is not None
         client.logging_in = again
         try:
-            answer = await (await handler_of(self._desk, request.api.key))(context, request)
+            answer = await finished((await handler_of(self._desk, request.api.key))(context, request))
         finally:
             client.logging_in = None
         if again.is_refused(answer):

@@ -18,6 +18,7 @@ from ottla.server.broker.life import run_broker
 from ottla.server.config.static_config import static_config
 from ottla.server.faults.declaration import Declaration
 from ottla.server.handlers import SERVED
+from ottla.server.network.desk import finished
 from support.asked import asked
 from support.broker.contexts import context_of
 
@@ -186,7 +187,7 @@ async def broker_with_t(data_dir: Path) -> AsyncIterator[tuple[Broker, bytes]]:
 async def answered(broker: Broker, request: Request) -> Any:
     """The answer, through bytes."""
     await broker.handlers.loaded(request.api.key)
-    body = await broker.handlers[request.api.key](context_of(broker), request)
+    body = await finished(broker.handlers[request.api.key](context_of(broker), request))
     parts = encode_response(request, body)
     frame = b"".join(bytes(part.read()) if hasattr(part, "read") else bytes(part) for part in parts)
     version = request.version if request.body is not None else 0

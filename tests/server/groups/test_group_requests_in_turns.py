@@ -59,6 +59,7 @@ from ottla.protocol.messages.write_txn_markers import (
 )
 from ottla.server import handlers
 from ottla.server.groups.settings import MEMBERS_A_PIECE
+from ottla.server.network.desk import finished
 from ottla.server.partitions.topics import Topic
 from ottla.server.runtime import turns
 from ottla.storage.disk.os_files import OsFiles
@@ -219,7 +220,7 @@ async def handled(served: Served, case: Case, between: Callable[[], object] = la
     context = context_of(broker)
     request = Request(api=api, version=case.version, correlation_id=1, client_id="c", body=case.body)
     async with counting_passes(between) as passes:
-        answer = await broker.handlers[api.key](context, request)
+        answer = await finished(broker.handlers[api.key](context, request))
     return answer, passes.count
 
 

@@ -142,6 +142,7 @@ from ottla.server.config.authorization import STANDARD
 from ottla.server.config.static_config import StaticConfig, static_config
 from ottla.server.control.acls import add_acls, remove_acls
 from ottla.server.handlers import streams_group_heartbeat
+from ottla.server.network.desk import finished
 from ottla.server.partitions.topics import Partition
 from ottla.server.runtime import turns
 from ottla.server.security.acls.acl import parse
@@ -1011,7 +1012,7 @@ CASES = [
 
 async def ask(broker: Broker, name: str, version: int, body: Any) -> Any:
     api = next(api for api in APIS.values() if api.name == name)
-    return await broker.handlers[api.key](context_of(broker), Request(api, version, 1, "client", body))
+    return await finished(broker.handlers[api.key](context_of(broker), Request(api, version, 1, "client", body)))
 
 
 async def looks_of(

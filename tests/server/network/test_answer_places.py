@@ -12,6 +12,7 @@ import ottla
 from ottla.protocol.apis import APIS
 from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.server.network.answer_places import COUNTS_S, PLACES, UNBOUNDED, AnswerPlace, AnswerPlaces
+from ottla.server.network.desk import finished
 from ottla.server.network.transport import PeerGoneError
 from support.broker.conversation import address
 from support.broker.raw_client import RawClient
@@ -119,7 +120,7 @@ def test_so_many_handlers_are_at_work_for_the_connections_of_an_address(tmp_path
             most = max(most, at_work)
             await go_on.wait()
             at_work -= 1
-            return await handle(ctx, request)
+            return await finished(handle(ctx, request))
 
         async def wait_for(count: int) -> None:
             with trio.fail_after(60):

@@ -20,6 +20,7 @@ from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTop
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.server.network import large_requests
 from ottla.server.network.connection import LITTLE_BYTES
+from ottla.server.network.desk import finished
 from ottla.server.network.large_requests import (
     BYTES_AN_ELEMENT,
     FRAME_BYTES_AT_ONCE,
@@ -363,7 +364,7 @@ def test_frames_that_come_together_and_are_not_small_are_read_in_passes_of_their
 
         async def note_pass(ctx: Any, request: Any) -> Any:
             seen.append(counts.passes)
-            return await handle(ctx, request)
+            return await finished(handle(ctx, request))
 
         async def ask_all_in_one_turn() -> None:
             trio.lowlevel.add_instrument(counts)

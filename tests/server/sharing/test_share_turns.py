@@ -23,6 +23,7 @@ from ottla.server.coordination.jobs import Steps, to_the_end
 from ottla.server.coordination.shard import ShardState
 from ottla.server.handlers import share_fetch
 from ottla.server.handlers.share_sessions import TYPES_AT_ONCE
+from ottla.server.network.desk import finished
 from ottla.server.runtime.turns import Turn, in_turns, passes
 from ottla.server.sharing import leaders, share_sessions
 from ottla.server.sharing.acknowledging import ACCEPT, RENEW
@@ -188,7 +189,7 @@ def test_types_of_acknowledgements_are_looked_at_in_turns_however_many_a_batch_h
                 request = acknowledge_request("g", connection, topic_id, says, connection.epoch, renews=False)
                 api, before = api_of(request), watched.count
                 frame = bytearray(encode_request(api, 2, 0, "client", request))
-                answer: Any = await broker.handlers[api.key](context, parse_request(memoryview(frame)[4:]))
+                answer: Any = await finished(broker.handlers[api.key](context, parse_request(memoryview(frame)[4:])))
                 (row,) = answer.responses[0].partitions
                 assert row.error_code == ErrorCode.INVALID_REQUEST
                 found.append(watched.count - before)

@@ -26,7 +26,7 @@ from ottla.server.broker.broker import Broker
 from ottla.server.broker.life import run_broker
 from ottla.server.client.connection import api_of
 from ottla.server.config.static_config import static_config
-from ottla.server.network.desk import Client
+from ottla.server.network.desk import Client, finished
 from ottla.server.runtime import turns
 from ottla.server.runtime.clock import Clock
 from support.broker.contexts import context_of
@@ -81,7 +81,7 @@ class InProcessClient:
         request = parse_request(memoryview(frame)[4:])
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._lose_patience, api.name)
-            answer = await self._broker.handlers[api.key](self._context, request)
+            answer = await finished(self._broker.handlers[api.key](self._context, request))
             nursery.cancel_scope.cancel()
         encode_response(request, answer)
         return answer

@@ -22,6 +22,7 @@ from ottla.server.broker.broker import Broker
 from ottla.server.client.connection import api_of
 from ottla.server.config.features import SHARE_GROUPS, UpgradeType
 from ottla.server.control.nodes import start_node, stop_node
+from ottla.server.network.desk import finished
 from ottla.server.partitions.internal_topics import OFFSETS_TOPIC
 from ottla.server.sharing.acknowledging import ACCEPT, REJECT, RELEASE, RENEW
 from support.broker.contexts import context_of
@@ -198,7 +199,7 @@ class Chaos(ChaosBroker):
         frame = bytearray(encode_request(api, 2, 0, "client", request))
         context = context_of(self.broker, connection.client, connection.node)
         with trio.CancelScope() as connection.parked:
-            answer = await self.broker.handlers[api.key](context, parse_request(memoryview(frame)[4:]))
+            answer = await finished(self.broker.handlers[api.key](context, parse_request(memoryview(frame)[4:])))
             self.seen.add("woken")
             self._answers.append(lambda: self.take(connection, answer, {}))
         connection.parked = None

@@ -1,9 +1,10 @@
-"""What a straight way answers is what its handler would: the same requests to two brokers, one of which is asked straight first."""
+"""What a handler answers at once is what it would answer by a coroutine: the same requests to two brokers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from types import CoroutineType
 from typing import Any, NamedTuple
 
 import trio
@@ -19,6 +20,7 @@ from ottla.server.broker.broker import Broker
 from ottla.server.client.connection import api_of
 from ottla.server.config.emulation import release_of
 from ottla.server.handlers import Handlers, fetch, produce
+from ottla.server.network.desk import finished
 from ottla.server.network.transport import COPIED_BYTES
 from ottla.storage.disk.files import FileSlice
 from support.broker.contexts import context_of
@@ -29,15 +31,16 @@ from support.broker.raw_client import RawClient
 from support.disk.crash_files import CrashFiles
 from support.logs.batches import batch, broken
 
-STRAIGHT, NOT = True, False
-HANDLERS: dict[int, Any] = {0: produce, 1: fetch}
+AT_ONCE, LATER = True, False
+COROUTINES: dict[int, Any] = {0: produce._append_each, 1: fetch._fetch}
+"""By API key, what a handler returns where it may have to wait."""
 VALUES = [("k", "v" * 100)]
 
 
 class Step(NamedTuple):
-    """A request, and whether it goes straight."""
+    """A request, and whether it is answered at once."""
 
-    is_straight: bool
+    is_at_once: bool
     message: Callable[[], Any]
     version: int = 12
 
@@ -83,51 +86,51 @@ def producer(sequence: int, epoch: int = 0, **options: Any) -> Callable[[], Any]
 
 
 STEPS: dict[str, Step] = {
-    "a record": Step(STRAIGHT, sent()),
-    "a record for all replicas": Step(STRAIGHT, sent(acks=-1)),
-    "without an answer": Step(NOT, sent(acks=0)),
-    "acks that there are not": Step(NOT, sent(acks=2)),
-    "old": Step(STRAIGHT, sent(), 3),
-    "zstd that old clients do not know": Step(NOT, sent(codec=4), 6),
-    "zstd": Step(STRAIGHT, sent(codec=4), 7),
-    "a topic that is not there": Step(NOT, sent("nowhere")),
-    "a partition that is not there": Step(NOT, sent(partition=9)),
-    "two topics": Step(NOT, of_two(sent())),
-    "of the broker alone": Step(NOT, sent("__consumer_offsets")),
-    "a wrong byte": Step(STRAIGHT, sent(flip=80)),
-    "no batch": Step(STRAIGHT, lambda: produce_request("a", b"nonsense", 0, 1)),
-    "two batches": Step(STRAIGHT, lambda: produce_request("a", batch(*VALUES) + batch(*VALUES), 0, 1)),
-    "a batch of an old magic": Step(STRAIGHT, lambda: produce_request("a", of_magic_1(), 0, 1)),
-    "a cut batch": Step(STRAIGHT, lambda: produce_request("a", batch(*VALUES)[:-1], 0, 1)),
-    "no records": Step(NOT, lambda: produce_request("a", b"", 0, 1)),
-    "a record from the far future": Step(NOT, sent(timestamp=NOW_MS * 2)),
-    "a record without a key to a compacted topic": Step(NOT, sent("compacted", pairs=[(None, "v")])),
-    "a record too large": Step(STRAIGHT, sent("small")),
-    "a batch larger than a segment": Step(STRAIGHT, sent("segmented", pairs=[("k", "v" * 2_000)])),
-    "stamped by the broker": Step(STRAIGHT, sent("stamped")),
-    "to be flushed": Step(NOT, sent("flushed")),
-    "of a transaction": Step(NOT, sent(producer_id=9, transactional=True)),
-    "a producer's first": Step(STRAIGHT, producer(0)),
-    "a producer's first again": Step(STRAIGHT, producer(0)),
-    "a producer's third": Step(STRAIGHT, producer(5)),
-    "a producer's second": Step(STRAIGHT, producer(1)),
-    "a producer's new epoch": Step(STRAIGHT, producer(0, 1)),
-    "a producer's old epoch": Step(STRAIGHT, producer(2, 0)),
-    "a fetch": Step(STRAIGHT, asked()),
-    "a fetch of few bytes": Step(STRAIGHT, asked(max_bytes=10)),
-    "a fetch of committed records": Step(STRAIGHT, asked(committed=True)),
-    "a fetch in the midst": Step(STRAIGHT, asked(offset=2)),
-    "an old fetch": Step(STRAIGHT, asked(), 4),
-    "a fetch at the end": Step(STRAIGHT, asked("small")),
-    "a fetch that would wait": Step(NOT, asked("small", max_wait_ms=1)),
-    "a fetch for more than there is": Step(NOT, asked(min_bytes=1 << 20, max_wait_ms=1)),
-    "a fetch beyond the end": Step(NOT, asked(offset=10_000)),
-    "a fetch of another epoch": Step(NOT, asked(leader_epoch=9)),
-    "a fetch of what is not there": Step(NOT, asked("nowhere")),
-    "a fetch of two topics": Step(NOT, of_two(asked())),
-    "a fetch that begins a session": Step(NOT, in_session),
-    "much": Step(STRAIGHT, sent("b", pairs=[("k", "v" * COPIED_BYTES)])),
-    "a fetch of much": Step(NOT, asked("b")),
+    "a record": Step(AT_ONCE, sent()),
+    "a record for all replicas": Step(AT_ONCE, sent(acks=-1)),
+    "without an answer": Step(AT_ONCE, sent(acks=0)),
+    "acks that there are not": Step(AT_ONCE, sent(acks=2)),
+    "old": Step(AT_ONCE, sent(), 3),
+    "zstd that old clients do not know": Step(AT_ONCE, sent(codec=4), 6),
+    "zstd": Step(AT_ONCE, sent(codec=4), 7),
+    "a topic that is not there": Step(AT_ONCE, sent("nowhere")),
+    "a partition that is not there": Step(AT_ONCE, sent(partition=9)),
+    "two topics": Step(LATER, of_two(sent())),
+    "of the broker alone": Step(AT_ONCE, sent("__consumer_offsets")),
+    "a wrong byte": Step(AT_ONCE, sent(flip=80)),
+    "no batch": Step(AT_ONCE, lambda: produce_request("a", b"nonsense", 0, 1)),
+    "two batches": Step(AT_ONCE, lambda: produce_request("a", batch(*VALUES) + batch(*VALUES), 0, 1)),
+    "a batch of an old magic": Step(AT_ONCE, lambda: produce_request("a", of_magic_1(), 0, 1)),
+    "a cut batch": Step(AT_ONCE, lambda: produce_request("a", batch(*VALUES)[:-1], 0, 1)),
+    "no records": Step(AT_ONCE, lambda: produce_request("a", b"", 0, 1)),
+    "a record from the far future": Step(LATER, sent(timestamp=NOW_MS * 2)),
+    "a record without a key to a compacted topic": Step(LATER, sent("compacted", pairs=[(None, "v")])),
+    "a record too large": Step(AT_ONCE, sent("small")),
+    "a batch larger than a segment": Step(AT_ONCE, sent("segmented", pairs=[("k", "v" * 2_000)])),
+    "stamped by the broker": Step(AT_ONCE, sent("stamped")),
+    "to be flushed": Step(LATER, sent("flushed")),
+    "of a transaction": Step(LATER, sent(producer_id=9, transactional=True)),
+    "a producer's first": Step(AT_ONCE, producer(0)),
+    "a producer's first again": Step(AT_ONCE, producer(0)),
+    "a producer's third": Step(AT_ONCE, producer(5)),
+    "a producer's second": Step(AT_ONCE, producer(1)),
+    "a producer's new epoch": Step(AT_ONCE, producer(0, 1)),
+    "a producer's old epoch": Step(AT_ONCE, producer(2, 0)),
+    "a fetch": Step(AT_ONCE, asked()),
+    "a fetch of few bytes": Step(AT_ONCE, asked(max_bytes=10)),
+    "a fetch of committed records": Step(AT_ONCE, asked(committed=True)),
+    "a fetch in the midst": Step(AT_ONCE, asked(offset=2)),
+    "an old fetch": Step(AT_ONCE, asked(), 4),
+    "a fetch at the end": Step(AT_ONCE, asked("small")),
+    "a fetch that would wait": Step(LATER, asked("small", max_wait_ms=1)),
+    "a fetch for more than there is": Step(LATER, asked(min_bytes=1 << 20, max_wait_ms=1)),
+    "a fetch beyond the end": Step(LATER, asked(offset=10_000)),
+    "a fetch of another epoch": Step(LATER, asked(leader_epoch=9)),
+    "a fetch of what is not there": Step(LATER, asked("nowhere")),
+    "a fetch of two topics": Step(LATER, of_two(asked())),
+    "a fetch that begins a session": Step(LATER, in_session),
+    "much": Step(AT_ONCE, sent("b", pairs=[("k", "v" * COPIED_BYTES)])),
+    "a fetch of much": Step(LATER, asked("b")),
 }
 TOPICS: dict[str, dict[str, str]] = {
     "a": {},
@@ -140,28 +143,29 @@ TOPICS: dict[str, dict[str, str]] = {
 }
 
 
-async def answered(broker: Broker, step: Step, *, straight: bool) -> tuple[bool, bytes | None]:
-    """Whether it went straight, and the bytes of the answer."""
+async def answered(broker: Broker, step: Step, *, at_once: bool) -> tuple[bool, bytes | None]:
+    """Whether there was an answer at once, and its bytes."""
     message = step.message()
     api = api_of(message)
     frame = memoryview(bytearray(encode_request(api, step.version, 1, "c", message)))[4:]
     request = parse_request(frame)
     request.size_bytes = len(frame)
     context = context_of(broker)
-    body = HANDLERS[api.key].straight(context, request) if straight else None
-    went_straight = body is not None
+    was_at_once = False
     try:
-        body = body or await HANDLERS[api.key].handle(context, request)
+        body = broker.handlers[api.key](context, request) if at_once else COROUTINES[api.key](context, request)
+        was_at_once = not isinstance(body, CoroutineType)
+        body = await finished(body)
     except Exception as error:  # noqa: BLE001 -- both are to raise the same
-        return went_straight, repr(error).encode()
+        return at_once, repr(error).encode()
     if body is None:
-        return went_straight, None
+        return was_at_once, None
     parts = encode_response(request, body)
-    return went_straight, b"".join(part.read() if isinstance(part, FileSlice) else bytes(part) for part in parts)
+    return was_at_once, b"".join(part.read() if isinstance(part, FileSlice) else bytes(part) for part in parts)
 
 
-async def life(*, straight: bool) -> tuple[dict[str, tuple[bool, bytes | None]], dict[str, int]]:
-    """How each step went and what is answered to it, and where the logs end."""
+async def life(*, at_once: bool) -> tuple[dict[str, tuple[bool, bytes | None]], dict[str, int]]:
+    """Whether each step was answered at once and what is answered to it, and where the logs end."""
     clock = trio.lowlevel.current_clock()
     assert isinstance(clock, trio.testing.MockClock)
     clock.autojump_threshold = 0  # for the fetches that wait
@@ -176,51 +180,47 @@ async def life(*, straight: bool) -> tuple[dict[str, tuple[bool, bytes | None]],
             for name, configs in TOPICS.items()
         ]
         await client.ask(CreateTopicsRequest(topics=tuple(wanted), timeout_ms=1_000), 7)
-        told = {name: await answered(broker, step, straight=straight) for name, step in STEPS.items()}
+        told = {name: await answered(broker, step, at_once=at_once) for name, step in STEPS.items()}
         return told, {name: broker.services.topics.partition(name, 0).log.log_end_offset for name in TOPICS}
 
 
 def test_both_ways_answer_the_same_and_do_the_same() -> None:
-    told, ends = run_in_order(lambda: life(straight=True))
-    expected, expected_ends = run_in_order(lambda: life(straight=False))
+    told, ends = run_in_order(lambda: life(at_once=True))
+    expected, expected_ends = run_in_order(lambda: life(at_once=False))
     assert {name: answer for name, (_, answer) in told.items()} == {
         name: answer for name, (_, answer) in expected.items()
     }
-    assert {name: way for name, (way, _) in told.items()} == {name: step.is_straight for name, step in STEPS.items()}
+    assert {name: way for name, (way, _) in told.items()} == {name: step.is_at_once for name, step in STEPS.items()}
     assert ends == expected_ends
 
 
-def test_who_stands_in_between_is_always_asked() -> None:
+def test_what_stands_before_a_handler_is_always_asked() -> None:
     handlers = Handlers()
-    assert handlers[0] is produce.handle and handlers.straight == {0: produce.straight}
-    offered = handlers.straight
-    handlers.interpose("quotas", {0: lambda handler: handler_of_nobody})
-    assert handlers[1] is fetch.handle and offered == {1: fetch.straight}
-    handlers.interpose("faults", {1: lambda handler: handler_of_nobody})
-    assert offered == {}
+    assert handlers[0] is produce.handle
+    handlers.interpose("quotas", {0: lambda handler: other})
+    assert handlers[0] is other and handlers[1] is fetch.handle
+    handlers.interpose("faults", {1: lambda handler: other})
+    assert handlers[1] is other
     handlers.interpose("quotas", {})
     handlers.interpose("faults", {})
-    assert offered == {0: produce.straight, 1: fetch.straight}
+    assert handlers[0] is produce.handle and handlers[1] is fetch.handle
 
 
-async def handler_of_nobody(ctx: Any, request: Request) -> None:
-    """Stands in between."""
+async def other(ctx: Any, request: Request) -> None:
+    """Stands before a handler."""
 
 
-def test_an_emulated_release_refuses_versions_before_anybody_is_asked() -> None:
-    handlers = Handlers(release_of("3.9"))
-    assert handlers[0] is not produce.handle
-    assert handlers.straight == {}
+def test_an_emulated_release_refuses_versions_before_a_handler_is_called() -> None:
+    assert Handlers(release_of("3.9"))[0] is not produce.handle
 
 
-def test_a_record_that_went_straight_wakes_who_waits_for_it() -> None:
+def test_a_record_that_is_appended_at_once_wakes_the_fetch_that_waits_for_it() -> None:
     with ottla.Broker() as broker, RawClient(*address(broker)) as client, RawClient(*address(broker)) as waiting:
         create_topic(client, "t")
         assert produced(client, "t", ("k", "v")).error_code == ErrorCode.NONE
         for offset in range(1, 5):
             waiting.send(fetch_request("t", offset, max_wait_ms=600_000), 12)
             broker.run(trio.testing.wait_all_tasks_blocked)
-            assert len(broker.inner.shares.arrivals) == 1
             assert produced(client, "t", ("k", "v")).base_offset == offset
             assert waiting.receive().responses[0].partitions[0].high_watermark == offset + 1
 
