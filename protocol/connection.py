@@ -80,7 +80,7 @@ def parse_request(frame: memoryview, most_elements: int = REQUEST_ELEMENTS_MAX) 
             raise ProtocolError(f"{api.name} version {version} is not among {api.versions} (client {client_id!r})")
         spoken = _spoken(api, version)
     if spoken.is_flexible:
-        at = skip_tags(frame, at)
+        at = at + 1 if at < len(frame) and not frame[at] else skip_tags(frame, at)  # nearly always there are none
     # Bytes behind the body are ignored, as Apache Kafka does: librdkafka 2.16 sends three zero bytes too many when it
     # asks for the metadata of all topics.
     body, _, left = spoken.request.read_within(frame, at, most_elements)

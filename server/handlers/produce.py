@@ -47,7 +47,7 @@ from ..partitions.reasons import Reasons
 from ..partitions.topics import Partition
 from ..runtime.turns import Turn
 from ..security.acls.kinds import Operation, ResourceType
-from ..services.context import Context, Services
+from ..services.context import Context
 from ..transactions.verification import UnverifiedError
 from ..transactions.writes import TransactionalWrites, is_one_plain_batch, transactional_writes
 from .routing import NotLeaderError, endpoints, led_partition
@@ -84,7 +84,9 @@ def handle(ctx: Context, request: Request) -> Any:
     responses = (_topic_answer(name=topic.name, topic_id=topic.topic_id, partition_responses=(response,)),)
     if appending.unflushed:
         return _flush(ctx, body, responses, appending)
-    return _answered(ctx, body, responses, appending)
+    if response.error_code or not body.acks:
+        return _answered(ctx, body, responses, appending)
+    return _answer(responses=responses, node_endpoints=())
 
 
 async def _append_each(ctx: Context, request: Request) -> ProduceResponse | None:
@@ -248,7 +250,7 @@ async def _flushed(
 class Appending:
     """The appends of one request, and what its answer needs beside their responses."""
 
-    __slots__ = ("_acks", "_ctx", "_version", "_writes", "leaders", "reasons", "unflushed")
+    __slots__ = ("_acks", "_ctx", "_reasons", "_version", "_writes", "leaders", "unflushed")
 
     def __init__(self, ctx: Context, version: int, acks: int, writes: TransactionalWrites | None) -> None:
         self._ctx = ctx
@@ -257,9 +259,16 @@ class Appending:
         self._writes = writes
         self.leaders: set[int] = set()
         """Of the partitions that other nodes lead."""
-        self.reasons = Reasons()
+        self._reasons: Reasons | None = None
         self.unflushed: list[tuple[PartitionProduceResponse, Log]] = []
         """Responses that must not be given before what they tell of is on disk."""
+
+    @property
+    def reasons(self) -> Reasons:
+        """Made for the first refusal."""
+        if self._reasons is None:
+            self._reasons = Reasons()
+        return self._reasons
 
     def append_now(self, topic: str | bytes, data: PartitionProduceData) -> PartitionProduceResponse | None:
         """Append one partition's records, if nothing has to be waited for; a refusal becomes that partition's error.
@@ -268,40 +277,41 @@ class Appending:
             None: it is for `append`, and nothing has been done.
         """
         log: Log | None = None
+        services = self._ctx.services
         try:
-            partition, records = self._checked(topic, data)
+            partition, records = checked(self._ctx, self._version, self._acks, topic, data.index, data.records)
             log = partition.log
-            self._check_insync(partition)
-            done = append_now(self._ctx.services, partition, records)
-        except InvalidRecordError:
-            return None  # the batch was only looked at, and the answer may have a row for each of its records
+            if self._acks == -1:
+                services.appends.check_insync(partition)
+            if log in services.appends.large:
+                return None
+            done = log.append(
+                records, now_ms=services.clock.now_ms(), leader_epoch=partition.leader_epoch, at_once=True
+            )
+        except (InvalidRecordError, HeavyBatchError, LargeWriteError, WouldWaitError):
+            return None  # the batch was only looked at; its refusal may have a row for each of its records
         except KafkaError as error:
             return self._refused(data.index, log, error)
-        return None if done is None else self._accepted(data.index, log, done)
+        return self._accepted(data.index, log, done)
 
     async def append(self, topic: str | bytes, data: PartitionProduceData) -> PartitionProduceResponse:
         """As `append_now`, waiting for what has to be waited for."""
+        writes = self._writes
+        if writes is None and (response := self.append_now(topic, data)) is not None:
+            return response
         log: Log | None = None
+        appends = self._ctx.services.appends
         try:
-            partition, records = self._checked(topic, data)
+            partition, records = checked(self._ctx, self._version, self._acks, topic, data.index, data.records)
             log = partition.log
-            self._check_insync(partition)
-            if self._writes is not None:
-                await self._writes.check(partition.topic_partition)
-            done = append_now(self._ctx.services, partition, records) or await self._append_later(partition, records)
+            if self._acks == -1:
+                appends.check_insync(partition)
+            done = await append_later(appends, partition, records, None if writes is None else writes.check)
         except InvalidRecordError as error:
             return await self._with_record_errors(data.index, log, error)
         except KafkaError as error:
             return self._refused(data.index, log, error)
         return self._accepted(data.index, log, done)
-
-    def _checked(self, topic: str | bytes, data: PartitionProduceData) -> tuple[Partition, memoryview]:
-        """The partition and its records, if a client may write them there. Raises KafkaError."""
-        return checked(self._ctx, self._version, self._acks, topic, data.index, data.records)
-
-    def _check_insync(self, partition: Partition) -> None:
-        if self._acks == -1:
-            self._ctx.services.appends.check_insync(partition)
 
     def _accepted(self, index: int, log: Log, done: AppendInfo) -> PartitionProduceResponse:
         response = _partition_answer(
@@ -326,13 +336,6 @@ class Appending:
         # Without an answer the log alone says why.
         return told if self._acks else replace(told, error_message=error.message)
 
-    async def _append_later(self, partition: Partition, records: memoryview) -> AppendInfo:
-        """By somebody else, while this connection waits. Raises KafkaError."""
-        writes = self._writes
-        return await append_later(
-            self._ctx.services.appends, partition, records, None if writes is None else writes.check
-        )
-
     async def _with_record_errors(
         self, index: int, log: Log | None, error: InvalidRecordError
     ) -> PartitionProduceResponse:
@@ -354,7 +357,8 @@ def checked(
     partition = led_partition(ctx, topic, index)
     if not isinstance(records, memoryview) or not records:
         raise NotOneBatchError(ErrorCode.INVALID_RECORD, f"no records for {partition.topic_partition}")
-    _check_attributes(records, version)
+    if version < ZSTD_SINCE and len(records) >= HEADER_BYTES:  # else the log says what is wrong with it
+        _check_codec(records, version)
     if partition.is_internal:
         raise KafkaError(
             ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic_partition.topic} is written by the broker alone"
@@ -362,27 +366,12 @@ def checked(
     return partition, records
 
 
-def _check_attributes(records: memoryview, version: int) -> None:
-    """Refuse what the batch's attributes say and this request must not carry; looks at one byte."""
-    if len(records) < HEADER_BYTES:
-        return  # The log says what is wrong with it.
-    attributes = records[ATTRIBUTES_LOW_BYTE_POSITION]
-    if attributes & CODEC_MASK == Codec.ZSTD and version < ZSTD_SINCE:
+def _check_codec(records: memoryview, version: int) -> None:
+    if records[ATTRIBUTES_LOW_BYTE_POSITION] & CODEC_MASK == Codec.ZSTD:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
             f"zstd needs Produce {ZSTD_SINCE} or newer, this is version {version}",
         )
-
-
-def append_now(services: Services, partition: Partition, records: memoryview) -> AppendInfo | None:
-    """None: not at once. Raises KafkaError."""
-    log = partition.log
-    if log in services.appends.large:
-        return None
-    try:
-        return log.append(records, now_ms=services.clock.now_ms(), leader_epoch=partition.leader_epoch, at_once=True)
-    except (HeavyBatchError, LargeWriteError, WouldWaitError):
-        return None
 
 
 def refusal(index: int, log: Log | None, error: KafkaError, reasons: Reasons) -> PartitionProduceResponse:

@@ -19,18 +19,25 @@ import struct
 from collections.abc import Awaitable, Callable
 from functools import partial
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import trio
 
-from ...protocol.connection import Request, parse_request
-from ...protocol.errors import ProtocolError
+from ...protocol.connection import Request, encode_response, parse_request
+from ...protocol.errors import LargeMessageError, ProtocolError
 from ..runtime.addresses import java_host
 from ..security.principal import ANONYMOUS, Principal
 from .answer_places import AnswerPlace
 from .desk import Desk, HangUpError, LoggingIn, one_line
 from .frames import FrameReader
-from .large_requests import READ_ELEMENTS_AT_ONCE, LargeRequest, read_now, write_now
+from .large_requests import (
+    READ_ELEMENTS_AT_ONCE,
+    WRITE_BYTES_AT_ONCE,
+    WRITE_ELEMENTS_AT_ONCE,
+    LargeRequest,
+    read_now,
+    write_now,
+)
 from .listener import Listener
 from .shares import Shares
 from .transport import Part, PeerGoneError, PlainTransport
@@ -77,7 +84,7 @@ class Connection:
 
     logging_in: LoggingIn | None = None
 
-    is_queued = False
+    is_queued = is_parked = False
     """As `Watched`."""
 
     _context: Any = None
@@ -208,17 +215,19 @@ class Connection:
         if self._desk.login is not None:
             await self._log_in()
         turn, transport = self.turn, self._transport
-        while self._session.is_open:
+        while self._session.is_open or self.busy:  # an answer is sent to its end
             if self._left is None and turn.is_over():
                 await self._stand_in_queue()
-            parts = self._next_answer(None) if self._left is None else None
+            parts = self._take(None) if self._left is None else None
+            if self._error is not None:
+                self._raise()
             if parts is not None:
                 if parts and (unsent := transport.send_now(parts)):
-                    await transport.send(unsent)
+                    await self._send_unsent(unsent)
                 self._frames.let_go()
             elif self._left is not None:
                 await self._go_on()
-            else:
+            elif self._session.is_open:
                 await self._readable()
 
     async def _log_in(self) -> None:
@@ -251,17 +260,20 @@ class Connection:
 
     async def _park(self) -> None:
         self._task = trio.lowlevel.current_task()
+        self.is_parked = True
         await trio.lowlevel.wait_task_rescheduled(self._stop_waiting)
         self.turn.begin()
-        if self._error is not None:
-            error, self._error = self._error, None
-            try:
-                raise error
-            finally:
-                del error  # it names this frame
+
+    def _raise(self) -> NoReturn:
+        error, self._error = self._error, None
+        assert error is not None
+        try:
+            raise error
+        finally:
+            del error  # it names this frame
 
     def _stop_waiting(self, _raise_cancel: Any) -> trio.lowlevel.Abort:
-        self._task = None
+        self._task, self.is_parked = None, False
         return trio.lowlevel.Abort.SUCCEEDED
 
     def _go_on(self) -> Awaitable[None]:
@@ -277,11 +289,6 @@ class Connection:
             if isinstance(argument, CoroutineType):
                 argument.close()
 
-    @property
-    def is_parked(self) -> bool:
-        """As `Watched`."""
-        return self._task is not None
-
     def has_news(self, *, is_ending: bool) -> None:
         """As `Watched`."""
         self._frames.is_drained = False
@@ -290,7 +297,7 @@ class Connection:
 
     def wake(self) -> None:
         """As `Watched`."""
-        task, self._task = self._task, None
+        task, self._task, self.is_parked = self._task, None, False
         if task is not None:
             trio.lowlevel.reschedule(task)
 
@@ -300,13 +307,22 @@ class Connection:
 
     def take(self) -> list[Part] | None:
         """As `Watched`."""
+        return self._take(self._shares.ready.buffer)
+
+    def _take(self, buffer: memoryview | None) -> list[Part] | None:
+        """As `Watched.take`; without a buffer that others use, for the task itself."""
+        frames = self._frames
         try:
             if self._session.is_open:
-                parts = self._next_answer(self._shares.ready.buffer)
-                if parts is not None:
-                    return parts
-                if self._left is None:
+                frame = frames.frame_now(buffer)
+                if frame is not None:
+                    parts = self._answer(frame)
+                    if parts is not None:
+                        return parts
+                elif frames.is_drained:
                     return None
+                else:
+                    self._left = partial(self._take_long_frame)
             self.wake()
         except Exception as error:  # noqa: BLE001 -- the task knows what to do about each
             self._fail(error)
@@ -314,7 +330,7 @@ class Connection:
 
     def send(self, parts: list[Part]) -> bool:
         """As `Watched`."""
-        if self._task is None or self._transport.fileno() < 0:  # closed meanwhile
+        if not self.is_parked:  # closed meanwhile
             return False
         try:
             unsent = self._transport.send_now(parts) if parts else parts
@@ -324,6 +340,7 @@ class Connection:
         if self._frames.held_bytes:
             self._frames.let_go()
         if unsent:
+            self.busy = True
             self._left = partial(self._send_unsent, unsent)
             self.wake()
             return False
@@ -334,19 +351,6 @@ class Connection:
         await self._transport.send(parts)
         self.busy = False
 
-    def _next_answer(self, buffer: memoryview | None) -> list[Part] | None:
-        """Carry out the next request, as far as that needs no waiting.
-
-        Returns:
-            The parts of the answer. None: something is `_left`, or nothing is there yet.
-        """
-        frame = self._frames.frame_now(buffer)
-        if frame is not None:
-            return self._answer(frame)
-        if not self._frames.is_drained:
-            self._left = partial(self._take_long_frame)
-        return None
-
     async def _take_long_frame(self) -> None:
         frame = await self._frames.next_frame()
         if frame is None:
@@ -354,11 +358,15 @@ class Connection:
         parts = self._answer(frame)
         del frame
         if parts is not None:
-            await self._transport.send(parts)
+            await self._send_unsent(parts)
             self._frames.let_go()
 
     def _answer(self, frame: memoryview) -> list[Part] | None:
-        """As `_next_answer`."""
+        """Carry out a request, as far as that needs no waiting.
+
+        Returns:
+            The parts of the answer; None: something is `_left`.
+        """
         size_bytes, frames = len(frame), self._frames
         # An element has a byte at least.
         request = parse_request(frame) if size_bytes <= READ_ELEMENTS_AT_ONCE else read_now(frame)
@@ -379,8 +387,12 @@ class Connection:
             return None
         if answer is None:
             return []
-        parts = write_now(request, answer)
-        if parts is None or unpack_size(parts[0])[0] >= COUNTED_BYTES_MIN:  # type: ignore[arg-type]  # the first part is ours
+        try:
+            parts = encode_response(request, answer, WRITE_ELEMENTS_AT_ONCE, WRITE_BYTES_AT_ONCE)
+        except LargeMessageError:
+            self._leave(frame, self._complete, request, answer)
+            return None
+        if unpack_size(parts[0])[0] >= COUNTED_BYTES_MIN:  # type: ignore[arg-type]  # the first part is ours
             self._leave(frame, self._complete, request, answer)
             return None
         return parts
@@ -554,7 +566,7 @@ class Connection:
         """Close at once; a task inside `serve` ends, in the midst of a request as soon as it would go on without one."""
         self._shares.ready.forget(self._transport.fileno(), self)
         self._transport.close()
-        if self._task is not None:
+        if self._task is not None or self._left is not None:
             self._fail(trio.ClosedResourceError("closed by us"))
         self._frames.stop_waiting()
         if self._place is not None:

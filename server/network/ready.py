@@ -57,9 +57,8 @@ class Watched(Protocol):
     is_queued: bool
     """Whether it stands in the queue: for this module alone."""
 
-    @property
-    def is_parked(self) -> bool:
-        """Whether its own task leaves its requests to this."""
+    is_parked: bool
+    """Whether its own task leaves its requests to this."""
 
     def has_news(self, *, is_ending: bool) -> None:
         """Its socket has become readable; or its client has closed it, after which no further event comes."""

@@ -158,7 +158,13 @@ def is_one_plain_batch(body: ProduceRequest) -> bool:
     topics = body.topic_data
     if len(topics) != 1 or len(topics[0].partition_data) != 1:
         return False
-    return _transactional_batch(topics[0].partition_data[0].records) is None
+    records = topics[0].partition_data[0].records
+    return (
+        not isinstance(records, memoryview)
+        or len(records) < HEADER_BYTES
+        or not records[ATTRIBUTES_LOW_BYTE_POSITION] & TRANSACTIONAL_BIT  # one byte tells, nearly always
+        or _transactional_batch(records) is None
+    )
 
 
 def _transactional_batch(records: object) -> RecordBatch | None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
@@ -19,8 +17,6 @@ from ottla.protocol.errors import ErrorCode, ProtocolError
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.server.network import large_requests
-from ottla.server.network.connection import LITTLE_BYTES
-from ottla.server.network.desk import finished
 from ottla.server.network.large_requests import (
     BYTES_AN_ELEMENT,
     FRAME_BYTES_AT_ONCE,
@@ -342,41 +338,6 @@ def test_pipelined_requests_are_answered_in_turns_of_time(
 
 def test_the_constants_fit_together() -> None:
     assert frame_of(produced(1, 1))[:2] == large_requests.PRODUCE
-
-
-class CountsPasses(trio.abc.Instrument):
-    passes = 0
-
-    def after_io_wait(self, timeout: float) -> None:
-        self.passes += 1
-
-
-def test_frames_that_come_together_and_are_not_small_are_read_in_passes_of_their_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(turns, "PASS_S", -1.0)
-    names = tuple(MetadataRequestTopic(name="n" * 100) for _ in range(1 + LITTLE_BYTES // 100))
-    seen: list[int] = []
-    with ottla.Broker(str(tmp_path)) as broker:
-        counts, handle = CountsPasses(), broker.inner.handlers[3]
-        clients = [RawClient(*address(broker)) for _ in range(20)]
-        assert all(client.ask(MetadataRequest(topics=())).topics == () for client in clients)
-
-        async def note_pass(ctx: Any, request: Any) -> Any:
-            seen.append(counts.passes)
-            return await finished(handle(ctx, request))
-
-        async def ask_all_in_one_turn() -> None:
-            trio.lowlevel.add_instrument(counts)
-            broker.inner.handlers[3] = note_pass
-            for client in clients:
-                client.send(MetadataRequest(topics=names, allow_auto_topic_creation=False))
-
-        broker.run(ask_all_in_one_turn)
-        assert all(len(client.receive().topics) == 1 for client in clients)
-        for client in clients:
-            client.close()
-    assert max(Counter(seen).values()) <= 2
 
 
 def test_what_is_produced_without_an_answer_counts_though_its_client_has_gone(broker: ottla.Broker) -> None:

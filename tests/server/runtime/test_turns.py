@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from itertools import groupby
-from operator import itemgetter
 
 import pytest
 import trio
 
 from ottla.server.runtime import turns
 from ottla.server.runtime.turns import Turn
-from support.passes import counting_passes
 
 
 def test_a_turn_is_over_after_some_milliseconds_and_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -33,29 +30,28 @@ async def test_in_each_pass_so_many_go_on_as_have_room_in_order(
     """PASS_S has room for slices until it is used up, by the last slices of those that go on."""
     now_s = 100.0
     monkeypatch.setattr(turns, "perf_counter", lambda: now_s)
-    seen: list[tuple[int, str]] = []
+    went_on: list[int | None] = []
+    """The pass in which each went on, in the order in which they wanted to."""
 
-    async def work(name: str) -> None:
+    async def work() -> None:
         nonlocal now_s
         turn = Turn()
         for _ in range(4):
             now_s += turns.TURN_S * slice_part
+            place = len(went_on)
+            went_on.append(None)
             await turn.next()
-            seen.append((passes.count, name))
+            went_on[place] = turns.passes()
 
-    async with counting_passes() as passes, trio.open_nursery() as nursery:
-        for name in "abcdefghi":
-            nursery.start_soon(work, name)
-    assert len(seen) == 4 * 9
-    of_pass = Counter(count for count, _ in seen)
-    # The first goes on at once; and the pass may be counted before or after the ones that are let in.
-    assert max(of_pass.values()) <= 2 * most + 1
-    assert len(of_pass) <= 2 * 36 / most + 9
-    slices = Counter("abcdefghi")
-    for count, of_this_pass in groupby(seen, key=itemgetter(0)):
-        slices.update(name for _, name in of_this_pass)
-        # Two that go on in one pass do so in any order, and the second may be the last of its round.
-        assert max(slices.values()) - min(slices.values()) <= 2, f"one is a round ahead after pass {count}"
+    async with trio.open_nursery() as nursery:
+        for _ in range(9):
+            nursery.start_soon(work)
+    numbers = [number for number in went_on if number is not None]
+    assert len(numbers) == 4 * 9
+    assert numbers == sorted(numbers)
+    # The first of all finds the queue empty and goes on at once.
+    assert max(Counter(numbers).values()) <= most + 1
+    assert numbers[-1] - numbers[0] <= 2 * 36 / most
 
 
 @pytest.mark.parametrize("leaves", [0, 1, 2])
