@@ -218,7 +218,7 @@ class Connection:
         while self._session.is_open or self.busy:  # an answer is sent to its end
             if self._left is None and turn.is_over():
                 await self._stand_in_queue()
-            parts = self._take(None) if self._left is None else None
+            parts = self._take(None) if self._left is None and self._error is None else None
             if self._error is not None:
                 self._raise()
             if parts is not None:
