@@ -150,7 +150,7 @@ def test_what_is_no_single_batch_is_refused_without_a_log_start_or_a_message_as_
     client: RawClient, records: bytes | None, acks: int
 ) -> None:
     create_topic(client, "t")
-    for _ in range(3):  # The later ones go straight.
+    for _ in range(3):
         assert client.ask(produce_request("t", batch(("k", "v")), acks=acks), version=9).responses
         row = client.ask(produce_request("t", records, acks=acks), version=9).responses[0].partition_responses[0]
         assert row == PartitionProduceResponse(

@@ -399,8 +399,6 @@ class Closed:
     """A desk that nobody comes to."""
 
     handlers: Handlers = Handlers()
-    straight: Any = MappingProxyType({})
-    again: Any = MappingProxyType({})
     node_id = 0
     is_open = True
     login = None

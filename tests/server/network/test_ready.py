@@ -572,7 +572,7 @@ async def test_a_client_whose_requests_fill_many_slices_keeps_no_other_waiting(m
         greedy, other = await served.watched(), await served.watched()
         monkeypatch.setattr(turns, "TURN_S", 0)
         greedy.socket.sendall(request(0, "pass") + b"".join(request(number, "greedy") for number in range(1, 200)))
-        served.desk.meanwhile = lambda key: len(served.desk.asked) == 20 and other.send(1, 2, 3, keys="other")
+        served.desk.meanwhile = lambda key: other.send(1, 2, 3, keys="other") if len(served.desk.asked) == 20 else None
         assert [number for number, _ in await greedy.answers()] == [*range(200)]
         assert await other.answers() == [(number, "other") for number in (1, 2, 3)]
         assert [at for at, key in enumerate(served.desk.asked) if key == "other"][-1] < 40
@@ -1113,19 +1113,16 @@ async def test_out_of_descriptors_each_connection_waits_by_itself(monkeypatch: p
 class Full:
     """An epoll that takes no further descriptor."""
 
-    def __init__(self) -> None:
-        self._epoll = EPOLL()
-        self.close, self.poll, self.fileno = self._epoll.close, self._epoll.poll, self._epoll.fileno
+    def __init__(self, epoll: select.epoll) -> None:
+        self.close, self.poll, self.fileno = epoll.close, epoll.poll, epoll.fileno
 
     def register(self, fd: int, events: int) -> None:
         raise OSError(errno.ENOSPC, "no space left on device")
 
 
-EPOLL = getattr(select, "epoll", None.__class__)
-
-
 async def test_out_of_watches_each_connection_waits_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(select, "epoll", Full)
+    epoll = select.epoll
+    monkeypatch.setattr(select, "epoll", lambda: Full(epoll()))
     async with serving() as served:
         peers = [served.connect() for _ in range(2)]
         for peer in peers:
