@@ -51,6 +51,7 @@ from ottla.server.network.ready import (
     TOGETHER,
     ReadyConnections,
 )
+from ottla.server.network.request_memory import RequestMemory
 from ottla.server.network.shares import Shares
 from ottla.server.network.tls_transport import TlsTransport
 from ottla.server.network.transport import Part, PlainTransport
@@ -1362,6 +1363,23 @@ async def test_what_waits_does_not_begin_when_its_connection_is_closed_before(
         assert caplog.records == []
 
 
+async def test_what_waits_for_a_place_does_not_begin_when_its_connection_is_closed() -> None:
+    async with serving() as served:
+        served.shares.answer_places[API.key] = RequestMemory(1)
+        peers = [await served.watched() for _ in range(4)]
+        for number, peer in enumerate(peers):
+            peer.send(number, keys="later{}")
+            await trio.testing.wait_all_tasks_blocked()
+        begun = len(served.desk.begun)
+        assert len(served.desk.asked) == 4 > begun
+        peers[3].connection.close()
+        await peers[3].end()
+        served.desk.may_answer.set()
+        for number, peer in enumerate(peers[:3]):
+            assert await peer.answers() == [(number, f"later{number}")]
+        assert served.desk.begun == ["later0", "later1", "later2"]
+
+
 async def test_what_waits_does_not_begin_when_its_own_handler_closes_the_connection(still: None) -> None:
     async with serving() as served:
         peer = await served.watched()
@@ -1614,9 +1632,7 @@ async def test_each_client_has_exactly_its_answers_in_order(monkeypatch: pytest.
         await exchange(monkeypatch, seed, CONNECTIONS, ANSWERS // SEEDS, plainly)
 
 
-async def test_each_client_has_exactly_its_answers_in_order_over_tls(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def over_tls(directory: Path) -> Callable[[Served], Awaitable[trio.abc.Stream]]:
     from support.security.certificates import client_security, inline, server
 
     tls_options = inline(server())
@@ -1625,7 +1641,7 @@ async def test_each_client_has_exactly_its_answers_in_order_over_tls(
 
     tls = ListenerTls(make_context(tls_settings(BrokerConfig.from_texts(tls_options), "SSL")))
     listener = Listener("SSL", "127.0.0.1", 0, "127.0.0.1", 0, tls=tls)
-    security = client_security(tmp_path).tls
+    security = client_security(directory).tls
     assert security is not None
 
     async def connect(served: Served) -> trio.abc.Stream:
@@ -1637,4 +1653,21 @@ async def test_each_client_has_exactly_its_answers_in_order_over_tls(
         await stream.do_handshake()
         return stream
 
-    await exchange(monkeypatch, 1, 6, size(200, 1_000), connect)
+    return connect
+
+
+async def test_each_client_has_exactly_its_answers_in_order_over_tls(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    await exchange(monkeypatch, 1, 6, size(200, 1_000), over_tls(tmp_path))
+
+
+async def test_an_answer_over_tls_is_sent_to_its_end_though_the_socket_has_no_room_for_it(tmp_path: Path) -> None:
+    async with serving() as served:
+        stream = await over_tls(tmp_path)(served)
+        for number in range(3):
+            await stream.send_all(request(number, "big"))
+            await trio.testing.wait_all_tasks_blocked()
+            with trio.fail_after(60):
+                await receive_all(stream, [(number, "big" + "x" * LARGE_ANSWER)], random.Random(1))
+        await stream.aclose()
