@@ -81,12 +81,12 @@ def handle(ctx: Context, request: Request) -> Any:
     response = appending.append_now(asked, topic.partition_data[0])
     if response is None:
         return _append_each(ctx, request)
-    responses = (_topic_answer(name=topic.name, topic_id=topic.topic_id, partition_responses=(response,)),)
+    responses = [_topic_answer(name=topic.name, topic_id=topic.topic_id, partition_responses=(response,))]
     if appending.unflushed:
         return _flush(ctx, body, responses, appending)
     if response.error_code or not body.acks:
         return _answered(ctx, body, responses, appending)
-    return _answer(responses=responses, node_endpoints=())
+    return _answer(responses=(*responses,), node_endpoints=())
 
 
 async def _append_each(ctx: Context, request: Request) -> ProduceResponse | None:
@@ -123,7 +123,7 @@ async def _append_each(ctx: Context, request: Request) -> ProduceResponse | None
 
 
 async def _flush(
-    ctx: Context, body: ProduceRequest, responses: Sequence[TopicProduceResponse], appending: Appending
+    ctx: Context, body: ProduceRequest, responses: list[TopicProduceResponse], appending: Appending
 ) -> ProduceResponse | None:
     """As `_answered`, once it is known which of the logs that must be on disk before are."""
     told = await _flushed(ctx, responses, appending.unflushed, appending.reasons, ctx.turn)
@@ -131,7 +131,7 @@ async def _flush(
 
 
 def _answered(
-    ctx: Context, body: ProduceRequest, responses: Sequence[TopicProduceResponse], appending: Appending
+    ctx: Context, body: ProduceRequest, responses: list[TopicProduceResponse], appending: Appending
 ) -> ProduceResponse | None:
     """The answer; None where the client wants none. Raises ProtocolError if it wants none and something was refused."""
     if body.acks == 0:
@@ -224,11 +224,11 @@ async def _refused(body: ProduceRequest, error: KafkaError, turn: Turn) -> Produ
 
 async def _flushed(
     ctx: Context,
-    responses: Sequence[TopicProduceResponse],
+    responses: list[TopicProduceResponse],
     unflushed: Sequence[tuple[PartitionProduceResponse, Log]],
     reasons: Reasons,
     turn: Turn,
-) -> Sequence[TopicProduceResponse]:
+) -> list[TopicProduceResponse]:
     """The responses once it is known which of the logs that must be on disk before are."""
     failed = await ctx.services.appends.flusher.flush_each(log for _, log in unflushed)
     turn.begin()

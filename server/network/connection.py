@@ -16,7 +16,7 @@ from __future__ import annotations
 import errno
 import logging
 import struct
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -96,7 +96,7 @@ class Connection:
     _error: Exception | None = None
     """What went wrong where the task was not, and is raised in it."""
 
-    _left: partial[Awaitable[None]] | None = None
+    _left: partial[Coroutine[Any, Any, None]] | None = None
     """What is left for the task to do: called and awaited."""
 
     farewell: Callable[[], object] | None = None
@@ -392,12 +392,12 @@ class Connection:
         except LargeMessageError:
             self._leave(frame, self._complete, request, answer)
             return None
-        if unpack_size(parts[0])[0] >= COUNTED_BYTES_MIN:  # type: ignore[arg-type]  # the first part is ours
+        if unpack_size(parts[0])[0] >= COUNTED_BYTES_MIN:
             self._leave(frame, self._complete, request, answer)
             return None
         return parts
 
-    def _leave(self, frame: memoryview, work: Callable[..., Awaitable[None]], *arguments: Any) -> None:
+    def _leave(self, frame: memoryview, work: Callable[..., Coroutine[Any, Any, None]], *arguments: Any) -> None:
         """Leave something to the task, which may look at the frame. Of a request all but its records has been copied out of it."""
         if self._frames.is_shared and (work == self._read_large or frame[:2] == PRODUCE):
             self._shares.ready.give_buffer_away()
