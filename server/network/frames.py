@@ -120,7 +120,7 @@ class FrameReader:
                     raise PeerGoneError(f"closed inside a frame, {have} bytes in")
                 return None
             self._end += received
-            self.is_drained = self._end < self._room and self._transport.fills_buffers and not self.is_ending
+            self.is_drained = self._transport.is_emptied and not self.is_ending
 
     def _start_over(self) -> None:
         """Have the next frame at the front of the buffer, which need not be as large as for the last one."""
@@ -165,9 +165,9 @@ class FrameReader:
                 return None
         received = self._transport.receive_now(target)
         if not received:
-            self.is_drained = received is None
+            self.is_drained = received is None and self._transport.is_emptied
             return None
-        self.is_drained = received < len(target) and self._transport.fills_buffers and not self.is_ending
+        self.is_drained = self._transport.is_emptied and not self.is_ending
         if shared is not None:
             size_bytes = _SIZE.unpack_from(shared)[0] + 4
             if size_bytes == received and 4 <= size_bytes <= self._max_frame_bytes:

@@ -43,9 +43,6 @@ class TlsTransport(PlainTransport):
     Before anything else, `shake_hands`.
     """
 
-    fills_buffers = False
-    """It gives one record at a time."""
-
     def __init__(self, sock: socket.socket, context: ssl.SSLContext, *, server_hostname: str | None = None) -> None:
         super().__init__(sock)
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -110,13 +107,16 @@ class TlsTransport(PlainTransport):
         Raises:
             PeerGoneError: The connection was reset, or what came cannot be decrypted.
         """
+        self.is_emptied = False
         received = self._decrypt(buffer)
         if received is not None:
             return received
         # Once only: whoever sends nothing but what TLS itself is made of has its turn, and no more.
+        room_bytes = min(max(len(buffer), RECORD_BYTES) + FRAMING_BYTES, RECEIVE_BYTES)
         try:
-            data = self._sock.recv(min(max(len(buffer), RECORD_BYTES) + FRAMING_BYTES, RECEIVE_BYTES))
+            data = self._sock.recv(room_bytes)
         except (BlockingIOError, InterruptedError):
+            self.is_emptied = True
             return None
         except OSError as error:
             raise PeerGoneError(str(error)) from error
@@ -124,7 +124,9 @@ class TlsTransport(PlainTransport):
         if not data:
             return 0  # without a goodbye, as most clients leave; a frame that was cut short shows by its size
         self._incoming.write(data)
-        return self._decrypt(buffer)
+        received = self._decrypt(buffer)
+        self.is_emptied = received is None and len(data) < room_bytes
+        return received
 
     def _decrypt(self, buffer: memoryview) -> int | None:
         received: int | None = None

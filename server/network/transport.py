@@ -44,8 +44,8 @@ class PeerGoneError(Exception):
 class PlainTransport:
     """A non-blocking stdlib socket as a Trio task sees it."""
 
-    fills_buffers = True
-    """Whether `receive_now` leaves room in the buffer only if there is nothing more."""
+    is_emptied = False
+    """Whether there was nothing more, after what `receive_now` gave last."""
 
     def __init__(self, sock: socket.socket) -> None:
         sock.setblocking(False)
@@ -69,10 +69,12 @@ class PlainTransport:
         try:
             received = self._sock.recv_into(buffer)
         except (BlockingIOError, InterruptedError):
+            self.is_emptied = True
             return None
         except OSError as error:
             raise PeerGoneError(str(error)) from error
         self.has_moved = True
+        self.is_emptied = received < len(buffer)
         return received
 
     def fileno(self) -> int:
