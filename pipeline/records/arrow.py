@@ -11,6 +11,7 @@ array over all unpacked bytes, whose boundaries alternate between wanted and not
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,7 +36,6 @@ ROWS_MAX = 65_536
 
 _MICROSECONDS_MAX_MS = (2**63 - 1) // 1000
 _SEQUENCE_MASK = sequence_after(-1, 0)  # 2**31 - 1, after which comes 0
-_CODEC_TEXTS = pa.array([codec.name.lower() for codec in Codec])
 
 
 class _Rows(NamedTuple):
@@ -149,8 +149,14 @@ def _sequences(rows: _Rows, type: pa.DataType) -> pa.Array:
     return pa.array(sequences, type)
 
 
+@cache
+def _codec_texts() -> pa.Array:
+    """Made when it is asked for: Arrow's first array of a list imports pandas, which plans and streams do without."""
+    return pa.array([codec.name.lower() for codec in Codec])
+
+
 def _codecs(rows: _Rows, type: pa.DataType) -> pa.Array:
-    return _CODEC_TEXTS.take(pa.array(rows.header("attributes") & CODEC_MASK))
+    return _codec_texts().take(pa.array(rows.header("attributes") & CODEC_MASK))
 
 
 def _header_field(name: str) -> Callable[[_Rows, pa.DataType], pa.Array]:
