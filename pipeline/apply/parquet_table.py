@@ -40,6 +40,8 @@ class ParquetTable:
     def __init__(self, name: str) -> None:
         self.name = name
         self._path = Path(os.path.abspath(name))
+        self._known: tuple[Path, StructType] | None = None
+        """The folder of a version, which never changes, and its columns: Spark runs a job to find these in its files."""
 
     def newest(self) -> Path | None:
         """The folder with the files of the newest version; for readers without Spark."""
@@ -50,7 +52,11 @@ class ParquetTable:
         """The newest version. UsageError: there is no table."""
         if (folder := self.newest()) is None:
             raise UsageError(f"{self.name}: expected a table, found none")
-        return session.read.parquet(folder.as_uri())
+        if self._known is not None and self._known[0] == folder:
+            return session.read.schema(self._known[1]).parquet(folder.as_uri())
+        rows = session.read.parquet(folder.as_uri())
+        self._known = folder, rows.schema
+        return rows
 
     def exists(self, session: SparkSession) -> bool:
         if self._versions():
@@ -127,6 +133,7 @@ class ParquetTable:
             raise another_is_at_work(self.name, f"version {number} is there") from None
         finally:
             draft.unlink()
+        self._known = folder, rows.schema
         self._drop_old()
 
     def _drop_old(self) -> None:

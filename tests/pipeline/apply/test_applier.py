@@ -145,6 +145,7 @@ def test_columns_that_the_table_lacks_are_refused_or_added(spark: SparkSession, 
     grown(batch(spark, [Change(0, 1, "b", {"n": 2, "city": "Oslo"})]), 0)
     assert {row["key"]: row["city"] for row in grown.table.read(spark).collect()} == {"a": None, "b": "Oslo"}
     assert grown.state(spark).offsets == {0: 2}
+    assert made.table.read(spark).schema == grown.table.read(spark).schema, "who has written it and who has not"
     known = applier(spark, job(tmp_path, value=FormatSpec("json", "value")))
     assert known.value.fields.names == ["n", "city"], "JSON has the table's columns where no schema is given"
 
