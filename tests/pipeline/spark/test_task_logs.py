@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from support.pipeline.spark_settings import FRUGAL, JAVA_OPTIONS
 from support.pipeline.stored_topic import TOPIC, stored_topic
 from support.sizes import size
 
@@ -33,9 +34,8 @@ def _java() -> None:
 def test_tasks_of_this_machine_are_heard_when_asked_for_and_the_ui_is_named(tmp_path: Path) -> None:
     data_dir = stored_topic(tmp_path)
     command = [sys.executable, "-m", "ottla.pipeline.cli", "compact", str(data_dir), "--topic", TOPIC, "--json"]
-    frugal = ("spark.sql.adaptive.enabled=false", "spark.sql.codegen.wholeStage=false")
-    java = "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-    confs = ("spark.log.level=INFO", java, *size(frugal, ()))
+    java = f"spark.driver.extraJavaOptions={JAVA_OPTIONS}"
+    confs = ("spark.log.level=INFO", java, *size([f"{name}={value}" for name, value in FRUGAL.items()], []))
     options = ["--partition", "0", "--master", "local[1]", *(each for conf in confs for each in ("--conf", conf))]
     done = subprocess.run([*command, *options], capture_output=True, text=True, check=True)
     assert sum(line.startswith("Spark's UI: http://127.0.0.1:") for line in done.stderr.splitlines()) == 1
