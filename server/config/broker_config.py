@@ -111,12 +111,14 @@ class BrokerConfig(BrokerOptions):
         check_rules(config)
         listeners = config._resolve_listeners()
         secured = (each.name for each in listeners if each.security_protocol in OVER_SASL)
-        return dataclasses.replace(
-            config,
-            listener_configs=listeners,
-            sasl={name: config._sasl_of(name) for name in secured},
-            own_connection_limits=config._own_connection_limits(),
-        )
+        found = {
+            "listener_configs": listeners,
+            "sasl": {name: config._sasl_of(name) for name in secured},
+            "own_connection_limits": config._own_connection_limits(),
+        }
+        for name, value in found.items():  # no caller has it yet, and a copy takes as long as all values that are read
+            object.__setattr__(config, name, value)
+        return config
 
     def sasl_at(self, listener: str) -> SaslConfig:
         """How clients log in at a listener, which may be that of a controller that is no node. ConfigError as `sasl_of`."""

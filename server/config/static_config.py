@@ -142,7 +142,7 @@ def static_config(
     strongest = dict(flags) | dict(overrides)
     named = base | strongest
     ids: dict[str, str] = {name: named[name] for name in ("node.id", "broker.id") if name in named}
-    first = (BrokerConfig.from_texts(_own_id(ids)) if ids else BrokerConfig()).node_id
+    first = _first_id(ids)
     node_ids = tuple(range(first, first + count))
     controllers = file.controllers.keys() - set(node_ids)
     # What Apache Kafka's controllers decide by (num.partitions, topic defaults) holds where the file sets nothing else.
@@ -202,11 +202,14 @@ def _controllers(file: Properties, config: BrokerConfig) -> tuple[ListenerConfig
     )
 
 
-def _own_id(texts: Texts) -> Texts:
-    """`broker.id` is the older name of `node.id`: it holds where only it is given."""
-    if "broker.id" in texts and "node.id" not in texts:
-        return {**texts, "node.id": texts["broker.id"]}
-    return texts
+def _first_id(ids: Texts) -> int:
+    """`broker.id` is the older name of `node.id`: it holds where only it is given. ConfigError where they differ, or one is refused."""
+    if "broker.id" in ids:
+        return BrokerConfig.from_texts({"node.id": ids["broker.id"], **ids}).node_id
+    option = BROKER_OPTIONS["node.id"]
+    value = option.parse(ids["node.id"]) if ids else option.default
+    assert isinstance(value, int)
+    return value
 
 
 def _free_ports(texts: Texts) -> dict[str, str]:
