@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from types import CoroutineType
+from importlib import import_module
+from inspect import signature
+from types import CoroutineType, FunctionType
 from typing import Any, NamedTuple
 
 import trio
 import trio.testing
 
 import ottla
+from ottla.protocol.apis import snake_case
 from ottla.protocol.connection import Request, encode_request, encode_response, parse_request
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
@@ -19,7 +22,7 @@ from ottla.protocol.messages.fetch import FetchRequest
 from ottla.server.broker.broker import Broker
 from ottla.server.client.connection import api_of
 from ottla.server.config.emulation import release_of
-from ottla.server.handlers import Handlers, fetch, produce
+from ottla.server.handlers import SERVED, Handlers, fetch, produce
 from ottla.server.network.desk import finished
 from ottla.server.network.transport import COPIED_BYTES
 from ottla.storage.disk.files import FileSlice
@@ -192,6 +195,24 @@ def test_both_ways_answer_the_same_and_do_the_same() -> None:
     }
     assert {name: way for name, (way, _) in told.items()} == {name: step.is_at_once for name, step in STEPS.items()}
     assert ends == expected_ends
+
+
+def test_one_function_answers_an_api() -> None:
+    """Of what a handler's module has for others, nothing else takes a context and a request."""
+    found = {}
+    for name in SERVED:
+        module = import_module(f"ottla.server.handlers.{snake_case(name)}")
+        public = {
+            each
+            for each, function in vars(module).items()
+            if isinstance(function, FunctionType)
+            and not each.startswith("_")
+            and (each == "handle" or function.__module__ == module.__name__)
+            and list(signature(function).parameters)[:2] == ["ctx", "request"]
+        }
+        # What is answered to a client that may not ask; and no answer, but what is known of the client.
+        found[name] = public - {"refused", "known_of"}
+    assert {name: public for name, public in found.items() if public != {"handle"}} == {}
 
 
 def test_what_stands_before_a_handler_is_always_asked() -> None:
