@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from support.order import SPARK, unit_of
+from support.order import FIRST, ROOT, SPARK, place_of, unit_of
 
 pytest_plugins = ["pytester"]
 
@@ -25,6 +25,12 @@ pytest_plugins = ["pytester"]
 )
 def test_what_shares_something_has_one_unit(nodeid: str, unit: str) -> None:
     assert unit_of(nodeid) == unit
+
+
+def test_what_takes_longest_begins_first_and_then_what_has_most_tests() -> None:
+    sizes = {"few.py": 3, FIRST[1]: 3, "many.py": 300, SPARK: 100}
+    assert sorted(sizes, key=lambda unit: place_of(unit, sizes[unit])) == [SPARK, FIRST[1], "many.py", "few.py"]
+    assert all((ROOT / unit).exists() for unit in FIRST)
 
 
 def test_spark_has_a_process_besides_those_of_the_processors(

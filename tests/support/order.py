@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import random
 import re
+from collections import Counter
 from collections.abc import Generator
 from functools import cache
 from pathlib import Path
@@ -28,6 +29,8 @@ SPLIT = (
     "tests/server/handlers/test_handlers_in_turns.py",
     "tests/server/broker/test_server_crashes.py",
 )
+FIRST = (SPARK, "tests/pipeline/spark/test_task_logs.py")
+"""Units that begin first, as their JVMs take longest; then those with most tests."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -47,9 +50,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 f"{item.nodeid}: expected the argument as `spark: SparkSession`, in a file of {SPARK}"
             )
     seed = config.getoption("--shuffle")
-    if seed is None:
-        return
-    chance = random.Random(seed)
+    if seed is not None:
+        shuffle(items, random.Random(seed))
+    if hasattr(config, "workerinput"):  # of pytest-xdist, which gives out units in the order of their first tests
+        sizes = Counter(unit_of(item.nodeid) for item in items)
+        items.sort(key=lambda item: place_of(unit := unit_of(item.nodeid), sizes[unit]))
+
+
+def place_of(unit: str, tests: int) -> tuple[int, int]:
+    """By which units are given out, the smallest first."""
+    return FIRST.index(unit) if unit in FIRST else len(FIRST), -tests
+
+
+def shuffle(items: list[pytest.Item], chance: random.Random) -> None:
+    """Files, and the tests of each."""
     files: dict[str, list[pytest.Item]] = {}
     for item in items:
         files.setdefault(file_of(item.nodeid), []).append(item)
@@ -88,4 +102,5 @@ def pytest_xdist_auto_num_workers() -> Generator[None, int, int]:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     scheduling: Any = importlib.import_module("xdist.scheduler").LoadScopeScheduling(config, log)
     scheduling._split_scope = unit_of
+    config.option.loadscopereorder = False
     return scheduling

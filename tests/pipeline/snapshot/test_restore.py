@@ -33,7 +33,7 @@ def test_a_snapshot_is_restored_into_another_topic(tmp_path: Path, capsys: pytes
     assert main(["snapshot", str(data_dir), "--topic", TOPIC, "--out", str(snapshot), *HERE]) == 0
     with ottla.Broker(new_dir) as broker:
         servers = broker.bootstrap
-        broker.create_topic("copy", partitions=2)
+        broker.create_topic("copy", partitions=2, configs={"retention.ms": "-1"})  # its records are old
         capsys.readouterr()
         assert main(["restore", str(snapshot), "--topic", "copy", "--bootstrap", servers, "--json"]) == 0
         assert json.loads(capsys.readouterr().out) == {"topic": "copy", "records": 6, "partitions": 2}
@@ -97,7 +97,7 @@ def test_of_a_snapshot_of_layers_what_counts_is_restored(tmp_path: Path, capsys:
     assert f"3 keys of 2 partitions have changed since {first}" in capsys.readouterr().out
     with ottla.Broker(tmp_path / "new") as broker:
         servers = broker.bootstrap
-        broker.create_topic("copy", partitions=2)
+        broker.create_topic("copy", partitions=2, configs={"retention.ms": "-1"})  # its records are old
         assert restore(str(second), "copy", servers).records == 6
     capsys.readouterr()
     assert main(["read", str(tmp_path / "new"), "--topic", "copy"]) == 0
@@ -110,7 +110,7 @@ def test_it_is_a_function_too(tmp_path: Path) -> None:
     assert main(["snapshot", str(data_dir), "--topic", TOPIC, "--out", str(snapshot), *HERE]) == 0
     with ottla.Broker(tmp_path / "new") as broker:
         servers = broker.bootstrap
-        broker.create_topic("copy", partitions=2)
+        broker.create_topic("copy", partitions=2, configs={"retention.ms": "-1"})  # its records are old
         assert restore(str(snapshot), "copy", servers, producer_config={"acks": "all"}).records == 6
 
 
