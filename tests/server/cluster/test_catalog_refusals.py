@@ -101,7 +101,7 @@ def outcomes(start: CrashFiles, change: Callable[[StoredBroker], None], *, for_g
         was_refused = bool(refused)
         if not for_good:
             files.refuse = None
-        power_lost = list(files.after_crash(ordered=True, one_in=size(6, 1)))
+        power_lost = list(files.after_crash(ordered=True, one_in=size(12, 1)))
         went_on = append_everywhere(broker)
         yield Outcome(files, power_lost, was_refused, answer, broker.values(), went_on)
         if not was_refused:

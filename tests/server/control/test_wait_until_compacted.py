@@ -202,7 +202,7 @@ async def test_on_a_random_history_it_never_returns_early(seed: int, tmp_path: P
         served,
         log,
     ):
-        for _ in range(12):
+        for _ in range(size(6, 12)):
             for _ in range(rng.randrange(1, 8)):
                 act(rng, log)
             served.broker.clock.advance(rng.choice((0, 1, 5)))

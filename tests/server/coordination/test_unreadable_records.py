@@ -32,6 +32,7 @@ from ottla.storage.produce.txn_markers import build_marker
 from support.groups.consumer_groups import ConsumerGroups
 from support.groups.groups import Groups, MemoryStore, subscription
 from support.groups.share_groups import ShareGroups
+from support.sizes import size
 from support.transactions.transactions import A0, Transactions
 
 FIRST_FLEXIBLE = {OffsetCommitValue: 4, GroupMetadataValue: 4, TransactionLogValue: 1}
@@ -109,9 +110,9 @@ def spoilt(key: bytes, value: bytes) -> Iterator[tuple[bytes | None, bytes | Non
         yield key[:at], value
         yield key[:at] + b"\xff" + key[at + 1 :], value
     for at in range(len(value)):
-        yield key, value[:at]
-        yield key, value[:at] + b"\xff" + value[at + 1 :]
-        yield key, value[:at] + b"\x7f" + value[at + 1 :]
+        changed = (value[:at], *(value[:at] + byte + value[at + 1 :] for byte in (b"\xff", b"\x7f")))
+        for each in size(changed[at % 3 :][:1], changed):
+            yield key, each
     for version in (-1, 5, 77, 32_767):
         yield key, version.to_bytes(2, "big", signed=True) + value[2:]
     yield key + b"!", value

@@ -30,7 +30,7 @@ from support.groups.streams_groups import StreamsGroups, subtopology, topology
 from support.sizes import size
 
 CALLER = Caller("c", "/host", 1)
-TOPICS = size(1_000, 2_000)
+TOPICS = size(750, 2_000)
 """Of each list of names; small enough for a fast test, a multiple of what is gone through at once."""
 _SERVER = str(Path(server.__file__ or "").parent)
 

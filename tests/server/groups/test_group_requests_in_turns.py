@@ -68,8 +68,11 @@ from support.broker.conversation import create_topic
 from support.broker.served import Served, serving
 from support.left_behind import left_to_the_collector, older_left_alone
 from support.passes import counting_passes
+from support.sizes import size
 
-MANY = 300
+MANY = size(150, 300)
+MORE = 1_200
+"""Of what is looked at some hundred at a time."""
 
 
 class Case(NamedTuple):
@@ -88,6 +91,10 @@ def commit_of(*indexes: int) -> OffsetCommitRequest:
 
 def names(prefix: str = "n") -> tuple[str, ...]:
     return tuple(f"{prefix}{number}" for number in range(MANY))
+
+
+def more_names() -> tuple[str, ...]:
+    return names() * (MORE // MANY)
 
 
 MANY_INDEXES = tuple(range(MANY))
@@ -164,7 +171,7 @@ CASES = {
     ),
     "DeleteGroups": Case(DeleteGroupsRequest(groups_names=names()), 2),
     "LeaveGroup": Case(
-        LeaveGroupRequest(group_id="g", members=tuple(MemberIdentity(member_id=name) for name in names() * 4)), 5
+        LeaveGroupRequest(group_id="g", members=tuple(MemberIdentity(member_id=name) for name in more_names())), 5
     ),
     "AddPartitionsToTxn": Case(
         AddPartitionsToTxnRequest(
@@ -204,7 +211,7 @@ CASES = {
         SyncGroupRequest(
             group_id="g",
             generation_id=1,
-            assignments=tuple(SyncGroupRequestAssignment(member_id=name, assignment=b"x") for name in names() * 4),
+            assignments=tuple(SyncGroupRequestAssignment(member_id=name, assignment=b"x") for name in more_names()),
         ),
         3,
     ),
@@ -231,7 +238,7 @@ IN_ONE_PIECE = ("OffsetCommit", "OffsetCommit, one partition many times", "TxnOf
 
 def least_passes(name: str) -> int:
     # Some hundred members that leave are one piece.
-    return MANY if name != "LeaveGroup" else 4 * MANY // MEMBERS_A_PIECE - 2
+    return MANY if name != "LeaveGroup" else MORE // MEMBERS_A_PIECE - 2
 
 
 async def test_others_have_their_turns_in_the_midst_of_a_large_request_and_no_loop_goes_through_all_of_it_at_once(
@@ -298,7 +305,7 @@ async def test_of_many_assignments_a_member_is_given_the_last_that_names_it(
         )
         joined, _ = await handled(served, Case(join, 5))
         monkeypatch.setattr(turns, "TURN_S", -1.0)
-        given = [*((name, b"x") for name in names() * 4), (joined.member_id, b"first"), (joined.member_id, b"last")]
+        given = [*((name, b"x") for name in more_names()), (joined.member_id, b"first"), (joined.member_id, b"last")]
         sync = SyncGroupRequest(
             group_id="g",
             generation_id=joined.generation_id,
@@ -309,7 +316,7 @@ async def test_of_many_assignments_a_member_is_given_the_last_that_names_it(
         answer, passes = await handled(served, Case(sync, 3))
         assert not answer.error_code
         assert answer.assignment == b"last"
-        assert passes >= 4 * MANY
+        assert passes >= MORE
 
 
 async def test_an_offset_of_a_topic_that_is_deleted_while_its_commit_is_made_ready_is_not_committed(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -23,7 +22,7 @@ FEW = 5
 
 def deletion(client: RawClient) -> None:
     assert [row.error_code for row in delete(client, "full")] == [ErrorCode.NONE]
-    create_topic(client, "full")
+    create_topic(client, "full", internal_segment_bytes=200)
 
 
 def retention(client: RawClient) -> None:
@@ -39,27 +38,26 @@ def names_if_let_in(process: ServeProcess) -> set[str] | None:
         return None
 
 
-@pytest.mark.parametrize("gives_back", [deletion, retention])
-def test_whoever_gives_descriptors_back_gets_the_few_that_it_needs(
-    tmp_path: Path, gives_back: Callable[[RawClient], None]
-) -> None:
+def test_whoever_gives_descriptors_back_gets_the_few_that_it_needs(tmp_path: Path) -> None:
     options = ("--data", tmp_path, "--listener", "127.0.0.1:0", "--profile", "dev")
     with ServeProcess(*options, descriptors=DESCRIPTORS) as process, RawClient(*process.addresses[0]) as client:
         create_topic(client, "full", internal_segment_bytes=200)
         create_topic(client, "other")
-        codes = [produce(client, "full", RECORD).error_code for _ in range(2 * DESCRIPTORS)]
-        assert DESCRIPTORS // 2 < codes.count(ErrorCode.NONE) < DESCRIPTORS
-        assert set(codes) == {ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR}
-        assert produce(client, "other", RECORD).error_code == ErrorCode.NONE
-        with RawClient(*process.addresses[0]) as refused:
-            assert refused.is_closed_by_peer()
-        gives_back(client)
-        until_s = time.monotonic() + PATIENCE_S
-        # They come back one by one. A connection is let in when there are some for segments, too, and takes none of those.
-        while (names := names_if_let_in(process)) is None and time.monotonic() < until_s:
-            time.sleep(0.05)
-        assert names == {"full", "other"}
-        assert [produce(client, "full", RECORD).error_code for _ in range(FEW)] == [ErrorCode.NONE] * FEW
+        for gives_back in (retention, deletion):
+            way = gives_back.__name__
+            codes = [produce(client, "full", RECORD).error_code for _ in range(2 * DESCRIPTORS)]
+            assert DESCRIPTORS // 2 < codes.count(ErrorCode.NONE) < DESCRIPTORS, way
+            assert set(codes) == {ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR}, way
+            assert produce(client, "other", RECORD).error_code == ErrorCode.NONE, way
+            with RawClient(*process.addresses[0]) as refused:
+                assert refused.is_closed_by_peer(), way
+            gives_back(client)
+            until_s = time.monotonic() + PATIENCE_S
+            # They come back one by one. A connection is let in when there are some for segments, too, and takes none of those.
+            while (names := names_if_let_in(process)) is None and time.monotonic() < until_s:
+                time.sleep(0.05)
+            assert names == {"full", "other"}, way
+            assert [produce(client, "full", RECORD).error_code for _ in range(FEW)] == [ErrorCode.NONE] * FEW, way
         code, _ = process.stop()
     assert code == 0
     assert "offline" not in process.stderr and "Traceback" not in process.stderr

@@ -17,7 +17,7 @@ from support.strategies import as_of, messages
 
 @pytest.mark.parametrize("api", [APIS[key] for key in sorted(Handlers.keys_served())], ids=lambda api: api.name)
 @given(data=st.data())
-@settings(max_examples=size(5, 20), deadline=None)
+@settings(max_examples=size(3, 20), deadline=None)
 def test_whatever_is_asked_has_an_answer_or_none(api: Api, data: st.DataObject) -> None:
     version = data.draw(st.integers(*api.versions))
     body = as_of(data.draw(messages(api.request)), version)

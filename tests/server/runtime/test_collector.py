@@ -20,7 +20,14 @@ from ottla.server.runtime.collector import (
     QUIET_S,
     Collector,
 )
+from support.left_behind import leave_alone
 from support.old_garbage import OldGarbage
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _older_left_alone() -> None:
+    """Each of these tests has some full collections done: what tests before have made is no part of them."""
+    leave_alone()
 
 
 @pytest.fixture(autouse=True)

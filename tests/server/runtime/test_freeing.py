@@ -135,8 +135,8 @@ def resident_bytes() -> int:
 
 ARENAS_OF_16_THREADS = """
 import ctypes, sys, threading
-from ottla.server.commands.serve import _prepare_process
 if sys.argv[1] == "prepared":
+    from ottla.server.commands.serve import _prepare_process
     _prepare_process()
 malloc = ctypes.CDLL(None).malloc
 malloc.restype = ctypes.c_void_p

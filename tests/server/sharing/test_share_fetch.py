@@ -25,6 +25,7 @@ from support.broker.conversation import address, create_topic, produce
 from support.broker.raw_client import RawClient
 from support.broker.served import FEW_PARTITIONS
 from support.sharing.members import Member, acquired, initialize_share, offsets_of
+from support.sizes import size
 
 LOCK_MS = 30_000
 
@@ -226,8 +227,18 @@ def test_nothing_is_done_of_an_acknowledgement(
     assert member.said({0: [(0, 2, [ACCEPT])]}) == {0: 0}
 
 
-@pytest.mark.parametrize("types, runs", [(1, 1), (1, 500), (1_000, 1)])
-@pytest.mark.parametrize(("batches", "code"), WRONG.values(), ids=WRONG)
+AT_ONCE = [(1, 1), (1, 500), (1_000, 1)]
+"""Types and runs. In a slice each of WRONG has one of these."""
+
+
+@pytest.mark.parametrize(
+    ("batches", "code", "types", "runs"),
+    [
+        pytest.param(*wrong, *at_once, id=f"{name}, {at_once}")
+        for at, (name, wrong) in enumerate(WRONG.items())
+        for at_once in size(AT_ONCE[at % 3 :][:1], AT_ONCE)
+    ],
+)
 def test_nor_where_it_takes_many_turns(
     shared: Shared,
     batches: list[tuple[int, int, list[int]]],

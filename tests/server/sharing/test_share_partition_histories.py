@@ -238,7 +238,7 @@ class Life:
                 assert run.first == before.last + 1 and not run.continues(before)
 
 
-@pytest.mark.parametrize("seed", range(size(60, 300)))
+@pytest.mark.parametrize("seed", range(size(30, 300)))
 def test_a_life_goes_as_the_models(seed: int) -> None:
     life = Life(seed)
     for _ in range(STEPS):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from random import Random
 from typing import NamedTuple
 
@@ -10,6 +11,7 @@ import pytest
 from ottla.server.groups.offsets import offsets as offsets_module
 from ottla.server.groups.offsets.offsets import Offsets, Place
 from ottla.server.groups.records import CommittedOffset
+from support.sizes import size
 
 PLACES = [("a", 0), ("a", 1), ("b", 0)]
 GROUPS = ["g", "h", "i"]
@@ -52,9 +54,7 @@ class Plain:
         self.pending = [one for one in self.pending if one.producer_id != producer_id]
 
 
-@pytest.mark.parametrize(
-    ("seed", "ends_at_once"), [*((seed, True) for seed in range(20)), *((seed, False) for seed in range(20))]
-)
+@pytest.mark.parametrize(("seed", "ends_at_once"), [*product(range(size(5, 20)), (True, False))])
 def test_of_two_commits_in_one_place_the_later_record_counts_whichever_transaction_ends_first(
     seed: int, ends_at_once: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

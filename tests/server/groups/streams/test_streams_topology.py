@@ -12,6 +12,7 @@ from ottla.storage.steps import to_the_end
 from support.groups.consumer_groups import raised
 from support.groups.groups import FakeTopics
 from support.groups.streams_groups import COUNTS, info, subtopology, topology
+from support.sizes import size
 
 SOURCE, PARTITIONING, INTERNAL = (
     StatusCode.MISSING_SOURCE_TOPICS,
@@ -189,9 +190,10 @@ def test_what_is_written_down_is_what_was_brought_along(application: Topology) -
 
 
 def test_a_long_chain_in_the_worst_order_is_gone_along_once() -> None:
+    count = size(200, 1_000)
     links = [
-        subtopology(f"{at:04}", repartition=[info(f"t{at}")], sinks=[f"t{at - 1}"] if at else ()) for at in range(1_000)
+        subtopology(f"{at:04}", repartition=[info(f"t{at}")], sinks=[f"t{at - 1}"] if at else ()) for at in range(count)
     ]
-    found = configured(topology(*links, subtopology("x", "orders", sinks=["t999"])), orders=6)
+    found = configured(topology(*links, subtopology("x", "orders", sinks=[f"t{count - 1}"])), orders=6)
     assert {one.partitions for one in found.missing.values()} == {6}
-    assert len(found.missing) == 1_000
+    assert len(found.missing) == count
