@@ -165,7 +165,7 @@ class FrameReader:
                 return None
         received = self._transport.receive_now(target)
         if not received:
-            self.is_drained = received is None and self._transport.is_emptied
+            self.is_drained = received is None and self._transport.is_emptied and not self.is_ending
             return None
         self.is_drained = self._transport.is_emptied and not self.is_ending
         if shared is not None:

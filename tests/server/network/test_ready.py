@@ -1671,3 +1671,20 @@ async def test_an_answer_over_tls_is_sent_to_its_end_though_the_socket_has_no_ro
             with trio.fail_after(60):
                 await receive_all(stream, [(number, "big" + "x" * LARGE_ANSWER)], random.Random(1))
         await stream.aclose()
+
+
+async def test_a_client_that_leaves_in_the_midst_of_a_record_of_tls_is_gone(tmp_path: Path) -> None:
+    """Its last bytes and its end are one event, and the bytes give nothing to read."""
+    async with serving() as served:
+        stream = await over_tls(tmp_path)(served)
+        await stream.send_all(request(1))
+        with trio.fail_after(60):
+            await receive_all(stream, [(1, "g")], random.Random(1))
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(served.ready) == 1
+        plain = stream.transport_stream
+        os.write(plain.socket.fileno(), b"\x17\x03\x03\x40\x00" + bytes(10))  # and no checkpoint before its end
+        plain.socket.shutdown(socket.SHUT_WR)
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(served.ready) == 0
+        await plain.aclose()
