@@ -51,7 +51,8 @@ async def test_in_each_pass_so_many_go_on_as_have_room_in_order(
     assert numbers == sorted(numbers)
     # The first of all finds the queue empty and goes on at once.
     assert max(Counter(numbers).values()) <= most + 1
-    assert numbers[-1] - numbers[0] <= 2 * 36 / most
+    # So does each that finds it empty later, alone in its pass.
+    assert numbers[-1] - numbers[0] <= 2 * 36 / most + 4
 
 
 @pytest.mark.parametrize("leaves", [0, 1, 2])
