@@ -26,7 +26,20 @@ from ...support.suite import NotRunError, Options, Suite, run_suite
 from ..small.__main__ import Sides, started
 from ..small.requests import NOT_THERE_YET
 from ..table import KAFKA, OTTLA, Row, judge, print_table
-from .clients import KINDS, PRODUCE, Waited, run, topic_of
+from .clients import (
+    FIND_COORDINATOR,
+    GROUPS,
+    KINDS,
+    PRODUCE,
+    Client,
+    NotYetError,
+    Waited,
+    commit,
+    committed,
+    find_coordinator,
+    run,
+    topic_of,
+)
 
 CONNECTIONS = (10, 30, 100, 200)
 WARM_UP_S, SECONDS = 3.0, 5
@@ -66,6 +79,17 @@ def prepare(broker: BrokerProcess, topics: int) -> None:
                 time.sleep(0.05)
             if error_code:
                 raise RuntimeError(f"preparing {name} ended with error {error_code}")
+        for number in range(min(GROUPS, topics)):
+            client = Client(number, connection)
+            connection.request(*FIND_COORDINATOR, find_coordinator(client))  # makes the topic of the offsets
+            while True:
+                connection.socket.sendall(commit(client, b""))
+                try:
+                    committed(client, memoryview(connection.read_frame()))
+                except NotYetError:
+                    time.sleep(0.05)
+                else:
+                    break
 
 
 def compared(sides: Sides, connections: int, seconds: int) -> dict[str, dict[str, list[Waited]]]:

@@ -11,15 +11,21 @@ from multiprocessing.synchronize import Event
 
 from ...support.clients.raw import RawConnection, frame, produce_body
 
-PRODUCE, FETCH, OFFSET_COMMIT = (0, 7), (1, 11), (8, 7)
+PRODUCE, FETCH, OFFSET_COMMIT, FIND_COORDINATOR = (0, 7), (1, 11), (8, 7), (10, 1)
 """The newest versions without tagged fields."""
 GROUPS = 20
+COORDINATORS_COME = (14, 15, 16)
+"""COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR: of a group that is asked for the first time."""
 FETCH_WAIT_MS = 500
 SILENCE_S = 60.0
 
 _BATCH_HEAD = struct.Struct(">qi11xi")
 """Base offset and length of a batch, and behind what is between them its last offset delta."""
 _OVERHEAD_BYTES = 12
+
+
+class NotYetError(Exception):
+    """The group has no coordinator yet."""
 
 
 @dataclass
@@ -54,6 +60,15 @@ class Waited:
 
 def topic_of(number: int) -> str:
     return f"mixed-{number}"
+
+
+def group_of(number: int) -> str:
+    return f"mixed-{number % GROUPS}"
+
+
+def find_coordinator(client: Client) -> bytes:
+    """The body: of a group."""
+    return _text(group_of(client.number)) + b"\0"
 
 
 def _text(text: str) -> bytes:
@@ -97,7 +112,7 @@ def fetched(client: Client, answer: memoryview) -> None:
 
 
 def commit(client: Client, _: bytes) -> bytes:
-    body = _text(f"mixed-{client.number % GROUPS}") + struct.pack(">i", -1) + _text("") + struct.pack(">h", -1)
+    body = _text(group_of(client.number)) + struct.pack(">i", -1) + _text("") + struct.pack(">h", -1)
     body += struct.pack(">i", 1) + _text(client.topic) + struct.pack(">iiqi", 1, 0, 5, -1) + struct.pack(">h", -1)
     return frame(*OFFSET_COMMIT, 1, body)
 
@@ -105,6 +120,8 @@ def commit(client: Client, _: bytes) -> bytes:
 def committed(client: Client, answer: memoryview) -> None:
     at = 4 + 4 + 4 + 2 + len(client.topic) + 4 + 4
     (error_code,) = struct.unpack_from(">h", answer, at)
+    if error_code in COORDINATORS_COME:
+        raise NotYetError(client.topic)
     _expect_none(client, error_code)
 
 
