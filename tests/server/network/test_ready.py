@@ -1677,6 +1677,7 @@ async def test_a_client_that_leaves_in_the_midst_of_a_record_of_tls_is_gone(tmp_
     """Its last bytes and its end are one event, and the bytes give nothing to read."""
     async with serving() as served:
         stream = await over_tls(tmp_path)(served)
+        assert isinstance(stream, trio.SSLStream)
         await stream.send_all(request(1))
         with trio.fail_after(60):
             await receive_all(stream, [(1, "g")], random.Random(1))
