@@ -222,9 +222,9 @@ class Connection:
             if self._error is not None:
                 self._raise()
             if parts is not None:
+                self._frames.let_go()  # first: a client may never take the answer
                 if parts and (unsent := transport.send_now(parts)):
                     await self._send_unsent(unsent)
-                self._frames.let_go()
             elif self._left is not None:
                 await self._go_on()
             elif self._session.is_open:
@@ -358,8 +358,8 @@ class Connection:
         parts = self._answer(frame)
         del frame
         if parts is not None:
-            await self._send_unsent(parts)
             self._frames.let_go()
+            await self._send_unsent(parts)
 
     def _answer(self, frame: memoryview) -> list[Part] | None:
         """Carry out a request, as far as that needs no waiting.
@@ -401,6 +401,7 @@ class Connection:
         """Leave something to the task, which may look at the frame. Of a request all but its records has been copied out of it."""
         if self._frames.is_shared and (work == self._read_large or frame[:2] == PRODUCE):
             self._shares.ready.give_buffer_away()
+        self.busy = True  # it has been taken, and is carried out though the node stops
         self._left = partial(work, *arguments)
 
     async def _read_large(self, box: list[memoryview], size_bytes: int) -> None:

@@ -9,7 +9,7 @@
 After `next` whatever was looked up before may have gone: it is a checkpoint like any other.
 
 Tasks that want another slice wait in one queue: the first has waited longest, and is next. In each pass of Trio's scheduler so many
-go on as together took PASS_S for their last slices, and at least one. With a plain checkpoint all of them would go on in every pass,
+go on as together may take PASS_S, each a whole slice, or its last one if that was longer; at least one. With a plain checkpoint all of them would go on in every pass,
 and a task that has little to do would wait for the slices of them all.
 
 Nor may those add up whose slices begin in one pass, a hundred tasks that one event has woken, say: once a pass has lasted PASS_S,
@@ -75,7 +75,8 @@ class Turn:
         except LookupError:
             line = _Line()
             _LINE.set(line)
-        await line.stand(perf_counter() - self._begin_s)
+        # It may be a whole slice that follows a short one.
+        await line.stand(max(perf_counter() - self._begin_s, TURN_S))
         self._begin_s = perf_counter()
         self.end_s = self._begin_s + TURN_S
 

@@ -1689,3 +1689,18 @@ async def test_a_client_that_leaves_in_the_midst_of_a_record_of_tls_is_gone(tmp_
         await trio.testing.wait_all_tasks_blocked()
         assert len(served.ready) == 0
         await plain.aclose()
+
+
+async def test_a_request_that_has_been_taken_is_carried_out_though_the_node_stops_at_once() -> None:
+    async with serving() as served:
+        peer = await served.watched()
+
+        def stop(key: str) -> None:
+            served.desk.is_open = False
+
+        served.desk.meanwhile = stop
+        served.desk.may_answer.set()
+        peer.send(1, keys="later{}")
+        with trio.fail_after(60):
+            await peer.has_ended.wait()
+        assert await peer.answers() == [(1, "later1")]

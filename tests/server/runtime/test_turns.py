@@ -23,11 +23,11 @@ def test_a_turn_is_over_after_some_milliseconds_and_begins_anew(monkeypatch: pyt
     assert not turn.is_over()
 
 
-@pytest.mark.parametrize(("slice_part", "most"), [(1.0, 2), (0.25, 7), (10.0, 1)])
+@pytest.mark.parametrize(("slice_part", "most"), [(1.0, 2), (0.0, 2), (10.0, 1)])
 async def test_in_each_pass_so_many_go_on_as_have_room_in_order(
     slice_part: float, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """PASS_S has room for slices until it is used up, by the last slices of those that go on."""
+    """PASS_S has room for slices until it is used up, by a whole slice of each that goes on, or its last one if that was longer."""
     now_s = 100.0
     monkeypatch.setattr(turns, "perf_counter", lambda: now_s)
     went_on: list[int | None] = []
