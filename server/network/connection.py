@@ -94,10 +94,10 @@ class Connection:
     """Its own, while that is parked: it waits for a request."""
 
     _error: Exception | None = None
-    """What went wrong where the task was not, and is raised in it."""
+    """What was raised outside the task, or closed the connection; the task raises it."""
 
     _left: partial[Coroutine[Any, Any, None]] | None = None
-    """What is left for the task to do: called and awaited."""
+    """Work that is left to the task."""
 
     farewell: Callable[[], object] | None = None
     """Called once, when it is gone: for what others keep for it. It must not name this."""
@@ -150,7 +150,7 @@ class Connection:
             self._muted = None  # it may name this
             if self.farewell is not None:
                 self.farewell()
-            self._context = None  # likewise
+            self._context = None  # it names this
             self._drop_left()
             self._shares.ready.forget(self._transport.fileno(), self)
             self._frames.close()
@@ -334,7 +334,7 @@ class Connection:
             return False
         try:
             unsent = self._transport.send_now(parts) if parts else parts
-        except Exception as error:  # noqa: BLE001 -- likewise
+        except Exception as error:  # noqa: BLE001 -- the task knows what to do about each
             self._fail(error)
             return False
         if self._frames.held_bytes:
@@ -405,7 +405,6 @@ class Connection:
         self._left = partial(work, *arguments)
 
     async def _read_large(self, box: list[memoryview], size_bytes: int) -> None:
-        self.busy = True
         request = await self._at_large().read(box)
         request.size_bytes = size_bytes
         if self._frames.held_bytes and request.api.key != PRODUCE_KEY:
@@ -416,7 +415,6 @@ class Connection:
 
     async def _load(self, request: Request) -> None:
         """Carry out a request whose handler may have to be loaded first."""
-        self.busy = True
         key = request.api.key
         handle = self._session.handlers.get(key)
         if handle is None:
@@ -434,7 +432,6 @@ class Connection:
         Args:
             answer: What its handler has returned.
         """
-        self.busy = True
         frames, places = self._frames, self._shares.answer_places.get(request.api.key)
         if places is not None:
             if self._place is None:

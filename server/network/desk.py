@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 Handler: TypeAlias = Callable[[Any, Request], Any]
 """Called with what `Desk.context_for` has made, and a request. Returns the body of the answer, or None where none is sent; or, if it
-may have to wait, a coroutine that has not started and returns that. It never has done half of its work by then."""
+may have to wait, a coroutine that has not started and returns that. What was done before stands if the coroutine never starts: a
+Produce that waits for a flush has appended."""
 
 _LINE_CHARS_MAX = 500
 

@@ -134,7 +134,8 @@ class FrameReader:
     def frame_now(self, shared: memoryview | None = None) -> memoryview | None:
         """The next frame as `next_frame` gives it, if it needs no waiting and no larger buffer.
 
-        None if it does: if `is_drained`, as soon as the socket has something again, else `next_frame` is to be asked.
+        Returns:
+            None if it does. If `is_drained`, call again when the socket is readable; else call `next_frame`.
 
         Args:
             shared: A buffer as large as the first one, which many connections may use, one after the other, as it is nearer to

@@ -1,16 +1,18 @@
 """The connections that have a request for us, in the order in which their sockets became readable.
 
-    a socket is readable -> the connection stands in the queue -> `take`: one request -> `send`: its answer
+    a socket becomes readable   its connection enters the queue
+    take                        one request of the first connection is carried out
+    send                        its answer is sent
 
-One task serves the queue. The first in the queue has waited longest, and is next. It has one request carried out, and stands at
-the end again if it has sent more: nobody waits for more than one request of each of the others. After a time slice all other
-tasks have theirs.
+One task serves the queue. The first connection has waited longest and is next. The task carries out one of its requests, and puts
+it at the end again if it has sent more. So a connection waits for at most one request of each other connection. After a time
+slice the other tasks run.
 
-What has to wait is not done here: the connection's own task is woken for it, and its connection leaves the queue until that is
-done. A task that is woken has work to do in this pass of the scheduler, so the slice ends after HANDED_OVER_MAX of them, too.
+A request that has to wait is left to the connection's own task, which is woken. The connection leaves the queue until that task is
+done. A woken task works in the next pass of the scheduler, so at most HANDED_OVER_MAX are woken between two passes.
 
-Sockets stay registered, in an epoll of our own with the edge as trigger: to register a socket for every wait, as Trio does, is a
-third of what a small request costs. Only Linux has it. Elsewhere, and while nobody `run`s this, each connection waits by itself.
+Sockets stay registered in an edge-triggered epoll of our own. Trio registers a socket for each wait, which is a third of the cost of
+a small request. Only Linux has epoll. Elsewhere, and while `run` does not run, each connection waits by itself.
 """
 
 from __future__ import annotations
@@ -40,22 +42,22 @@ AT_ONCE = 64
 cache any more when their turn comes."""
 
 HANDED_OVER_MAX = 32
-"""Requests that connections' own tasks go on with, in one slice."""
+"""Tasks of connections that are woken between two passes of the scheduler."""
 
 ALONE_REQUESTS = 50
-"""A client that has sent so many while no other sent one is alone."""
+"""A client is alone after so many requests in a row, without one of another client."""
 LOOKS = 6
-"""For the next request of a client that is alone and mostly sends it at once: to fall asleep and to be woken takes longer, on both
-sides. Other tasks run in between."""
+"""Polls for the next request of a client that is alone, before the task sleeps: sleeping and waking take longer, on both sides.
+Other tasks run in between."""
 REST_REQUESTS = 32
-"""After looks that found nothing so many requests are waited for without: the client takes its time."""
+"""After LOOKS polls that found nothing the task sleeps at once for so many requests: the client takes its time."""
 
 
 class Watched(Protocol):
     """A connection."""
 
     is_queued: bool
-    """Whether it stands in the queue: for this module alone."""
+    """Whether it is in the queue. Only this module sets it."""
 
     is_parked: bool
     """Whether its own task leaves its requests to this."""
@@ -96,6 +98,8 @@ class ReadyConnections:
         """The connection whose request was answered last."""
         self._in_a_row = 0
         """Its requests since another connection brought one."""
+        self._handed_over = 0
+        """Tasks woken since the last pass."""
 
     def __len__(self) -> int:
         return len(self._watched)
@@ -134,7 +138,11 @@ class ReadyConnections:
             self._last = None
 
     def stand(self, watched: Watched) -> bool:
-        """Have one that is watched stand in the queue, as it may have a request already. False: nobody serves the queue at present."""
+        """Put a watched connection into the queue, as it may have a request already.
+
+        Returns:
+            False if the queue is not being served: it is not in the queue.
+        """
         if self._is_awake and not watched.is_queued:
             watched.is_queued = True
             self._queue.append(watched)
@@ -155,6 +163,7 @@ class ReadyConnections:
                 # It is readable for as long as it has an event to tell of.
                 await trio.lowlevel.wait_readable(epoll.fileno())
                 turn.begin()
+                self._handed_over = 0
                 self._is_awake = True
                 await self._serve_until_none_is_ready(epoll, turn)
                 self._is_awake = False
@@ -191,11 +200,11 @@ class ReadyConnections:
                 return
             await trio.lowlevel.checkpoint()
             turn.begin()
+            self._handed_over = 0
 
     def _serve(self, queue: deque[Watched], turn: Turn) -> bool:
         """One request of each in the queue, until it is empty or the time slice is over; returns whether that is so."""
         answered: list[tuple[Watched, list[Part]]] = []
-        handed_over = 0
         while queue:
             watched = queue.popleft()
             watched.is_queued = False
@@ -204,8 +213,8 @@ class ReadyConnections:
                 if parts is not None:
                     answered.append((watched, parts))
                 elif not watched.is_parked:
-                    handed_over += 1
-            is_over = handed_over >= HANDED_OVER_MAX or turn.is_over()
+                    self._handed_over += 1
+            is_over = self._handed_over >= HANDED_OVER_MAX or turn.is_over()
             if is_over or len(answered) >= TOGETHER or not queue:
                 for each, parts in answered:
                     if each is self._last:

@@ -180,15 +180,17 @@ class TlsTransport(PlainTransport):
 
     def send_now(self, parts: Sequence[Part]) -> list[Part]:
         """As `PlainTransport.send_now`. What is encrypted and not taken stays here: `send` sends it before all else."""
-        whole = joined(parts)
-        if whole is None:
-            return [*parts]
         try:
+            whole = joined(parts)
+            if whole is None:
+                return [*parts]
             view = memoryview(whole)
             for at in range(0, len(view), RECORD_BYTES):
                 self._tls.write(view[at : at + RECORD_BYTES])
         except ssl.SSLError as error:
             raise PeerGoneError(f"TLS: {why(error)}") from error
+        except OSError as error:
+            raise PeerGoneError(str(error)) from error
         return [] if self._send_now() else [b""]
 
     async def _send_file(self, part: FileSlice) -> None:

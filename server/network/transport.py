@@ -149,13 +149,14 @@ class PlainTransport:
         Raises:
             PeerGoneError: The peer does not take it any more.
         """
-        whole = parts[0] if len(parts) == 1 else joined(parts)
-        if whole is None or isinstance(whole, FileSlice):
-            return [*parts]
         try:
-            sent = self._sock.send(whole)
-        except BlockingIOError:
-            return [whole]
+            whole = parts[0] if len(parts) == 1 else joined(parts)
+            if whole is None or isinstance(whole, FileSlice):
+                return [*parts]
+            try:
+                sent = self._sock.send(whole)
+            except BlockingIOError:
+                return [whole]
         except OSError as error:
             raise PeerGoneError(str(error)) from error
         self.has_moved = True
@@ -232,8 +233,14 @@ class PlainTransport:
 
 
 def joined(parts: Sequence[Part]) -> bytes | None:
-    """All parts in one buffer, as one call takes less than a list of them, even with the copying; None if a slice of a file among
-    them is large, not in memory, or shorter than promised."""
+    """All parts in one buffer: to copy and send it takes less than to send a list.
+
+    Returns:
+        None if a slice of a file among them is large, not in memory, or shorter than promised.
+
+    Raises:
+        OSError: A file cannot be read.
+    """
     buffers: list[Buffer] = []
     for part in parts:
         if isinstance(part, FileSlice):

@@ -8,9 +8,9 @@
 
 After `next` whatever was looked up before may have gone: it is a checkpoint like any other.
 
-Tasks that want another slice wait in one queue: the first has waited longest, and is next. In each pass of Trio's scheduler so many
-go on as together may take PASS_S, each a whole slice, or its last one if that was longer; at least one. With a plain checkpoint all of them would go on in every pass,
-and a task that has little to do would wait for the slices of them all.
+Tasks that want another slice wait in one queue. The first has waited longest and is next. Each pass of Trio's scheduler lets in as
+many as PASS_S has room for, and at least one; each counts as a whole slice, or as its last one if that was longer. With a plain
+checkpoint all would go on in every pass, and a task with little to do would wait for the slices of all.
 
 Nor may those add up whose slices begin in one pass, a hundred tasks that one event has woken, say: once a pass has lasted PASS_S,
 slices that begin in it are short.
@@ -139,7 +139,7 @@ class _Line:
 
     def __init__(self) -> None:
         self._waiting = OrderedDict[trio.lowlevel.Task, float]()
-        """How long the last slice of each was."""
+        """How much of a pass each takes, in seconds."""
         self._is_one_ahead = False
         """Whether one that found the queue empty goes on in the next pass."""
         self._is_letting_in = False

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from itertools import islice
 from typing import Any
 
@@ -179,3 +181,9 @@ def test_a_count_without_records_costs_nothing() -> None:
         list(columns.decode(window))
     (damage,) = columns.record_damage(window)
     assert damage.expected == "2147483647 records that can be read"
+
+
+def test_the_columns_are_loaded_without_pandas() -> None:
+    """Each Python process that Spark starts loads them, and pandas takes half a second."""
+    code = "import sys, ottla.pipeline.records.arrow; print('pandas' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"

@@ -18,7 +18,7 @@ from contextlib import ExitStack, asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import trio
@@ -54,9 +54,10 @@ from ottla.server.network.ready import (
 from ottla.server.network.request_memory import RequestMemory
 from ottla.server.network.shares import Shares
 from ottla.server.network.tls_transport import TlsTransport
-from ottla.server.network.transport import Part, PlainTransport
+from ottla.server.network.transport import Part, PeerGoneError, PlainTransport
 from ottla.server.runtime import turns
 from ottla.server.runtime.collector import Collector
+from ottla.storage.disk.files import FileSlice
 from support.noted import noted
 from support.sizes import FULL, size
 
@@ -1704,3 +1705,28 @@ async def test_a_request_that_has_been_taken_is_carried_out_though_the_node_stop
         with trio.fail_after(60):
             await peer.has_ended.wait()
         assert await peer.answers() == [(1, "later1")]
+
+
+async def test_a_frame_gives_its_memory_back_before_its_client_takes_the_answer() -> None:
+    async with serving() as served:
+        peer = await served.watched()
+        peer.connection._transport._sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
+        peer.socket.sendall(produce(1, "now" + "x" * 30_000, b"r" * 1_000))
+        await trio.testing.wait_all_tasks_blocked()
+        assert peer.connection.busy, "the answer has not been taken"
+        assert peer.connection._frames.held_bytes and peer.connection._frames.is_receiving
+
+
+class Broken:
+    """A file that the disk does not give."""
+
+    def read_now(self, position: int, size_bytes: int) -> bytes:
+        raise OSError(errno.EIO, "the disk")
+
+
+async def test_a_file_that_cannot_be_read_ends_the_answer_and_is_no_error_of_the_broker() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        transport = PlainTransport(ours)
+        with pytest.raises(PeerGoneError, match="the disk"):
+            transport.send_now([b"head", FileSlice(cast(Any, Broken()), 0, 100)])
