@@ -43,6 +43,9 @@ TICK_MS = 1_000
 # A look at so many for something to sync takes a millisecond.
 LOGS_AT_ONCE = 5_000
 
+# So many new logs take a worker thread a hundredth of a second or two.
+MADE_AT_ONCE = 20
+
 # A look at ten thousand connections takes a hundredth of a second, and none of them is idle before ten minutes are over.
 LOOKS_IN_IDLE_TIME = 20
 
@@ -69,6 +72,8 @@ class Housekeeping:
         self._tokens = tokens
         self._unlooked_ms = 0
         """For so long the connections have not been looked at for idle ones."""
+        self._unmade_before: dict[str, int] = {}
+        """Of each data directory, how many logs were not on disk yet at the last look."""
         self._locks: defaultdict[tuple[str, str], trio.Lock] = defaultdict(trio.Lock)
         """Of each job in each data directory: whoever asks for one that is at work waits for the end of it, and has it
         done again."""
@@ -78,6 +83,7 @@ class Housekeeping:
         config = self._live_config.current
         in_each_data_dir: list[tuple[int, Callable[[str], Awaitable[None]]]] = [
             (TICK_MS, self.tick),
+            (TICK_MS, self.make_logs),
             (config.log_retention_check_interval_ms, self.retain),
             (config.log_flush_offset_checkpoint_interval_ms, self.checkpoint_recovery_points),
             (config.log_flush_start_offset_checkpoint_interval_ms, self.checkpoint_log_starts),
@@ -122,6 +128,10 @@ class Housekeeping:
         """The jobs of every second. What fails in one of them, or for one log, keeps none of the others from its turn."""
         await self._in(data_dir, "tick", self._tick)
 
+    async def make_logs(self, data_dir: str | None = None) -> None:
+        """Have on disk the logs that were promised since, every second. What is refused is tried again with the next call."""
+        await self._in(data_dir, "make logs", self._make_logs)
+
     async def retain(self, data_dir: str | None = None) -> None:
         """Retention by size, time and log start of every log without compaction that nobody holds."""
         await self._in(data_dir, "retain", self._retain)
@@ -158,6 +168,18 @@ class Housekeeping:
                 await turn.next()
             here = [each for each in Log.wanting_flush(some, elapsed_ms) if each.data_dir == data_dir]
             await self._flush_due(here, elapsed_ms, turn)
+
+    async def _make_logs(self, data_dir: str) -> None:
+        refused: KafkaError | None = None
+        promised = self._logs.unmade(data_dir)
+        had, self._unmade_before[data_dir] = self._unmade_before.get(data_dir, 0), len(promised)
+        if len(promised) > had:
+            return  # more are being promised, by those who wait for the same disk
+        unmade = iter(promised)
+        while some := [*islice(unmade, MADE_AT_ONCE)]:
+            refused = await in_thread(Work.HOUSEKEEPING, data_dir, _made, some) or refused
+        if refused is not None:
+            raise refused
 
     async def _flush_due(self, logs: Sequence[Log], elapsed_ms: int, turn: Turn) -> None:
         for each in logs:
@@ -205,3 +227,16 @@ async def _attempt(name: str, job: Callable[[], Awaitable[object]]) -> bool:
     else:
         return True
     return False
+
+
+def _made(logs: Sequence[Log]) -> KafkaError | None:
+    """Make these logs; one that the disk refuses keeps none of the others from it, and its error is returned."""
+    refused = None
+    for each in logs:
+        try:
+            if each.failure is None:
+                each.make()
+        except KafkaError as error:
+            if each.failure is None:  # neither deleted, nor on a disk that has failed, of which the operator knows
+                refused = error
+    return refused

@@ -232,7 +232,7 @@ class LogMoves:
                         await self._carry_out(move)
                     finally:
                         self._cleaning.resume(where)
-                except (RelocationError, OSError) as error:
+                except (RelocationError, KafkaError, OSError) as error:
                     move.is_given_up = True
                     log.error("%s", error)
                 except Exception:
@@ -248,6 +248,7 @@ class LogMoves:
     async def _carry_out(self, move: LogMove) -> None:
         moving, target_dir, old_dir = move.log, move.target_dir, move.log.data_dir
         where = moving.topic_partition
+        await in_thread(Work.MOVE, old_dir, moving.make)
         relocation = move.relocation = self._logs.relocation(where, target_dir, self._clock.now_ms())
         pace = self._paces.get(move.node_id)
         if pace is None:

@@ -6,7 +6,7 @@ What they may hold, and what becomes of it:
     no catalog, Apache Kafka's      the catalog is made from its metadata log, which is only read
         __cluster_metadata-0
     no catalog, no meta.properties  names, ids and numbers of partitions come from the directories
-    a topic without its directory   it was being created: an empty log is made
+    a topic without its directory   it was being created, or nothing was ever appended: an empty log is promised
     a directory without its topic   see `storage.data_dirs.partition_dirs`
     not all directories             see `storage.data_dirs.inspection`
 
@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...storage.data_dirs import exchange
 from ...storage.data_dirs.data_dir import DataDirectoryError, holding
 from ...storage.data_dirs.inspection import FoundDirectory, check, check_assigned, home_of, look, unique
+from ...storage.data_dirs.making import NewLogs
 from ...storage.data_dirs.manager import LogManager
 from ...storage.data_dirs.partition_dirs import Assigned, assign, check_put_aside, topics_of
 from ...storage.disk import paths
@@ -44,7 +45,7 @@ from ..partitions.topics import Partition, Topic, Topics
 from ..quotas.entities import Entity, facts_of
 from ..quotas.table import SECTION as QUOTAS
 from ..runtime.clock import Clock
-from ..runtime.disk import side_by_side
+from .partition_logs import promised
 
 if TYPE_CHECKING:  # Its record classes would slow every start down.
     from ...storage.topics.client_records import ClientRecords
@@ -147,8 +148,9 @@ def _open_store(start: Start, failed: Mapping[str, str]) -> OpenStore:
             catalog.skip_producer_ids(now_ms)
         catalog.skip_producer_ids(start.next_producer_id)
         catalog.on_doubt = logs.take_offline
+        _complete(start, logs, state, log_configs)
         for entry in state.topics.values():
-            topics.add(_topic(start, logs, entry, log_configs[entry.name]))
+            topics.add(_topic(start, logs, entry))
     except BaseException:
         logs.release()
         raise
@@ -334,24 +336,25 @@ def _log_config(config: BrokerConfig, entry: TopicEntry) -> LogConfig:
     return log_config
 
 
-def _topic(start: Start, logs: LogManager, entry: TopicEntry, config: LogConfig) -> Topic:
+def _complete(start: Start, logs: LogManager, state: CatalogState, configs: Mapping[str, LogConfig]) -> None:
+    """Logs for all partitions of which nothing was found."""
+    wanted = []
+    for entry in state.topics.values():
+        named = [TopicPartition(entry.name, index) for index in range(len(entry.partitions))]
+        if missing := [each for each in named if each not in logs.logs]:
+            wanted.append(NewLogs(missing, entry.topic_id, configs[entry.name]))
+    if logs.has_failed_dirs:
+        for each in wanted:
+            logs.add_offline(each.partitions, topic_id=each.topic_id, config=each.config)
+    elif wanted:
+        promised(logs, wanted, start.clock.now_ms(), start.clock.elapsed_ms())
+
+
+def _topic(start: Start, logs: LogManager, entry: TopicEntry) -> Topic:
     topic = Topic(entry.name, entry.topic_id)
     live = [*start.static.node_ids]
-    named = [TopicPartition(entry.name, index) for index in range(len(entry.partitions))]
-    missing = [each for each in named if each not in logs.logs]
-    if missing and logs.has_failed_dirs:
-        logs.add_offline(missing, topic_id=entry.topic_id, config=config)
-    elif missing:
-        logs.create(
-            missing,
-            topic_id=entry.topic_id,
-            config=config,
-            now_ms=start.clock.now_ms(),
-            elapsed_ms=start.clock.elapsed_ms(),
-            of_each=side_by_side,
-        )
     for index, stored in enumerate(entry.partitions):
-        partition_log = logs.logs[named[index]]
+        partition_log = logs.logs[TopicPartition(entry.name, index)]
         routed = _routable(stored, index, live)
         # What the log has seen holds even where the catalog knows less (it was made from directories).
         epoch = max(routed.leader_epoch, partition_log.leader_epochs.latest_epoch)

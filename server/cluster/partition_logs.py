@@ -3,23 +3,43 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from itertools import islice
+from typing import NamedTuple
 
+from ...protocol.errors import KafkaError
 from ...storage.cleaning.cleaner_checkpoints import data_dir_of
-from ...storage.data_dirs.making import Fill
+from ...storage.data_dirs.making import Fill, NewLogs
 from ...storage.data_dirs.manager import LogManager
-from ...storage.disk.paths import TopicPartition
+from ...storage.disk.paths import PARTITION_MAX, TopicPartition
+from ...storage.logs.log import Log
 from ...storage.topics.catalog_file import PartitionEntry
 from ...storage.topics.config import LogConfig
 from ..cleaning.cleaning import Cleaning
 from ..cleaning.log_moves import LogMoves
 from ..partitions.flusher import Flusher
+from ..partitions.internal_topics import INTERNAL_TOPICS
 from ..partitions.topics import Partition, Topic
 from ..runtime.clock import Clock
 from ..runtime.disk import Work, in_thread, side_by_side
 from .leadership import first_leadership
 
 log = logging.getLogger("ottla.topics")
+
+
+class NewPartitions(NamedTuple):
+    """Partitions that a topic gets, from number `first` on."""
+
+    topic: Topic
+    entries: Sequence[PartitionEntry]
+    first: int
+    config: LogConfig
+
+    @property
+    def logs(self) -> NewLogs:
+        names = [TopicPartition(self.topic.name, self.first + at) for at in range(len(self.entries))]
+        return NewLogs(names, self.topic.id, self.config)
 
 
 class PartitionLogs:
@@ -39,48 +59,36 @@ class PartitionLogs:
         self._clock = clock
         self._home = home
 
-    def create(
-        self,
-        topic: Topic,
-        entries: Sequence[PartitionEntry],
-        first: int,
-        config: LogConfig,
-        live: Collection[int],
-        fill: Fill | None = None,
-    ) -> list[Partition]:
-        """Make directories and logs for partitions `first`, `first + 1`, … Blocks; for a worker thread.
+    def promise(self, wanted: Sequence[NewPartitions], live: Collection[int]) -> list[list[Partition]]:
+        """The partitions of each of `wanted`, with empty logs: see `LogManager.promise`. Blocks; for a worker thread."""
+        logs = promised(self._logs, [each.logs for each in wanted], self._clock.now_ms(), self._clock.elapsed_ms())
+        left = iter(logs)
+        return [_partitions(each, [*islice(left, len(each.entries))], live) for each in wanted]
 
-        Args:
-            fill: Writes what is in them; without it they are empty.
-        """
+    def fill(self, new: NewPartitions, live: Collection[int], fill: Fill) -> list[Partition]:
+        """The partitions of `new`, with logs of which `fill` writes what is in them. Blocks; for a worker thread."""
         logs = self._logs.create(
-            [TopicPartition(topic.name, index) for index in range(first, first + len(entries))],
-            topic_id=topic.id,
-            config=config,
+            new.logs.partitions,
+            topic_id=new.topic.id,
+            config=new.config,
             now_ms=self._clock.now_ms(),
             elapsed_ms=self._clock.elapsed_ms(),
             fill=fill,
-            of_each=side_by_side,
         )
-        partitions = []
-        for index, (entry, made) in enumerate(zip(entries, logs, strict=True), first):
-            partition = Partition(topic, index, entry, made)
-            partition.leader, partition.isr = first_leadership(entry.replicas, live)
-            partitions.append(partition)
-        return partitions
+        return _partitions(new, logs, live)
 
-    def of(self, topic: str, first: int) -> list[TopicPartition]:
-        """The partitions of this name, from `first` on, that have logs."""
-        return [each for each in self._logs.logs if each.topic == topic and each.partition >= first]
+    def of(self, first: Mapping[str, int]) -> list[TopicPartition]:
+        """The partitions of these topics, by name, each from that number on, that have logs."""
+        return [each for each in self._logs.logs if each.partition >= first.get(each.topic, PARTITION_MAX + 1)]
 
-    async def delete(self, partitions: Sequence[TopicPartition], of: Topic | None = None) -> None:
+    async def delete(self, partitions: Sequence[TopicPartition], of: Iterable[Topic] = ()) -> None:
         """Rename the directories once no clean pass works in them.
 
         No catalog knows them any more, so what the disk or the system refuses is told to the operator only, and the next
         start puts it aside.
 
         Args:
-            of: The topic, if it goes as a whole; it has no partitions any more on return.
+            of: Topics that go as a whole; they have no partitions any more on return.
         """
         await self._moves.give_up(partitions)
         for partition in partitions:
@@ -100,10 +108,29 @@ class PartitionLogs:
             those = [each.topic_partition for each in departure.logs if data_dir_of(each) == data_dir]
             await self._cleaning.forget(data_dir, those)
         gone: list[object] = [*departure.let_go()]
-        if of is not None:
-            gone += of.partitions
-            of.partitions.clear()
+        for topic in of:
+            gone += topic.partitions
+            topic.partitions.clear()
         await in_thread(Work.HOUSEKEEPING, self._home, _let_go, gone)
+
+
+def promised(logs: LogManager, wanted: Sequence[NewLogs], now_ms: int, elapsed_ms: int) -> list[Log]:
+    """`LogManager.promise`; logs of the broker's own topics, to which it writes without waiting, are on disk on return, or when
+    the disk takes them."""
+    made = logs.promise(wanted, now_ms=now_ms, elapsed_ms=elapsed_ms)
+    with suppress(KafkaError):
+        side_by_side(Log.make, [log for log in made if log.topic_partition.topic in INTERNAL_TOPICS])
+    return made
+
+
+def _partitions(new: NewPartitions, logs: Sequence[Log], live: Collection[int]) -> list[Partition]:
+    partitions = []
+    leaderships = {each: first_leadership(each, live) for each in {entry.replicas for entry in new.entries}}
+    for index, (entry, made) in enumerate(zip(new.entries, logs, strict=True), new.first):
+        partition = Partition(new.topic, index, entry, made)
+        partition.leader, partition.isr = leaderships[entry.replicas]
+        partitions.append(partition)
+    return partitions
 
 
 def _let_go(things: list[object]) -> None:

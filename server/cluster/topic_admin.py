@@ -1,8 +1,11 @@
 """Creating, growing and deleting topics, as `topic_plans` has found that it may be done.
 
-The order makes every crash harmless: the catalog is written first, then the partitions' directories.
+The order makes every crash harmless: the catalog is written first, then the partitions' directories, some time later.
 A topic of the catalog whose directory is missing is completed at the next start; a directory without
 a topic in the catalog was being deleted.
+
+A write of the catalog is for all that one request wants, and for what others want who wait for it: of thousands of topics each
+would cost the disk two syncs otherwise.
 
 Nobody sees a change before it is written, and everybody sees it in the turn in which it is known to be: until then a
 topic that is being deleted takes markers, records, commits and members as ever. A marker that is left out, or a group
@@ -12,8 +15,9 @@ that assigns without the topic, could not be put right if the disk then refused,
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 
 import trio
 
@@ -21,13 +25,39 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...storage.data_dirs.making import Fill
 from ...storage.topics.catalog_file import PartitionEntry, TopicEntry
 from ..config.live_config import LiveConfig
-from ..partitions.topics import Partition, Topic
+from ..partitions.topics import Topic, flat
 from ..runtime.collector import Collector
+from ..runtime.turns import Turn
 from .cluster import Cluster
 from .leadership import first_leadership
-from .partition_logs import PartitionLogs
+from .partition_logs import NewPartitions, PartitionLogs
 from .replicas import Replicas
-from .topic_plans import Planner, TopicPlan
+from .topic_plans import PARTITIONS_MAX, Planner, TopicPlan
+
+LOGS_AT_ONCE = 2_000
+"""So many logs of deleted topics are taken from all who look for them in one go; it takes a few milliseconds."""
+
+
+class _Wish:
+    """Topics that one request wants, and what becomes of them."""
+
+    def __init__(self, plans: Sequence[TopicPlan], hidden_s: float = 0) -> None:
+        self.plans = plans
+        self.hidden_s = hidden_s
+        self.entries: list[TopicEntry | KafkaError] = []
+        """Of each plan: what the catalog is to say, or why nothing."""
+        self.made: Mapping[str, Topic] = {}
+        self.failure: Exception | None = None
+
+    @property
+    def new(self) -> list[TopicEntry]:
+        return [each for each in self.entries if isinstance(each, TopicEntry)]
+
+    def outcome(self) -> list[Topic | KafkaError]:
+        """Of each plan, once it was carried out: the topic, or why there is none. Raises why there is none at all."""
+        if self.failure is not None:
+            raise self.failure
+        return [each if isinstance(each, KafkaError) else self.made[each.name] for each in self.entries]
 
 
 class TopicAdmin:
@@ -46,58 +76,133 @@ class TopicAdmin:
         self._logs = partition_logs
         self._collector = collector
         self._rng = rng
+        self._wishes: dict[_Wish, None] = {}
+        """Those that nobody has begun to carry out."""
         self.planner = Planner(cluster.nodes, cluster.topics, live_config, rng)
 
     async def create(self, plan: TopicPlan, *, fill: Fill | None = None) -> Topic:
-        """Make the topic of `plan` exist: in the catalog, on disk, then for every node.
+        """`create_all` of one topic, whose error is raised.
 
         Args:
             fill: Writes what is in its logs, in a worker thread; without it they are empty.
+        """
+        if fill is None:
+            (made,) = await self.create_all([plan])
+        else:
+            wish = _Wish([plan])
+            async with self._cluster.change_lock:
+                await self._carry_out([wish], fill)
+            (made,) = wish.outcome()
+        if isinstance(made, KafkaError):
+            raise made
+        return made
+
+    async def create_all(self, plans: Sequence[TopicPlan], *, hidden_s: float = 0) -> list[Topic | KafkaError]:
+        """Make the topics of `plans` exist: in the catalog, on disk, then for every node.
+
+        They are one write of the catalog, with what others want who wait for their turn.
+
+        Args:
+            hidden_s: For so long Metadata does not know them.
+
+        Returns:
+            Each topic, or why there is none: TOPIC_ALREADY_EXISTS (another request was faster), or INVALID_TOPIC_EXCEPTION (its
+            name collides with one of those).
 
         Raises:
-            KafkaError: TOPIC_ALREADY_EXISTS (another request was faster), or
-                KAFKA_STORAGE_ERROR; the topic does not exist then.
+            KafkaError: KAFKA_STORAGE_ERROR; none of them exists then.
         """
-        async with self._cluster.change_lock:
-            self.planner.check_free(plan.name)
-            return await self._create(plan, fill)
+        if not plans:
+            return []
+        wish = _Wish(plans, hidden_s)
+        self._wishes[wish] = None
+        try:
+            async with self._cluster.change_lock:
+                if wish in self._wishes:
+                    await self._carry_out(self._taken(wish))
+        finally:
+            self._wishes.pop(wish, None)
+        return wish.outcome()
 
     def new_id(self) -> bytes:
         """The id of another topic."""
         return self._rng.randbytes(16)
 
-    async def _create(self, plan: TopicPlan, fill: Fill | None = None) -> Topic:
-        entry = TopicEntry(
-            plan.name,
-            self.new_id(),
-            self._entries(plan.replicas),
-            dict(plan.configs),
-        )
-        topic = Topic(entry.name, entry.topic_id)
-        catalog = self._cluster.catalog
+    def _taken(self, first: _Wish) -> list[_Wish]:
+        """This wish, and others that wait, as much as one request may want. Who wants one of the same names is to wait on."""
+        taken, names, left = list[_Wish](), set[str](), PARTITIONS_MAX
+        for wish in (first, *(each for each in self._wishes if each is not first)):
+            wanted = {flat(plan.name) for plan in wish.plans}
+            left -= sum(len(plan.replicas) for plan in wish.plans)
+            if taken and left < 0:
+                break
+            if names.isdisjoint(wanted):
+                names |= wanted
+                taken.append(wish)
+        for wish in taken:
+            del self._wishes[wish]
+        return taken
+
+    async def _carry_out(self, wishes: Sequence[_Wish], fill: Fill | None = None) -> None:
+        """Make the topics of `wishes`; each has its outcome on return. For the holder of `change_lock`."""
+        turn, partitions = Turn(), 0
         with trio.CancelScope(shield=True), self._collector.putting_off():  # half a topic is nobody's wish
             try:
-                await self._cluster.write(catalog.put_topics, [entry])
-                topic.partitions = await self._make_logs(topic, entry.partitions, 0, fill)
-            except Exception:
-                await self._undo(topic, 0, None)
-                raise
+                coming: dict[str, str] = {}
+                for wish in wishes:
+                    wish.entries = await turn.map(partial(self._entry, coming), wish.plans)
+                made = await self._make([each for wish in wishes for each in wish.new], fill)
+            except Exception as error:  # noqa: BLE001 - told to all of them
+                for wish in wishes:
+                    wish.failure = error
+                return
+            for wish in wishes:
+                for entry in wish.new:
+                    if turn.is_over():
+                        await turn.next()
+                    self._show(made[entry.name], wish.hidden_s)
+                    partitions += len(entry.partitions)
+                wish.made = made
+        self._collector.partitions_made(partitions)
+
+    def _entry(self, coming: dict[str, str], plan: TopicPlan) -> TopicEntry | KafkaError:
+        try:
+            self.planner.check_free(plan.name, coming)
+        except KafkaError as error:
+            return error
+        coming[flat(plan.name)] = plan.name
+        return TopicEntry(plan.name, self.new_id(), self._entries(plan.replicas), dict(plan.configs))
+
+    async def _make(self, entries: Sequence[TopicEntry], fill: Fill | None) -> dict[str, Topic]:
+        """The topics of `entries`, by name, in the catalog and with logs. Nobody knows them yet."""
+        if not entries:
+            return {}
+        try:
+            made = await self._cluster.write(self._written, entries, self._cluster.live_node_ids(), fill)
+        except Exception:
+            await self._undo({each.name: None for each in entries}, {each.name: 0 for each in entries})
+            raise
+        return {topic.name: topic for topic in made}
+
+    def _written(self, entries: Sequence[TopicEntry], live: Collection[int], fill: Fill | None) -> list[Topic]:
+        """`_make`, as far as it waits for the disk."""
+        self._cluster.catalog.put_topics(entries)
+        new = [self._new(Topic(each.name, each.topic_id), each.partitions) for each in entries]
+        made = self._logs.promise(new, live) if fill is None else [self._logs.fill(each, live, fill) for each in new]
+        for each, partitions in zip(new, made, strict=True):
+            each.topic.partitions = partitions
+        return [each.topic for each in new]
+
+    def _new(self, topic: Topic, entries: Sequence[PartitionEntry], first: int = 0) -> NewPartitions:
+        # Not the plan's options: the defaults may be others meanwhile.
+        return NewPartitions(topic, entries, first, self._live_config.topic(topic.name))
+
+    def _show(self, topic: Topic, hidden_s: float) -> None:
         self._cluster.topics.add(topic)
-        self._collector.partitions_made(len(topic.partitions))
+        if hidden_s:
+            self._cluster.topics.hide(topic, trio.current_time() + hidden_s)
         for watcher in self._cluster.watchers:
             watcher.topic_created(topic)
-        return topic
-
-    async def auto_create(self, name: str) -> Topic | None:
-        """The topic `name`, made with the broker's defaults; None if it is there already, or made by another request meanwhile."""
-        if self._cluster.topics.get(name) is not None:
-            return None
-        try:
-            return await self.create(self.planner.plan(name))
-        except KafkaError as error:
-            if error.code is ErrorCode.TOPIC_ALREADY_EXISTS and self._cluster.topics.get(name) is not None:
-                return None
-            raise
 
     async def create_internal(self, name: str) -> Topic:
         """The broker's own topic `name`, with the options meant for it; never more replicas than nodes.
@@ -112,7 +217,12 @@ class TopicAdmin:
                 return present
             factor = min(factor, len(self._cluster.nodes))
             plan = self.planner.plan(name, num_partitions=partitions, replication_factor=factor, configs=configs)
-            return await self._create(plan)
+            wish = _Wish([plan])
+            await self._carry_out([wish])
+        (made,) = wish.outcome()
+        if isinstance(made, KafkaError):
+            raise made
+        return made
 
     async def grow(self, topic: Topic, replicas: tuple[Replicas, ...]) -> None:
         """Add one partition per entry of `replicas`.
@@ -132,9 +242,10 @@ class TopicAdmin:
             with trio.CancelScope(shield=True), self._collector.putting_off():
                 try:
                     await self._cluster.write(catalog.add_partitions, topic.name, entries)
-                    added = await self._make_logs(topic, entries, present)
+                    new, live = self._new(topic, entries, present), self._cluster.live_node_ids()
+                    (added,) = await self._cluster.write(self._logs.promise, [new], live)
                 except Exception:
-                    await self._undo(topic, present, before)
+                    await self._undo({topic.name: before}, {topic.name: present})
                     raise
             topic.partitions.extend(added)
             self._cluster.topics.changed()
@@ -143,38 +254,68 @@ class TopicAdmin:
             watcher.topic_grew(topic)
 
     async def delete(self, topic: Topic) -> None:
-        """Make `topic` unknown to all; its files follow after `file.delete.delay.ms`.
+        """`delete_all` of one topic, whose error is raised."""
+        (refused,) = await self.delete_all([topic])
+        if refused is not None:
+            raise refused
+
+    async def delete_all(self, topics: Sequence[Topic]) -> list[KafkaError | None]:
+        """Make `topics` unknown to all, in one write of the catalog; their files follow after `file.delete.delay.ms`.
+
+        Returns:
+            None for each that is gone; UNKNOWN_TOPIC_OR_PARTITION: it was before.
 
         Raises:
-            KafkaError: TOPIC_DELETION_DISABLED, UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR; the topic is still there then, and was all the time.
+            KafkaError: TOPIC_DELETION_DISABLED, KAFKA_STORAGE_ERROR; the topics are still there then, and were all the time.
         """
         if not self._live_config.current.delete_topic_enable:
             raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false")
-        await self.take_back(topic)
+        return await self._delete_all(topics)
 
     async def take_back(self, topic: Topic) -> None:
         """`delete`, for who has made the topic: whatever `delete.topic.enable` says of clients."""
-        cluster = self._cluster
-        async with self._cluster.change_lock:
-            self._check_alive(topic)
-            with trio.CancelScope(shield=True), self._collector.putting_off():  # nor is half a deletion
-                await cluster.write(cluster.catalog.remove_topics, [topic.name])
-                cluster.topics.remove(topic)
-                try:
-                    for watcher in cluster.watchers:
-                        watcher.topic_deleted(topic)
-                finally:
-                    self._collector.partitions_gone(len(topic.partitions))
-                    await self._logs.delete([partition.topic_partition for partition in topic.partitions], topic)
+        (refused,) = await self._delete_all([topic])
+        if refused is not None:
+            raise refused
 
-    async def _undo(self, topic: Topic, first: int, before: TopicEntry | None) -> None:
-        """The disk refused a change half-way: the catalog says `before` again, and partitions from `first` on go.
+    async def _delete_all(self, topics: Sequence[Topic]) -> list[KafkaError | None]:
+        cluster, turn = self._cluster, Turn()
+        async with cluster.change_lock:
+            refused = await turn.map(self._refusal, topics)
+            going = [topic for topic, refusal in zip(topics, refused, strict=True) if refusal is None]
+            with trio.CancelScope(shield=True), self._collector.putting_off():  # nor is half a deletion
+                if not going:
+                    return refused
+                await cluster.write(cluster.catalog.remove_topics, [topic.name for topic in going])
+                try:
+                    for topic in going:
+                        if turn.is_over():
+                            await turn.next()
+                        cluster.topics.remove(topic)
+                        for watcher in cluster.watchers:
+                            watcher.topic_deleted(topic)
+                finally:
+                    self._collector.partitions_gone(sum(len(topic.partitions) for topic in going))
+                    for some in _portions(going):
+                        partitions = [partition.topic_partition for topic in some for partition in topic.partitions]
+                        await self._logs.delete(partitions, some)
+        return refused
+
+    def _refusal(self, topic: Topic) -> KafkaError | None:
+        try:
+            self._check_alive(topic)
+        except KafkaError as error:
+            return error
+        return None
+
+    async def _undo(self, before: Mapping[str, TopicEntry | None], first: Mapping[str, int]) -> None:
+        """The disk refused a change half-way: the catalog says `before` again, and partitions from `first` on go, by topic.
 
         What the disk refuses of that is made good by the next write of the catalog, or the next start.
         """
         with suppress(KafkaError):
-            await self._cluster.write(self._cluster.catalog.take_back, topic.name, before)
-        await self._logs.delete(self._logs.of(topic.name, first))
+            await self._cluster.write(self._cluster.catalog.take_back, before)
+        await self._logs.delete(self._logs.of(first))
 
     def _entries(self, replicas: Sequence[Replicas]) -> tuple[PartitionEntry, ...]:
         """New partitions, each led by its first live replica; if none lives any more, the first will lead when it does."""
@@ -191,11 +332,15 @@ class TopicAdmin:
         """The broker's own topic `name`, created with the options meant for it if it is not there. KafkaError as `create`."""
         return self._cluster.topics.get(name) or await self.create_internal(name)
 
-    async def _make_logs(
-        self, topic: Topic, entries: Sequence[PartitionEntry], first: int, fill: Fill | None = None
-    ) -> list[Partition]:
-        # Not the plan's options: the defaults may be others meanwhile.
-        config = self._live_config.topic(topic.name)
-        return await self._cluster.write(
-            self._logs.create, topic, entries, first, config, self._cluster.live_node_ids(), fill
-        )
+
+def _portions(topics: Sequence[Topic]) -> Iterator[list[Topic]]:
+    """All of these, in portions of about `LOGS_AT_ONCE` partitions."""
+    some, partitions = list[Topic](), 0
+    for topic in topics:
+        some.append(topic)
+        partitions += len(topic.partitions)
+        if partitions >= LOGS_AT_ONCE:
+            yield some
+            some, partitions = [], 0
+    if some:
+        yield some

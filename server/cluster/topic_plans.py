@@ -5,13 +5,14 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...storage.disk.paths import CLUSTER_METADATA_TOPIC
 from ..config.changes import check_topic_configs
 from ..config.live_config import LiveConfig
-from ..partitions.topics import Topic, Topics
+from ..partitions.topics import Topic, Topics, flat
 from .nodes import Node
 from .replicas import Replicas, check_assignments, spread
 
@@ -114,15 +115,18 @@ class Planner:
         check_assignments(self._nodes, dict(enumerate(assignments, present)), factor)
         return tuple(assignments)
 
-    def check_free(self, name: str) -> None:
-        """Raise KafkaError TOPIC_ALREADY_EXISTS or INVALID_TOPIC_EXCEPTION unless a topic may be called so."""
-        if self._topics.get(name) is not None:
-            raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+    def check_free(self, name: str, coming: Mapping[str, str] = MappingProxyType({})) -> None:
+        """Raise KafkaError TOPIC_ALREADY_EXISTS or INVALID_TOPIC_EXCEPTION unless a topic may be called so.
+
+        Args:
+            coming: By their flat names, topics that are made with it.
+        """
         colliding = self._topics.colliding(name)
-        if colliding is not None:
-            raise KafkaError(
-                ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {colliding.name}"
-            )
+        other = coming.get(flat(name)) if colliding is None else colliding.name
+        if other == name or self._topics.get(name) is not None:
+            raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+        if other is not None:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {other}")
 
     def _spread(self, num_partitions: int, replication_factor: int) -> tuple[Replicas, ...]:
         config = self._live_config.current

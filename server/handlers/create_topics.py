@@ -1,15 +1,17 @@
 """CreateTopics, API key 19, versions 2-7.
 
 Behaviour
-- Each topic succeeds or fails on its own; a name that stands twice in the request fails, with one row.
+- Each topic succeeds or fails on its own, unless the disk refuses, and all that succeed are one write; a name that stands twice in the request fails, with one row.
 - −1 takes `num.partitions` and `default.replication.factor`; replicas are spread over the nodes.
 - A request for more than PARTITIONS_MAX partitions, in all its topics, is refused whole (POLICY_VIOLATION).
 - `validate_only` checks everything and changes nothing.
 - CREATE on the cluster or on the topic; what a topic has become is told to those who may describe its configs.
-- When the answer is sent the topic is on disk and every node knows it.
+- When the answer is sent the catalog on disk has the topics, and every node knows them. Their logs follow (`LogManager.promise`).
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
@@ -20,7 +22,7 @@ from ...protocol.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from ..cluster.topic_plans import PARTITIONS_MAX
+from ..cluster.topic_plans import PARTITIONS_MAX, TopicPlan
 from ..config.resources import describe_topic
 from ..runtime.turns import Turn
 from ..security.acls.kinds import Operation, ResourceType
@@ -44,7 +46,8 @@ async def handle(ctx: Context, request: Request) -> CreateTopicsResponse:
             partitions += _partitions_of(ctx, topic)
         else:
             refused.add(topic.name)
-    results = []
+    results: dict[str, CreatableTopicResult] = {}
+    plans: dict[str, TopicPlan] = {}
     for wanted in last.values():
         if turn.is_over():
             await turn.next()
@@ -58,10 +61,25 @@ async def handle(ctx: Context, request: Request) -> CreateTopicsResponse:
                     ErrorCode.POLICY_VIOLATION,
                     f"{partitions} partitions in one request; at most {PARTITIONS_MAX} are allowed.",
                 )
-            results.append(await _create(ctx, wanted, body.validate_only, turn))
+            plans[wanted.name] = await _plan(ctx, wanted, turn)
         except KafkaError as error:
-            results.append(_refused(wanted.name, error.code, error.message or None))
-    return CreateTopicsResponse(throttle_time_ms=0, topics=tuple(results))
+            results[wanted.name] = _refused(wanted.name, error)
+    for plan, made in zip(plans.values(), await _made(ctx, [*plans.values()], body.validate_only), strict=True):
+        if turn.is_over():
+            await turn.next()
+        results[plan.name] = _refused(plan.name, made) if isinstance(made, KafkaError) else _created(ctx, plan, made)
+    return CreateTopicsResponse(throttle_time_ms=0, topics=tuple([results[name] for name in last]))
+
+
+async def _made(ctx: Context, plans: Sequence[TopicPlan], validate_only: bool) -> Sequence[bytes | KafkaError]:
+    """The id of each topic, which exists on return unless it is to be validated only."""
+    admin = ctx.services.topic_admin
+    if validate_only:
+        return [admin.new_id() for _ in plans]  # Apache Kafka gives one to what it only validates, too
+    try:
+        return [each if isinstance(each, KafkaError) else each.id for each in await admin.create_all(plans)]
+    except KafkaError as error:
+        return [error] * len(plans)
 
 
 def _partitions_of(ctx: Context, topic: CreatableTopic) -> int:
@@ -71,8 +89,7 @@ def _partitions_of(ctx: Context, topic: CreatableTopic) -> int:
     return ctx.services.config.current.num_partitions if topic.num_partitions == -1 else max(0, topic.num_partitions)
 
 
-async def _create(ctx: Context, wanted: CreatableTopic, validate_only: bool, turn: Turn) -> CreatableTopicResult:
-    admin = ctx.services.topic_admin
+async def _plan(ctx: Context, wanted: CreatableTopic, turn: Turn) -> TopicPlan:
     configs: dict[str, str] = {}
     for config in wanted.configs:
         if turn.is_over():
@@ -80,7 +97,7 @@ async def _create(ctx: Context, wanted: CreatableTopic, validate_only: bool, tur
         if config.value is None:
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {config.name}")
         configs[config.name] = config.value
-    plan = admin.planner.plan(
+    plan = ctx.services.topic_admin.planner.plan(
         wanted.name,
         num_partitions=wanted.num_partitions,
         replication_factor=wanted.replication_factor,
@@ -89,18 +106,20 @@ async def _create(ctx: Context, wanted: CreatableTopic, validate_only: bool, tur
     )
     if ctx.mutations is not None:
         ctx.mutations.record(len(plan.replicas))
-    # Apache Kafka gives one to what it only validates, too.
-    topic_id = admin.new_id() if validate_only else (await admin.create(plan)).id
-    if not ctx.may(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, wanted.name, is_attempt=False):
+    return plan
+
+
+def _created(ctx: Context, plan: TopicPlan, topic_id: bytes) -> CreatableTopicResult:
+    if not ctx.may(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, plan.name, is_attempt=False):
         return CreatableTopicResult(
-            name=wanted.name,
+            name=plan.name,
             topic_id=topic_id,
             error_message=None,
             topic_config_error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
             configs=(),
         )
     return CreatableTopicResult(
-        name=wanted.name,
+        name=plan.name,
         topic_id=topic_id,
         error_code=ErrorCode.NONE,
         error_message=None,
@@ -114,7 +133,7 @@ async def _create(ctx: Context, wanted: CreatableTopic, validate_only: bool, tur
                 config_source=entry.source,
                 is_sensitive=entry.sensitive,
             )
-            for entry in describe_topic(ctx.services.config.current, configs)
+            for entry in describe_topic(ctx.services.config.current, plan.configs)
         ),
     )
 
@@ -131,5 +150,7 @@ def _assignments(wanted: CreatableTopic) -> dict[int, tuple[int, ...]]:
     return assignments
 
 
-def _refused(name: str, code: ErrorCode, message: str | None) -> CreatableTopicResult:
-    return CreatableTopicResult(name=name, topic_id=bytes(16), error_code=code, error_message=message, configs=())
+def _refused(name: str, error: KafkaError) -> CreatableTopicResult:
+    return CreatableTopicResult(
+        name=name, topic_id=bytes(16), error_code=error.code, error_message=error.message or None, configs=()
+    )

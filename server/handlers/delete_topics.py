@@ -1,7 +1,7 @@
 """DeleteTopics, API key 20, versions 1-6.
 
 Behaviour
-- By name, or by id from version 6 (KIP-516). When the answer is sent no node knows the topic any more;
+- By name, or by id from version 6 (KIP-516); all are one write. When the answer is sent no node knows the topic any more;
   its files go after `file.delete.delay.ms`.
 - A topic that stands twice in the request fails, with one row.
 - More than TOPICS_MAX topics that are there are refused (POLICY_VIOLATION), and none is deleted.
@@ -10,7 +10,7 @@ Behaviour
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
@@ -60,6 +60,7 @@ async def handle(ctx: Context, request: Request) -> DeleteTopicsResponse:
             named[topic.id] = named.get(topic.id, 0) + 1
         except KafkaError as error:
             results.append(_refused(row, error, request.version))
+    going: list[tuple[DeleteTopicState, Topic]] = []
     for row, topic in found:
         if turn.is_over():
             await turn.next()
@@ -75,12 +76,26 @@ async def handle(ctx: Context, request: Request) -> DeleteTopicsResponse:
                 )
             if ctx.mutations is not None:
                 ctx.mutations.record(len(topic.partitions))
-            await ctx.services.topic_admin.delete(topic)
-            results.append(DeletableTopicResult(name=topic.name, topic_id=topic.id, error_code=ErrorCode.NONE))
+            going.append((row, topic))
         except KafkaError as error:
             results.append(_refused(row, error, request.version))
-    await turn.empty(stands, found)
+    for (row, topic), why_not in zip(going, await _deleted(ctx, [topic for _, topic in going]), strict=True):
+        if turn.is_over():
+            await turn.next()
+        if why_not is None:
+            results.append(DeletableTopicResult(name=topic.name, topic_id=topic.id, error_code=ErrorCode.NONE))
+        else:
+            results.append(_refused(row, why_not, request.version))
+    await turn.empty(stands, found, going)
     return DeleteTopicsResponse(throttle_time_ms=0, responses=as_array(results))
+
+
+async def _deleted(ctx: Context, topics: Sequence[Topic]) -> Sequence[KafkaError | None]:
+    """Of each None once it is deleted, or why it is not."""
+    try:
+        return await ctx.services.topic_admin.delete_all(topics)
+    except KafkaError as error:
+        return [error] * len(topics)
 
 
 class _UndeletableError(KafkaError):

@@ -37,7 +37,7 @@ from ...protocol.messages.metadata import (
 )
 from ...protocol.wire import ZERO_UUID
 from ...storage.disk.health import Health
-from ..cluster.topic_plans import PARTITIONS_MAX, check_name
+from ..cluster.topic_plans import PARTITIONS_MAX, TopicPlan, check_name
 from ..partitions.internal_topics import INTERNAL_TOPICS
 from ..partitions.topics import NO_LEADER, Partition, Topic, Topics
 from ..runtime.turns import Turn
@@ -125,14 +125,18 @@ async def _topics(ctx: Context, request: Request, everything: bool) -> list[Meta
         )
     else:
         creating = _Creating(ctx, body.allow_auto_topic_creation or request.version < 4)
-        seen: set[str | bytes] = set()
+        found: dict[str | bytes, MetadataResponseTopic | None] = {}
         for row in body.topics or ():
-            if seen and turn.is_over():
+            if found and turn.is_over():
                 await turn.next()
             key = _key(row, request.version)
-            if key not in seen:
-                seen.add(key)
-                topics.append(await _wanted(ctx, key, live, request.version, creating, operations, turn))
+            if key not in found:
+                found[key] = await _wanted(ctx, key, live, request.version, creating, operations, turn)
+        await creating.create()
+        for key, answer in found.items():
+            if turn.is_over():
+                await turn.next()
+            topics.append(creating.answer(str(key), operations) if answer is None else answer)
     return topics
 
 
@@ -198,8 +202,8 @@ async def _wanted(
     creating: _Creating,
     operations: Operations,
     turn: Turn,
-) -> MetadataResponseTopic:
-    """One topic, by name or id; a missing name is created if that is allowed."""
+) -> MetadataResponseTopic | None:
+    """One topic, by name or id; None for a missing name, which is to be created if that is allowed."""
     services = ctx.services
     topic = services.topics.by_id(key) if isinstance(key, bytes) else services.topics.get(key)
     if services.authorizer is not None:
@@ -211,10 +215,8 @@ async def _wanted(
         return await _topic(ctx, topic, live, version, operations, turn)
     if isinstance(key, bytes):
         return _missing(None, key, ErrorCode.UNKNOWN_TOPIC_ID, NOT_ASKED)
-    code = await creating.code_for(key)
-    if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-        return _refused(key, ZERO_UUID)
-    return _missing(key, ZERO_UUID, code, NOT_ASKED if operations is None else operations(key))
+    await creating.want(key)
+    return None
 
 
 def _refused(name: str | None, topic_id: bytes) -> MetadataResponseTopic:
@@ -233,12 +235,16 @@ class _Creating:
         self._mutations = ctx.mutations
         self._is_allowed = is_allowed and ctx.services.config.current.auto_create_topics_enable
         self._partitions_left = PARTITIONS_MAX
+        self._plans: list[TopicPlan] = []
+        self._codes: dict[str, ErrorCode] = {}
+        """What to answer for each, beside UNKNOWN_TOPIC_OR_PARTITION."""
 
-    async def code_for(self, name: str) -> ErrorCode:
-        """Create a topic that is missing, not only hidden, if that is allowed; what to answer in either case."""
+    async def want(self, name: str) -> None:
+        """Have a topic that is missing, not only hidden, made by `create`, if that is allowed."""
         services = self._services
         if self._is_allowed and not self._may_create(name):
-            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            self._codes[name] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            return
         try:
             check_name(name)
             if self._is_allowed and name in INTERNAL_TOPICS:
@@ -251,15 +257,32 @@ class _Creating:
                 self._partitions_left -= services.config.current.num_partitions
                 if self._mutations is not None:
                     self._mutations.record(services.config.current.num_partitions)
-                if (created := await services.topic_admin.auto_create(name)) is not None:
-                    services.topics.hide(created, trio.current_time() + HIDDEN_S)
+                self._plans.append(services.topic_admin.planner.plan(name))
         except KafkaError as error:
-            if (
-                error.code is ErrorCode.THROTTLING_QUOTA_EXCEEDED
-            ):  # the client asks again, until its quota lets it be made
-                return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            return error.code
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            self._note(name, error)
+
+    async def create(self) -> None:
+        """Create what is wanted, all in one write."""
+        try:
+            made = await self._services.topic_admin.create_all(self._plans, hidden_s=HIDDEN_S)
+        except KafkaError as error:
+            made = [error] * len(self._plans)
+        for plan, each in zip(self._plans, made, strict=True):
+            if isinstance(each, KafkaError):
+                self._note(plan.name, each)
+
+    def _note(self, name: str, error: KafkaError) -> None:
+        is_faster = error.code is ErrorCode.TOPIC_ALREADY_EXISTS and self._services.topics.get(name) is not None
+        # Of a quota that is exceeded: the client asks again, until that lets the topic be made.
+        if not is_faster and error.code is not ErrorCode.THROTTLING_QUOTA_EXCEEDED:
+            self._codes[name] = error.code
+
+    def answer(self, name: str, operations: Operations) -> MetadataResponseTopic:
+        """What to answer for a topic that was missing, once all are created."""
+        code = self._codes.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            return _refused(name, ZERO_UUID)
+        return _missing(name, ZERO_UUID, code, NOT_ASKED if operations is None else operations(name))
 
     def _may_create(self, name: str) -> bool:
         return self._ctx.may(Operation.CREATE, ResourceType.CLUSTER, is_attempt=False) or self._ctx.may(

@@ -22,7 +22,7 @@ from ...protocol.messages.streams_group_heartbeat import (
     StreamsGroupHeartbeatResponse,
     Topology,
 )
-from ..cluster.topic_plans import PARTITIONS_MAX, check_name
+from ..cluster.topic_plans import PARTITIONS_MAX, TopicPlan, check_name
 from ..groups.classic.protocol import Caller
 from ..groups.streams.answering import Heard
 from ..groups.streams.applications.configured import InternalTopic, StatusCode
@@ -123,14 +123,25 @@ async def _with_topics(
     partitions = sum(topic.partitions for topic in heard.missing.values())
     if partitions > PARTITIONS_MAX:
         return _told(response, f"Creation failed: {partitions} partitions; at most {PARTITIONS_MAX} are allowed.")
+    refusals: list[tuple[str, KafkaError]] = []
+    plans: list[TopicPlan] = []
     for topic in heard.missing.values():
         if turn.is_over():
             await turn.next()
         try:
-            await _create(ctx, topic)
+            plans.append(_plan(ctx, topic))
         except KafkaError as error:
-            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:  # Another member was faster.
-                failed.append(f"{topic.name} ({error.message})")
+            refusals.append((topic.name, error))
+    try:
+        made = await ctx.services.topic_admin.create_all(plans)
+    except KafkaError as error:
+        made = [error] * len(plans)
+    refusals += [(plan.name, each) for plan, each in zip(plans, made, strict=True) if isinstance(each, KafkaError)]
+    failed += [
+        f"{name} ({error.message})"
+        for name, error in refusals
+        if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS  # Another member was faster.
+    ]
     if not failed:
         return response
     more = len(failed) - _ERRORS_SHOWN
@@ -138,15 +149,13 @@ async def _with_topics(
     return _told(response, f"Creation failed: {shown}.")
 
 
-async def _create(ctx: Context, topic: InternalTopic) -> None:
-    admin = ctx.services.topic_admin
-    plan = admin.planner.plan(
+def _plan(ctx: Context, topic: InternalTopic) -> TopicPlan:
+    return ctx.services.topic_admin.planner.plan(
         topic.name,
         num_partitions=topic.partitions,
         replication_factor=topic.replication_factor or -1,
         configs=topic.configs,
     )
-    await admin.create(plan)
 
 
 def _told(response: StreamsGroupHeartbeatResponse, words: str) -> StreamsGroupHeartbeatResponse:

@@ -3,7 +3,8 @@
     what takes long                                   who does it
     to look at all records of a batch                 one of `Appends.heavy_checks`
     to write megabytes                                a thread of its data directory; other producers of the partition wait
-    to read what nobody has in memory after a start   `cold_reads`
+    to read what nobody has in memory after a start,  `cold_reads`
+    or to make the log on disk, before all others
 
 After each of them the append begins anew: others may have written meanwhile.
 """

@@ -156,21 +156,21 @@ class Topics:
     def add(self, topic: Topic) -> None:
         self._by_name[topic.name] = topic
         self._by_id[topic.id] = topic
-        self._by_flat_name.setdefault(_flat(topic.name), []).append(topic)
+        self._by_flat_name.setdefault(flat(topic.name), []).append(topic)
         self.changed()
 
     def remove(self, topic: Topic) -> None:
         del self._by_name[topic.name]
         del self._by_id[topic.id]
-        same = self._by_flat_name[_flat(topic.name)]
+        same = self._by_flat_name[flat(topic.name)]
         same.remove(topic)
         if not same:
-            del self._by_flat_name[_flat(topic.name)]
+            del self._by_flat_name[flat(topic.name)]
         self.changed()
 
     def colliding(self, name: str) -> Topic | None:
         """A topic that metrics could not tell from one of this name: they write "." as "_"."""
-        return next(iter(self._by_flat_name.get(_flat(name), ())), None)
+        return next(iter(self._by_flat_name.get(flat(name), ())), None)
 
     def partition(self, name: str, index: int) -> Partition:
         """The partition `index` of topic `name`.
@@ -202,5 +202,6 @@ def unknown_topic(name: str) -> KafkaError:
     return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
 
 
-def _flat(name: str) -> str:
+def flat(name: str) -> str:
+    """The name as metrics have it; no two topics may have the same."""
     return name.replace(".", "_")

@@ -66,8 +66,9 @@ class Departure:
         for log in self.logs:
             aside = paths.join(log.data_dir, paths.deleted_dir_name(*log.topic_partition, self._unique_id))
             with collected(refused):
-                self._files.rename(log.directory, aside)
-                self.put_aside.append((log, aside))
+                if log.has_directory():
+                    self._files.rename(log.directory, aside)
+                    self.put_aside.append((log, aside))
         for data_dir in [self._data_dirs[path] for path in dict.fromkeys(log.data_dir for log in self.logs)]:
             with collected(refused):
                 self._files.sync_dir(data_dir.path)

@@ -1,4 +1,8 @@
-"""New partitions: where each goes, and that all of them are made whole, or nothing is left of them."""
+"""New partitions: where each goes, and that all of them are made whole, or nothing is left of them.
+
+`promise` is for any number of empty ones: they are open at once, and on disk when somebody calls `make`, or appends. Should the
+process die before, the catalog has them, and the next start promises them again.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +10,12 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TypeAlias
+from itertools import islice
+from typing import NamedTuple, TypeAlias
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ..disk import paths
 from ..disk.checkpoints import write_partition_metadata
-from ..disk.files import OfEach
 from ..disk.paths import TopicPartition
 from ..logs.log import Log
 from ..logs.log_parts import LastStop, LogPlace
@@ -25,61 +29,57 @@ Fill: TypeAlias = Callable[[LogPlace, LogConfig], int]
 """Writes the segments of a new partition into its directory, before its log is opened; returns where the log is to start."""
 
 
-@dataclass(frozen=True, slots=True)
-class Making:
-    """Some partitions of one topic."""
+class NewLogs(NamedTuple):
+    """Partitions that one topic gets."""
 
-    opener: LogOpener
+    partitions: Sequence[TopicPartition]
     topic_id: bytes
     config: LogConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Making:
+    """What is at hand for new partitions."""
+
+    opener: LogOpener
+    working: Sequence[DataDir]
+    cordoned: Collection[str]
+    logs: LogTable
+    """All of the broker: new ones are entered on return."""
     now_ms: int
     elapsed_ms: int
-    fill: Fill | None
-    of_each: OfEach
+    unmade: dict[Log, None]
+    """Logs that were promised; of those that are made since some."""
     left: set[str]
     """Directories that a making which failed could not remove: without a descriptor none can be listed. The next one removes them."""
 
-    def make(
-        self,
-        topic_partitions: Sequence[TopicPartition],
-        working: Sequence[DataDir],
-        cordoned: Collection[str],
-        logs: LogTable,
-    ) -> list[Log]:
-        """As `LogManager.create`, which has the errors. They are entered in `logs` on return."""
-        if taken := [each for each in topic_partitions if each in logs]:
-            raise FileExistsError(f"partition {taken[0]} has a log")
-        if not working:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no data directory works")
-        open_ones = [each for each in working if each.path not in cordoned]
-        if not open_ones:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "every data directory that works is cordoned")
-        if self.left:
-            self.left.difference_update(
-                log.directory for log in logs.values()
-            )  # A move may have brought a log there since.
-            for directory in tuple(self.left):
-                self._remove(directory)
-        counts = Counter(log.data_dir for log in logs.values())
-        places = list[tuple[DataDir, TopicPartition]]()
+    def promise(self, wanted: Sequence[NewLogs]) -> list[Log]:
+        """As `LogManager.promise`, which has the errors."""
+        partitions = [each for new in wanted for each in new.partitions]
+        self.opener.files.check_descriptors(sum(not log.is_made for log in tuple(self.unmade)) + len(partitions))
+        places = iter(self._places(partitions))
+        promised = [
+            self.opener.promise(data_dir, each, new.config, self.now_ms, self.elapsed_ms, topic_id=new.topic_id)
+            for new in wanted
+            for data_dir, each in islice(places, len(new.partitions))
+        ]
+        self.unmade.update(dict.fromkeys(promised))
+        self.logs.add(promised)
+        return promised
+
+    def make(self, new: NewLogs, fill: Fill | None) -> list[Log]:
+        """As `LogManager.create`, which has the errors."""
+        topic_partitions, logs = new.partitions, self.logs
+        places = self._places(topic_partitions)
         made = list[Log]()
         try:
-            for each in topic_partitions:
-                data_dir = min(open_ones, key=lambda one: counts[one.path])
-                counts[data_dir.path] += 1
-                self._free_name(each, working)
-                data_dir.forget(each, logs)
-                places.append((data_dir, each))
-            # Those who write a partition's records may draw from one source of chance.
-            of_each = self.of_each if self.fill is None else map
-            list(of_each(lambda place: made.append(self._make(*place)), places))
+            for place in places:
+                made.append(self._make(place, new, fill))
             for data_dir in dict(places):
                 self.opener.files.sync_dir(data_dir.path)
         except BaseException:
             self._discard(made, places)
             raise
-        in_order = {log.topic_partition: log for log in made}
-        made = [in_order[each] for each in topic_partitions]
         logs.add(made)
         if any(log.log_start_offset > log.segments.first.base_offset for log in made):
             try:
@@ -90,6 +90,34 @@ class Making:
                 self._discard(made, places)
                 raise
         return made
+
+    def _places(self, topic_partitions: Sequence[TopicPartition]) -> list[tuple[DataDir, TopicPartition]]:
+        """In which data directory each goes, where its name is free on return."""
+        logs = self.logs
+        if taken := [each for each in topic_partitions if each in logs]:
+            raise FileExistsError(f"partition {taken[0]} has a log")
+        if not self.working:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no data directory works")
+        open_ones = [each for each in self.working if each.path not in self.cordoned]
+        if not open_ones:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "every data directory that works is cordoned")
+        if self.left:
+            self.left.difference_update(
+                log.directory for log in logs.values()
+            )  # A move may have brought a log there since.
+            for directory in tuple(self.left):
+                self._remove(directory)
+        counts = Counter[str]()
+        if len(open_ones) > 1:
+            counts.update(log.data_dir for log in logs.values())
+        places = list[tuple[DataDir, TopicPartition]]()
+        for each in topic_partitions:
+            data_dir = min(open_ones, key=lambda one: counts[one.path])
+            counts[data_dir.path] += 1
+            self._free_name(each)
+            data_dir.forget(each, logs)
+            places.append((data_dir, each))
+        return places
 
     def _discard(self, made: Iterable[Log], places: Iterable[tuple[DataDir, TopicPartition]]) -> None:
         """Remove what was made, whichever step failed. All files are closed first: to remove a directory takes descriptors."""
@@ -106,9 +134,9 @@ class Making:
         except OSError:
             self.left.add(directory)
 
-    def _free_name(self, topic_partition: TopicPartition, working: Iterable[DataDir]) -> None:
+    def _free_name(self, topic_partition: TopicPartition) -> None:
         files = self.opener.files
-        for each in working:
+        for each in self.working:
             present = paths.join(each.path, paths.partition_dir_name(*topic_partition))
             if present in self.left:
                 files.remove_dir(present)
@@ -117,20 +145,20 @@ class Making:
                 aside = put_aside(files, topic_partition, present, self.opener.rng)
                 self.opener.note(f"{present} is in the way of a new partition; it is kept as {aside}")
 
-    def _make(self, data_dir: DataDir, topic_partition: TopicPartition) -> Log:
-        files = self.opener.files
+    def _make(self, place: tuple[DataDir, TopicPartition], new: NewLogs, fill: Fill | None) -> Log:
+        files, (data_dir, topic_partition) = self.opener.files, place
         directory = _directory(data_dir, topic_partition)
         files.make_dir(directory)
-        write_partition_metadata(files, directory, self.topic_id)
+        write_partition_metadata(files, directory, new.topic_id)
         stop = LastStop(is_clean=True)
-        if self.fill is not None:
-            place = LogPlace(files, directory, topic_partition, self.topic_id, data_dir.health)
+        if fill is not None:
+            filled = LogPlace(files, directory, topic_partition, new.topic_id, data_dir.health)
             # Read as after a crash, so that indexes and producers are those of the batches, whoever wrote them.
-            stop = LastStop(log_start_offset=self.fill(place, self.config))
+            stop = LastStop(log_start_offset=fill(filled, new.config))
         log = self.opener.open(
-            data_dir, topic_partition, self.config, self.now_ms, self.elapsed_ms, stop, topic_id=self.topic_id
+            data_dir, topic_partition, new.config, self.now_ms, self.elapsed_ms, stop, topic_id=new.topic_id
         )
-        if self.fill is not None:
+        if fill is not None:
             log.flush(self.elapsed_ms)
         return log
 

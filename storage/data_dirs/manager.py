@@ -6,11 +6,11 @@ the next start needs no recovery. Which log is cleaned when is the CleanerManage
     manager = LogManager(files, ["/data"], ...)     locks, reads identities; nothing is written yet
     manager.load(now_ms, elapsed_ms, ...)           loads every <topic>-<partition>
     manager.claim(home, cluster_id, write_catalog)         writes whose directories they are
-    manager.create(...)  .delete_all(...)  .logs[...]
+    manager.create(...)  .promise(...)  .delete_all(...)  .logs[...]
     manager.close(now_ms)                           flushes, checkpoints, marks as cleanly stopped, unlocks
 
 Everything runs on the thread that owns the logs. Of what waits for the disk, `load` and `close` may be called in a worker
-thread while nobody else does anything here, `create`, the checkpoints, and what a `Departure` does beside anything.
+thread while nobody else does anything here, `create`, `promise`, the checkpoints, and what a `Departure` does beside anything.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from .departures import Departure, Removal, collected
 from .inspection import check_owners, unique
 from .loading import ConfigFor, Loading
 from .log_table import LogTable
-from .making import Fill, Making
+from .making import Fill, Making, NewLogs
 from .opener import LogOpener
 from .relocation import Relocation
 
@@ -83,6 +83,7 @@ class LogManager:
         self._rng = rng or random.Random()
         self._note = note
         self._opener = LogOpener(files, self._rng, note, producer_expiration_ms)
+        self._unmade: dict[Log, None] = {}
         self._left: set[str] = set()
         """See `Making`."""
         self._is_loaded = False
@@ -180,14 +181,10 @@ class LogManager:
         now_ms: int,
         elapsed_ms: int,
         fill: Fill | None = None,
-        of_each: OfEach = map,
     ) -> list[Log]:
         """New logs, each in the working data directory that has the fewest then, and is not cordoned. On disk on return.
 
         They are empty, or what `fill` writes; nobody finds them before all are whole. A folder that has the name of one is put aside first, in whichever data directory it is.
-
-        Args:
-            of_each: Makes the partitions, which waits for the disk twice each.
 
         Raises:
             FileExistsError: One of the partitions has a log.
@@ -195,8 +192,26 @@ class LogManager:
             KafkaError: KAFKA_STORAGE_ERROR: no data directory works, or takes new partitions.
             Whatever `fill` raises; nothing is left likewise.
         """
-        making = Making(self._opener, topic_id, config, now_ms, elapsed_ms, fill, of_each, self._left)
-        return making.make(topic_partitions, self._working_dirs(), self.cordoned, self.logs)
+        return self._new(now_ms, elapsed_ms).make(NewLogs(topic_partitions, topic_id, config), fill)
+
+    def promise(self, wanted: Sequence[NewLogs], *, now_ms: int, elapsed_ms: int) -> list[Log]:
+        """New empty logs, placed as by `create`. Each is on disk after its first append, or `Log.make`, for any thread.
+
+        Raises:
+            FileExistsError, OSError, KafkaError: as `create`; also too few descriptors for all that are promised.
+        """
+        return self._new(now_ms, elapsed_ms).promise(wanted)
+
+    def unmade(self, data_dir: str) -> list[Log]:
+        """Those that are promised in this directory, and not on disk yet."""
+        for log in tuple(self._unmade):
+            if log.is_made or log.failure is not None:
+                self._unmade.pop(log, None)
+        return [log for log in tuple(self._unmade) if log.data_dir == data_dir]
+
+    def _new(self, now_ms: int, elapsed_ms: int) -> Making:
+        working, unmade, left = self._working_dirs(), self._unmade, self._left
+        return Making(self._opener, working, self.cordoned, self.logs, now_ms, elapsed_ms, unmade, left)
 
     def add_offline(self, topic_partitions: Sequence[TopicPartition], *, topic_id: bytes, config: LogConfig) -> None:
         """Partitions that can only be in a data directory that has failed before the start: each has a log that is offline."""
@@ -239,6 +254,7 @@ class LogManager:
         health = Health("it was deleted", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         for log in logs:
             log.retire(health)
+            self._unmade.pop(log, None)
         return Departure(logs, self._dirs, self._rng.randbytes(16).hex(), self._files, self.logs)
 
     def end_delete(self, departure: Departure, elapsed_ms: int) -> None:

@@ -12,7 +12,7 @@ from ..disk.health import Health
 from ..disk.paths import TopicPartition
 from ..logs.log import Log
 from ..logs.log_parts import LastStop, LogPlace
-from ..logs.recovery import load_log, offline_log
+from ..logs.recovery import load_log, offline_log, unmade_log
 from ..segment.batch_scan import OldFormatError
 from ..topics.config import LogConfig
 from .data_dir import DataDir
@@ -62,5 +62,27 @@ class LogOpener:
             self.note(error.message)
             log = offline_log(replace(place, health=Health(error.message, leaves_alone=True)), config)
             data_dir.not_served[topic_partition] = last_stop.log_start_offset
+        log.last_flush_ms = elapsed_ms
+        return log
+
+    def promise(
+        self,
+        data_dir: DataDir,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        now_ms: int,
+        elapsed_ms: int,
+        *,
+        topic_id: bytes,
+    ) -> Log:
+        """An empty log whose directory is yet to be made."""
+        directory = paths.join(data_dir.path, paths.partition_dir_name(*topic_partition))
+        log = unmade_log(
+            LogPlace(self.files, directory, topic_partition, topic_id, data_dir.health),
+            config,
+            now_ms=now_ms,
+            producer_expiration_ms=self.producer_expiration_ms,
+            rng=self.rng,
+        )
         log.last_flush_ms = elapsed_ms
         return log

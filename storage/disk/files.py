@@ -238,8 +238,8 @@ class Files(Protocol):
     def disk_total_and_free(self, path: str) -> tuple[int, int]:
         """Bytes of the volume that holds `path`: in all, and still free for us."""
 
-    def check_descriptors(self) -> None:
-        """For who is about to open a file for good. OSError EMFILE if the last descriptors are left: see `descriptors`."""
+    def check_descriptors(self, count: int = 1) -> None:
+        """For who is about to open so many files for good. OSError EMFILE if that takes the last descriptors: see `descriptors`."""
 
 
 class FileSlice:

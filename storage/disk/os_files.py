@@ -372,10 +372,10 @@ class OsFiles:
         usage = shutil.disk_usage(path)
         return usage.total, usage.free
 
-    def check_descriptors(self) -> None:
+    def check_descriptors(self, count: int = 1) -> None:
         descriptor = os.open(os.devnull, os.O_RDONLY)
         os.close(descriptor)
-        if is_scarce(descriptor, KEPT_FOR_SHORT_WORK):
+        if is_scarce(descriptor + count - 1, KEPT_FOR_SHORT_WORK):
             raise OSError(errno.EMFILE, "Too many open files: the last ones are kept for what gives others back")
 
 

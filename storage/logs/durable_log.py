@@ -1,14 +1,17 @@
 """What of a log survives a power loss, and how more of it comes to.
 
+make                                        an empty log gets its directory and its log file
 begin_flush -> Flush.sync, in any thread -> end_flush: the recovery point moves up, and with `flush.messages` the high
                                             watermark behind it
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable
 from typing import TypeVar
 
+from ..disk.checkpoints import write_partition_metadata
 from ..segment.segment import LogSegment
 from ..topics.config import LogConfig
 from .flush import Flush
@@ -27,6 +30,46 @@ class DurableLog(LogReader):
         """When it was flushed or, at first, opened; in elapsed time."""
         self.is_place_on_disk = True
         """Whether the name of its directory is; see `Log.relocate`."""
+        self._making = None if contents.is_on_disk else threading.Lock()
+        """Held by who makes the log; None once it is made."""
+
+    @property
+    def is_made(self) -> bool:
+        """Whether it has a directory and a log file."""
+        return self._making is None
+
+    def make(self) -> None:
+        """Have a log on disk that is not there yet; nothing if it is. In any thread, as long as the owner's does not append.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR: the disk refused; the next call tries again. Or the partition was deleted.
+        """
+        making = self._making
+        if making is None:
+            return
+        with making, self._working():
+            if self._making is None:
+                return  # somebody else was at it
+            files, empty = self.files, self._active
+            files.make_dir(self.directory)
+            if self.topic_id is not None:
+                write_partition_metadata(files, self.directory, self.topic_id)
+            segment = LogSegment.create(files, self.directory, empty.base_offset, self.config, empty.created_ms)
+            segment.rolling_jitter_ms = empty.rolling_jitter_ms
+            # What is appended may be vouched for by a sync of the log file and of the names in its directory.
+            files.sync_dir(self.data_dir)
+            self.segments.exchange((segment,), (empty,))
+            self._active = segment
+            self._making = None
+
+    def has_directory(self) -> bool:
+        """Whether there is a directory of it, be it half made, for who has seen to that nobody begins to `make` it; waits for
+        who has begun."""
+        making = self._making
+        if making is None:
+            return True
+        with making:
+            return self.files.exists(self.directory)
 
     @property
     def needs_flush(self) -> bool:

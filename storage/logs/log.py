@@ -115,7 +115,7 @@ class Log(DurableLog):
             leader_epoch: Epoch of the partition's leader, written into each batch.
             origin: Who writes; only a COORDINATOR may write control batches.
             at_once: Others wait for this thread: what takes longer than 200 µs to check is left to another one, and so is
-                what the first append after a start has to read.
+                what the first append after a start has to read, or the first of all to make.
             transaction_version: Of the transaction that a marker ends; see `ProducerStates.check`.
 
         Returns:
@@ -137,6 +137,10 @@ class Log(DurableLog):
         """
         if self._health.failure is not None:
             raise self._offline()
+        if self._making is not None:
+            if at_once:
+                raise WouldWaitError(self.make)
+            self.make()
         if at_once and not self._active.is_ready:
             raise WouldWaitError(self._active.get_ready)
         if isinstance(records, CheckedBatch):
@@ -425,6 +429,7 @@ class Log(DurableLog):
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR; the log is offline.
         """
+        self.make()
         with self._working(), self._whole("a truncation"):
             self._delete_segments(list(self.segments)[::-1], elapsed_ms)
             self.files.sync_dir(self.directory)
@@ -550,6 +555,7 @@ class Log(DurableLog):
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR: the disk refused; this was no clean stop.
         """
+        self.make()
         with self._working():
             if self._must_roll:
                 self._roll(now_ms)

@@ -52,3 +52,5 @@ class LogContents(NamedTuple):
     log_end_offset: int
     recovery_point: int
     """Everything below it survives a power loss, the indexes of whole segments below it included."""
+    is_on_disk: bool = True
+    """Whether there is a directory with a log file; see `DurableLog.make`."""

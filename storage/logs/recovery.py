@@ -90,6 +90,17 @@ def offline_log(place: LogPlace, config: LogConfig) -> Log:
     return Log(place, config, contents, random.Random(0))
 
 
+def unmade_log(
+    place: LogPlace, config: LogConfig, *, now_ms: int, producer_expiration_ms: int, rng: random.Random
+) -> Log:
+    """An empty log of which nothing is on disk yet. Its first append makes the directory, or whoever calls `make` before."""
+    nothing: Any = SizeOnlyFiles()
+    segment = LogSegment.create(nothing, place.directory, 0, config, now_ms, paths.CLEANED)
+    producers = ProducerStates(expiration_ms=producer_expiration_ms)
+    epochs = LeaderEpochs(place.files, paths.join(place.directory, paths.LEADER_EPOCH_CHECKPOINT))
+    return Log(place, config, LogContents([segment], producers, epochs, 0, 0, recovery_point=0, is_on_disk=False), rng)
+
+
 class _Loader:
     """One call of `load_log`: what it was given and what it has found so far."""
 

@@ -189,8 +189,8 @@ class Catalog:
         if self._state.directories != directories:
             self._change(lambda state: {"directories": dict(directories)})
 
-    def take_back(self, name: str, before: TopicEntry | None) -> None:
-        """Undo a change of the topic `name`, to `before` or (None) to nothing, whatever the disk says.
+    def take_back(self, before: Mapping[str, TopicEntry | None]) -> None:
+        """Undo a change of topics, by name, to what they were before or (None) to nothing, whatever the disk says.
 
         Memory holds it on return.
 
@@ -198,10 +198,9 @@ class Catalog:
             OSError: The disk refused; a restart finds the change until some later write of the file succeeds.
         """
         with self._changing:
-            topics = {key: topic for key, topic in self._state.topics.items() if key != name}
-            if before is not None:
-                topics[name] = before
-            self._state = dataclasses.replace(self._state, topics=topics)
+            topics = {**self._state.topics, **before}
+            was_there = {name: topic for name, topic in topics.items() if topic is not None}
+            self._state = dataclasses.replace(self._state, topics=was_there)
             self._is_on_disk = False
             self._save(self._state)
 

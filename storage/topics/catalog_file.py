@@ -144,17 +144,22 @@ def _lines(state: CatalogState, texts: Texts) -> Iterator[str]:
 def _sorted(
     things: Mapping[str, _Thing], known: dict[str, tuple[Any, str]], text_of: Callable[[str, _Thing], str], end: str
 ) -> Iterator[str]:
-    """A text for each of these, by their names; `end` is behind the last."""
-    last = len(things)
-    for number, name in enumerate(sorted(things), start=1):
-        thing = things[name]
+    """A text for each of these, by their names, about a megabyte at a time; `end` is behind the last."""
+    for name, thing in things.items():
         found = known.get(name)
         if found is None or found[0] is not thing:
-            found = known[name] = thing, text_of(name, thing)
-        yield found[1] + ("," if number < last else end)
-    if len(known) > last:
+            known[name] = thing, text_of(name, thing)
+    if len(known) > len(things):
         for name in known.keys() - things.keys():
             del known[name]
+    texts, chars, last = list[str](), 0, len(things)
+    for number, name in enumerate(sorted(things), start=1):
+        text = known[name][1]
+        texts.append(text)
+        chars += len(text)
+        if chars >= PIECE_CHARS or number == last:
+            yield ",\n".join(texts) + ("," if number < last else end)
+            texts, chars = [], 0
 
 
 def _chunk(entries: Chunk) -> str:

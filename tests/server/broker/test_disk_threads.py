@@ -30,6 +30,7 @@ from ottla.storage.disk.paths import CLEAN_SHUTDOWN_FILE, CLEANER_CHECKPOINT, To
 from ottla.storage.logs.log import Log
 from support.broker.admin import delete_records, grow, growth, set_topic_configs
 from support.broker.conversation import create_topic, produce
+from support.broker.housekeeping import have_on_disk
 from support.broker.served import Served, serving
 from support.cleaner.choosing import filthiest
 from support.disk.troubled_files import TroubledFiles, nothing
@@ -232,6 +233,7 @@ async def test_a_disk_that_hangs_keeps_nobody_on_another_disk_waiting(tmp_path: 
         broker = served.broker
         config: dict[str, Any] = {"retention_ms": HOUR_MS, "internal_segment_bytes": 1_000}
         await served.ask(create_topic, "t", 100, flush_messages=1, **config)
+        have_on_disk(broker)
         sick = broker.services.logs.logs_in(str(tmp_path / "a"))
         sound = broker.services.logs.logs_in(str(tmp_path / "b"))
         assert len(sick) == len(sound) == 50
@@ -291,6 +293,7 @@ async def test_a_request_to_many_logs_that_are_to_be_flushed_waits_for_their_syn
 
     async with serving(tmp_path, files, **QUIET) as served:
         await served.ask(create_topic, "t", 8, flush_messages=1)
+        have_on_disk(served.broker)
         for log in served.broker.services.logs.logs.values():
             log.leader_epochs.assign(0, 0)
             log.leader_epochs.write()
@@ -305,6 +308,7 @@ async def test_of_a_request_to_many_logs_those_are_refused_that_could_not_be_syn
     files = TroubledFiles()
     async with serving(tmp_path, files, **QUIET) as served:
         await served.ask(create_topic, "t", 3, flush_messages=1)
+        have_on_disk(served.broker)
 
         def refuse(operation: str, path: str) -> None:
             if operation == "sync" and "/t-1/" in path:

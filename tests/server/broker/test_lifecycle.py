@@ -150,6 +150,7 @@ def test_a_cleaner_checkpoint_beyond_its_log_is_gone_before_the_log_can_grow_pas
 def test_without_a_directory_nothing_is_kept() -> None:
     with ottla.Broker() as broker, RawClient(*address(broker)) as client:
         create_topic(client, "t")
+        produce(client, "t", ("k", "v"))
         (directory,) = (Path(path) for path in broker.inner.services.logs.data_dirs)
         assert (directory / "t-0").is_dir()
     assert not directory.exists()

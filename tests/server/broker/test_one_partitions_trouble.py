@@ -20,6 +20,7 @@ from ottla.storage.disk.paths import TopicPartition
 from ottla.storage.logs.log import Log
 from support.broker.admin import set_topic_configs
 from support.broker.conversation import create_topic, produce
+from support.broker.housekeeping import have_on_disk
 from support.broker.served import Served, serving
 from support.disk.troubled_files import TroubledFiles, nothing, trouble
 from support.sizes import FULL
@@ -228,6 +229,7 @@ async def test_partitions_that_cannot_be_put_aside_keep_nobody_from_deleting_oth
     async with serving(tmp_path, files, **QUIET) as served:
         broker = served.broker
         await served.ask(create_topic, "t", partitions=3)
+        have_on_disk(broker)
         files.trouble = trouble(OSError(errno.EBUSY, "busy"), "rename", at="/t-1")
         await broker.services.topic_admin.delete(topic(broker, "t"))
         assert broker.services.logs.logs == {}

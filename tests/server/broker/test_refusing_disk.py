@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from ottla.server.config.resources import ResourceType
 from ottla.storage.disk.os_files import OsFile, OsFiles
 from support.broker.admin import create, delete, grow, growth, metadata, topic_names, wanted
 from support.broker.conversation import address, create_topic, fetch, produce
+from support.broker.housekeeping import have_on_disk
 from support.broker.raw_client import RawClient
 from support.broker.served import serving
 
@@ -84,20 +86,9 @@ def nothing(_: str) -> bool:
     return False
 
 
-REFUSALS: dict[str, Callable[[str], bool]] = {
-    "the catalog": is_catalog,
-    "the first directory": is_partition("t-0"),
-    "the last directory": is_partition("t-2"),
-    "the last log": is_partition("t-2/00000000000000000000.log"),
-}
-
-
-@pytest.mark.parametrize("refuses", REFUSALS.values(), ids=REFUSALS.keys())
-async def test_a_topic_that_the_disk_refuses_does_not_exist(
-    tmp_path: Path, disk: RefusingFiles, refuses: Callable[[str], bool]
-) -> None:
+async def test_a_topic_that_the_disk_refuses_does_not_exist(tmp_path: Path, disk: RefusingFiles) -> None:
     async with serving(tmp_path, disk) as served:
-        disk.refuses = refuses
+        disk.refuses = is_catalog
         (row,) = await served.ask(create, wanted("t", 3))
         assert (row.error_code, "No space left" in row.error_message) == (ErrorCode.KAFKA_STORAGE_ERROR, True)
         assert await served.ask(topic_names) == set()
@@ -107,14 +98,37 @@ async def test_a_topic_that_the_disk_refuses_does_not_exist(
         assert (await served.ask(produce, "t", ("k", "v"), partition=2)).base_offset == 0
 
 
-@pytest.mark.parametrize("refuses", [is_catalog, *list(REFUSALS.values())[2:]])
-async def test_a_topic_that_cannot_grow_stays_as_it_was(
+LOGS: dict[str, Callable[[str], bool]] = {
+    "the directory": is_partition("t-2"),
+    "the id": is_partition("t-2/partition.metadata"),
+    "the log": is_partition("t-2/00000000000000000000.log"),
+}
+
+
+@pytest.mark.parametrize("refuses", LOGS.values(), ids=LOGS.keys())
+async def test_a_log_that_the_disk_refuses_is_tried_again_by_who_appends_and_by_housekeeping(
     tmp_path: Path, disk: RefusingFiles, refuses: Callable[[str], bool]
 ) -> None:
+    async with serving(tmp_path, disk, log_initial_task_delay_ms=str(10**9)) as served:
+        disk.refuses = refuses
+        (row,) = await served.ask(create, wanted("t", 4))
+        assert row.error_code == ErrorCode.NONE
+        assert (await served.ask(produce, "t", ("k", "v"), partition=2)).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        for _ in range(2):  # the first look finds more than there were, and waits for the last of them
+            with suppress(KafkaError):
+                await served.broker.housekeeping.make_logs(str(tmp_path))
+        logs = served.broker.services.logs
+        assert [log.topic_partition.partition for log in logs.unmade(str(tmp_path))] == [2]
+        disk.refuses = nothing
+        assert (await served.ask(produce, "t", ("k", "v"), partition=2)).base_offset == 0
+        assert not logs.unmade(str(tmp_path)) and not logs.failures
+
+
+async def test_a_topic_that_cannot_grow_stays_as_it_was(tmp_path: Path, disk: RefusingFiles) -> None:
     async with serving(tmp_path, disk) as served:
         await served.ask(create_topic, "t")
         await served.ask(produce, "t", ("k", "v"))
-        disk.refuses = refuses
+        disk.refuses = is_catalog
         (row,) = await served.ask(grow, growth("t", 4))
         assert row.error_code == ErrorCode.KAFKA_STORAGE_ERROR
         assert len((await served.ask(metadata, "t")).topics[0].partitions) == 1
@@ -139,6 +153,7 @@ async def test_a_topic_whose_directory_cannot_be_put_aside_is_gone_all_the_same(
 ) -> None:
     async with serving(tmp_path, disk) as served:
         await served.ask(create_topic, "t")
+        have_on_disk(served.broker)
         disk.refuses = lambda path: path.endswith("-delete")
         (row,) = await served.ask(delete, "t")
         assert row.error_code == ErrorCode.NONE
@@ -209,6 +224,7 @@ async def test_what_cannot_be_made_durable_is_not_acknowledged_and_the_connectio
 ) -> None:
     async with serving(tmp_path, disk) as served:
         await served.ask(create_topic, "t", flush_messages=1)
+        have_on_disk(served.broker)
         syncs = iter((False, True))  # of the directory: the leader epoch's, then that of the flush
         disk.refuses = lambda path: path.endswith("/t-0") and next(syncs)
         refused = await served.ask(produce, "t", ("k", "v"))

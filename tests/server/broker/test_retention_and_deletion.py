@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 
 import ottla
 from ottla.protocol.errors import ErrorCode
@@ -18,11 +19,13 @@ from ottla.protocol.messages.incremental_alter_configs import (
 )
 from ottla.server.config.resources import ResourceType
 from ottla.server.runtime.clock import wall_time_ms
+from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.logs import log as log_module
 from support.broker.admin import delete, delete_records, topic_names
 from support.broker.conversation import address, create_topic, fetch, list_offset, produce, records_of
-from support.broker.housekeeping import eventually, files, retain, segment_names
+from support.broker.housekeeping import eventually, files, have_on_disk, retain, segment_names
 from support.broker.raw_client import RawClient
+from support.broker.served import serving
 
 MINUTE_MS, HOUR_MS = 60_000, 3_600_000
 EARLIEST = -2
@@ -203,6 +206,7 @@ def test_the_files_of_a_deleted_topic_go_after_the_delay(
 ) -> None:
     create_topic(client, "t", partitions=2, file_delete_delay_ms=10 * MINUTE_MS)
     produce(client, "t", ("k", "v"))
+    have_on_disk(broker.inner)
     assert delete(client, "t")[0].error_code == ErrorCode.NONE
     aside = sorted(path.name.partition(".")[0] for path in tmp_path.glob("t-*-delete"))
     assert (aside, len(list(tmp_path.glob("t-*")))) == (["t-0", "t-1"], 2)
@@ -211,6 +215,27 @@ def test_the_files_of_a_deleted_topic_go_after_the_delay(
     assert len(list(tmp_path.glob("t-*"))) == 2
     broker.advance_clock(2 * MINUTE_MS)
     assert eventually(broker, lambda: not list(tmp_path.glob("t-*")))
+
+
+async def test_new_logs_are_on_disk_soon_and_not_while_others_are_promised(tmp_path: Path) -> None:
+    def made() -> list[str]:
+        return sorted(path.name for path in tmp_path.glob("[tu]-*"))
+
+    async with serving(tmp_path, OsFiles(), log_initial_task_delay_ms=str(10**9)) as served:
+        make_logs = served.broker.housekeeping.make_logs
+        await served.ask(create_topic, "t", partitions=2)
+        await make_logs()
+        await served.ask(create_topic, "u", partitions=2)
+        await make_logs()
+        assert made() == [], "more have come since the last look"
+        await make_logs()
+        assert made() == ["t-0", "t-1", "u-0", "u-1"]
+    async with serving(tmp_path, OsFiles()) as served:  # whose jobs run
+        await served.ask(create_topic, "t2")
+        with trio.fail_after(20):
+            while not (tmp_path / "t2-0").exists():
+                served.broker.clock.advance(1_000)
+                await trio.lowlevel.checkpoint()
 
 
 def test_a_topic_deleted_before_a_stop_is_gone_after_it(tmp_path: Path) -> None:

@@ -185,7 +185,7 @@ def test_share_states_outlive_power_losses_and_kills() -> None:
     counts = power_losses(
         SHARES,
         thinned_to=size(200, 400),
-        moments_thinned_to=size(120, 40),
+        moments_thinned_to=size(110, 40),
         killed_thinned_to=size(240, 80),
     )
     print(counts)

@@ -137,6 +137,21 @@ def test_a_partition_moves_with_its_records(broker: ottla.Broker, client: RawCli
         assert values(again) == [*before, len(before)]
 
 
+def test_a_partition_moves_that_nothing_was_written_to(broker: ottla.Broker, client: RawClient, tmp_path: Path) -> None:
+    create_topic(client, "t")
+    here = where(client)[0]
+    target = other_than(tmp_path, here)
+    assert not (Path(here) / "t-0").exists()
+    assert move(client, target) == {0: ErrorCode.NONE}
+    until(lambda: where(client) == {0: target} and not future(client))
+    assert (Path(target) / "t-0").is_dir() and not (Path(here) / "t-0").exists()
+    assert produce(client, "t", ("k", "v")).base_offset == 0
+    broker.restart()
+    with RawClient(*address(broker)) as again:
+        assert where(again) == {0: target}
+        assert values(again) == [0]
+
+
 def test_a_throttled_move_is_shown_and_takes_its_time(broker: ottla.Broker, client: RawClient, tmp_path: Path) -> None:
     broker.clock.freeze()
     filled(client)

@@ -317,7 +317,7 @@ def test_operations_that_clients_ask_for_are_what_they_may() -> None:
     async def work() -> None:
         async with secured() as (broker, client):
             await client.ask(creations("User:alice allow READ topic:t", "User:alice deny ALTER topic:t"), 3)
-            await broker.services.topic_admin.auto_create("t")
+            await broker.services.topic_admin.create(broker.services.topic_admin.planner.plan("t"))
             alice = InProcessClient(broker, User("alice"))
             request = MetadataRequest(
                 topics=(MetadataRequestTopic(name="t"),),

@@ -16,6 +16,7 @@ import pytest
 import trio
 
 from ottla.protocol.errors import KafkaError
+from ottla.server.partitions.topics import Topic
 from ottla.storage.topics.catalog_file import CatalogState
 from support.broker.admin import set_topic_configs
 from support.broker.stored_broker import StoredBroker, Values
@@ -31,13 +32,27 @@ def grow(broker: StoredBroker) -> None:
     trio.run(broker.broker.services.topic_admin.grow, topic, ((0,), (0,)))
 
 
+def create_many(broker: StoredBroker) -> None:
+    admin = broker.broker.services.topic_admin
+    plans = [admin.planner.plan(f"new-{number}", num_partitions=2, replication_factor=1) for number in range(3)]
+    made = trio.run(admin.create_all, plans)
+    assert [topic.name for topic in made if isinstance(topic, Topic)] == ["new-0", "new-1", "new-2"]
+
+
+def delete_many(broker: StoredBroker) -> None:
+    services = broker.broker.services
+    assert trio.run(services.topic_admin.delete_all, list(services.topics)) == [None, None]
+
+
 def producer_id(broker: StoredBroker) -> None:
     trio.run(broker.broker.services.producer_ids.take)
 
 
 CHANGES: dict[str, Callable[[StoredBroker], None]] = {
     "create": lambda broker: broker.create("new", 2),
+    "create many": create_many,
     "delete": lambda broker: broker.delete("t"),
+    "delete many": delete_many,
     "grow": grow,
     "configs of a topic": lambda broker: trio.run(set_topic_configs, broker.broker, "t", {"retention.ms": "5"}),
     "configs of the broker": lambda broker: trio.run(
@@ -68,6 +83,7 @@ def start() -> CrashFiles:
     files = CrashFiles()
     with StoredBroker(files, DIRS) as broker:
         broker.create("t", 2, cleanup_policy="compact")
+        broker.create("u")
         for index in range(2):
             broker.append("t", index, b"before")
     return files
@@ -218,6 +234,11 @@ def test_a_stop_takes_back_what_the_disk_refused_to(start: CrashFiles) -> None:
     files = start.copy()
     with StoredBroker(files, DIRS) as broker:
         full = False
+        admin = broker.broker.services.topic_admin
+        plan = admin.planner.plan("new", num_partitions=2, replication_factor=1)
+
+        async def create() -> None:
+            await admin.create(plan, fill=lambda place, config: 0)
 
         def no_logs(operation: str, path: str, _: int) -> None:
             nonlocal full
@@ -227,7 +248,7 @@ def test_a_stop_takes_back_what_the_disk_refused_to(start: CrashFiles) -> None:
 
         files.refuse = no_logs
         with pytest.raises(KafkaError, match="No space left"):
-            broker.create("new", 2)
+            trio.run(create)
         files.refuse = None
     assert shape(state_after(files)) == shape(state_after(start))
 

@@ -18,6 +18,7 @@ from ottla.server.transactions import verification
 from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.disk.paths import TopicPartition
 from support.broker.conversation import create_topic, fetch, list_offset, produce_request, records_of
+from support.broker.housekeeping import have_on_disk
 from support.broker.raw_client import RawClient
 from support.broker.served import Served, serving
 from support.logs.batches import COMMIT, batch, marker, read_batches
@@ -289,6 +290,7 @@ async def answering(
     coordinator = Coordinator(*codes)
     async with broker_with_topic(tmp_path, **overrides) as served:
         monkeypatch.setattr(served.broker.services.coordinators.transactions, "verify", coordinator.verify)
+        have_on_disk(served.broker)  # whoever waits for that asks the coordinator once more
         yield served, coordinator
 
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from ottla.protocol.records import batches
+from ottla.storage.data_dirs.making import NewLogs
 from ottla.storage.data_dirs.manager import LogManager
 from ottla.storage.disk.paths import TopicPartition
 from ottla.storage.logs import log as log_module
@@ -290,6 +291,13 @@ class Managing:
         self.manager.create([tp], topic_id=ID, config=LogConfig(), now_ms=0, elapsed_ms=0)
         self.certain[tp] = 0
 
+    def promise(self, tp: TopicPartition) -> None:
+        self.appended[tp] = []
+        self.manager.promise([NewLogs([tp], ID, LogConfig())], now_ms=0, elapsed_ms=0)
+
+    def make(self, tp: TopicPartition) -> None:
+        self.manager.logs[tp].make()
+
     def append(self, tp: TopicPartition, key: bytes, roll: bool = False) -> None:
         self.appended[tp].append(key)
         append(self.manager.logs[tp], (key, "v"), roll=roll)
@@ -299,7 +307,7 @@ class Managing:
         self.certain[tp] = self.manager.logs[tp].log_end_offset
 
     def delete(self, tp: TopicPartition) -> None:
-        self.certain.pop(tp)
+        self.certain.pop(tp, None)
         self.manager.delete_all([tp], 0)
         for remove in self.manager.due_deletions("/d", 10**9):
             remove()
@@ -346,6 +354,31 @@ LIVES: dict[str, list[Callable[[Managing], None]]] = {
         lambda m: m.flush(A),
         lambda m: m.manager.checkpoint_recovery_points(),
         lambda m: m.append(A, b"3"),
+    ],
+    "promised, and made by the first append": [
+        lambda m: m.promise(A),
+        lambda m: m.promise(B),
+        lambda m: m.append(A, b"1"),
+        lambda m: m.flush(A),
+        lambda m: m.append(A, b"2", roll=True),
+        lambda m: m.manager.checkpoint_recovery_points(),
+        lambda m: m.close(),
+        lambda m: m.open(),
+        lambda m: m.append(B, b"3"),
+        lambda m: m.flush(B),
+    ],
+    "promised, made and deleted, and promised again": [
+        lambda m: m.promise(A),
+        lambda m: m.make(A),
+        lambda m: m.append(A, b"1"),
+        lambda m: m.flush(A),
+        lambda m: m.manager.checkpoint_recovery_points(),
+        lambda m: m.delete(A),
+        lambda m: m.promise(A),
+        lambda m: m.delete(A),
+        lambda m: m.promise(A),
+        lambda m: m.append(A, b"2"),
+        lambda m: m.close(),
     ],
     "delete and make anew": [
         lambda m: m.create(A),

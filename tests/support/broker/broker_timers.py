@@ -197,7 +197,7 @@ BROKER_TIMERS = {
     "segments after retention": BrokerTimer("cleaning/cleaning.py _delete_some", MINUTE_MS, retained_segments),
     "segments after a clean pass": BrokerTimer("cleaning/clean_pass.py clean", MINUTE_MS, compacted_segments, BACK_OFF),
     "deleted topic": BrokerTimer("cluster/partition_logs.py delete", MINUTE_MS, deleted_topic),
-    "flush.ms of a new log": BrokerTimer("cluster/partition_logs.py create", MINUTE_MS, flush_ms),
+    "flush.ms of a new log": BrokerTimer("cluster/partition_logs.py promise", MINUTE_MS, flush_ms),
     "flush.ms after a flush": BrokerTimer("partitions/flusher.py _sync", MINUTE_MS, flush_ms_again),
     "lease": BrokerTimer("cleaning/leases.py pause", MINUTE_MS, lease),
     "back-off of the cleaner": BrokerTimer("cleaning/cleaning.py _work", MINUTE_MS, cleaner_back_off, BACK_OFF),

@@ -8,6 +8,7 @@ from pathlib import Path
 import trio
 
 import ottla
+from ottla.server.broker.broker import Broker
 
 TRIES = 20_000
 
@@ -32,6 +33,12 @@ def eventually(broker: ottla.Broker, holds: Callable[[], bool]) -> bool:
     """Whether `holds` comes true while the broker goes on with its work."""
     tick = broker.inner.housekeeping.tick
     return any(holds() or broker.run(tick) for _ in range(TRIES)) or holds()
+
+
+def have_on_disk(broker: Broker) -> None:
+    """All logs of a broker, as they would be within a second or two; in the thread that asks."""
+    for log in broker.services.logs.logs.values():
+        log.make()
 
 
 def files(directory: Path, pattern: str = "*.log*") -> list[str]:

@@ -372,7 +372,7 @@ class CrashFiles:
         self._node(path)
         return 1 << 40, self.free_bytes
 
-    def check_descriptors(self) -> None: ...
+    def check_descriptors(self, count: int = 1) -> None: ...
 
     def new_process(self) -> None:
         """What refused syncs have lost is forgotten: a start takes what it reads for what it can sync."""

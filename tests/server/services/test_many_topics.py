@@ -1,0 +1,220 @@
+"""Topics that come and go many at a time: one write of the catalog for all that is wanted while another one is under way."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.server.cluster.topic_admin import TopicAdmin
+from ottla.server.cluster.topic_plans import PARTITIONS_MAX, TopicPlan
+from ottla.server.partitions.topics import Topic
+from support.broker.admin import create, delete, wanted
+from support.broker.raw_client import RawClient
+from support.broker.served import serving
+from support.broker.stored_broker import StoredBroker
+from support.disk.crash_files import CrashFiles
+from support.disk.troubled_files import TroubledFiles, nothing
+
+E = ErrorCode
+Outcome = list[str | ErrorCode]
+
+
+class Store(StoredBroker):
+    """Which counts how often its catalog is written."""
+
+    def __init__(self) -> None:
+        self.files = CrashFiles()
+        self.writes = 0
+        super().__init__(self.files)
+        self.files.refuse = self._count
+
+    def _count(self, operation: str, path: str, _: int) -> None:
+        self.writes += operation == "rename" and path.endswith("ottla.json.tmp")
+
+    @property
+    def admin(self) -> TopicAdmin:
+        return self.broker.services.topic_admin
+
+    @property
+    def names(self) -> set[str]:
+        in_memory = {topic.name for topic in self.broker.services.topics}
+        assert in_memory == set(self.broker.services.cluster.catalog.topics)
+        return in_memory
+
+    def plans(self, *names: str, partitions: int = 1) -> list[TopicPlan]:
+        return [self.admin.planner.plan(name, num_partitions=partitions, replication_factor=1) for name in names]
+
+
+def told(made: list[Topic | KafkaError]) -> Outcome:
+    return [each.code if isinstance(each, KafkaError) else each.name for each in made]
+
+
+async def at_once(store: Store, *wishes: list[TopicPlan]) -> list[Outcome | ErrorCode]:
+    """What becomes of wishes that all come while somebody else changes the catalog, in their order."""
+    outcomes: dict[int, Outcome | ErrorCode] = {}
+
+    async def wish(number: int, plans: list[TopicPlan]) -> None:
+        try:
+            outcomes[number] = told(await store.admin.create_all(plans))
+        except KafkaError as error:
+            outcomes[number] = error.code
+
+    async with trio.open_nursery() as nursery, store.broker.services.cluster.change_lock:
+        for number, plans in enumerate(wishes):
+            nursery.start_soon(wish, number, plans)
+            await trio.testing.wait_all_tasks_blocked()
+    return [outcomes[number] for number in range(len(wishes))]
+
+
+def run(work: Callable[[Store], Awaitable[None]]) -> None:
+    trio.run(work, Store())
+
+
+def test_a_request_is_one_write() -> None:
+    async def work(store: Store) -> None:
+        made = await store.admin.create_all(store.plans("a", "b", "c", partitions=3))
+        assert told(made) == ["a", "b", "c"] and store.names == {"a", "b", "c"} and store.writes == 1
+        assert {len(topic.partitions) for topic in made if isinstance(topic, Topic)} == {3}
+        assert await store.admin.delete_all(list(store.broker.services.topics)) == [None] * 3
+        assert store.names == set() and store.writes == 2 and not store.broker.services.logs.logs
+        assert await store.admin.create_all([]) == [] and store.writes == 2
+
+    run(work)
+
+
+def test_who_waits_meanwhile_is_in_the_next_write_together() -> None:
+    async def work(store: Store) -> None:
+        wishes = [store.plans(f"t-{number}") for number in range(50)]
+        assert await at_once(store, *wishes) == [[f"t-{number}"] for number in range(50)]
+        assert store.writes == 1 and len(store.names) == 50
+
+    run(work)
+
+
+def test_who_wants_the_same_name_is_told_that_another_one_was_faster() -> None:
+    async def work(store: Store) -> None:
+        wishes = store.plans("a", "b"), store.plans("c"), store.plans("b", "d"), store.plans("a"), store.plans("e")
+        found = await at_once(store, *wishes)
+        assert found == [["a", "b"], ["c"], [E.TOPIC_ALREADY_EXISTS, "d"], [E.TOPIC_ALREADY_EXISTS], ["e"]]
+        assert store.writes == 2 and store.names == set("abcde")
+
+    run(work)
+
+
+def test_names_that_metrics_could_not_tell_apart_are_not_made_together() -> None:
+    async def work(store: Store) -> None:
+        found = await at_once(store, store.plans("a.b", "c", "a_b"), store.plans("c.d"), store.plans("c_d"))
+        assert found == [["a.b", "c", E.INVALID_TOPIC_EXCEPTION], ["c.d"], [E.INVALID_TOPIC_EXCEPTION]]
+
+    run(work)
+
+
+def test_one_write_has_no_more_than_one_request_may_want() -> None:
+    async def work(store: Store) -> None:
+        wishes = (store.plans(name, partitions=PARTITIONS_MAX // 2 + 1) for name in "ab")
+        assert await at_once(store, *wishes) == [["a"], ["b"]] and store.writes == 2
+
+    run(work)
+
+
+def test_a_disk_that_refuses_refuses_all_of_a_write_and_nothing_of_it_stays() -> None:
+    async def work(store: Store) -> None:
+        refused = False
+
+        def refuse(operation: str, path: str, _: int) -> None:
+            nonlocal refused
+            if operation == "rename" and path.endswith("ottla.json.tmp") and not refused:
+                refused = True
+                raise OSError(errno.ENOSPC, "No space left on device", path)
+
+        store.files.refuse = refuse
+        wishes = store.plans("a", "b"), store.plans("c"), store.plans("b"), store.plans("d")
+        storage = E.KAFKA_STORAGE_ERROR
+        assert await at_once(store, *wishes) == [storage, storage, ["b"], storage]
+        assert store.names == {"b"} and [each.topic for each in store.broker.services.logs.logs] == ["b"]
+
+    run(work)
+
+
+def test_who_leaves_before_the_turn_came_has_wanted_nothing() -> None:
+    async def work(store: Store) -> None:
+        async with trio.open_nursery() as nursery, store.broker.services.cluster.change_lock:
+            gone = trio.CancelScope()
+
+            async def leave() -> None:
+                with gone:
+                    await store.admin.create_all(store.plans("gone"))
+
+            nursery.start_soon(leave)
+            nursery.start_soon(store.admin.create_all, store.plans("stays"))
+            await trio.testing.wait_all_tasks_blocked()
+            gone.cancel()
+            await trio.testing.wait_all_tasks_blocked()
+        assert store.names == {"stays"}
+
+    run(work)
+
+
+def test_a_topic_that_was_deleted_meanwhile_keeps_none_of_the_others_from_it() -> None:
+    async def work(store: Store) -> None:
+        await store.admin.create_all(store.plans("a", "b", "c"))
+        topics = list(store.broker.services.topics)
+        await store.admin.delete(topics[1])
+        refusals = await store.admin.delete_all(topics)
+        assert [None if each is None else each.code for each in refusals] == [None, E.UNKNOWN_TOPIC_OR_PARTITION, None]
+        assert store.names == set()
+
+    run(work)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_start_after_a_kill_promises_what_the_catalog_has(count: int) -> None:
+    files = CrashFiles()
+    broker = StoredBroker(files)
+    broker.create("t", count)
+    killed = files.copy()
+    assert not [name for name in killed.list("/data") if name.startswith("t-")]
+    with StoredBroker(killed) as again:
+        again.append("t", count - 1, b"v")
+        assert again.values() == {("t", index): [b"v"] * (index == count - 1) for index in range(count)}
+    assert [name for name in killed.list("/data") if name.startswith("t-")] == [f"t-{index}" for index in range(count)]
+
+
+async def test_requests_of_clients_are_a_write_each_whatever_they_name(tmp_path: Path) -> None:
+    files, writes = TroubledFiles(), list[str]()
+
+    def count(operation: str, path: str) -> None:
+        if operation == "rename" and "ottla.json" in path:
+            writes.append(path)
+
+    async with serving(tmp_path, files) as served:
+        files.trouble = count
+        names = ("a", "b", "a/b", "c.d", "c_d", "a")
+        asked = MetadataRequest(topics=tuple(MetadataRequestTopic(name=name) for name in names))
+        answer = await served.ask(RawClient.ask, asked, 8)
+        unknown, invalid = E.UNKNOWN_TOPIC_OR_PARTITION, E.INVALID_TOPIC_EXCEPTION
+        assert [(topic.name, topic.error_code) for topic in answer.topics] == [
+            *(("a", unknown), ("b", unknown), ("a/b", invalid), ("c.d", unknown), ("c_d", invalid))
+        ]
+        assert len(writes) == 1 and {topic.name for topic in served.broker.services.topics} == {"a", "b", "c.d"}
+        rows = await served.ask(create, wanted("x"), wanted("a"), wanted("y"), wanted("z", 0), wanted("x"))
+        assert [(row.name, row.error_code) for row in rows] == [
+            *(("x", E.INVALID_REQUEST), ("a", E.TOPIC_ALREADY_EXISTS), ("y", E.NONE), ("z", E.INVALID_PARTITIONS))
+        ]
+        assert len(writes) == 2
+        rows = await served.ask(delete, "a", "nobody", "b", "y", "b")
+        assert {row.name: row.error_code for row in rows} == {
+            "a": E.NONE,
+            "nobody": unknown,
+            "b": E.INVALID_REQUEST,
+            "y": E.NONE,
+        }
+        assert len(writes) == 3 and {topic.name for topic in served.broker.services.topics} == {"b", "c.d"}
+        files.trouble = nothing
