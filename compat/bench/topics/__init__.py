@@ -1,0 +1,1 @@
+"""What topics cost that come and go by the hundred."""
