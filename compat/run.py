@@ -90,6 +90,7 @@ SUITES = (
     "page",
     "loop_holds",
     "bench.acls",
+    "bench.calls",
     "bench.embedded",
     "bench.page",
     "bench.start",
