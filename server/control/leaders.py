@@ -81,7 +81,7 @@ async def move_coordinator(
     key = group if group is not None else transactional_id
     assert key is not None
     coordinators = broker.services.coordinators
-    service: CoordinatorService[Any] = coordinators.groups if group is not None else coordinators.transactions
+    service: CoordinatorService[Any, Any] = coordinators.groups if group is not None else coordinators.transactions
     if topic is not None or partition is not None:
         if group is None or topic is None or partition is None:
             raise ControlError(Kind.INVALID, "a share partition has a group, a topic and a partition")

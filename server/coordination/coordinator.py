@@ -168,24 +168,15 @@ class Coordinator(ABC, Generic[S]):
             raise KafkaError(ErrorCode.NOT_COORDINATOR, f"{self.topic} does not exist")
         return partition_of(key, len(self.shards))
 
-    def shard_of(self, key: str) -> S:
-        """The active shard that `key` belongs to.
+    def shard_for(self, key: str) -> S:
+        """The shard that `key` belongs to, ACTIVE or not. Raises as `partition_for`."""
+        return self.shards[self.partition_for(key)]
 
-        Raises:
-            KafkaError: COORDINATOR_LOAD_IN_PROGRESS, or NOT_COORDINATOR: it could not be loaded, or nobody leads it.
-        """
-        shard = self.shards[self.partition_for(key)]
-        match shard.state:
-            case ShardState.ACTIVE:
-                return shard
-            case ShardState.LOADING:
-                raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{self.topic}-{shard.partition} is loading")
-            case ShardState.FAILED:
-                raise KafkaError(
-                    ErrorCode.NOT_COORDINATOR, f"{self.topic}-{shard.partition} could not be loaded or flushed"
-                )
-            case ShardState.OFFLINE:
-                raise KafkaError(ErrorCode.NOT_COORDINATOR, f"no node leads {self.topic}-{shard.partition}")
+    def shard_of(self, key: str) -> S:
+        """The shard that `key` belongs to, if that is ACTIVE. Raises as `partition_for` and `Shard.check_active`."""
+        shard = self.shard_for(key)
+        shard.check_active()
+        return shard
 
     @property
     def is_any_away(self) -> bool:

@@ -79,10 +79,10 @@ class LogStore:
         """Where the log ends, flushed or not."""
         return self._topics.partition(self._topic, partition).log.log_end_offset
 
-    def is_flushed(self, partition: int, up_to: int) -> bool:
-        """Whether everything below `up_to` is on disk, as far as `flush.messages` asks for it."""
+    def is_flushed(self, partition: int, up_to: int | None = None) -> bool:
+        """Whether everything, or all below `up_to`, is on disk, as far as `flush.messages` asks for it."""
         log = self._topics.partition(self._topic, partition).log
-        return not log.needs_flush or log.recovery_point >= up_to
+        return not log.needs_flush or (up_to is not None and log.recovery_point >= up_to)
 
     def max_batch_bytes(self, partition: int) -> int:
         return self._topics.partition(self._topic, partition).log.config.max_message_bytes

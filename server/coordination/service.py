@@ -40,7 +40,7 @@ RELOAD_MS = 10_000
 
 Answer = TypeVar("Answer")
 C = TypeVar("C", bound=Coordinator[Any])
-Result = TypeVar("Result")
+S = TypeVar("S", bound=Shard)
 
 
 class Client(Protocol):
@@ -102,7 +102,7 @@ class _Load(NamedTuple):
     chunk: Chunk
 
 
-class CoordinatorService(Generic[C]):
+class CoordinatorService(Generic[C, S]):
     """One coordinator of a broker.
 
     Args:
@@ -148,24 +148,29 @@ class CoordinatorService(Generic[C]):
             async for load in self._loads_todo:
                 await self._load_waiting([load])
 
-    async def route(self, node: Node, key: str) -> C:
-        """The coordinator, if `node` is the one to ask about `key`. Creates the topic on first need.
+    async def route(self, node: Node, key: str) -> S:
+        """`shard_led`. Creates the topic on first need.
 
         Raises:
             KafkaError: NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE (stopping, or the topic cannot be created).
         """
         if not self.coordinator.shards:
             await self.ensure_topic()
-        self.check_coordinates(node, key)
-        return self.coordinator
+        return self.shard_led(node, key)
 
-    def check_coordinates(self, node: Node, key: str) -> None:
-        """Raise NOT_COORDINATOR if `node` is not the one to ask about `key`."""
-        if self.leader_of(self.coordinator.partition_for(key)) != node.node_id:
+    def shard_led(self, node: Node, key: str) -> S:
+        """Where all that is known of `key` is, ACTIVE or not, for all of a request. NOT_COORDINATOR if `node` is not the one to ask."""
+        shard: S = self.coordinator.shard_for(key)
+        if self.leader_of(shard.partition) != node.node_id:
             raise KafkaError(ErrorCode.NOT_COORDINATOR, f"node {node.node_id} does not coordinate {key}")
+        return shard
 
-    async def settle(self, key: str) -> None:
-        """Return once everything that the coordinator of `key` knows is on disk, as far as `flush.messages` asks for it.
+    def is_settled(self, shard: S) -> bool:
+        """Whether `settle` has nothing to wait for."""
+        return bool(self.coordinator.shards) and self._store.is_flushed(shard.partition)
+
+    async def settle(self, shard: S) -> None:
+        """Return once everything that the coordinator of the shard's keys knows is on disk, as far as `flush.messages` asks for it.
 
         The end of each request that wrote or was told something: what is answered survives a power loss, as with Apache
         Kafka, which tells of nothing before it is flushed.
@@ -173,15 +178,17 @@ class CoordinatorService(Generic[C]):
         Raises:
             KafkaError: NOT_COORDINATOR: it never will be, and the coordinator has given the partition up.
         """
-        await self._store.settle(self.coordinator.partition_for(key))
+        if not self.coordinator.shards:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, f"{self._topic} does not exist")
+        await self._store.settle(shard.partition)
 
-    def end_offset(self, key: str) -> int:
-        """Where the log of the coordinator of `key` ends; 0 while there is no topic."""
-        return self._store.end_offset(self.coordinator.partition_for(key)) if self.coordinator.shards else 0
+    def end_offset(self, shard: S) -> int:
+        """Where the log that the shard is kept in ends."""
+        return self._store.end_offset(shard.partition)
 
-    def is_flushed(self, key: str, up_to: int) -> bool:
+    def is_flushed(self, shard: S, up_to: int) -> bool:
         """Whether that log is on disk below this offset, as far as `flush.messages` asks for it."""
-        return not self.coordinator.shards or self._store.is_flushed(self.coordinator.partition_for(key), up_to)
+        return not self.coordinator.shards or self._store.is_flushed(shard.partition, up_to)
 
     async def settle_all(self, node: Node) -> None:
         """`settle`, of all keys that `node` coordinates. A partition that has been given up is passed over."""

@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from enum import Enum
 
-from ...protocol.errors import CorruptRecordError, KafkaError
+from ...protocol.errors import CorruptRecordError, ErrorCode, KafkaError
 from ...protocol.records import Record, RecordBatch, batches
 from .jobs import Job
 
@@ -28,6 +28,13 @@ class ShardState(Enum):
     OFFLINE = "offline"
 
 
+_REFUSALS = {
+    ShardState.LOADING: (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "{} is loading"),
+    ShardState.FAILED: (ErrorCode.NOT_COORDINATOR, "{} could not be loaded or flushed"),
+    ShardState.OFFLINE: (ErrorCode.NOT_COORDINATOR, "no node leads {}"),
+}
+
+
 class Shard(ABC):
     """The base of each coordinator's shards, which hold the tables."""
 
@@ -38,6 +45,16 @@ class Shard(ABC):
         self.state = ShardState.LOADING
         self.next_offset = 0
         """Where `replay` goes on."""
+
+    def check_active(self) -> None:
+        """Return if its keys are served. One that has been given up never is again: another one has its place.
+
+        Raises:
+            KafkaError: COORDINATOR_LOAD_IN_PROGRESS, or NOT_COORDINATOR: it could not be loaded, or nobody leads it.
+        """
+        if self.state is not ShardState.ACTIVE:
+            code, words = _REFUSALS[self.state]
+            raise KafkaError(code, words.format(f"{self.topic}-{self.partition}"))
 
     def replay(self, data: bytes) -> None:
         """Apply whole batches of the partition; those before `next_offset` are passed over.

@@ -1,7 +1,7 @@
 """JoinGroup, SyncGroup, Heartbeat and LeaveGroup, whatever kind of group is behind the name: a classic one, a consumer group that takes
 classic members in (KIP-848), or one without members, in whose place a classic group may be.
 
-Every method raises KafkaError where the whole request fails.
+Called with an active shard. Every method raises KafkaError where the whole request fails.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from ...protocol.messages.leave_group import MemberIdentity, MemberResponse
 from ...protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from ..coordination.jobs import Job, Steps, to_the_end
+from ..coordination.jobs import Job, to_the_end
 from ..coordination.store import RecordStore
 from .classic.group import ClassicGroup, JoinReply, SyncReply, size_of
 from .classic.protocol import Caller, ClassicProtocol
@@ -23,7 +23,7 @@ from .consumer.classic_members import ClassicMembers
 from .consumer.group import ConsumerGroup
 from .consumer.records import tombstones
 from .records import group_key, write_record
-from .settings import MEMBERS_A_PIECE, PROTOCOL_BATCHES_MAX, PROTOCOLS_MAX, GroupSettings
+from .settings import PROTOCOL_BATCHES_MAX, PROTOCOLS_MAX, GroupSettings
 from .shard import AnyGroup, Shard
 from .streams.group import StreamsGroup
 from .streams.records import tombstones as streams_tombstones
@@ -32,7 +32,6 @@ from .streams.records import tombstones as streams_tombstones
 class ClassicRequests:
     """
     Args:
-        shard_of: The active shard of a group id.
         close: What is left to do of a group that is not served any more.
     """
 
@@ -42,14 +41,12 @@ class ClassicRequests:
         store: RecordStore,
         classic: ClassicProtocol,
         members: ClassicMembers,
-        shard_of: Callable[[str], Shard],
         close: Callable[[AnyGroup, ErrorCode, int], Job],
     ) -> None:
         self._settings = settings
         self._store = store
         self._classic = classic
         self._classic_members = members
-        self._shard_of = shard_of
         self._close = close
 
     def check_session_timeout(self, request: JoinGroupRequest) -> None:
@@ -116,10 +113,9 @@ class ClassicRequests:
                 f"the protocols of all members have {size_bytes} bytes; at most {most_bytes} are allowed",
             )
 
-    def sync(self, request: SyncGroupRequest, now_ms: int, reply: SyncReply) -> None:
+    def sync(self, shard: Shard, request: SyncGroupRequest, now_ms: int, reply: SyncReply) -> None:
         """Handle a SyncGroup; `reply` is called exactly once, perhaps later (`Rebalancing.sync`,
         `ClassicMembers.sync`), unless KafkaError is raised."""
-        shard = self._shard_of(request.group_id)
         match shard.groups.get(request.group_id):
             case ConsumerGroup() as group:
                 reply(self._classic_members.sync(shard, group, request))
@@ -128,9 +124,10 @@ class ClassicRequests:
             case _:
                 reply(SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
 
-    def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+    def heartbeat(
+        self, shard: Shard, group_id: str, member_id: str, instance_id: str | None, generation: int
+    ) -> ErrorCode:
         """Keep a member alive (`ClassicProtocol.heartbeat`, `ClassicMembers.heartbeat`)."""
-        shard = self._shard_of(group_id)
         match shard.groups.get(group_id):
             case ConsumerGroup() as group:
                 return self._classic_members.heartbeat(shard, group, member_id, instance_id, generation)
@@ -139,37 +136,20 @@ class ClassicRequests:
             case _:
                 return ErrorCode.UNKNOWN_MEMBER_ID
 
-    def leave(self, group_id: str, leaving: Sequence[MemberIdentity], now_ms: int) -> Steps[tuple[MemberResponse, ...]]:
-        """Remove members, some hundred at a time, as if they were named in as many requests: those for whom it fails, when
-        others have left already, have the error in their answers.
-
-        Raises:
-            KafkaError: Nobody has left.
-        """
-        answers: list[MemberResponse] = []
-        for at in range(0, len(leaving) or 1, MEMBERS_A_PIECE):
-            some = leaving[at : at + MEMBERS_A_PIECE]
-            try:
-                answers += self._leave(group_id, some, now_ms)
-            except KafkaError as error:
-                if not at:
-                    raise
-                answers += _each_told(some, error.code)
-            yield
-        return tuple(answers)
-
-    def _leave(self, group_id: str, leaving: Sequence[MemberIdentity], now_ms: int) -> tuple[MemberResponse, ...]:
+    def leave(
+        self, shard: Shard, group_id: str, leaving: Sequence[MemberIdentity], now_ms: int
+    ) -> tuple[MemberResponse, ...]:
         """`ClassicProtocol.leave`, `ClassicMembers.leave`; in a group that does not exist, or is of another kind, nobody is known."""
-        shard = self._shard_of(group_id)
         group = shard.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             return self._classic_members.leave(shard, group, leaving, now_ms)
         if isinstance(group, ClassicGroup):
             return self._classic.leave(group, leaving, now_ms)
-        return _each_told(leaving, ErrorCode.UNKNOWN_MEMBER_ID)
+        return each_told(leaving, ErrorCode.UNKNOWN_MEMBER_ID)
 
 
-def _each_told(members: Sequence[MemberIdentity], error: ErrorCode) -> tuple[MemberResponse, ...]:
+def each_told(members: Sequence[MemberIdentity], error: ErrorCode) -> tuple[MemberResponse, ...]:
+    """The same error for all of them."""
     return tuple(
         MemberResponse(member_id=one.member_id, group_instance_id=one.group_instance_id, error_code=error)
         for one in members

@@ -13,6 +13,7 @@ import logging
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -40,22 +41,20 @@ from .assigning.topics import TopicView
 from .classic.group import ClassicGroup, JoinReply, SyncReply
 from .classic.protocol import Caller, ClassicProtocol
 from .classic.records import LEAST_MEMBER_BYTES, group_value
-from .classic_requests import ClassicRequests
+from .classic_requests import ClassicRequests, each_told
 from .consumer.classic_members import ClassicMembers
 from .consumer.group import ConsumerGroup
 from .consumer.migration import Migration, Upgrade
 from .consumer.protocol import ConsumerProtocol
 from .consumer.records import group_epoch, target_metadata
 from .consumer.requests import check_request
-from .consumer.steps_ahead import Prepared as PreparedMember
 from .descriptions import describe_classic, describe_consumer, describe_share, describe_streams, list_groups
 from .kinds import Kind
 from .offsets.commits import Commits, Fetched, Positions, Prepared, TopicCommit, chunks, is_current
 from .offsets.offsets import Place
 from .offsets.txn_commits import TxnCommits
-from .records import Ready as ReadyRecord
 from .records import group_key
-from .settings import PLACES_A_PIECE, GroupSettings
+from .settings import MEMBERS_A_PIECE, PLACES_A_PIECE, GroupSettings
 from .shard import AnyGroup, Shard
 from .share.group import ShareGroup
 from .share.protocol import ShareProtocol, Wish
@@ -65,7 +64,6 @@ from .streams import requests as streams_requests
 from .streams.answering import Heard
 from .streams.group import StreamsGroup
 from .streams.protocol import StreamsProtocol
-from .streams.transition import Ready
 from .upkeep import Upkeep
 
 log = logging.getLogger("ottla.groups")
@@ -110,9 +108,7 @@ class GroupCoordinator(Coordinator[Shard]):
             settings, store, self._deadlines, topics, migration, new_id, self._start_job, self._farewells.start
         )
         members = ClassicMembers(settings, self._consumer, migration, new_id)
-        self._classic_requests = ClassicRequests(
-            settings, store, self._classic, members, self._group_shard, self._closing
-        )
+        self._classic_requests = ClassicRequests(settings, store, self._classic, members, self._closing)
         self._share = ShareProtocol(settings, store, self._deadlines, topics, self._start_job, wish)
         self._streams = StreamsProtocol(settings, store, self._deadlines, topics, self._start_job, self._close_classic)
         self._commits = Commits(settings, store, topics, self._classic)
@@ -176,50 +172,51 @@ class GroupCoordinator(Coordinator[Shard]):
 
     # Members
 
-    def prepare_consumer(self, request: ConsumerGroupHeartbeatRequest, caller: Caller) -> Steps[PreparedMember]:
-        """What `consumer_heartbeat` takes, and have ready what it asks of topics (`ConsumerProtocol.preparing`)."""
+    def consumer_heartbeat(
+        self, shard: Shard, request: ConsumerGroupHeartbeatRequest, caller: Caller, now_ms: Callable[[], int]
+    ) -> Steps[ConsumerGroupHeartbeatResponse]:
+        """A member of a consumer group joins, stays or leaves, with the last piece (`ConsumerProtocol.heartbeat`)."""
         check_request(request, caller.version, self._settings.group_consumer_assignors)
-        return (yield from self._consumer.preparing(self.shard_of(request.group_id), request, caller))
+        shard.check_active()
+        if (answer := self._consumer.unchanged(shard, request, caller)) is not None:
+            return answer
+        prepared = yield from self._consumer.preparing(shard, request, caller)
+        upgrade = None if request.member_epoch else (yield from self._upgrading(shard, request.group_id))
+        _check_stays(shard, request.group_id)
+        return self._consumer.heartbeat(shard, request, caller, now_ms(), upgrade, prepared)
 
-    def prepare_upgrade(self, request: ConsumerGroupHeartbeatRequest, caller: Caller) -> Steps[Upgrade | None]:
-        """What `consumer_heartbeat` takes: what a classic group with members becomes when the request's member joins it
-        (`Migration.upgrade`), as the group is when the last piece is done. Mostly None, in one piece."""
-        if request.member_epoch:
-            return None
-        check_request(request, caller.version, self._settings.group_consumer_assignors)
-        shard = self.shard_of(request.group_id)
-        group = shard.groups.get(request.group_id)
+    def _upgrading(self, shard: Shard, group_id: str) -> Steps[Upgrade | None]:
+        """What a classic group with members becomes when a member of the other protocol joins it (`Migration.upgrade`), as the group
+        is when the last piece is done."""
+        group = shard.groups.get(group_id)
         if isinstance(group, ClassicGroup) and group.members:
             return (yield from self._migration.upgrade(group))
         return None
 
-    def consumer_heartbeat(
-        self,
-        request: ConsumerGroupHeartbeatRequest,
-        caller: Caller,
-        now_ms: int,
-        upgrade: Upgrade | None = None,
-        prepared: PreparedMember | None = None,
-    ) -> ConsumerGroupHeartbeatResponse:
-        """A member of a consumer group joins, stays or leaves (`ConsumerProtocol.heartbeat`)."""
-        check_request(request, caller.version, self._settings.group_consumer_assignors)
-        shard = self.shard_of(request.group_id)
-        _check_stays(shard, request.group_id)
-        return self._consumer.heartbeat(shard, request, caller, now_ms, upgrade, prepared)
-
-    def prepare_share(self, request: ShareGroupHeartbeatRequest, caller: Caller) -> Steps[ReadyRecord | None]:
-        """What `share_heartbeat` takes, and have ready what it asks of topics (`ShareProtocol.preparing`)."""
-        check_share_request(request)
-        return (yield from self._share.preparing(self.shard_of(request.group_id), request, caller))
-
     def share_heartbeat(
-        self, request: ShareGroupHeartbeatRequest, caller: Caller, now_ms: int, ready: ReadyRecord | None = None
-    ) -> ShareGroupHeartbeatResponse:
-        """A member of a share group joins, stays or leaves (`ShareProtocol.heartbeat`)."""
+        self, shard: Shard, request: ShareGroupHeartbeatRequest, caller: Caller, now_ms: Callable[[], int]
+    ) -> Steps[ShareGroupHeartbeatResponse]:
+        """A member of a share group joins, stays or leaves, with the last piece (`ShareProtocol.heartbeat`)."""
         check_share_request(request)
-        shard = self.shard_of(request.group_id)
+        shard.check_active()
+        if (answer := self._share.unchanged(shard, request, caller)) is not None:
+            return answer
+        ready = yield from self._share.preparing(shard, request, caller)
         _check_stays(shard, request.group_id)
-        return self._share.heartbeat(shard, request, caller, now_ms, ready)
+        return self._share.heartbeat(shard, request, caller, now_ms(), ready)
+
+    def streams_heartbeat(
+        self, shard: Shard, request: StreamsGroupHeartbeatRequest, caller: Caller, now_ms: Callable[[], int]
+    ) -> Steps[Heard]:
+        """A member of a streams group joins, stays or leaves (`StreamsProtocol.heartbeat`). What partitions are served at which
+        endpoints follows, a member a piece."""
+        streams_requests.check_request(request)
+        shard.check_active()
+        if (heard := self._streams.unchanged(shard, request, caller)) is not None:
+            return heard
+        ready = yield from self._streams.preparing(shard, request)
+        _check_stays(shard, request.group_id)
+        return self._streams.heartbeat(shard, request, caller, now_ms(), ready)
 
     def share_states_begun(self, group_id: str, partitions: Topics, now_ms: int) -> None:
         """The states of these partitions are there (`ShareProtocol.begun`)."""
@@ -275,30 +272,16 @@ class GroupCoordinator(Coordinator[Shard]):
         finally:
             shard.groups_going.discard(group_id)
 
-    def prepare_streams(self, request: StreamsGroupHeartbeatRequest) -> Steps[Ready | None]:
-        """What `streams_heartbeat` takes, right after the last piece (`StreamsProtocol.preparing`)."""
-        streams_requests.check_request(request)
-        return (yield from self._streams.preparing(self.shard_of(request.group_id), request))
-
-    def streams_heartbeat(
-        self, request: StreamsGroupHeartbeatRequest, caller: Caller, now_ms: int, ready: Ready | None = None
-    ) -> Heard:
-        """A member of a streams group joins, stays or leaves (`StreamsProtocol.heartbeat`)."""
-        if ready is None:
-            streams_requests.check_request(request)
-        shard = self.shard_of(request.group_id)
-        _check_stays(shard, request.group_id)
-        return self._streams.heartbeat(shard, request, caller, now_ms, ready)
-
-    def streams_endpoints(self, group_id: str, member_id: str) -> Steps[tuple[EndpointToPartitions, ...]]:
+    def streams_endpoints(self, shard: Shard, group_id: str, member_id: str) -> Steps[tuple[EndpointToPartitions, ...]]:
         """What the member is told of the partitions that members of its group serve, a member a piece."""
-        return self._streams.endpoints(self.shard_of(group_id).groups.get(group_id), member_id)
+        shard.check_active()
+        return self._streams.endpoints(shard.groups.get(group_id), member_id)
 
     def _close_classic(self, group: ClassicGroup, now_ms: int) -> None:
         """A classic group without members has another one in its place."""
         to_the_end(self._classic.close(group, ErrorCode.REBALANCE_IN_PROGRESS, now_ms))
 
-    def join(self, request: JoinGroupRequest, caller: Caller, now_ms: int, reply: JoinReply) -> None:
+    def join(self, shard: Shard, request: JoinGroupRequest, caller: Caller, now_ms: int, reply: JoinReply) -> None:
         """Handle a JoinGroup; `reply` is called exactly once, perhaps much later (`ClassicProtocol.join`,
         `ClassicMembers.join`).
 
@@ -307,38 +290,62 @@ class GroupCoordinator(Coordinator[Shard]):
                 metadata than could ever be written down), or what writing down a new group failed with. `reply` is not
                 called then.
         """
-        shard = self._group_shard(request.group_id)
+        _check_served(shard, request.group_id)
         self._classic_requests.check_session_timeout(request)
         _check_stays(shard, request.group_id)
         self._classic_requests.join(shard, request, caller, now_ms, reply)
 
-    def sync(self, request: SyncGroupRequest, now_ms: int, reply: SyncReply) -> None:
+    def sync(self, shard: Shard, request: SyncGroupRequest, now_ms: int, reply: SyncReply) -> None:
         """Handle a SyncGroup (`ClassicRequests.sync`)."""
-        self._classic_requests.sync(request, now_ms, reply)
+        _check_served(shard, request.group_id)
+        self._classic_requests.sync(shard, request, now_ms, reply)
 
-    def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+    def heartbeat(
+        self, shard: Shard, group_id: str, member_id: str, instance_id: str | None, generation: int
+    ) -> ErrorCode:
         """Keep a classic member alive (`ClassicRequests.heartbeat`)."""
-        return self._classic_requests.heartbeat(group_id, member_id, instance_id, generation)
+        _check_served(shard, group_id)
+        return self._classic_requests.heartbeat(shard, group_id, member_id, instance_id, generation)
 
-    def leave(self, group_id: str, leaving: Sequence[MemberIdentity], now_ms: int) -> Steps[tuple[MemberResponse, ...]]:
-        """Remove classic members (`ClassicRequests.leave`), some hundred a piece."""
-        return self._classic_requests.leave(group_id, leaving, now_ms)
+    def leave(
+        self, shard: Shard, group_id: str, leaving: Sequence[MemberIdentity], now_ms: int
+    ) -> Steps[tuple[MemberResponse, ...]]:
+        """Remove classic members, some hundred at a time, as if they were named in as many requests: those for whom it fails, when
+        others have left already, have the error in their answers.
 
-    def member_ids(self, group_id: str) -> Collection[str]:
+        Raises:
+            KafkaError: Nobody has left.
+        """
+        answers: list[MemberResponse] = []
+        for at in range(0, len(leaving) or 1, MEMBERS_A_PIECE):
+            some = leaving[at : at + MEMBERS_A_PIECE]
+            try:
+                _check_served(shard, group_id)
+                answers += self._classic_requests.leave(shard, group_id, some, now_ms)
+            except KafkaError as error:
+                if not at:
+                    raise
+                answers += each_told(some, error.code)
+            yield
+        return tuple(answers)
+
+    def member_ids(self, shard: Shard, group_id: str) -> Collection[str]:
         """Those of the group, as they come and go; none if there is no such group."""
-        group = self._group_shard(group_id).groups.get(group_id)
+        _check_served(shard, group_id)
+        group = shard.groups.get(group_id)
         return () if group is None else group.members.keys()
 
     # Offsets
 
     def prepare(
-        self, request: OffsetCommitRequest | TxnOffsetCommitRequest, topics: Sequence[TopicCommit], now_ms: int
+        self,
+        shard: Shard,
+        request: OffsetCommitRequest | TxnOffsetCommitRequest,
+        topics: Sequence[TopicCommit],
+        now_ms: int,
     ) -> Steps[Prepared]:
         """What `commit` and `commit_in_transaction` take (`commits.prepare`)."""
-
-        def max_bytes() -> int:
-            return self._store.max_batch_bytes(self.partition_for(request.group_id))
-
+        max_bytes = partial(self._store.max_batch_bytes, shard.partition)
         if isinstance(request, OffsetCommitRequest):
             return self._commits.prepare(request, topics, now_ms, max_bytes)
         return self._txn_commits.prepare(request, topics, now_ms, max_bytes)
@@ -348,23 +355,26 @@ class GroupCoordinator(Coordinator[Shard]):
         return is_current(prepared, self._topics)
 
     def commit(
-        self, request: OffsetCommitRequest, version: int, prepared: Prepared, now_ms: int
+        self, shard: Shard, request: OffsetCommitRequest, version: int, prepared: Prepared, now_ms: int
     ) -> dict[Place, ErrorCode]:
         """Commit offsets (`Commits.commit`)."""
-        return self._commits.commit(self.shard_of(request.group_id), request, version, prepared, now_ms)
+        shard.check_active()
+        return self._commits.commit(shard, request, version, prepared, now_ms)
 
-    def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> None:
+    def check_fetch(self, shard: Shard, group_id: str, member_id: str | None, epoch: int) -> None:
         """Raise KafkaError also if this member may not read committed offsets (`Commits.check_fetch`)."""
-        self._commits.check_fetch(self.shard_of(group_id), group_id, member_id, epoch)
+        shard.check_active()
+        self._commits.check_fetch(shard, group_id, member_id, epoch)
 
-    def positions(self, group_id: str, *, stable: bool) -> Positions:
+    @staticmethod
+    def positions(shard: Shard, group_id: str, *, stable: bool) -> Positions:
         """What the group has committed by now, for `fetch` and `fetch_all`: a copy, as a transaction that ends between two
         of their pieces must be seen in all partitions or in none.
 
         Args:
             stable: Answer UNSTABLE_OFFSET_COMMIT where a transaction is about to commit.
         """
-        offsets = self.shard_of(group_id).offsets
+        offsets = shard.offsets
         unstable = frozenset(offsets.unstable_places(group_id)) if stable else frozenset()
         return Positions(offsets.of_group(group_id).copy(), unstable)
 
@@ -385,10 +395,11 @@ class GroupCoordinator(Coordinator[Shard]):
         return self._topics.id_of(topic) or ZERO_UUID
 
     def commit_in_transaction(
-        self, request: TxnOffsetCommitRequest, version: int, prepared: Prepared, now_ms: int
+        self, shard: Shard, request: TxnOffsetCommitRequest, version: int, prepared: Prepared, now_ms: int
     ) -> dict[Place, ErrorCode]:
         """Commit offsets as part of a transaction (`TxnCommits.commit`)."""
-        return self._txn_commits.commit(self._group_shard(request.group_id), request, version, prepared, now_ms)
+        _check_served(shard, request.group_id)
+        return self._txn_commits.commit(shard, request, version, prepared, now_ms)
 
     def transaction_ended(self, partition: int, producer_id: int, *, commit: bool) -> None:
         """Make the offsets real that the producer's transaction committed in this partition, or drop them.
@@ -399,7 +410,9 @@ class GroupCoordinator(Coordinator[Shard]):
             shard.offsets.end_transaction(producer_id, commit=commit)
             self._upkeep.settle(shard)
 
-    def delete_offsets(self, group_id: str, places: Sequence[Place], now_ms: int) -> Steps[dict[Place, ErrorCode]]:
+    def delete_offsets(
+        self, shard: Shard, group_id: str, places: Sequence[Place], now_ms: int
+    ) -> Steps[dict[Place, ErrorCode]]:
         """Delete offsets, some hundred a piece (`Commits.delete`).
 
         Raises:
@@ -407,14 +420,15 @@ class GroupCoordinator(Coordinator[Shard]):
         """
         errors: dict[Place, ErrorCode] = {}
         for some in chunks(places) or [()]:
-            errors |= self._commits.delete(self._group_shard(group_id), group_id, some, now_ms)
+            _check_served(shard, group_id)
+            errors |= self._commits.delete(shard, group_id, some, now_ms)
             yield
         return errors
 
     def _group_shard(self, group_id: str) -> Shard:
-        if not group_id:
-            raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
-        return self.shard_of(group_id)
+        shard = self.shard_for(group_id)
+        _check_served(shard, group_id)
+        return shard
 
     def _persist(self, group: ClassicGroup, assignments: Mapping[str, bytes], now_ms: int) -> None:
         max_bytes = self._store.max_batch_bytes(group.partition)
@@ -524,7 +538,16 @@ class GroupCoordinator(Coordinator[Shard]):
         return self._kinds[type(group)].close(group, error, now_ms)
 
 
+def _check_served(shard: Shard, group_id: str) -> None:
+    """Raise INVALID_GROUP_ID, or as `Shard.check_active`."""
+    if not group_id:
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
+    shard.check_active()
+
+
 def _check_stays(shard: Shard, group_id: str) -> None:
-    """Raise COORDINATOR_LOAD_IN_PROGRESS, with which clients ask again, while the group is being deleted."""
+    """Raise as `Shard.check_active`, since others may have come in between; and COORDINATOR_LOAD_IN_PROGRESS, with which clients ask
+    again, while the group is being deleted."""
+    shard.check_active()
     if group_id in shard.groups_going:
         raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"group {group_id} is being deleted")

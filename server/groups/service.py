@@ -19,12 +19,13 @@ from ..partitions.internal_topics import OFFSETS_TOPIC
 from ..partitions.topics import Topics
 from .coordinator import GroupCoordinator
 from .settings import GroupSettings
+from .shard import Shard
 from .share.flows import ShareFlows
 from .share.keeper import StateKeeper
 from .share.protocol import Wish
 
 
-class GroupService(CoordinatorService[GroupCoordinator]):
+class GroupService(CoordinatorService[GroupCoordinator, Shard]):
     """The group coordinator of a broker.
 
     Args:

@@ -27,12 +27,15 @@ async def handle(ctx: Context, request: Request) -> AddOffsetsToTxnResponse:
     try:
         check(ctx, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, body.transactional_id)
         check(ctx, Operation.READ, ResourceType.GROUP, body.group_id)
-        coordinator = await services.coordinators.transactions.route(ctx.node, body.transactional_id)
+        transactions = services.coordinators.transactions
+        shard = await transactions.route(ctx.node, body.transactional_id)
         await services.coordinators.groups.ensure_topic()
         partition = TopicPartition(OFFSETS_TOPIC, services.coordinators.groups.coordinator.partition_for(body.group_id))
         producer = Producer(body.producer_id, body.producer_epoch)
-        coordinator.add_partitions(body.transactional_id, producer, [partition], 0, services.clock.now_ms())
-        await services.coordinators.transactions.settle(body.transactional_id)
+        transactions.coordinator.add_partitions(
+            shard, body.transactional_id, producer, [partition], 0, services.clock.now_ms()
+        )
+        await transactions.settle(shard)
     except KafkaError as error:
         code = code_for(error, request.version, knows_fenced_since=_FIRST_VERSION_WITH_FENCED)
         return AddOffsetsToTxnResponse(error_code=code)

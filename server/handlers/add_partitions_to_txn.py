@@ -102,15 +102,18 @@ async def _add(ctx: Context, asked: AddPartitionsToTxnTransaction, version: int,
     services = ctx.services
     producer = Producer(asked.producer_id, asked.producer_epoch)
     try:
-        coordinator = await services.coordinators.transactions.route(ctx.node, asked.transactional_id)
+        transactions = services.coordinators.transactions
+        shard = await transactions.route(ctx.node, asked.transactional_id)
         if asked.verify_only:
-            missing = coordinator.verify_partitions(asked.transactional_id, producer, partitions)
-            await services.coordinators.transactions.settle(asked.transactional_id)
+            missing = transactions.coordinator.verify_partitions(shard, asked.transactional_id, producer, partitions)
+            await transactions.settle(shard)
             return codes | dict.fromkeys(missing, ErrorCode.TRANSACTION_ABORTABLE)
         client_version = FIRST_VERSION_WITH_EPOCH_BUMP if version >= _FIRST_VERSION_OF_BROKERS else 0
         now_ms = services.clock.now_ms()
-        coordinator.add_partitions(asked.transactional_id, producer, partitions, client_version, now_ms)
-        await services.coordinators.transactions.settle(asked.transactional_id)
+        transactions.coordinator.add_partitions(
+            shard, asked.transactional_id, producer, partitions, client_version, now_ms
+        )
+        await transactions.settle(shard)
     except KafkaError as error:
         code = code_for(error, version, knows_fenced_since=_FIRST_VERSION_WITH_FENCED)
         return dict.fromkeys(partitions, code)

@@ -44,9 +44,9 @@ async def handle(ctx: Context, request: Request) -> AlterShareGroupOffsetsRespon
                 await _take(ctx, topic, offsets, refused)
         if not body.group_id:
             raise INVALID_GROUP
-        await groups.route(ctx.node, body.group_id)
+        shard = await groups.route(ctx.node, body.group_id)
         refusals = await groups.shares.move(body.group_id, offsets)
-        await groups.settle(body.group_id)
+        await groups.settle(shard)
         answers = []
         taken = (topic for name, topic in topics.items() if name not in refused)
         for topic in chain(map(topics.__getitem__, refused), taken):  # Apache Kafka tells of the refused ones first.

@@ -8,9 +8,9 @@ from typing import NamedTuple, TypeVar
 from ...protocol.errors import ErrorCode
 from ...protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestTopic
 from ...protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitRequestTopic
-from ..groups.coordinator import GroupCoordinator
 from ..groups.offsets.commits import Prepared, TopicCommit
 from ..groups.offsets.offsets import Place
+from ..groups.shard import Shard
 from ..partitions.topics import Topic
 from ..runtime.turns import Turn, in_turns
 from ..security.acls.kinds import Operation, ResourceType
@@ -66,12 +66,13 @@ async def found_of(
 
 async def prepared_in_turns(
     ctx: Context,
-    coordinator: GroupCoordinator,
+    shard: Shard,
     body: OffsetCommitRequest | TxnOffsetCommitRequest,
     commits: list[TopicCommit],
 ) -> Prepared:
     """The commit, ready to be written in the turn in which this returns: each topic is there then."""
+    coordinator = ctx.services.coordinators.groups.coordinator
     while True:
-        prepared = await in_turns(coordinator.prepare(body, commits, ctx.services.clock.now_ms()), ctx.turn)
+        prepared = await in_turns(coordinator.prepare(shard, body, commits, ctx.services.clock.now_ms()), ctx.turn)
         if coordinator.is_current(prepared):
             return prepared

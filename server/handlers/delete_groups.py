@@ -31,10 +31,10 @@ async def _delete(ctx: Context, group_id: str) -> ErrorCode:
     try:
         check(ctx, Operation.DELETE, ResourceType.GROUP, group_id)
         groups = ctx.services.coordinators.groups
-        groups.check_coordinates(ctx.node, group_id)
+        shard = groups.shard_led(ctx.node, group_id)
         await groups.shares.forget_all(group_id)
         await in_turns(groups.coordinator.delete_group(group_id, ctx.services.clock.now_ms()))
-        await groups.settle(group_id)
+        await groups.settle(shard)
     except KafkaError as error:
         return error.code
     return ErrorCode.NONE

@@ -44,9 +44,9 @@ async def handle(ctx: Context, request: Request) -> DeleteShareGroupOffsetsRespo
                 ids[topic.topic_name] = known.id
         if not body.group_id:
             raise INVALID_GROUP
-        groups.check_coordinates(ctx.node, body.group_id)
+        shard = groups.shard_led(ctx.node, body.group_id)
         had, refusals = await groups.shares.forget(body.group_id, ids.values())
-        await groups.settle(body.group_id)
+        await groups.settle(shard)
     except KafkaError as error:
         is_off = error.code is ErrorCode.UNSUPPORTED_VERSION
         message = SHARE_GROUPS_ARE_OFF if is_off else error.message or None

@@ -43,9 +43,9 @@ async def _describe(ctx: Context, group_id: str, version: int, turn: Turn) -> De
     try:
         check(ctx, Operation.DESCRIBE, ResourceType.GROUP, group_id)
         groups = ctx.services.coordinators.groups
-        groups.check_coordinates(ctx.node, group_id)
+        shard = groups.shard_led(ctx.node, group_id)
         described = await in_turns(groups.coordinator.describe_group(group_id, version), turn)
-        await groups.settle(group_id)
+        await groups.settle(shard)
         return described
     except KafkaError as error:
         return DescribedGroup(group_id=group_id, error_code=error.code)

@@ -64,7 +64,7 @@ async def _described(
 
 async def _all(ctx: Context, group_id: str) -> tuple[DescribeShareGroupOffsetsResponseTopic, ...]:
     groups = ctx.services.coordinators.groups
-    groups.check_coordinates(ctx.node, group_id)
+    groups.shard_led(ctx.node, group_id)
     if not group_id:
         return ()
     partitions = {

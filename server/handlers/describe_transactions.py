@@ -22,7 +22,6 @@ from ...protocol.messages.describe_transactions import (
 from ..runtime.turns import Turn
 from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
-from ..transactions.coordinator import check_id
 from .permissions import check, permitted
 
 
@@ -41,10 +40,9 @@ async def _describe(ctx: Context, transactional_id: str) -> TransactionState:
     service = ctx.services.coordinators.transactions
     try:
         check(ctx, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id)
-        check_id(transactional_id)
-        service.check_coordinates(ctx.node, transactional_id)
-        described = service.coordinator.describe(transactional_id)
-        await service.settle(transactional_id)
+        shard = service.shard_led(ctx.node, transactional_id)
+        described = service.coordinator.describe(shard, transactional_id)
+        await service.settle(shard)
         if ctx.services.authorizer is None:
             return described
         topics = await permitted(

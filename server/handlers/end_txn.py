@@ -30,16 +30,18 @@ async def handle(ctx: Context, request: Request) -> EndTxnResponse:
     client_version = FIRST_VERSION_WITH_EPOCH_BUMP if request.version >= _FIRST_VERSION_WITH_EPOCH else 0
     try:
         check(ctx, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, body.transactional_id)
-        coordinator = await services.coordinators.transactions.route(ctx.node, body.transactional_id)
+        transactions = services.coordinators.transactions
+        shard = await transactions.route(ctx.node, body.transactional_id)
         await services.producer_ids.have_some()
-        producer = coordinator.end_transaction(
+        producer = transactions.coordinator.end_transaction(
+            shard,
             body.transactional_id,
             Producer(body.producer_id, body.producer_epoch),
             body.committed,
             client_version,
             services.clock.now_ms(),
         )
-        await services.coordinators.transactions.settle(body.transactional_id)
+        await transactions.settle(shard)
     except KafkaError as error:
         return EndTxnResponse(
             error_code=code_for(error, request.version, knows_fenced_since=_FIRST_VERSION_WITH_FENCED)

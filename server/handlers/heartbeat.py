@@ -7,20 +7,38 @@ Behaviour
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ..coordination.jobs import Steps
+from ..groups.coordinator import GroupCoordinator
+from ..groups.shard import Shard
 from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
+from .coordinating import carried_out
 from .permissions import check
 
 
-async def handle(ctx: Context, request: Request) -> HeartbeatResponse:
+def handle(ctx: Context, request: Request) -> Any:
     body: HeartbeatRequest = request.body
+    groups = ctx.services.coordinators.groups
     try:
         check(ctx, Operation.READ, ResourceType.GROUP, body.group_id)
-        coordinator = await ctx.services.coordinators.groups.route(ctx.node, body.group_id)
-        error = coordinator.heartbeat(body.group_id, body.member_id, body.group_instance_id, body.generation_id)
-    except KafkaError as failure:
-        error = ErrorCode.NONE if failure.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else failure.code
+    except KafkaError as error:
+        return _refused(error)
+    # It tells nothing that a power loss could make untrue.
+    return carried_out(ctx, groups, body.group_id, partial(_beat, groups.coordinator, body), _refused, settles=False)
+
+
+def _beat(coordinator: GroupCoordinator, body: HeartbeatRequest, shard: Shard) -> Steps[HeartbeatResponse]:
+    yield from ()
+    error = coordinator.heartbeat(shard, body.group_id, body.member_id, body.group_instance_id, body.generation_id)
     return HeartbeatResponse(error_code=error)
+
+
+def _refused(error: KafkaError) -> HeartbeatResponse:
+    is_loading = error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    return HeartbeatResponse(error_code=ErrorCode.NONE if is_loading else error.code)

@@ -53,10 +53,12 @@ async def _init(ctx: Context, body: InitProducerIdRequest) -> Producer:
     services = ctx.services
     if body.transactional_id is None:
         return Producer(await services.producer_ids.take(), 0)
-    coordinator = await services.coordinators.transactions.route(ctx.node, body.transactional_id)
+    transactions = services.coordinators.transactions
+    shard = await transactions.route(ctx.node, body.transactional_id)
     await services.producer_ids.have_some()
     present = Producer(body.producer_id, body.producer_epoch)
-    given = coordinator.init_producer_id(
+    given = transactions.coordinator.init_producer_id(
+        shard,
         body.transactional_id,
         body.transaction_timeout_ms,
         None if present == _NOBODY else present,
@@ -64,5 +66,5 @@ async def _init(ctx: Context, body: InitProducerIdRequest) -> Producer:
         two_phase=body.enable2_pc,
         keep_prepared=body.keep_prepared_txn,
     )
-    await services.coordinators.transactions.settle(body.transactional_id)
+    await transactions.settle(shard)
     return given

@@ -32,10 +32,10 @@ async def handle(ctx: Context, request: Request) -> JoinGroupResponse:
     answer: Parked[JoinGroupResponse] = Parked(groups.waking)
     try:
         check(ctx, Operation.READ, ResourceType.GROUP, body.group_id)
-        coordinator = await groups.route(ctx.node, body.group_id)
-        coordinator.join(body, caller, ctx.services.clock.now_ms(), answer)
+        shard = await groups.route(ctx.node, body.group_id)
+        groups.coordinator.join(shard, body, caller, ctx.services.clock.now_ms(), answer)
         response = await answer.wait(ctx.client)
-        await groups.settle(body.group_id)
+        await groups.settle(shard)
     except KafkaError as error:
         response = JoinGroupResponse(error_code=error.code, member_id=body.member_id, protocol_name=None)
     if request.version <= _LAST_VERSION_WITH_NAME and response.protocol_name is None:

@@ -25,9 +25,10 @@ async def handle(ctx: Context, request: Request) -> LeaveGroupResponse:
     groups = ctx.services.coordinators.groups
     try:
         check(ctx, Operation.READ, ResourceType.GROUP, body.group_id)
-        coordinator = await groups.route(ctx.node, body.group_id)
-        members = await in_turns(coordinator.leave(body.group_id, leaving, ctx.services.clock.now_ms()))
-        await groups.settle(body.group_id)
+        shard = await groups.route(ctx.node, body.group_id)
+        now_ms = ctx.services.clock.now_ms()
+        members = await in_turns(groups.coordinator.leave(shard, body.group_id, leaving, now_ms))
+        await groups.settle(shard)
     except KafkaError as error:
         return LeaveGroupResponse(error_code=error.code)
     return LeaveGroupResponse(members=members) if is_batched else LeaveGroupResponse(error_code=members[0].error_code)

@@ -72,10 +72,10 @@ async def _commit(
 ) -> tuple[ErrorCode, dict[Place, ErrorCode]]:
     try:
         groups = ctx.services.coordinators.groups
-        coordinator = await groups.route(ctx.node, body.group_id)
-        prepared = await prepared_in_turns(ctx, coordinator, body, commits)
-        refused = coordinator.commit(body, version, prepared, ctx.services.clock.now_ms())
-        await groups.settle(body.group_id)
+        shard = await groups.route(ctx.node, body.group_id)
+        prepared = await prepared_in_turns(ctx, shard, body, commits)
+        refused = groups.coordinator.commit(shard, body, version, prepared, ctx.services.clock.now_ms())
+        await groups.settle(shard)
         return ErrorCode.NONE, refused
     except KafkaError as error:
         return error.code, {}

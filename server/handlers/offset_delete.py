@@ -43,9 +43,10 @@ async def handle(ctx: Context, request: Request) -> OffsetDeleteResponse:
                 existing[topic.name, one.partition_index] = None
     try:
         groups = ctx.services.coordinators.groups
-        coordinator = await groups.route(ctx.node, body.group_id)
-        errors = await in_turns(coordinator.delete_offsets(body.group_id, tuple(existing), ctx.services.clock.now_ms()))
-        await groups.settle(body.group_id)
+        shard = await groups.route(ctx.node, body.group_id)
+        now_ms = ctx.services.clock.now_ms()
+        errors = await in_turns(groups.coordinator.delete_offsets(shard, body.group_id, tuple(existing), now_ms))
+        await groups.settle(shard)
     except KafkaError as error:
         return OffsetDeleteResponse(error_code=error.code)
     turn.begin()

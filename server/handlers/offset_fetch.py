@@ -120,9 +120,10 @@ async def _group(
     try:
         check(ctx, Operation.DESCRIBE, ResourceType.GROUP, asked.group_id)
         groups = ctx.services.coordinators.groups
-        coordinator = await groups.route(ctx.node, asked.group_id)
-        coordinator.check_fetch(asked.group_id, asked.member_id, asked.member_epoch)
-        positions = coordinator.positions(asked.group_id, stable=stable)
+        shard = await groups.route(ctx.node, asked.group_id)
+        coordinator = groups.coordinator
+        coordinator.check_fetch(shard, asked.group_id, asked.member_id, asked.member_epoch)
+        positions = coordinator.positions(shard, asked.group_id, stable=stable)
         if asked.topics is None:
             for name, partitions in (await in_turns(coordinator.fetch_all(positions), turn)).items():
                 if turn.is_over():
@@ -152,7 +153,7 @@ async def _group(
             fetched = await in_turns(coordinator.fetch(positions, name, topic_id, indexes), turn)
             found.append(TopicOffsets(name, topic_id, fetched))
         await turn.empty(places)
-        await groups.settle(asked.group_id)
+        await groups.settle(shard)
     except KafkaError as error:
         return error.code, []
     for row in refused:

@@ -9,35 +9,34 @@ Behaviour
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 from ...protocol.connection import Request
 from ...protocol.errors import KafkaError
 from ...protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from ..groups.classic.protocol import Caller
 from ..groups.share.requests import check_member_id
-from ..runtime.turns import in_turns
 from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
+from .coordinating import carried_out, describing
 from .permissions import check_without_words
 from .share_groups import check_served
 
 
-async def handle(ctx: Context, request: Request) -> ShareGroupHeartbeatResponse:
+def handle(ctx: Context, request: Request) -> Any:
     body: ShareGroupHeartbeatRequest = request.body
     groups = ctx.services.coordinators.groups
     try:
         check_served(ctx)
         check_without_words(ctx, Operation.READ, ResourceType.GROUP, body.group_id)
         check_member_id(body.member_id)
-        for at, name in enumerate(body.subscribed_topic_names or ()):
-            if at and ctx.turn.is_over():
-                await ctx.turn.next()
-            check_without_words(ctx, Operation.DESCRIBE, ResourceType.TOPIC, name)
-        coordinator = await groups.route(ctx.node, body.group_id)
-        caller = Caller(request.client_id or "", f"/{ctx.client.client_host}", request.version)
-        ready = await in_turns(coordinator.prepare_share(body, caller), ctx.turn)
-        answer = coordinator.share_heartbeat(body, caller, ctx.services.clock.now_ms(), ready)
-        await groups.settle(body.group_id)
-        return answer
     except KafkaError as error:
-        message = error.message or None
-        return ShareGroupHeartbeatResponse(error_code=error.code, error_message=message)
+        return _refused(error)
+    caller = Caller(request.client_id or "", f"/{ctx.client.client_host}", request.version)
+    work = partial(groups.coordinator.share_heartbeat, request=body, caller=caller, now_ms=ctx.services.clock.now_ms)
+    return carried_out(ctx, groups, body.group_id, work, _refused, describing(ctx, body.subscribed_topic_names))
+
+
+def _refused(error: KafkaError) -> ShareGroupHeartbeatResponse:
+    return ShareGroupHeartbeatResponse(error_code=error.code, error_message=error.message or None)

@@ -18,6 +18,7 @@ from ..runtime.turns import in_turns
 from ..services.context import Context
 from ..sharing.share_records import SharePartitionKey
 from ..sharing.state_coordinator import ShareStateCoordinator
+from ..sharing.state_shard import ShareStateShard
 
 Response = TypeVar("Response")
 
@@ -68,8 +69,8 @@ class StateApi(NamedTuple, Generic[Response]):
         if not body.group_id or not all(await turn.map(attrgetter("partitions"), body.topics)):
             return self.response()
         found: dict[SharePartitionKey, tuple[int, Any]] = {}
-        homes: dict[int, SharePartitionKey] = {}
-        """By partition of `__share_group_state` one that is there."""
+        homes: dict[int, ShareStateShard] = {}
+        """By partition of `__share_group_state`."""
         for topic in body.topics:
             for row in topic.partitions:
                 if turn.is_over():
@@ -77,19 +78,18 @@ class StateApi(NamedTuple, Generic[Response]):
                 key, home = SharePartitionKey(body.group_id, topic.topic_id, row.partition), NOWHERE
                 said = row if self.read is None else await in_turns(self.read(row), turn)
                 try:
-                    text = key.text
-                    service.check_coordinates(ctx.node, text)
-                    home = service.coordinator.partition_for(text)
-                    homes[home] = key
+                    shard = service.shard_led(ctx.node, key.text)
+                    home = shard.partition
+                    homes[home] = shard
                     found[key] = home, self.act(service.coordinator, key, said, clock.now_ms())
                 except KafkaError as error:
                     found[key] = home, self._refused(key, error)
         lost = {}
-        for home, key in homes.items():
+        for home, shard in homes.items():
             if turn.is_over():
                 await turn.next()
             try:
-                await service.settled(key)
+                await service.settle(shard)
             except KafkaError as error:
                 lost[home] = error
         rows: dict[bytes, list[Any]] = {}

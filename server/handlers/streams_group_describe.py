@@ -51,9 +51,9 @@ async def _describe(ctx: Context, group_id: str) -> DescribedGroup:
     try:
         groups.check_streams_protocol()
         check_without_words(ctx, Operation.DESCRIBE, ResourceType.GROUP, group_id)
-        groups.check_coordinates(ctx.node, group_id)
+        shard = groups.shard_led(ctx.node, group_id)
         described = await in_turns(groups.coordinator.describe_streams_group(group_id))
-        await groups.settle(group_id)
+        await groups.settle(shard)
         if ctx.services.authorizer is not None and described.topology is not None:
             await _check_topics(ctx, described.topology)
         return described

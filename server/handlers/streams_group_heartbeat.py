@@ -12,8 +12,10 @@ Behaviour
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
@@ -23,42 +25,60 @@ from ...protocol.messages.streams_group_heartbeat import (
     Topology,
 )
 from ..cluster.topic_plans import PARTITIONS_MAX, TopicPlan, check_name
+from ..coordination.jobs import Steps
 from ..groups.classic.protocol import Caller
+from ..groups.shard import Shard
 from ..groups.streams.answering import Heard
 from ..groups.streams.applications.configured import InternalTopic, StatusCode
 from ..groups.streams.requests import check_size
+from ..network.desk import finished
 from ..partitions.internal_topics import INTERNAL_TOPICS
-from ..runtime.turns import Turn, in_turns
+from ..runtime.turns import Turn
 from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
+from .coordinating import carried_out
 from .permissions import check_without_words
 
 _ERRORS_SHOWN = 3
 _NAMES_SHOWN = 100
 
 
-async def handle(ctx: Context, request: Request) -> StreamsGroupHeartbeatResponse:
+def handle(ctx: Context, request: Request) -> Any:
     body: StreamsGroupHeartbeatRequest = request.body
-    caller = Caller(request.client_id or "", f"/{ctx.client.client_host}", request.version, None)
     groups = ctx.services.coordinators.groups
     try:
         groups.check_streams_protocol()
         check_without_words(ctx, Operation.READ, ResourceType.GROUP, body.group_id)
-        if body.topology is not None:
-            await _check_topics(ctx, body.topology)
-        coordinator = await groups.route(ctx.node, body.group_id)
-        ready = await in_turns(coordinator.prepare_streams(body))
-        heard = coordinator.streams_heartbeat(body, caller, ctx.services.clock.now_ms(), ready)
-        await groups.settle(body.group_id)
-        response = heard.response
-        if heard.wants_endpoints:
-            rows = await in_turns(coordinator.streams_endpoints(body.group_id, response.member_id))
-            response = replace(response, partitions_by_user_endpoint=rows)
-        return await _with_topics(ctx, heard, response) if heard.missing else response
     except KafkaError as error:
-        # Apache Kafka says nothing beside UNSUPPORTED_VERSION.
-        message = None if error.code is ErrorCode.UNSUPPORTED_VERSION else error.message or None
-        return StreamsGroupHeartbeatResponse(error_code=error.code, error_message=message)
+        return _refused(error).response
+    caller = Caller(request.client_id or "", f"/{ctx.client.client_host}", request.version, None)
+    before = None if body.topology is None else partial(_check_topics, ctx, body.topology)
+    heard = carried_out(ctx, groups, body.group_id, partial(_heartbeat, ctx, body, caller), _refused, before)
+    return _told(ctx, heard) if isinstance(heard, Heard) else _told_later(ctx, heard)
+
+
+def _heartbeat(ctx: Context, body: StreamsGroupHeartbeatRequest, caller: Caller, shard: Shard) -> Steps[Heard]:
+    coordinator = ctx.services.coordinators.groups.coordinator
+    heard = yield from coordinator.streams_heartbeat(shard, body, caller, ctx.services.clock.now_ms)
+    if not heard.wants_endpoints:
+        return heard
+    rows = yield from coordinator.streams_endpoints(shard, body.group_id, heard.response.member_id)
+    return heard._replace(response=replace(heard.response, partitions_by_user_endpoint=rows))
+
+
+def _refused(error: KafkaError) -> Heard:
+    # Apache Kafka says nothing beside UNSUPPORTED_VERSION.
+    message = None if error.code is ErrorCode.UNSUPPORTED_VERSION else error.message or None
+    return Heard(StreamsGroupHeartbeatResponse(error_code=error.code, error_message=message))
+
+
+def _told(ctx: Context, heard: Heard) -> Any:
+    return _with_topics(ctx, heard, heard.response) if heard.missing else heard.response
+
+
+async def _told_later(ctx: Context, hearing: Awaitable[Heard]) -> StreamsGroupHeartbeatResponse:
+    response: StreamsGroupHeartbeatResponse = await finished(_told(ctx, await hearing))
+    return response
 
 
 async def _check_topics(ctx: Context, topology: Topology) -> None:
@@ -119,10 +139,10 @@ async def _with_topics(
             if not ctx.may(Operation.CREATE, ResourceType.TOPIC, name):
                 refused.append(name)
     if refused:
-        return _told(response, f"Unauthorized to CREATE on topics {', '.join(refused)}.")
+        return _detailed(response, f"Unauthorized to CREATE on topics {', '.join(refused)}.")
     partitions = sum(topic.partitions for topic in heard.missing.values())
     if partitions > PARTITIONS_MAX:
-        return _told(response, f"Creation failed: {partitions} partitions; at most {PARTITIONS_MAX} are allowed.")
+        return _detailed(response, f"Creation failed: {partitions} partitions; at most {PARTITIONS_MAX} are allowed.")
     refusals: list[tuple[str, KafkaError]] = []
     plans: list[TopicPlan] = []
     for topic in heard.missing.values():
@@ -146,7 +166,7 @@ async def _with_topics(
         return response
     more = len(failed) - _ERRORS_SHOWN
     shown = ", ".join(failed[:_ERRORS_SHOWN]) + (f" and {more} more" if more > 0 else "")
-    return _told(response, f"Creation failed: {shown}.")
+    return _detailed(response, f"Creation failed: {shown}.")
 
 
 def _plan(ctx: Context, topic: InternalTopic) -> TopicPlan:
@@ -158,7 +178,7 @@ def _plan(ctx: Context, topic: InternalTopic) -> TopicPlan:
     )
 
 
-def _told(response: StreamsGroupHeartbeatResponse, words: str) -> StreamsGroupHeartbeatResponse:
+def _detailed(response: StreamsGroupHeartbeatResponse, words: str) -> StreamsGroupHeartbeatResponse:
     statuses = tuple(
         replace(one, status_detail=f"{one.status_detail}; {words}")
         if one.status_code == StatusCode.MISSING_INTERNAL_TOPICS

@@ -32,12 +32,12 @@ async def handle(ctx: Context, request: Request) -> SyncGroupResponse:
     answer: Parked[SyncGroupResponse] = Parked(groups.waking)
     try:
         check(ctx, Operation.READ, ResourceType.GROUP, body.group_id)
-        coordinator = await groups.route(ctx.node, body.group_id)
+        shard = await groups.route(ctx.node, body.group_id)
         if len(body.assignments) > ASSIGNMENTS_AT_ONCE:
-            body = await _of_members(body, coordinator.member_ids(body.group_id), ctx.turn)
-        coordinator.sync(body, ctx.services.clock.now_ms(), answer)
+            body = await _of_members(body, groups.coordinator.member_ids(shard, body.group_id), ctx.turn)
+        groups.coordinator.sync(shard, body, ctx.services.clock.now_ms(), answer)
         response = await answer.wait(ctx.client)
-        await groups.settle(body.group_id)
+        await groups.settle(shard)
     except KafkaError as error:
         return SyncGroupResponse(error_code=error.code)
     return response

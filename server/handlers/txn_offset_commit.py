@@ -97,21 +97,22 @@ async def _commit(
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
         if body.producer_id < 0:
             raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"no producer has the id {body.producer_id}")
-        coordinator = await services.coordinators.groups.route(ctx.node, body.group_id)
-        partition = TopicPartition(OFFSETS_TOPIC, coordinator.partition_for(body.group_id))
+        groups = services.coordinators.groups
+        shard = await groups.route(ctx.node, body.group_id)
+        partition = TopicPartition(OFFSETS_TOPIC, shard.partition)
         producer = Producer(body.producer_id, body.producer_epoch)
         ability = ability_of(version, abortable_since=_ABORTABLE_SINCE, adding_since=_ADDING_SINCE)
         verification = Verification(
             services.coordinators.transactions, body.transactional_id, producer, ability, {partition: _NO_SEQUENCE}
         )
         while True:
-            prepared = await prepared_in_turns(ctx, coordinator, body, commits)
+            prepared = await prepared_in_turns(ctx, shard, body, commits)
             # The append follows in the same turn.
             await verification.check(partition)
-            if coordinator.is_current(prepared):
+            if groups.coordinator.is_current(prepared):
                 break
-        refused = coordinator.commit_in_transaction(body, version, prepared, services.clock.now_ms())
-        await services.coordinators.groups.settle(body.group_id)
+        refused = groups.coordinator.commit_in_transaction(shard, body, version, prepared, services.clock.now_ms())
+        await groups.settle(shard)
         return ErrorCode.NONE, refused
     except KafkaError as error:
         return error.code, {}

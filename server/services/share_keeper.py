@@ -10,6 +10,7 @@ from ..groups.share.states import Topics
 from ..runtime.turns import Turn
 from ..sharing.share_records import SharePartitionKey
 from ..sharing.state_service import ShareStateService
+from ..sharing.state_shard import ShareStateShard
 
 _NOTHING = StateSummary(UNKNOWN_OFFSET, 0, -1)
 
@@ -63,7 +64,7 @@ class ShareKeeper:
             await self._states.ensure_topic()
         turn = Turn()
         refusals: dict[SharePlace, KafkaError] = {}
-        touched: dict[int, list[SharePartitionKey]] = {}
+        touched: dict[ShareStateShard, list[SharePartitionKey]] = {}
         for topic_id, indexes in partitions.items():
             for index in indexes:
                 if turn.is_over():
@@ -71,14 +72,14 @@ class ShareKeeper:
                 key = SharePartitionKey(group_id, topic_id, index)
                 try:
                     act(key)
-                    touched.setdefault(self._states.coordinator.partition_for(key.text), []).append(key)
+                    touched.setdefault(self._states.coordinator.shard_for(key.text), []).append(key)
                 except KafkaError as error:
                     refusals[topic_id, index] = error.with_traceback(None)
-        for keys in touched.values():
+        for shard, keys in touched.items():
             if turn.is_over():
                 await turn.next()
             try:
-                await self._states.settle(keys[0].text)
+                await self._states.settle(shard)
             except KafkaError as error:
                 refusals |= {(key.topic_id, key.partition): error for key in keys}
         await turn.empty(touched)

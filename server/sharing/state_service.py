@@ -12,11 +12,12 @@ from ..partitions.internal_topics import SHARE_STATE_TOPIC
 from .share_records import SharePartitionKey
 from .share_states import ShareState, Written
 from .state_coordinator import ShareStateCoordinator, ShareStateSettings
+from .state_shard import ShareStateShard
 
 log = logging.getLogger("ottla.sharing")
 
 
-class ShareStateService(CoordinatorService[ShareStateCoordinator]):
+class ShareStateService(CoordinatorService[ShareStateCoordinator, ShareStateShard]):
     """The share coordinator of a broker, for the leaders of share partitions and the group coordinator.
 
     Both are in the same process, whichever node they act for: they need no connection to the node that coordinates a key. What they are
@@ -48,13 +49,13 @@ class ShareStateService(CoordinatorService[ShareStateCoordinator]):
         """As `ShareStateCoordinator.initialize`; on disk. Creates the topic on first need."""
         await self._have_topic()
         self.coordinator.initialize(key, state_epoch, start_offset, self.ground.clock.now_ms())
-        await self.settle(key.text)
+        await self.settle(self.coordinator.shard_for(key.text))
 
     async def read(self, key: SharePartitionKey, leader_epoch: int) -> ShareState:
         """As `ShareStateCoordinator.read`; what it says is on disk."""
         await self._have_topic()
         found = self.coordinator.read(key, leader_epoch, self.ground.clock.now_ms())
-        await self.settle(key.text)
+        await self.settle(self.coordinator.shard_for(key.text))
         return found
 
     def write(self, key: SharePartitionKey, written: Written) -> None:
@@ -63,20 +64,20 @@ class ShareStateService(CoordinatorService[ShareStateCoordinator]):
 
     async def settled(self, key: SharePartitionKey) -> None:
         """Return once what was written of `key` is on disk; KafkaError as `settle`."""
-        await self.settle(key.text)
+        await self.settle(self.coordinator.shard_for(key.text))
 
     async def summary(self, key: SharePartitionKey) -> ShareState | None:
         """As `ShareStateCoordinator.summary`; what it says is on disk."""
         await self._have_topic()
         found = self.coordinator.summary(key)
-        await self.settle(key.text)
+        await self.settle(self.coordinator.shard_for(key.text))
         return found
 
     async def delete(self, key: SharePartitionKey) -> None:
         """As `ShareStateCoordinator.delete`; on disk."""
         await self._have_topic()
         self.coordinator.delete(key, self.ground.clock.now_ms())
-        await self.settle(key.text)
+        await self.settle(self.coordinator.shard_for(key.text))
 
     def topic_deleted(self, topic_id: bytes) -> None:
         """Forget what there is of its share partitions."""

@@ -71,6 +71,11 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
             transaction_version=transaction_version,
         )
 
+    def shard_for(self, key: str) -> TransactionShard:
+        """INVALID_REQUEST for an empty one."""
+        check_id(key)
+        return super().shard_for(key)
+
     def _new_shard(self, partition: int) -> TransactionShard:
         return TransactionShard(partition)
 
@@ -88,6 +93,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
 
     def init_producer_id(
         self,
+        shard: TransactionShard,
         transactional_id: str,
         timeout_ms: int,
         expected: Producer | None,
@@ -108,7 +114,6 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
                 transaction before is not closed (an open one is aborted for that), TRANSACTIONAL_ID_AUTHORIZATION_FAILED
                 for two phases where they are not enabled, and UNSUPPORTED_VERSION to keep what is prepared.
         """
-        check_id(transactional_id)
         if two_phase and not self._settings.transaction_two_phase_commit_enable:
             raise KafkaError(
                 ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transaction.two.phase.commit.enable is false"
@@ -122,7 +127,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
                 ErrorCode.INVALID_TRANSACTION_TIMEOUT,
                 f"transaction timeout {timeout_ms} ms is not between 1 and {self._settings.transaction_max_timeout_ms}",
             )
-        shard = self.shard_of(transactional_id)
+        shard.check_active()
         metadata = shard.transactions.get(transactional_id)
         if metadata is None:
             metadata = TransactionMetadata(
@@ -154,6 +159,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
 
     def add_partitions(
         self,
+        shard: TransactionShard,
         transactional_id: str,
         producer: Producer,
         partitions: Collection[TopicPartition],
@@ -165,7 +171,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         Raises:
             KafkaError: also INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
         """
-        shard, metadata = self._known(transactional_id)
+        metadata = _known(shard, transactional_id)
         check_not_prepared(metadata)
         check_producer(metadata, producer)
         if metadata.state is TransactionState.ONGOING and metadata.partitions.issuperset(partitions):
@@ -175,20 +181,26 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         self._endings.watch(shard, following, now_ms)
 
     def verify_partitions(
-        self, transactional_id: str, producer: Producer, partitions: Iterable[TopicPartition]
+        self, shard: TransactionShard, transactional_id: str, producer: Producer, partitions: Iterable[TopicPartition]
     ) -> list[TopicPartition]:
         """Return those of `partitions` that are not in the producer's transaction (KIP-890).
 
         Raises:
             KafkaError: also INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
         """
-        _, metadata = self._known(transactional_id)
+        metadata = _known(shard, transactional_id)
         check_producer(metadata, producer)
         check_not_prepared(metadata)
         return [one for one in partitions if one not in metadata.partitions]
 
     def end_transaction(
-        self, transactional_id: str, producer: Producer, commit: bool, client_version: int, now_ms: int
+        self,
+        shard: TransactionShard,
+        transactional_id: str,
+        producer: Producer,
+        commit: bool,
+        client_version: int,
+        now_ms: int,
     ) -> Producer:
         """Commit or abort the producer's transaction; the decision is final when this returns.
 
@@ -198,7 +210,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         Raises:
             KafkaError: also INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, INVALID_TXN_STATE.
         """
-        shard, metadata = self._known(transactional_id)
+        metadata = _known(shard, transactional_id)
         decision = decide(metadata, producer, commit, client_version)
         if decision is not None:
             self._endings.end(shard, metadata, decision, client_version, now_ms)
@@ -250,25 +262,16 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
                 )
         return found
 
-    def describe(self, transactional_id: str) -> DescribedTransaction:
+    @staticmethod
+    def describe(shard: TransactionShard, transactional_id: str) -> DescribedTransaction:
         """One transactional id. KafkaError: also TRANSACTIONAL_ID_NOT_FOUND."""
-        check_id(transactional_id)
-        metadata = self.shard_of(transactional_id).transactions.get(transactional_id)
+        shard.check_active()
+        metadata = shard.transactions.get(transactional_id)
         if metadata is None:
             raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, f"no transactional id {transactional_id}")
         return described(metadata)
 
     # Inside
-
-    def _known(self, transactional_id: str) -> tuple[TransactionShard, TransactionMetadata]:
-        check_id(transactional_id)
-        shard = self.shard_of(transactional_id)
-        metadata = shard.transactions.get(transactional_id)
-        if metadata is None:
-            raise KafkaError(
-                ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"no producer id belongs to transactional id {transactional_id}"
-            )
-        return shard, metadata
 
     def _persist(self, shard: TransactionShard, metadata: TransactionMetadata, now_ms: int) -> None:
         value = transaction_value(metadata, self._transaction_version())
@@ -285,6 +288,16 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
     def _repeat_expiry(self) -> None:
         interval_ms = self._settings.transaction_remove_expired_transaction_cleanup_interval_ms
         self._deadlines.start(self._expiry, interval_ms)
+
+
+def _known(shard: TransactionShard, transactional_id: str) -> TransactionMetadata:
+    shard.check_active()
+    metadata = shard.transactions.get(transactional_id)
+    if metadata is None:
+        raise KafkaError(
+            ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"no producer id belongs to transactional id {transactional_id}"
+        )
+    return metadata
 
 
 def check_id(transactional_id: str) -> None:

@@ -21,11 +21,12 @@ from .coordinator import TransactionCoordinator, check_id
 from .markers import Markers
 from .metadata import FIRST_VERSION_WITH_EPOCH_BUMP
 from .settings import TransactionSettings
+from .shard import TransactionShard
 
 FEATURE = "transaction.version"
 
 
-class TransactionService(CoordinatorService[TransactionCoordinator]):
+class TransactionService(CoordinatorService[TransactionCoordinator, TransactionShard]):
     """The transaction coordinator of a broker."""
 
     def __init__(self, ground: Ground, producer_ids: ProducerIds, markers: Markers) -> None:
@@ -47,12 +48,13 @@ class TransactionService(CoordinatorService[TransactionCoordinator]):
             base_sequence=-1,
         )
 
-    async def route(self, node: Node, key: str) -> TransactionCoordinator:
+    async def route(self, node: Node, key: str) -> TransactionShard:
         check_id(key)
         return await super().route(node, key)
 
     def verify(
         self,
+        shard: TransactionShard,
         transactional_id: str,
         producer_id: int,
         producer_epoch: int,
@@ -76,10 +78,10 @@ class TransactionService(CoordinatorService[TransactionCoordinator]):
             if add:
                 now_ms = self.ground.clock.now_ms()
                 self.coordinator.add_partitions(
-                    transactional_id, producer, partitions, FIRST_VERSION_WITH_EPOCH_BUMP, now_ms
+                    shard, transactional_id, producer, partitions, FIRST_VERSION_WITH_EPOCH_BUMP, now_ms
                 )
                 return {}
-            missing = self.coordinator.verify_partitions(transactional_id, producer, partitions)
+            missing = self.coordinator.verify_partitions(shard, transactional_id, producer, partitions)
         except KafkaError as error:
             return dict.fromkeys(partitions, error)
         return {

@@ -25,6 +25,7 @@ from ..coordination.records import Producer
 
 if TYPE_CHECKING:
     from .service import TransactionService
+    from .shard import TransactionShard
 
 # Partitions of a request that are added to its transaction in one turn: 2 us each.
 ASKED_AT_ONCE = 1_000
@@ -83,6 +84,8 @@ class Verification:
         self._unasked = iter(sequences)
         self._asked: set[TopicPartition] = set()
         """What has been taken of them."""
+        self._shard: TransactionShard | None = None
+        """Which knows the transactional id, as it was asked last."""
         self._told_up_to: int | None = None
         """Where the coordinator's log ended when it was first asked, or last wrote something down; None: not asked."""
 
@@ -96,10 +99,11 @@ class Verification:
             self.check_now(topic_partition)
             if self._told_up_to is None:
                 return
-            if self._transactions.is_flushed(self._transactional_id, self._told_up_to):
+            assert self._shard is not None
+            if self._transactions.is_flushed(self._shard, self._told_up_to):
                 return
             try:
-                await self._transactions.settle(self._transactional_id)
+                await self._transactions.settle(self._shard)
             except KafkaError as error:
                 raise self._translate(error) from error
 
@@ -154,9 +158,10 @@ class Verification:
             self._asked.update(some)
             asked += [other for other in some if other != topic_partition and self._is_wanted(other)]
         transactions, transactional_id = self._transactions, self._transactional_id
-        before = transactions.end_offset(transactional_id)
-        answer = transactions.verify(transactional_id, *self._producer, asked, add=add)
-        after = transactions.end_offset(transactional_id)
+        shard = self._shard = transactions.coordinator.shard_for(transactional_id)
+        before = transactions.end_offset(shard)
+        answer = transactions.verify(shard, transactional_id, *self._producer, asked, add=add)
+        after = transactions.end_offset(shard)
         if self._told_up_to is None or after != before:
             self._told_up_to = after
         return answer

@@ -58,17 +58,18 @@ async def commit_offsets(broker: Broker, group_id: str, positions: Mapping[Topic
         found = {name: services.topics.get(name) for name in by_topic}
         commits = [TopicCommit(name, topic.id, by_topic[name]) for name, topic in found.items() if topic is not None]
         now_ms = services.clock.now_ms()
-        prepared = await in_turns(coordinator.prepare(request, commits, now_ms), turn)
+        shard = coordinator.shard_for(group_id)
+        prepared = await in_turns(coordinator.prepare(shard, request, commits, now_ms), turn)
         for place, code in prepared.refused.items():
             raise KafkaError(
                 code, f"the offset of group {group_id} in {TopicPartition(*place)} is refused: {code.name}"
             )
         if coordinator.is_current(prepared):
             break
-    refused = coordinator.commit(request, _OFFSET_COMMIT_VERSION, prepared, now_ms)
+    refused = coordinator.commit(shard, request, _OFFSET_COMMIT_VERSION, prepared, now_ms)
     for place, code in refused.items():
         raise KafkaError(code, f"the offset of group {group_id} in {TopicPartition(*place)} is refused: {code.name}")
-    await groups.settle(group_id)
+    await groups.settle(groups.coordinator.shard_for(group_id))
 
 
 async def begin_group_at(broker: Broker, group_id: str, epoch: int) -> None:
@@ -85,7 +86,7 @@ async def begin_group_at(broker: Broker, group_id: str, epoch: int) -> None:
     await groups.ensure_topic()
     groups.coordinator.begin_at(group_id, epoch, services.clock.now_ms())
     try:
-        await groups.settle(group_id)
+        await groups.settle(groups.coordinator.shard_for(group_id))
     except BaseException:
         with trio.CancelScope(shield=True), suppress(KafkaError):
             await remove_group(broker, group_id)
@@ -98,7 +99,7 @@ async def remove_group(broker: Broker, group_id: str) -> None:
     await broker.handlers.loaded(_OFFSET_COMMIT_KEY)
     groups = services.coordinators.groups
     await in_turns(groups.coordinator.delete_group(group_id, services.clock.now_ms()), Turn())
-    await groups.settle(group_id)
+    await groups.settle(groups.coordinator.shard_for(group_id))
 
 
 async def group_exists(broker: Broker, group_id: str) -> bool:

@@ -213,7 +213,7 @@ async def _offsets(
     """By topic and partition; and the lag of all together."""
     if kind == SHARE:
         return await _share_offsets(broker, groups, group_id, turn)
-    positions = groups.coordinator.positions(group_id, stable=False)
+    positions = groups.coordinator.positions(groups.coordinator.shard_of(group_id), group_id, stable=False)
     found = await in_turns(groups.coordinator.fetch_all(positions), turn)
     offsets, lag = list[GroupOffset](), 0
     for topic in await turn.sorted(found):

@@ -25,11 +25,12 @@ from ..assigning.topic_changes import TopicChanges
 from ..assigning.topics import TopicView
 from ..classic.group import ClassicGroup
 from ..classic.protocol import Caller
+from ..kinds import is_at_rest
 from ..records import Ready, ready_for, write_made, write_record
 from ..settings import ASSIGN_AGAIN_MS, GroupSettings
 from . import records, targets
 from .group import ConsumerGroup, subscribed_topics
-from .member import LEAVE_EPOCH, STATIC_LEAVE_EPOCH, Member, ResolvedRegex, away
+from .member import LEAVE_EPOCH, STATIC_LEAVE_EPOCH, Member, MemberState, ResolvedRegex, away
 from .membership import claim_of, claiming, consumer_group, identified, member_for, with_news
 from .migration import TRIES, Migration, Upgrade, is_large
 from .reconciliation import Claim, Target
@@ -137,6 +138,32 @@ class ConsumerProtocol:
         self._changes.add(names)
 
     # Heartbeats
+
+    def unchanged(
+        self, shard: Shard, request: ConsumerGroupHeartbeatRequest, caller: Caller
+    ) -> ConsumerGroupHeartbeatResponse | None:
+        """The answer to a heartbeat that changes nothing but the member's session; None if there may be more to do for `heartbeat`, which
+        would answer the same."""
+        group = shard.groups.get(request.group_id)
+        if not isinstance(group, ConsumerGroup) or (member := group.members.get(request.member_id)) is None:
+            return None
+        if (
+            not 0 < member.epoch == request.member_epoch
+            or group.group_id in shard.groups_going
+            or not is_at_rest(group, member.epoch, self._changes.count, self._elapsed_ms())
+            or member.state is not MemberState.STABLE
+            or request.instance_id is not None
+            or request.topic_partitions is not None
+            or group.regex_subscribers
+            or with_news(member, request, caller) != member
+        ):
+            return None
+        self.timers.keep_alive(shard, group, member)
+        return ConsumerGroupHeartbeatResponse(
+            member_id=member.member_id,
+            member_epoch=member.epoch,
+            heartbeat_interval_ms=self._settings.heartbeat_interval_ms(group.group_id),
+        )
 
     def preparing(self, shard: Shard, request: ConsumerGroupHeartbeatRequest, caller: Caller) -> Steps[Prepared]:
         """Look at the topics that the group will subscribe to, which may be thousands, as `heartbeat` will; make what is to be

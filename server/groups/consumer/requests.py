@@ -6,6 +6,7 @@ A member is taken in at once, for everybody; so there are bounds on what it may 
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import TypeAlias
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -15,33 +16,26 @@ from .member import LEAVE_EPOCH, STATIC_LEAVE_EPOCH
 
 # From this version on the client makes the member id (KIP-1082).
 _CLIENT_MADE_ID_VERSION = 1
+_TOO_MANY = "The member names {} {}; at most {} are allowed."
+
+Refusal: TypeAlias = tuple[bool, str]
+"""Whether the request is refused, and the words for it."""
 
 
 def check_request(request: ConsumerGroupHeartbeatRequest, version: int, assignors: Collection[str]) -> None:
     """Raise KafkaError INVALID_REQUEST or UNSUPPORTED_ASSIGNOR, in the order in which Apache Kafka looks."""
-    epoch = request.member_epoch
+    epoch, owned, names = request.member_epoch, request.topic_partitions or (), request.subscribed_topic_names or ()
     needs_member_id = version >= _CLIENT_MADE_ID_VERSION or epoch > 0 or epoch == LEAVE_EPOCH
-    _check(request.member_id != "" or not needs_member_id, "MemberId can't be empty.")
-    _check(request.group_id != "", "GroupId can't be empty.")
-    _check(request.instance_id != "", "InstanceId can't be empty.")
-    _check(request.rack_id != "", "RackId can't be empty.")
-    if epoch == 0:
-        _check(request.rebalance_timeout_ms != -1, "RebalanceTimeoutMs must be provided in first request.")
-        _check(request.topic_partitions == (), "TopicPartitions must be empty when (re-)joining.")
-        _check(
-            request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None,
-            "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.",
-        )
-    elif epoch == STATIC_LEAVE_EPOCH:
-        _check(request.instance_id is not None, "InstanceId can't be null.")
-    else:
-        _check(epoch > STATIC_LEAVE_EPOCH, f"MemberEpoch {epoch} is invalid.")
-    owned = request.topic_partitions or ()
-    for count, most, what in (
-        (len(request.subscribed_topic_names or ()), NAMES_MAX, "topics to subscribe to"),
-        (len(owned) + sum(len(one.partitions) for one in owned), OWNED_MAX, "topics and partitions of them"),
-    ):
-        _check(count <= most, f"The member names {count} {what}; at most {most} are allowed.")
+    owned_count = len(owned) + sum(len(one.partitions) for one in owned) if owned else 0
+    _check(
+        (request.member_id == "" and needs_member_id, "MemberId can't be empty."),
+        (request.group_id == "", "GroupId can't be empty."),
+        (request.instance_id == "", "InstanceId can't be empty."),
+        (request.rack_id == "", "RackId can't be empty."),
+        *_of_epoch(request, epoch),
+        (len(names) > NAMES_MAX, _TOO_MANY.format(len(names), "topics to subscribe to", NAMES_MAX)),
+        (owned_count > OWNED_MAX, _TOO_MANY.format(owned_count, "topics and partitions of them", OWNED_MAX)),
+    )
     if request.server_assignor is not None and request.server_assignor not in assignors:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_ASSIGNOR,
@@ -49,6 +43,20 @@ def check_request(request: ConsumerGroupHeartbeatRequest, version: int, assignor
         )
 
 
-def _check(is_valid: bool, message: str) -> None:
-    if not is_valid:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+def _of_epoch(request: ConsumerGroupHeartbeatRequest, epoch: int) -> tuple[Refusal, ...]:
+    if epoch == 0:
+        subscribes = request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
+        return (
+            (request.rebalance_timeout_ms == -1, "RebalanceTimeoutMs must be provided in first request."),
+            (request.topic_partitions != (), "TopicPartitions must be empty when (re-)joining."),
+            (not subscribes, "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining."),
+        )
+    if epoch == STATIC_LEAVE_EPOCH:
+        return ((request.instance_id is None, "InstanceId can't be null."),)
+    return ((epoch < STATIC_LEAVE_EPOCH, f"MemberEpoch {epoch} is invalid."),)
+
+
+def _check(*refusals: Refusal) -> None:
+    for is_refused, message in refusals:
+        if is_refused:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, message)

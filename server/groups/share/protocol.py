@@ -25,6 +25,7 @@ from ..assigning.metadata_hash import MetadataHashes
 from ..assigning.topic_changes import TopicChanges
 from ..assigning.topics import TopicView
 from ..classic.protocol import Caller
+from ..kinds import is_at_rest
 from ..records import Ready, write_made, write_record
 from ..settings import ASSIGN_AGAIN_MS, GroupSettings
 from . import records, targets
@@ -118,6 +119,33 @@ class ShareProtocol:
             self._write_states(shard, group, group.states.without(topic_ids), now_ms)
 
     # Heartbeats
+
+    def unchanged(
+        self, shard: Shard, request: ShareGroupHeartbeatRequest, caller: Caller
+    ) -> ShareGroupHeartbeatResponse | None:
+        """The answer to a heartbeat that changes nothing but the member's session; None if there may be more to do for `heartbeat`, which
+        would answer the same."""
+        group = shard.groups.get(request.group_id)
+        if not isinstance(group, ShareGroup) or (member := group.members.get(request.member_id)) is None:
+            return None
+        states = group.states
+        if (
+            not 0 < member.epoch == request.member_epoch
+            or group.group_id in shard.groups_going
+            or not is_at_rest(group, member.epoch, self._changes.count, self._elapsed_ms())
+            or request.subscribed_topic_names is not None
+            or group.has_unassigned_states
+            or group.looked_for != (group.subscribed_topics, states, group.topics_known_to)
+            or (states is not None and states.initializing and group.group_id not in self._asking)
+            or _with_news(member, request, caller) != member
+        ):
+            return None
+        self.sessions.keep_alive(shard, group, member.member_id)
+        return ShareGroupHeartbeatResponse(
+            member_id=member.member_id,
+            member_epoch=member.epoch,
+            heartbeat_interval_ms=self._settings.share_heartbeat_interval_ms(group.group_id),
+        )
 
     def preparing(self, shard: Shard, request: ShareGroupHeartbeatRequest, caller: Caller) -> Steps[Ready | None]:
         """Look at the topics that the group will subscribe to, which may be thousands, as `heartbeat` will; what is to be written

@@ -25,13 +25,14 @@ from ..assigning.topic_changes import TopicChanges
 from ..assigning.topics import TopicView
 from ..classic.group import ClassicGroup
 from ..classic.protocol import Caller
+from ..kinds import is_at_rest
 from ..records import write_record
 from ..settings import GroupSettings
 from . import records, targets
 from .answering import Heard, answered
 from .describing import endpoints
 from .group import StreamsGroup
-from .member import LEAVE_EPOCH, Member
+from .member import LEAVE_EPOCH, Member, MemberState
 from .membership import claim_of, member_for, streams_group, with_news
 from .records import Change
 from .target_jobs import TargetJobs
@@ -101,6 +102,47 @@ class StreamsProtocol:
 
     # Heartbeats
 
+    def unchanged(self, shard: Shard, request: StreamsGroupHeartbeatRequest, caller: Caller) -> Heard | None:
+        """What is heard of a heartbeat that changes nothing but the member's session; None if there may be more to do for `heartbeat`,
+        which would say the same."""
+        group = shard.groups.get(request.group_id)
+        if not isinstance(group, StreamsGroup) or (member := group.members.get(request.member_id)) is None:
+            return None
+        topology, configured = group.topology, group.configured
+        if (
+            not 0 < member.epoch == request.member_epoch
+            or group.group_id in shard.groups_going
+            or not is_at_rest(group, member.epoch, self._changes.count, self._elapsed_ms())
+            or member.state is not MemberState.STABLE
+            or topology is None
+            or configured is None
+            or configured.problem is not None
+            or configured.missing
+            or not member.topology_epoch >= topology.epoch == group.validated_epoch
+            or group.initial_delay is not None
+            or group.shutdown_by is not None
+            or request.shutdown_application
+            or request.active_tasks is not None
+            or request.endpoint_information_epoch != group.endpoint_epoch
+            or member.member_id in group.untold
+            or self._configs_of(group) != group.assignment_configs
+            or with_news(member, request, caller) != member
+        ):
+            return None
+        self.timers.keep_alive(shard, group, member)
+        return Heard(
+            StreamsGroupHeartbeatResponse(
+                member_id=member.member_id,
+                member_epoch=member.epoch,
+                heartbeat_interval_ms=self._settings.streams_heartbeat_interval_ms(group.group_id),
+                endpoint_information_epoch=group.endpoint_epoch,
+            )
+        )
+
+    def _configs_of(self, group: StreamsGroup) -> dict[str, str]:
+        """What an assignment of the group is made with."""
+        return {targets.STANDBYS: str(self._settings.streams_num_standby_replicas(group.group_id))}
+
     def preparing(self, shard: Shard, request: StreamsGroupHeartbeatRequest) -> Steps[Ready | None]:
         """What `heartbeat` takes, if it comes before anything else does; None where nothing is to be known, and if the group has
         been another one again and again meanwhile."""
@@ -149,7 +191,7 @@ class StreamsProtocol:
         is_first = not group.members
         waits = is_first and self._settings.streams_initial_rebalance_delay_ms(group.group_id) > 0
         around = Surroundings(
-            {targets.STANDBYS: str(self._settings.streams_num_standby_replicas(group.group_id))},
+            self._configs_of(group),
             self._settings.streams_assignment_interval_ms(group.group_id),
             waits or group.initial_delay is not None,
             now_ms,

@@ -31,6 +31,7 @@ from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
 )
 from ottla.server.broker.broker import Broker
+from ottla.server.coordination.jobs import to_the_end
 from ottla.server.groups.classic.protocol import Caller
 from ottla.storage.disk.os_files import OsFiles
 from support.broker.admin import set_topic_configs
@@ -119,9 +120,9 @@ class Clients:
         )
         caller = Caller("c", "/h", 1)
         try:
-            answer = broker.services.coordinators.groups.coordinator.consumer_heartbeat(
-                request, caller, broker.clock.now_ms()
-            )
+            coordinator = broker.services.coordinators.groups.coordinator
+            shard = coordinator.shard_for("members")
+            answer = to_the_end(coordinator.consumer_heartbeat(shard, request, caller, broker.clock.now_ms))
         except KafkaError:
             self.epochs[member] = 0  # fenced: it joins anew
         else:
@@ -207,7 +208,9 @@ async def check(served: Served, clients: Clients, known: Facts) -> None:
     """Everything that was answered holds, for whichever topics there are."""
     broker = served.broker
     coordinator = broker.services.coordinators.transactions.coordinator
-    states = {name: coordinator.describe(name).transaction_state for name in ("open", "late")}
+    states = {
+        name: coordinator.describe(coordinator.shard_of(name), name).transaction_state for name in ("open", "late")
+    }
     assert states == {"open": "CompleteCommit", "late": "CompleteAbort"}
     for topic in broker.services.topics:
         for partition in topic.partitions:

@@ -12,7 +12,10 @@ from typing import Any
 import pytest
 
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from ottla.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from ottla.protocol.messages.join_group import JoinGroupResponse
 from ottla.protocol.messages.leave_group import MemberIdentity
 from ottla.protocol.messages.sync_group import SyncGroupResponse
@@ -612,7 +615,7 @@ def members_of_both_protocols(count: int) -> tuple[ConsumerGroups, list[MemberId
 
 def test_members_who_cannot_leave_when_others_have_are_told_so_each() -> None:
     groups, leaving = members_of_both_protocols(2 * MEMBERS_A_PIECE + 1)
-    steps = groups.coordinator.leave("g", leaving, groups.now_ms)
+    steps = groups.coordinator.leave(groups.coordinator.shard_for("g"), "g", leaving, groups.now_ms)
     next(steps)
     groups.store.failure = ErrorCode.NOT_COORDINATOR
     next(steps)
@@ -632,7 +635,12 @@ def test_members_of_whom_nobody_can_leave_are_told_so_together() -> None:
     groups, leaving = members_of_both_protocols(MEMBERS_A_PIECE + 1)
     groups.store.failure = ErrorCode.NOT_COORDINATOR
 
-    assert error_of(lambda: to_the_end(groups.coordinator.leave("g", leaving, groups.now_ms))) == E.NOT_COORDINATOR
+    assert (
+        error_of(
+            lambda: to_the_end(groups.coordinator.leave(groups.coordinator.shard_for("g"), "g", leaving, groups.now_ms))
+        )
+        == E.NOT_COORDINATOR
+    )
     assert len(groups.table().members) == len(leaving) + 1
 
 
@@ -759,30 +767,26 @@ def a_member_that_comes() -> ConsumerGroupHeartbeatRequest:
     )
 
 
+def coming(groups: ConsumerGroups) -> Steps[ConsumerGroupHeartbeatResponse]:
+    shard = groups.coordinator.shard_for("g")
+    return groups.coordinator.consumer_heartbeat(shard, a_member_that_comes(), CALLER, lambda: groups.now_ms)
+
+
 def same_after_a_restart(groups: ConsumerGroups) -> bool:
     here, there = groups.table(), groups.restarted().table()
     return (here.members, here.targets, here.epoch) == (there.members, there.targets, there.epoch)
 
 
 def test_a_large_classic_group_becomes_a_consumer_group_in_pieces() -> None:
-    groups = a_large_stable_group()
-    steps = groups.coordinator.prepare_upgrade(a_member_that_comes(), CALLER)
-    pieces = 0
-    upgrade = None
-    try:
-        while True:
-            next(steps)
-            pieces += 1
-    except StopIteration as end:
-        upgrade = end.value
-    assert groups.state() == "Stable"
+    pieces = sum(1 for _ in coming(a_large_stable_group()))
     assert pieces >= 6 * MANY
-
-    def come() -> None:
-        groups.coordinator.consumer_heartbeat(a_member_that_comes(), CALLER, groups.now_ms, upgrade)
-
-    appends = groups.store.appends
-    assert calls_of(come) < 10 * MANY
+    groups = a_large_stable_group()
+    steps, appends = coming(groups), groups.store.appends
+    for _ in range(pieces):
+        next(steps)
+    assert groups.state() == "Stable"
+    assert groups.store.appends == appends
+    assert calls_of(lambda: to_the_end(steps)) < 10 * MANY
     assert groups.store.appends == appends + 1
     done = pursue(groups)
 
@@ -797,13 +801,12 @@ def test_a_large_classic_group_becomes_a_consumer_group_in_pieces() -> None:
 def test_a_classic_group_that_changes_while_it_is_made_another_is_looked_at_anew() -> None:
     groups = a_large_stable_group()
     gone, stays = groups.members()[7], groups.members()[0]
-    steps = groups.coordinator.prepare_upgrade(a_member_that_comes(), CALLER)
+    steps = coming(groups)
     for _ in range(5 * MANY):
         next(steps)
     assert groups.leave(gone) == [E.NONE]
 
-    upgrade = to_the_end(steps)
-    groups.coordinator.consumer_heartbeat(a_member_that_comes(), CALLER, groups.now_ms, upgrade)
+    to_the_end(steps)
     pursue(groups)
 
     assert gone not in groups.table().members
@@ -817,14 +820,15 @@ def test_who_joins_a_large_classic_group_that_changes_all_the_time_is_told_to_as
     leaving = iter(groups.members())
 
     def pursue_steps() -> None:
-        for number, _ in enumerate(groups.coordinator.prepare_upgrade(a_member_that_comes(), CALLER)):
+        for number, _ in enumerate(coming(groups)):
             if not number % MANY:
                 groups.leave(next(leaving))
 
     assert error_of(pursue_steps) is E.COORDINATOR_LOAD_IN_PROGRESS
     # Nor is it made another in one go, where nothing has been made ready.
+    shard = groups.coordinator.shard_of("g")
     with pytest.raises(KafkaError) as refused:
-        groups.coordinator.consumer_heartbeat(a_member_that_comes(), CALLER, groups.now_ms)
+        groups.coordinator._consumer.heartbeat(shard, a_member_that_comes(), CALLER, groups.now_ms)
     assert refused.value.code is E.COORDINATOR_LOAD_IN_PROGRESS
     assert groups.enter_error("new") is E.NONE
 
@@ -890,7 +894,10 @@ def test_a_large_group_that_cannot_be_written_down_as_a_classic_one_stays_as_it_
     groups.store.failure = None
     assert not is_classic(groups)
     classic = next(iter(groups.table().members.values()))
-    assert groups.coordinator.heartbeat("g", classic.member_id, None, classic.epoch) is E.REBALANCE_IN_PROGRESS
+    assert (
+        groups.coordinator.heartbeat(groups.coordinator.shard_for("g"), "g", classic.member_id, None, classic.epoch)
+        is E.REBALANCE_IN_PROGRESS
+    )
 
     groups.leave(classic.member_id)
     pursue(groups)
@@ -926,7 +933,10 @@ def test_a_large_group_is_not_told_to_join_again_while_it_becomes_a_classic_one(
     groups.beat("new", -1)
     assert groups.table().epoch > groups.table().assignment_epoch == classic.epoch
 
-    assert groups.coordinator.heartbeat("g", classic.member_id, None, classic.epoch) is E.NONE
+    assert (
+        groups.coordinator.heartbeat(groups.coordinator.shard_for("g"), "g", classic.member_id, None, classic.epoch)
+        is E.NONE
+    )
 
 
 def test_members_that_go_while_a_large_group_becomes_a_classic_one_are_not_in_it() -> None:

@@ -151,11 +151,8 @@ NAMES = [f"t{number}" for number in range(3 * TOPICS)]
 
 def beat(groups: ConsumerGroups, pieces: Pieces, member: str, epoch: int, **fields: Any) -> Any:
     request = ConsumerGroupHeartbeatRequest(group_id="g", member_id=member, member_epoch=epoch, **fields)
-    prepared = pieces.steps(groups.coordinator.prepare_consumer(request, CALLER))
-    upgrade = pieces.steps(groups.coordinator.prepare_upgrade(request, CALLER))
-    answer = pieces.piece(
-        lambda: groups.coordinator.consumer_heartbeat(request, CALLER, groups.now_ms, upgrade, prepared)
-    )
+    shard = groups.coordinator.shard_for("g")
+    answer = pieces.steps(groups.coordinator.consumer_heartbeat(shard, request, CALLER, lambda: groups.now_ms))
     pieces.jobs(groups)
     return answer
 
@@ -213,7 +210,11 @@ def its_session_ends(size: Size, pieces: Pieces) -> None:
 
 def an_administrator_removes_it(size: Size, pieces: Pieces) -> None:
     groups = differing(size)
-    pieces.steps(groups.coordinator.leave("g", [MemberIdentity(member_id="m2")], groups.now_ms))
+    pieces.steps(
+        groups.coordinator.leave(
+            groups.coordinator.shard_for("g"), "g", [MemberIdentity(member_id="m2")], groups.now_ms
+        )
+    )
     assert len(groups.table().members) == 2
 
 
@@ -253,8 +254,8 @@ def a_classic_group_becomes_a_consumer_group_and_back(size: Size, pieces: Pieces
 
 def share_beat(groups: ShareGroups, pieces: Pieces, member: str, epoch: int, **fields: Any) -> None:
     request = ShareGroupHeartbeatRequest(group_id="g", member_id=member, member_epoch=epoch, **fields)
-    ready = pieces.steps(groups.coordinator.prepare_share(request, CALLER))
-    pieces.piece(lambda: groups.coordinator.share_heartbeat(request, CALLER, groups.now_ms, ready))
+    shard = groups.coordinator.shard_for("g")
+    pieces.steps(groups.coordinator.share_heartbeat(shard, request, CALLER, lambda: groups.now_ms))
     pieces.jobs(groups)
     wishes, groups.wishes[:] = list(groups.wishes), []
     for wish in wishes:
@@ -322,10 +323,10 @@ def a_topic_of_a_share_group_comes(size: Size, pieces: Pieces) -> None:
 
 def streams_beat(groups: StreamsGroups, pieces: Pieces, member: str, epoch: int, **fields: Any) -> None:
     request = StreamsGroupHeartbeatRequest(group_id="g", member_id=member, member_epoch=epoch, **fields)
-    ready = pieces.steps(groups.coordinator.prepare_streams(request))
-    pieces.piece(lambda: groups.coordinator.streams_heartbeat(request, CALLER, groups.now_ms, ready))
+    shard = groups.coordinator.shard_for("g")
+    pieces.steps(groups.coordinator.streams_heartbeat(shard, request, CALLER, lambda: groups.now_ms))
     pieces.jobs(groups)
-    pieces.steps(groups.coordinator.streams_endpoints("g", member))
+    pieces.steps(groups.coordinator.streams_endpoints(shard, "g", member))
 
 
 def streams_enter(groups: StreamsGroups, pieces: Pieces, size: Size, member: str) -> None:
@@ -415,7 +416,7 @@ def a_classic_member_comes_back(size: Size, pieces: Pieces) -> None:
 def a_classic_member_is_removed(size: Size, pieces: Pieces) -> None:
     groups, members = classic(size, UNSEEN)
     one = MemberIdentity(member_id=members[0].member_id, group_instance_id="i0")
-    pieces.steps(groups.coordinator.leave("g", [one], groups.now_ms))
+    pieces.steps(groups.coordinator.leave(groups.coordinator.shard_for("g"), "g", [one], groups.now_ms))
     act(groups, pieces, members[1:])
 
 

@@ -340,7 +340,9 @@ async def test_an_offset_of_a_topic_that_is_deleted_while_its_commit_is_made_rea
         assert passes > MANY + MANY // 2
         codes = {one.error_code for one in answer.topics[0].partitions}
         assert codes == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-        assert not broker.services.coordinators.groups.coordinator.positions("g", stable=False).committed
+        assert not broker.services.coordinators.groups.coordinator.positions(
+            broker.services.coordinators.groups.coordinator.shard_of("g"), "g", stable=False
+        ).committed
 
 
 async def test_a_partition_that_comes_while_a_commit_is_made_ready_is_not_answered_as_committed(
@@ -364,9 +366,11 @@ async def test_a_partition_that_comes_while_a_commit_is_made_ready_is_not_answer
         assert passes > MANY + MANY // 2
         codes = [one.error_code for one in answer.topics[0].partitions]
         assert codes == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, *[ErrorCode.NONE] * MANY]
-        assert list(broker.services.coordinators.groups.coordinator.positions("g", stable=False).committed) == [
-            ("t", 0)
-        ]
+        assert list(
+            broker.services.coordinators.groups.coordinator.positions(
+                broker.services.coordinators.groups.coordinator.shard_of("g"), "g", stable=False
+            ).committed
+        ) == [("t", 0)]
 
 
 async def test_a_commit_that_makes_too_large_a_batch_is_given_up_at_its_size(

@@ -61,21 +61,22 @@ class StayingClient:
 
 
 async def join(service: GroupService, broker: GroupBroker, **fields: Any) -> JoinGroupResponse:
-    coordinator = await service.route(cast(Any, broker.node), fields.get("group", "g"))
+    shard = await service.route(cast(Any, broker.node), fields.get("group", "g"))
     answer: Parked[JoinGroupResponse] = Parked(service.waking)
-    coordinator.join(join_request(**fields), Caller("c", "/host", 3), broker.clock.now_ms(), answer)
+    service.coordinator.join(shard, join_request(**fields), Caller("c", "/host", 3), broker.clock.now_ms(), answer)
     return await answer.wait(StayingClient())
 
 
 async def commit(
     service: GroupService, broker: GroupBroker, offset: int = 1, group: str = "g", indexes: range = range(50)
 ) -> None:
-    coordinator = await service.route(cast(Any, broker.node), group)
+    shard = await service.route(cast(Any, broker.node), group)
     partitions = [OffsetCommitRequestPartition(partition_index=index, committed_offset=offset) for index in indexes]
     request = OffsetCommitRequest(group_id=group)
     now_ms = broker.clock.now_ms()
-    prepared = to_the_end(coordinator.prepare(request, [TopicCommit("t", CONSUMED_TOPIC_ID, partitions)], now_ms))
-    coordinator.commit(request, 8, prepared, now_ms)
+    topics = [TopicCommit("t", CONSUMED_TOPIC_ID, partitions)]
+    prepared = to_the_end(service.coordinator.prepare(shard, request, topics, now_ms))
+    service.coordinator.commit(shard, request, 8, prepared, now_ms)
 
 
 async def fill(service: GroupService, broker: GroupBroker, size: str) -> int:
@@ -90,7 +91,9 @@ async def fill(service: GroupService, broker: GroupBroker, size: str) -> int:
 
 def offsets(service: GroupService, group: str = "g") -> set[int]:
     coordinator = service.coordinator
-    found = to_the_end(coordinator.fetch_all(coordinator.positions(group, stable=False))).get("t", [])
+    found = to_the_end(
+        coordinator.fetch_all(coordinator.positions(coordinator.shard_of(group), group, stable=False))
+    ).get("t", [])
     return {one.committed.offset for one in found if one.committed is not None}
 
 
@@ -131,7 +134,9 @@ async def test_an_earlier_deadline_wakes_the_sleeper(autojump_clock: AutojumpClo
         coordinator = service.coordinator
         before = coordinator.next_deadline_ms()
         answer: Parked[JoinGroupResponse] = Parked(service.waking)
-        coordinator.join(join_request("h"), Caller("c", "/host", 3), broker.clock.now_ms(), answer)
+        coordinator.join(
+            coordinator.shard_for("h"), join_request("h"), Caller("c", "/host", 3), broker.clock.now_ms(), answer
+        )
         after = coordinator.next_deadline_ms()
         assert before is not None and after is not None
         assert after < before
@@ -252,7 +257,8 @@ async def test_an_append_that_fails_as_nobody_expected_is_told_and_what_built_on
             subscribed_topic_names=("none",),
             topic_partitions=(),
         )
-        service.coordinator.consumer_heartbeat(joins, Caller("c", "/host", 1), broker.clock.now_ms())
+        shard = service.coordinator.shard_for("c")
+        to_the_end(service.coordinator.consumer_heartbeat(shard, joins, Caller("c", "/host", 1), broker.clock.now_ms))
         broker.append_failure = MemoryError()
         with pytest.raises(KafkaError) as refused:
             await commit(service, broker, 2)

@@ -274,7 +274,7 @@ class Coordinator:
         self.asked: list[tuple[list[TopicPartition], bool]] = []
 
     def verify(
-        self, _: str, __: int, ___: int, partitions: Sequence[TopicPartition], *, add: bool
+        self, _: object, __: str, ___: int, ____: int, partitions: Sequence[TopicPartition], *, add: bool
     ) -> dict[TopicPartition, KafkaError]:
         self.asked.append((list(partitions), add))
         if not self.codes:
@@ -289,6 +289,7 @@ async def answering(
 ) -> AsyncIterator[tuple[Served, Coordinator]]:
     coordinator = Coordinator(*codes)
     async with broker_with_topic(tmp_path, **overrides) as served:
+        await served.broker.services.coordinators.transactions.ensure_topic()
         monkeypatch.setattr(served.broker.services.coordinators.transactions, "verify", coordinator.verify)
         have_on_disk(served.broker)  # whoever waits for that asks the coordinator once more
         yield served, coordinator
@@ -409,6 +410,7 @@ async def test_a_batch_checked_in_a_worker_thread_asks_again(tmp_path: Path, mon
 
     coordinator = Changing(*codes)
     async with broker_with_topic(tmp_path) as served:
+        await served.broker.services.coordinators.transactions.ensure_topic()
         monkeypatch.setattr(served.broker.services.coordinators.transactions, "verify", coordinator.verify)
         assert await served.ask(heavy) == ErrorCode.TRANSACTION_ABORTABLE
         assert len(coordinator.asked) == 2

@@ -213,7 +213,7 @@ def test_the_empty_transactional_id_is_none() -> None:
         lambda: transactions.add("", someone, A0),
         lambda: transactions.verify("", someone, A0),
         lambda: transactions.end("", someone, commit=True),
-        lambda: transactions.coordinator.describe(""),
+        lambda: transactions.coordinator.describe(transactions.coordinator.shard_for(""), ""),
     ):
         assert code_of(request) is E.INVALID_REQUEST
 

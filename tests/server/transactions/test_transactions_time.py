@@ -203,7 +203,8 @@ async def test_a_transaction_at_its_last_epoch_is_aborted_after_a_restart(tmp_pa
             broker.clock.advance(60_000)
             while not log.log_end_offset:
                 await trio.lowlevel.checkpoint()
-        assert broker.services.coordinators.transactions.coordinator.describe(ID).transaction_state == "CompleteAbort"
+        coordinator = broker.services.coordinators.transactions.coordinator
+        assert coordinator.describe(coordinator.shard_of(ID), ID).transaction_state == "CompleteAbort"
 
 
 @pytest.mark.parametrize("refused", ["store", "markers"])

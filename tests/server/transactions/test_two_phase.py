@@ -79,7 +79,9 @@ def test_with_two_phases_the_time_asked_for_does_not_matter(tmp_path: Path) -> N
 
 def test_a_transaction_of_two_phases_stays_open_until_it_is_ended() -> None:
     transactions = Transactions(settings=transaction_settings(transaction_two_phase_commit_enable=True))
-    producer = transactions.coordinator.init_producer_id("x", 1, None, transactions.now_ms, two_phase=True)
+    producer = transactions.coordinator.init_producer_id(
+        transactions.coordinator.shard_for("x"), "x", 1, None, transactions.now_ms, two_phase=True
+    )
     transactions.add("x", producer, A0)
     transactions.advance(FOR_EVER_MS + SWEEP_MS)
     assert transactions.state("x") is TransactionState.ONGOING

@@ -228,10 +228,8 @@ async def test_a_partition_that_has_seen_more_does_not_hold_the_transactional_id
         await served.ask(lambda _: producer.send("t", ("k", "v"), partition=1))
         assert codes(await served.ask(write, supersedes)) == [ErrorCode.NONE]
         await served.ask(lambda _: producer.end(commit=True))
-        assert (
-            served.broker.services.coordinators.transactions.coordinator.describe("x").transaction_state
-            == "CompleteCommit"
-        )
+        coordinator = served.broker.services.coordinators.transactions.coordinator
+        assert coordinator.describe(coordinator.shard_of("x"), "x").transaction_state == "CompleteCommit"
         await served.ask(lambda _: producer.begin())
         log = served.broker.services.topics.partition("t", 1).log
         assert log.last_stable_offset == log.log_end_offset == 2

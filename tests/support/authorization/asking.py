@@ -8,6 +8,7 @@ from typing import Any
 from ottla.protocol.connection import encode_request, encode_response, parse_request, parse_response
 from ottla.server.broker.broker import Broker
 from ottla.server.client.connection import api_of
+from ottla.server.network.desk import finished
 from ottla.server.security.acls.acl import Acl
 from ottla.server.security.acls.kinds import Operation, PatternType, Permission, ResourceType
 from ottla.server.security.principal import Principal
@@ -33,7 +34,7 @@ def asker(broker: Broker, user: str) -> Ask:
         api = api_of(sent)
         frame = bytearray(encode_request(api, version, 0, "client", sent))
         request = parse_request(memoryview(frame)[4:])
-        answer = await (await broker.handlers.loaded(api.key))(context, request)
+        answer = await finished((await broker.handlers.loaded(api.key))(context, request))
         told = b"".join(map(_bytes_of, encode_response(request, answer)))
         return parse_response(api, version, told[4:])[1]
 

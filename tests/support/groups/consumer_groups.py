@@ -95,9 +95,8 @@ class ConsumerGroups(Groups):
 
     def heartbeat_of(self, request: ConsumerGroupHeartbeatRequest, caller: Caller) -> ConsumerGroupHeartbeatResponse:
         """What the handler does, at once."""
-        prepared = to_the_end(self.coordinator.prepare_consumer(request, caller))
-        upgrade = to_the_end(self.coordinator.prepare_upgrade(request, caller))
-        return self.coordinator.consumer_heartbeat(request, caller, self.now_ms, upgrade, prepared)
+        shard = self.coordinator.shard_for(request.group_id)
+        return to_the_end(self.coordinator.consumer_heartbeat(shard, request, caller, lambda: self.now_ms))
 
     def enter(self, member: str, *topics: str, **fields: Any) -> ConsumerGroupHeartbeatResponse:
         """The first heartbeat of a member; it subscribes to "orders" unless told otherwise."""

@@ -298,7 +298,9 @@ class Groups:
             protocols=tuple(JoinGroupRequestProtocol(name=name, metadata=blob) for name, blob in protocols),
         )
         reply: Reply[JoinGroupResponse] = Reply()
-        self.coordinator.join(request, Caller(client, "/host", version), self.now_ms, reply)
+        self.coordinator.join(
+            self.coordinator.shard_for(group), request, Caller(client, "/host", version), self.now_ms, reply
+        )
         return reply
 
     def sync(
@@ -324,17 +326,22 @@ class Groups:
             ),
         )
         reply: Reply[SyncGroupResponse] = Reply()
-        self.coordinator.sync(request, self.now_ms, reply)
+        self.coordinator.sync(self.coordinator.shard_for(group), request, self.now_ms, reply)
         return reply
 
     def heartbeat(self, member: str, generation: int, *, group: str = "g", instance: str | None = None) -> ErrorCode:
-        return self.coordinator.heartbeat(group, member, instance, generation)
+        return self.coordinator.heartbeat(self.coordinator.shard_for(group), group, member, instance, generation)
 
     def leave(self, *members: str | tuple[str, str | None], group: str = "g") -> list[ErrorCode]:
         """LeaveGroup of member ids, or of (member id, instance id)."""
         pairs = [(one, None) if isinstance(one, str) else one for one in members]
         identities = [MemberIdentity(member_id=member, group_instance_id=instance) for member, instance in pairs]
-        return [ErrorCode(one.error_code) for one in to_the_end(self.coordinator.leave(group, identities, self.now_ms))]
+        return [
+            ErrorCode(one.error_code)
+            for one in to_the_end(
+                self.coordinator.leave(self.coordinator.shard_for(group), group, identities, self.now_ms)
+            )
+        ]
 
     def commit(
         self,
@@ -382,19 +389,25 @@ class Groups:
     def commit_all(
         self, request: OffsetCommitRequest, version: int, topics: Sequence[TopicCommit], now_ms: int
     ) -> dict[Place, ErrorCode]:
-        prepared = to_the_end(self.coordinator.prepare(request, topics, now_ms))
-        return self.coordinator.commit(request, version, prepared, now_ms)
+        prepared = to_the_end(
+            self.coordinator.prepare(self.coordinator.shard_for(request.group_id), request, topics, now_ms)
+        )
+        return self.coordinator.commit(self.coordinator.shard_for(request.group_id), request, version, prepared, now_ms)
 
     def commit_in_transaction(
         self, request: TxnOffsetCommitRequest, version: int, topics: Sequence[TopicCommit], now_ms: int
     ) -> dict[Place, ErrorCode]:
-        prepared = to_the_end(self.coordinator.prepare(request, topics, now_ms))
-        return self.coordinator.commit_in_transaction(request, version, prepared, now_ms)
+        prepared = to_the_end(
+            self.coordinator.prepare(self.coordinator.shard_for(request.group_id), request, topics, now_ms)
+        )
+        return self.coordinator.commit_in_transaction(
+            self.coordinator.shard_for(request.group_id), request, version, prepared, now_ms
+        )
 
     def fetch_by_id(
         self, group: str, topic: str, topic_id: bytes, partitions: Iterable[int], *, stable: bool
     ) -> list[Fetched]:
-        positions = self.coordinator.positions(group, stable=stable)
+        positions = self.coordinator.positions(self.coordinator.shard_of(group), group, stable=stable)
         return to_the_end(self.coordinator.fetch(positions, topic, topic_id, partitions))
 
     def list_groups(
@@ -409,12 +422,16 @@ class Groups:
         to_the_end(self.coordinator.delete_group(group, now_ms))
 
     def delete_offsets(self, group: str, places: Sequence[Place], now_ms: int) -> list[ErrorCode]:
-        errors = to_the_end(self.coordinator.delete_offsets(group, places, now_ms))
+        errors = to_the_end(self.coordinator.delete_offsets(self.coordinator.shard_for(group), group, places, now_ms))
         return [errors[place] for place in places]
 
     def committed(self, *, group: str = "g") -> dict[Place, int]:
         """All offsets of the group."""
-        everything = to_the_end(self.coordinator.fetch_all(self.coordinator.positions(group, stable=False)))
+        everything = to_the_end(
+            self.coordinator.fetch_all(
+                self.coordinator.positions(self.coordinator.shard_of(group), group, stable=False)
+            )
+        )
         return {
             (topic, one.partition): one.committed.offset
             for topic, fetched in everything.items()

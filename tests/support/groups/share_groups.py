@@ -139,7 +139,9 @@ class ShareGroups(Groups):
             subscribed_topic_names=None if topics is None else tuple(topics),
             **fields,
         )
-        answer = self.coordinator.share_heartbeat(request, Caller(client, "/host", 1), self.now_ms)
+        shard = self.coordinator.shard_for(group)
+        caller = Caller(client, "/host", 1)
+        answer = to_the_end(self.coordinator.share_heartbeat(shard, request, caller, lambda: self.now_ms))
         self.coordinator._jobs.run(never)
         if self.grants:
             self.grant()

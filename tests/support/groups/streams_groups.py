@@ -150,7 +150,9 @@ class StreamsGroups(Groups):
         if owns is not None:
             fields |= {"active_tasks": ids_of(owns), "standby_tasks": ids_of(standbys or {}), "warmup_tasks": ()}
         request = StreamsGroupHeartbeatRequest(group_id=group, member_id=member, member_epoch=epoch, **fields)
-        heard = self.coordinator.streams_heartbeat(request, Caller(client, "/host", 0), self.now_ms)
+        shard = self.coordinator.shard_for(group)
+        caller = Caller(client, "/host", 0)
+        heard = to_the_end(self.coordinator.streams_heartbeat(shard, request, caller, lambda: self.now_ms))
         if self.works_at_once:
             self.coordinator._jobs.run(never)
         return heard
@@ -182,7 +184,7 @@ class StreamsGroups(Groups):
             self.create_topic(one.name, one.partitions)
 
     def endpoints(self, member: str, group: str = "g") -> tuple[EndpointToPartitions, ...]:
-        return to_the_end(self.coordinator.streams_endpoints(group, member))
+        return to_the_end(self.coordinator.streams_endpoints(self.coordinator.shard_for(group), group, member))
 
     def described(self, group: str = "g") -> DescribedGroup:
         return to_the_end(self.coordinator.describe_streams_group(group))

@@ -217,7 +217,9 @@ class Transactions:
         return 2 if self.version == 2 else 0
 
     def init(self, transactional_id: str, timeout_ms: int = TIMEOUT_MS, expected: Producer | None = None) -> Producer:
-        return self.coordinator.init_producer_id(transactional_id, timeout_ms, expected, self.now_ms)
+        return self.coordinator.init_producer_id(
+            self.coordinator.shard_for(transactional_id), transactional_id, timeout_ms, expected, self.now_ms
+        )
 
     def init_until_done(self, transactional_id: str, expected: Producer | None = None) -> Producer:
         """As clients do: ask again after CONCURRENT_TRANSACTIONS."""
@@ -230,13 +232,29 @@ class Transactions:
         raise AssertionError("never done")
 
     def add(self, transactional_id: str, producer: Producer, *partitions: TopicPartition) -> None:
-        self.coordinator.add_partitions(transactional_id, producer, partitions, self.client_version, self.now_ms)
+        self.coordinator.add_partitions(
+            self.coordinator.shard_for(transactional_id),
+            transactional_id,
+            producer,
+            partitions,
+            self.client_version,
+            self.now_ms,
+        )
 
     def verify(self, transactional_id: str, producer: Producer, *partitions: TopicPartition) -> list[TopicPartition]:
-        return self.coordinator.verify_partitions(transactional_id, producer, partitions)
+        return self.coordinator.verify_partitions(
+            self.coordinator.shard_for(transactional_id), transactional_id, producer, partitions
+        )
 
     def end(self, transactional_id: str, producer: Producer, *, commit: bool) -> Producer:
-        return self.coordinator.end_transaction(transactional_id, producer, commit, self.client_version, self.now_ms)
+        return self.coordinator.end_transaction(
+            self.coordinator.shard_for(transactional_id),
+            transactional_id,
+            producer,
+            commit,
+            self.client_version,
+            self.now_ms,
+        )
 
     def metadata(self, transactional_id: str) -> TransactionMetadata:
         return self.coordinator.shard_of(transactional_id).transactions[transactional_id]

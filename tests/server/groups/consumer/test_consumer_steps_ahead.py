@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from ottla.server.coordination.jobs import to_the_end
+from ottla.server.coordination.jobs import Steps, to_the_end
 from ottla.server.groups.classic.protocol import Caller
 from ottla.server.groups.consumer import steps_ahead, targets
+from ottla.server.groups.consumer.steps_ahead import Prepared
 from support.groups.consumer_groups import ConsumerGroups
 from support.groups.groups import FakeTopics
 
@@ -64,11 +65,15 @@ def two_members() -> ConsumerGroups:
     return groups
 
 
+def preparing(groups: ConsumerGroups, request: ConsumerGroupHeartbeatRequest) -> Steps[Prepared]:
+    return groups.coordinator._consumer.preparing(groups.coordinator.shard_of("g"), request, CALLER)
+
+
 def heard(groups: ConsumerGroups, request: ConsumerGroupHeartbeatRequest, between: Act, *, is_prepared: bool) -> Any:
     """The answer to a heartbeat, or its error; what is written and what the group is then."""
     answer: Any
     if is_prepared:
-        prepared = to_the_end(groups.coordinator.prepare_consumer(request, CALLER))
+        prepared = to_the_end(preparing(groups, request))
         assert prepared.step is not None
         between(groups)
         arguments: tuple[Any, ...] = (None, prepared)
@@ -76,7 +81,9 @@ def heard(groups: ConsumerGroups, request: ConsumerGroupHeartbeatRequest, betwee
         between(groups)
         arguments = ()
     try:
-        answer = groups.coordinator.consumer_heartbeat(request, CALLER, groups.now_ms, *arguments)
+        answer = groups.coordinator._consumer.heartbeat(
+            groups.coordinator.shard_of("g"), request, CALLER, groups.now_ms, *arguments
+        )
     except Exception as error:  # noqa: BLE001 -- compared
         answer = repr(error)
     partition = groups.coordinator.partition_for("g")
@@ -107,10 +114,12 @@ def test_what_is_free_only_later_is_not_given_by_a_step_that_was_made(
     monkeypatch.setattr(steps_ahead, "AT_ONCE", 0)
     groups = two_members()
     request = beat_of("b", 3)
-    prepared = to_the_end(groups.coordinator.prepare_consumer(request, CALLER))
+    prepared = to_the_end(preparing(groups, request))
     given_up(groups)
     try:
-        answer: Any = groups.coordinator.consumer_heartbeat(request, CALLER, groups.now_ms, None, prepared)
+        answer: Any = groups.coordinator._consumer.heartbeat(
+            groups.coordinator.shard_of("g"), request, CALLER, groups.now_ms, None, prepared
+        )
     except Exception as error:  # noqa: BLE001 -- compared
         answer = repr(error)
     assert answer == plain[0]
@@ -141,7 +150,7 @@ def test_one_piece_of_a_large_step_is_small(monkeypatch: pytest.MonkeyPatch) -> 
     """Counted in topics that are gone through, sorted, written, or told: none of it is done with all of them in one piece."""
     groups, names = of_many(targets.TOPICS_AT_ONCE + 1)
     request = beat_of("a", 1)
-    steps, pieces = groups.coordinator.prepare_consumer(request, CALLER), 0
+    steps, pieces = preparing(groups, request), 0
     try:
         while True:
             next(steps)
@@ -150,7 +159,9 @@ def test_one_piece_of_a_large_step_is_small(monkeypatch: pytest.MonkeyPatch) -> 
         prepared = end.value
     assert pieces > 3 * len(names), "of its step, its record, and the answer"
     monkeypatch.setattr(steps_ahead, "telling", None)  # it is not made again
-    answer = groups.coordinator.consumer_heartbeat(request, CALLER, groups.now_ms, None, prepared)
+    answer = groups.coordinator._consumer.heartbeat(
+        groups.coordinator.shard_of("g"), request, CALLER, groups.now_ms, None, prepared
+    )
     assert answer.assignment is prepared.step.told
     assert len(answer.assignment.topic_partitions) == len(names)
     assert groups.restarted().table().members == groups.table().members
@@ -160,7 +171,7 @@ def test_who_has_nothing_to_step_to_has_nothing_made() -> None:
     groups, _ = of_many(targets.TOPICS_AT_ONCE + 1)
     epoch = groups.beat("a", 1).member_epoch
     for request in beat_of("a", epoch), beat_of("a", -1), beat_of("b", epoch), beat_of("a", epoch + 1):
-        assert to_the_end(groups.coordinator.prepare_consumer(request, CALLER)).step is None
+        assert to_the_end(preparing(groups, request)).step is None
 
 
 def test_a_member_of_few_topics_is_given_them_at_once() -> None:

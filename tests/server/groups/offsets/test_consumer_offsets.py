@@ -168,12 +168,15 @@ def test_the_session_of_a_group_ends_and_its_offsets_stay() -> None:
 )
 def test_a_member_fetches_in_its_own_epoch_only(member: str | None, epoch: int, error: ErrorCode) -> None:
     groups = two_members()
-    assert raised(lambda: groups.coordinator.check_fetch("g", member, epoch))[0] is error
+    assert (
+        raised(lambda: groups.coordinator.check_fetch(groups.coordinator.shard_for("g"), "g", member, epoch))[0]
+        is error
+    )
 
 
 def test_members_of_no_group_may_fetch_the_nothing_that_is_there() -> None:
     groups = ConsumerGroups()
-    groups.coordinator.check_fetch("g", "a", 1)
+    groups.coordinator.check_fetch(groups.coordinator.shard_for("g"), "g", "a", 1)
     assert groups.committed() == {}
 
 

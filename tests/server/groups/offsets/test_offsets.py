@@ -484,8 +484,10 @@ def calls_of_a_commit(count: int) -> int:
     request = OffsetCommitRequest(group_id="g", generation_id_or_member_epoch=-1)
     partitions = [OffsetCommitRequestPartition(partition_index=index, committed_offset=1) for index in range(count)]
     topics = [TopicCommit("orders", TOPIC_IDS["orders"], partitions)]
-    prepared = to_the_end(groups.coordinator.prepare(request, topics, groups.now_ms))
-    calls = calls_of(lambda: groups.coordinator.commit(request, 8, prepared, groups.now_ms))
+    prepared = to_the_end(groups.coordinator.prepare(groups.coordinator.shard_for("g"), request, topics, groups.now_ms))
+    calls = calls_of(
+        lambda: groups.coordinator.commit(groups.coordinator.shard_for("g"), request, 8, prepared, groups.now_ms)
+    )
     assert len(groups.committed()) == len(groups.restarted().committed()) == count
     return calls
 

@@ -166,8 +166,8 @@ def test_the_group_is_listed_and_not_described_as_a_classic_one() -> None:
 
 def test_nobody_has_committed_anything() -> None:
     groups = loaded(*WHOLE)
-    groups.coordinator.check_fetch("g", None, -1)
-    assert not groups.coordinator.positions("g", stable=True).committed
+    groups.coordinator.check_fetch(groups.coordinator.shard_for("g"), "g", None, -1)
+    assert not groups.coordinator.positions(groups.coordinator.shard_of("g"), "g", stable=True).committed
 
 
 def test_epochs_end() -> None:

@@ -130,7 +130,10 @@ def test_one_without_members_becomes_a_classic_group_again() -> None:
 def test_requests_of_other_protocols_find_nobody() -> None:
     groups = StreamsGroups(orders=2)
     groups.enter("a")
-    assert groups.coordinator.heartbeat("g", "a", None, 2) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert (
+        groups.coordinator.heartbeat(groups.coordinator.shard_for("g"), "g", "a", None, 2)
+        is ErrorCode.UNKNOWN_MEMBER_ID
+    )
     classic = to_the_end(groups.coordinator.describe_group("g", 6))
     assert (classic.error_code, classic.error_message) == (
         ErrorCode.GROUP_ID_NOT_FOUND,
