@@ -9,12 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias
 
-from ...protocol.errors import ErrorCode
+from ...protocol.errors import ErrorCode, KafkaError
 from ..coordination.jobs import Job
 from .records import CommittedOffset
 
 PartitionCheck: TypeAlias = Callable[[str, bytes, int], None]
 """(topic, its id, partition): raises KafkaError if nothing may be committed there, and so fails the whole request."""
+
+
+Refusal: TypeAlias = tuple[bool, str]
+"""Whether a request is refused, and the words for it."""
 
 
 class Group(Protocol):
@@ -94,6 +98,13 @@ def is_at_rest(group: Subscribing, member_epoch: int, topic_changes: int, elapse
         and group.refresh_at_ms is not None
         and elapsed_ms < group.refresh_at_ms
     )
+
+
+def check_none(*refusals: Refusal) -> None:
+    """Raise KafkaError INVALID_REQUEST for the first that holds."""
+    for holds, message in refusals:
+        if holds:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, message)
 
 
 class Kind(NamedTuple):

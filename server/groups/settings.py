@@ -103,54 +103,12 @@ class GroupSettings:
             offsets_retention_check_interval_ms=config.offsets_retention_check_interval_ms,
         )
 
-    def assignment_interval_ms(self, group_id: str) -> int:
-        """How old the target assignment of a consumer group is at least when it gets another one."""
-        return self._of_group(group_id, "consumer.assignment.interval.ms", self.group_consumer_assignment_interval_ms)
-
-    def heartbeat_interval_ms(self, group_id: str) -> int:
-        """How often members of a consumer group are told to send heartbeats."""
-        return self._of_group(group_id, "consumer.heartbeat.interval.ms", self.group_consumer_heartbeat_interval_ms)
-
-    def session_timeout_ms(self, group_id: str) -> int:
-        """How long members of a consumer group may be silent."""
-        return self._of_group(group_id, "consumer.session.timeout.ms", self.group_consumer_session_timeout_ms)
-
-    def share_assignment_interval_ms(self, group_id: str) -> int:
-        """As `assignment_interval_ms`, of a share group."""
-        return self._of_group(group_id, "share.assignment.interval.ms", self.group_share_assignment_interval_ms)
-
-    def share_heartbeat_interval_ms(self, group_id: str) -> int:
-        """As `heartbeat_interval_ms`, of a share group."""
-        return self._of_group(group_id, "share.heartbeat.interval.ms", self.group_share_heartbeat_interval_ms)
-
-    def share_session_timeout_ms(self, group_id: str) -> int:
-        """As `session_timeout_ms`, of a share group."""
-        return self._of_group(group_id, "share.session.timeout.ms", self.group_share_session_timeout_ms)
-
-    def streams_assignment_interval_ms(self, group_id: str) -> int:
-        """As `assignment_interval_ms`, of a streams group."""
-        return self._of_group(group_id, "streams.assignment.interval.ms", self.group_streams_assignment_interval_ms)
-
-    def streams_heartbeat_interval_ms(self, group_id: str) -> int:
-        """As `heartbeat_interval_ms`, of a streams group."""
-        return self._of_group(group_id, "streams.heartbeat.interval.ms", self.group_streams_heartbeat_interval_ms)
-
-    def streams_initial_rebalance_delay_ms(self, group_id: str) -> int:
-        """How long a streams group without members waits for more when the first has come."""
-        of_all = self.group_streams_initial_rebalance_delay_ms
-        return self._of_group(group_id, "streams.initial.rebalance.delay.ms", of_all)
-
-    def streams_num_standby_replicas(self, group_id: str) -> int:
-        """How many standbys each task with state has in a streams group."""
-        return self._of_group(group_id, "streams.num.standby.replicas", self.group_streams_num_standby_replicas)
-
-    def streams_session_timeout_ms(self, group_id: str) -> int:
-        """As `session_timeout_ms`, of a streams group."""
-        return self._of_group(group_id, "streams.session.timeout.ms", self.group_streams_session_timeout_ms)
-
-    def _of_group(self, group_id: str, name: str, of_all: int) -> int:
+    def of_group(self, group_id: str, name: str) -> int:
+        """What holds in a group of an option that may be set of single groups, by its name there: `consumer.session.timeout.ms`."""
         own = self.groups.get(group_id)
-        value = of_all if own is None else own.values.get(name, of_all)
+        value = None if own is None else own.values.get(name)
+        if value is None:
+            value = getattr(self, f"group_{name}".replace(".", "_"))
         assert isinstance(value, int)
         return value
 

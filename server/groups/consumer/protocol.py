@@ -162,7 +162,7 @@ class ConsumerProtocol:
         return ConsumerGroupHeartbeatResponse(
             member_id=member.member_id,
             member_epoch=member.epoch,
-            heartbeat_interval_ms=self._settings.heartbeat_interval_ms(group.group_id),
+            heartbeat_interval_ms=self._settings.of_group(group.group_id, "consumer.heartbeat.interval.ms"),
         )
 
     def preparing(self, shard: Shard, request: ConsumerGroupHeartbeatRequest, caller: Caller) -> Steps[Prepared]:
@@ -271,7 +271,7 @@ class ConsumerProtocol:
         return ConsumerGroupHeartbeatResponse(
             member_id=member.member_id,
             member_epoch=member.epoch,
-            heartbeat_interval_ms=self._settings.heartbeat_interval_ms(group.group_id),
+            heartbeat_interval_ms=self._settings.of_group(group.group_id, "consumer.heartbeat.interval.ms"),
             assignment=prepared.told_of(member) if must_tell else None,
         )
 

@@ -6,10 +6,10 @@ A member is taken in at once, for everybody; so there are bounds on what it may 
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TypeAlias
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from ..kinds import Refusal, check_none
 from ..settings import OWNED_MAX
 from ..subscription import NAMES_MAX
 from .member import LEAVE_EPOCH, STATIC_LEAVE_EPOCH
@@ -18,16 +18,13 @@ from .member import LEAVE_EPOCH, STATIC_LEAVE_EPOCH
 _CLIENT_MADE_ID_VERSION = 1
 _TOO_MANY = "The member names {} {}; at most {} are allowed."
 
-Refusal: TypeAlias = tuple[bool, str]
-"""Whether the request is refused, and the words for it."""
-
 
 def check_request(request: ConsumerGroupHeartbeatRequest, version: int, assignors: Collection[str]) -> None:
     """Raise KafkaError INVALID_REQUEST or UNSUPPORTED_ASSIGNOR, in the order in which Apache Kafka looks."""
     epoch, owned, names = request.member_epoch, request.topic_partitions or (), request.subscribed_topic_names or ()
     needs_member_id = version >= _CLIENT_MADE_ID_VERSION or epoch > 0 or epoch == LEAVE_EPOCH
     owned_count = len(owned) + sum(len(one.partitions) for one in owned) if owned else 0
-    _check(
+    check_none(
         (request.member_id == "" and needs_member_id, "MemberId can't be empty."),
         (request.group_id == "", "GroupId can't be empty."),
         (request.instance_id == "", "InstanceId can't be empty."),
@@ -54,9 +51,3 @@ def _of_epoch(request: ConsumerGroupHeartbeatRequest, epoch: int) -> tuple[Refus
     if epoch == STATIC_LEAVE_EPOCH:
         return ((request.instance_id is None, "InstanceId can't be null."),)
     return ((epoch < STATIC_LEAVE_EPOCH, f"MemberEpoch {epoch} is invalid."),)
-
-
-def _check(*refusals: Refusal) -> None:
-    for is_refused, message in refusals:
-        if is_refused:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, message)

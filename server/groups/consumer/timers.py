@@ -41,7 +41,7 @@ class MemberTimers:
             session = Deadline(partial(self._session_is_over, shard, group, member.member_id))
             group.sessions[member.member_id] = session
         classic = member.classic
-        own = self._settings.session_timeout_ms(group.group_id)
+        own = self._settings.of_group(group.group_id, "consumer.session.timeout.ms")
         timeout_ms = own if classic is None else classic.session_timeout_ms
         self._deadlines.start(session, timeout_ms)
 

@@ -225,7 +225,9 @@ class Transition:
         holder = self.replaced or group.static_member(new.instance_id) or new
         held = group.targets.get(holder.member_id, {})
         since_ms = _since(group.assigned_at_ms, self._around.elapsed_ms)
-        if group.assignment_epoch >= self._epoch or since_ms < settings.assignment_interval_ms(group.group_id):
+        if group.assignment_epoch >= self._epoch or since_ms < settings.of_group(
+            group.group_id, "consumer.assignment.interval.ms"
+        ):
             return group.assignment_epoch, held
         members = self._members()
         self.must_assign = group.is_assigning or targets.are_many(

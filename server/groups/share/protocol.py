@@ -144,7 +144,7 @@ class ShareProtocol:
         return ShareGroupHeartbeatResponse(
             member_id=member.member_id,
             member_epoch=member.epoch,
-            heartbeat_interval_ms=self._settings.share_heartbeat_interval_ms(group.group_id),
+            heartbeat_interval_ms=self._settings.of_group(group.group_id, "share.heartbeat.interval.ms"),
         )
 
     def preparing(self, shard: Shard, request: ShareGroupHeartbeatRequest, caller: Caller) -> Steps[Ready | None]:
@@ -207,7 +207,7 @@ class ShareProtocol:
         return ShareGroupHeartbeatResponse(
             member_id=member_id,
             member_epoch=member.epoch,
-            heartbeat_interval_ms=self._settings.share_heartbeat_interval_ms(group_id),
+            heartbeat_interval_ms=self._settings.of_group(group_id, "share.heartbeat.interval.ms"),
             assignment=_assignment(member.assigned) if must_tell else None,
         )
 

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
+from ..kinds import check_none
 from ..subscription import NAMES_MAX
 from .member import LEAVE_EPOCH
 
 _MEMBER_ID_UNITS_MAX = 36
+_BLANKS = "".join(map(chr, range(ord(" ") + 1)))
 
 
 def check_member_id(member_id: str) -> None:
@@ -22,23 +24,18 @@ def check_member_id(member_id: str) -> None:
 
 def check_request(request: ShareGroupHeartbeatRequest) -> None:
     """Raise KafkaError INVALID_REQUEST, in the order in which Apache Kafka looks."""
-    _check(not _is_blank(request.member_id), "MemberId can't be empty.")
-    _check(not _is_blank(request.group_id), "GroupId can't be empty.")
-    _check(request.rack_id is None or not _is_blank(request.rack_id), "RackId can't be empty.")
-    names = request.subscribed_topic_names or ()
-    if request.member_epoch == 0:
-        _check(bool(names), "SubscribedTopicNames must be set in first request.")
-    else:
-        _check(request.member_epoch >= LEAVE_EPOCH, "MemberEpoch is invalid.")
+    names, epoch = request.subscribed_topic_names or (), request.member_epoch
     told = f"The member names {len(names)} topics to subscribe to; at most {NAMES_MAX} are allowed."
-    _check(len(names) <= NAMES_MAX, told)
+    check_none(
+        (_is_blank(request.member_id), "MemberId can't be empty."),
+        (_is_blank(request.group_id), "GroupId can't be empty."),
+        (request.rack_id is not None and _is_blank(request.rack_id), "RackId can't be empty."),
+        (not epoch and not names, "SubscribedTopicNames must be set in first request."),
+        (epoch < LEAVE_EPOCH, "MemberEpoch is invalid."),
+        (len(names) > NAMES_MAX, told),
+    )
 
 
 def _is_blank(text: str) -> bool:
     """As Java trims: nothing but controls and spaces."""
-    return all(char <= " " for char in text)
-
-
-def _check(is_valid: bool, message: str) -> None:
-    if not is_valid:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+    return not text.strip(_BLANKS)

@@ -38,7 +38,7 @@ class Sessions:
         session = group.sessions.get(member_id)
         if session is None:
             session = group.sessions[member_id] = Deadline(partial(self._session_is_over, shard, group, member_id))
-        self._deadlines.start(session, self._settings.share_session_timeout_ms(group.group_id))
+        self._deadlines.start(session, self._settings.of_group(group.group_id, "share.session.timeout.ms"))
 
     def stop(self, group: ShareGroup, member_id: str) -> None:
         """The member is gone."""

@@ -144,8 +144,8 @@ class Transition:
         group, new, around = self.group, self.member, self._around
         held = group.targets.get(new.member_id, {})
         since_ms = inf if group.assigned_at_ms is None else around.elapsed_ms - group.assigned_at_ms
-        if group.assignment_epoch >= self.epoch or since_ms < around.settings.share_assignment_interval_ms(
-            group.group_id
+        if group.assignment_epoch >= self.epoch or since_ms < around.settings.of_group(
+            group.group_id, "share.assignment.interval.ms"
         ):
             return group.assignment_epoch, held
         members: Mapping[str, ShareMember] = {**group.members, new.member_id: new}

@@ -134,14 +134,14 @@ class StreamsProtocol:
             StreamsGroupHeartbeatResponse(
                 member_id=member.member_id,
                 member_epoch=member.epoch,
-                heartbeat_interval_ms=self._settings.streams_heartbeat_interval_ms(group.group_id),
+                heartbeat_interval_ms=self._settings.of_group(group.group_id, "streams.heartbeat.interval.ms"),
                 endpoint_information_epoch=group.endpoint_epoch,
             )
         )
 
     def _configs_of(self, group: StreamsGroup) -> dict[str, str]:
         """What an assignment of the group is made with."""
-        return {targets.STANDBYS: str(self._settings.streams_num_standby_replicas(group.group_id))}
+        return {targets.STANDBYS: str(self._settings.of_group(group.group_id, "streams.num.standby.replicas"))}
 
     def preparing(self, shard: Shard, request: StreamsGroupHeartbeatRequest) -> Steps[Ready | None]:
         """What `heartbeat` takes, if it comes before anything else does; None where nothing is to be known, and if the group has
@@ -189,10 +189,10 @@ class StreamsProtocol:
         old = member_for(group, request)
         transition = Transition(group, old, with_news(old, request, caller), changes, ready)
         is_first = not group.members
-        waits = is_first and self._settings.streams_initial_rebalance_delay_ms(group.group_id) > 0
+        waits = is_first and self._settings.of_group(group.group_id, "streams.initial.rebalance.delay.ms") > 0
         around = Surroundings(
             self._configs_of(group),
-            self._settings.streams_assignment_interval_ms(group.group_id),
+            self._settings.of_group(group.group_id, "streams.assignment.interval.ms"),
             waits or group.initial_delay is not None,
             now_ms,
             self._elapsed_ms(),
@@ -206,7 +206,7 @@ class StreamsProtocol:
         if request.shutdown_application and kept.shutdown_by is None:
             log.info("group %s: member %s wants the application to end", kept.group_id, old.member_id)
             kept.shutdown_by = old.member_id
-        interval_ms = self._settings.streams_heartbeat_interval_ms(kept.group_id)
+        interval_ms = self._settings.of_group(kept.group_id, "streams.heartbeat.interval.ms")
         return answered(kept, transition, request, known, interval_ms)
 
     def _group_for(self, shard: Shard, request: StreamsGroupHeartbeatRequest, changes: list[Change]) -> StreamsGroup:

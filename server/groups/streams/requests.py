@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, Topology
+from ..kinds import Refusal, check_none
 
 STATIC_LEAVE_EPOCH = -2
 TOPOLOGY_NAMES_MAX = 5_000
@@ -21,37 +22,49 @@ TAGS_MAX = 1_000
 def check_request(request: StreamsGroupHeartbeatRequest) -> None:
     """Raise KafkaError INVALID_REQUEST or STREAMS_INVALID_TOPOLOGY, in the order in which Apache Kafka looks."""
     topology, epoch = request.topology, request.member_epoch
-    _check(request.instance_id is None, "Static membership is not yet supported.")
-    _check(request.task_offsets is None, "TaskOffsets are not supported yet.")
-    _check(request.task_end_offsets is None, "TaskEndOffsets are not supported yet.")
-    _check(not request.warmup_tasks, "WarmupTasks are not supported yet.")
+    check_none(
+        (request.instance_id is not None, "Static membership is not yet supported."),
+        (request.task_offsets is not None, "TaskOffsets are not supported yet."),
+        (request.task_end_offsets is not None, "TaskEndOffsets are not supported yet."),
+        (bool(request.warmup_tasks), "WarmupTasks are not supported yet."),
+    )
     if topology is not None:
         check_size(topology)
-        has_regex = any(one.source_topic_regex for one in topology.subtopologies)
-        _check(not has_regex, "Regular expressions for source topics are not supported yet.")
-    _check(request.member_id != "", "MemberId can't be empty.")
-    _check(request.group_id != "", "GroupId can't be empty.")
-    _check(request.rack_id != "", "RackId can't be empty.")
-    if epoch == 0:
-        _check(request.rebalance_timeout_ms != -1, "RebalanceTimeoutMs must be provided in first request.")
-        _check(request.active_tasks == (), "ActiveTasks must be empty when (re-)joining.")
-        _check(request.standby_tasks == (), "StandbyTasks must be empty when (re-)joining.")
-        _check(request.warmup_tasks == (), "WarmupTasks must be empty when (re-)joining.")
-        _check(topology is not None, "Topology must be non-null when (re-)joining.")
-        assert topology is not None
-        _check_changelogs(topology)
-    else:
-        _check(epoch != STATIC_LEAVE_EPOCH, "InstanceId can't be null.")
-        message = f"MemberEpoch is {epoch}, but must be greater than or equal to -2."
-        _check(epoch > STATIC_LEAVE_EPOCH, message)
+        if any(one.source_topic_regex for one in topology.subtopologies):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Regular expressions for source topics are not supported yet.")
     roles = (request.active_tasks, request.standby_tasks, request.warmup_tasks)
-    if any(one is not None for one in roles):
-        _check(all(one is not None for one in roles), "If one task-type is non-null, all must be non-null.")
-    _check(epoch == 0 or topology is None, "Topology can only be provided when (re-)joining.")
-    tasks = sum(1 + len(one.partitions) for role in roles for one in (role or ())[:TASKS_MAX])
-    _check(tasks <= TASKS_MAX, f"The member names {tasks} tasks; at most {TASKS_MAX} are allowed.")
+    names_tasks = roles != (None, None, None)
+    check_none(
+        (request.member_id == "", "MemberId can't be empty."),
+        (request.group_id == "", "GroupId can't be empty."),
+        (request.rack_id == "", "RackId can't be empty."),
+        *(_joining(request) if epoch == 0 else ()),
+    )
+    if epoch == 0 and topology is not None:
+        _check_changelogs(topology)
+    tasks = sum(1 + len(one.partitions) for role in roles for one in (role or ())[:TASKS_MAX]) if names_tasks else 0
     tags = len(request.client_tags or ())
-    _check(tags <= TAGS_MAX, f"The member has {tags} tags; at most {TAGS_MAX} are allowed.")
+    check_none(
+        (epoch == STATIC_LEAVE_EPOCH, "InstanceId can't be null."),
+        (
+            epoch < STATIC_LEAVE_EPOCH,
+            f"MemberEpoch is {epoch}, but must be greater than or equal to -2.",
+        ),
+        (names_tasks and None in roles, "If one task-type is non-null, all must be non-null."),
+        (epoch != 0 and topology is not None, "Topology can only be provided when (re-)joining."),
+        (tasks > TASKS_MAX, f"The member names {tasks} tasks; at most {TASKS_MAX} are allowed."),
+        (tags > TAGS_MAX, f"The member has {tags} tags; at most {TAGS_MAX} are allowed."),
+    )
+
+
+def _joining(request: StreamsGroupHeartbeatRequest) -> tuple[Refusal, ...]:
+    return (
+        (request.rebalance_timeout_ms == -1, "RebalanceTimeoutMs must be provided in first request."),
+        (request.active_tasks != (), "ActiveTasks must be empty when (re-)joining."),
+        (request.standby_tasks != (), "StandbyTasks must be empty when (re-)joining."),
+        (request.warmup_tasks != (), "WarmupTasks must be empty when (re-)joining."),
+        (request.topology is None, "Topology must be non-null when (re-)joining."),
+    )
 
 
 def _check_changelogs(topology: Topology) -> None:
@@ -89,8 +102,3 @@ def _sizes(topology: Topology) -> Iterator[int]:
         yield len(one.copartition_groups)
         for group in one.copartition_groups:
             yield len(group.source_topics) + len(group.repartition_source_topics)
-
-
-def _check(is_valid: bool, message: str) -> None:
-    if not is_valid:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, message)

@@ -42,7 +42,7 @@ class TargetJobs:
     def delay_is_over(self, shard: Shard, group: StreamsGroup, now_ms: int) -> None:
         """A group without members has waited for others to come. It had some before if its last target is too young."""
         since_ms = inf if group.assigned_at_ms is None else self._elapsed_ms() - group.assigned_at_ms
-        if since_ms >= self._settings.streams_assignment_interval_ms(group.group_id):
+        if since_ms >= self._settings.of_group(group.group_id, "streams.assignment.interval.ms"):
             self.start(shard, group, now_ms)
 
     def start(self, shard: Shard, group: StreamsGroup, now_ms: int) -> None:

@@ -44,7 +44,7 @@ class MemberTimers:
         if session is None:
             session = Deadline(partial(self._session_is_over, shard, group, member.member_id))
             group.sessions[member.member_id] = session
-        self._deadlines.start(session, self._settings.streams_session_timeout_ms(group.group_id))
+        self._deadlines.start(session, self._settings.of_group(group.group_id, "streams.session.timeout.ms"))
 
     def await_revocation(self, shard: Shard, group: StreamsGroup, member: Member) -> None:
         """Give a member its time to give up tasks, if it has to; the time begins anew with each of its steps."""
@@ -56,7 +56,7 @@ class MemberTimers:
 
     def await_members(self, shard: Shard, group: StreamsGroup) -> None:
         """A group without members has one now: others may follow, unless that is being waited for already."""
-        delay_ms = self._settings.streams_initial_rebalance_delay_ms(group.group_id)
+        delay_ms = self._settings.of_group(group.group_id, "streams.initial.rebalance.delay.ms")
         if delay_ms > 0 and group.initial_delay is None:
             group.initial_delay = Deadline(partial(self._delay_is_over, shard, group))
             self._deadlines.start(group.initial_delay, delay_ms)

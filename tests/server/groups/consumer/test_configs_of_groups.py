@@ -30,7 +30,13 @@ def test_other_groups_have_the_brokers_values() -> None:
     settings = GroupSettings.of(BrokerConfig.from_texts({}))
     names = ("assignment.interval.ms", "heartbeat.interval.ms", "session.timeout.ms")
     settings.groups = {"g": GroupConfig({}, {f"consumer.{name}": value for value, name in enumerate(names, 1)})}
-    assert (settings.assignment_interval_ms("g"), settings.heartbeat_interval_ms("g")) == (1, 2)
-    assert settings.session_timeout_ms("g") == 3
-    assert (settings.assignment_interval_ms("h"), settings.heartbeat_interval_ms("h")) == (1_000, 5_000)
-    assert settings.session_timeout_ms("h") == SESSION_MS
+    assert (
+        settings.of_group("g", "consumer.assignment.interval.ms"),
+        settings.of_group("g", "consumer.heartbeat.interval.ms"),
+    ) == (1, 2)
+    assert settings.of_group("g", "consumer.session.timeout.ms") == 3
+    assert (
+        settings.of_group("h", "consumer.assignment.interval.ms"),
+        settings.of_group("h", "consumer.heartbeat.interval.ms"),
+    ) == (1_000, 5_000)
+    assert settings.of_group("h", "consumer.session.timeout.ms") == SESSION_MS
