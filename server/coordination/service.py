@@ -161,7 +161,7 @@ class CoordinatorService(Generic[C, S]):
     def shard_led(self, node: Node, key: str) -> S:
         """Where all that is known of `key` is, ACTIVE or not, for all of a request. NOT_COORDINATOR if `node` is not the one to ask."""
         shard: S = self.coordinator.shard_for(key)
-        if self.leader_of(shard.partition) != node.node_id:
+        if self.ground.topics.partition(self._topic, shard.partition).present_leader != node.node_id:
             raise KafkaError(ErrorCode.NOT_COORDINATOR, f"node {node.node_id} does not coordinate {key}")
         return shard
 

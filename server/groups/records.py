@@ -173,15 +173,9 @@ def made_change(made: Iterable[Ready | None], key: type, made_of: object) -> tup
     )
 
 
-def ready_for(change: tuple[Any, Any], made: Iterable[Ready | None]) -> Ready | None:
-    """What has been made of this very change."""
-    return next((one for one in made if one is not None and change is one.change), None)
-
-
-def write_made(change: tuple[Any, Any], made: Iterable[Ready | None]) -> Pair:
-    """`write_record`, unless the record is among those that are `made` already."""
-    one = ready_for(change, made)
-    return write_record(*change) if one is None else one.pair
+def by_change(made: Iterable[Ready | None]) -> dict[int, Ready]:
+    """What has been made already, by the `id` of the very change that it is made of."""
+    return {id(one.change): one for one in made if one is not None}
 
 
 def value_codec(cls: type[Any], version: int) -> Codec:

@@ -20,7 +20,7 @@ from ...protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeat
 from ..groups.classic.protocol import Caller
 from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
-from .coordinating import carried_out, describing
+from .coordinating import carried_out, check_topics
 from .permissions import check_without_words, seeing
 
 
@@ -34,7 +34,10 @@ def handle(ctx: Context, request: Request) -> Any:
         return _refused(error)
     caller = Caller(request.client_id or "", f"/{ctx.client.client_host}", request.version, seeing(ctx))
     work = partial(groups.coordinator.consumer_heartbeat, request=body, caller=caller, now_ms=ctx.services.clock.now_ms)
-    return carried_out(ctx, groups, body.group_id, work, _refused, describing(ctx, body.subscribed_topic_names))
+    names, before = body.subscribed_topic_names, None
+    if names and ctx.services.authorizer is not None:
+        before = partial(check_topics, ctx, names)
+    return carried_out(ctx, groups, body.group_id, work, _refused, before)
 
 
 def _refused(error: KafkaError) -> ConsumerGroupHeartbeatResponse:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 from ...protocol.errors import KafkaError
@@ -100,12 +99,8 @@ async def _settled(
     return answer
 
 
-def describing(ctx: Context, names: Sequence[str] | None) -> Before | None:
-    """What raises TOPIC_AUTHORIZATION_FAILED unless the client may describe all topics that it names; None where it may."""
-    return partial(_describing, ctx, names) if names and ctx.services.authorizer is not None else None
-
-
-async def _describing(ctx: Context, names: Sequence[str]) -> None:
+async def check_topics(ctx: Context, names: Sequence[str]) -> None:
+    """Raise TOPIC_AUTHORIZATION_FAILED unless the client may describe all topics that it names."""
     for at, name in enumerate(names):
         if at and ctx.turn.is_over():
             await ctx.turn.next()

@@ -19,7 +19,7 @@ from ..groups.classic.protocol import Caller
 from ..groups.share.requests import check_member_id
 from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
-from .coordinating import carried_out, describing
+from .coordinating import carried_out, check_topics
 from .permissions import check_without_words
 from .share_groups import check_served
 
@@ -35,7 +35,10 @@ def handle(ctx: Context, request: Request) -> Any:
         return _refused(error)
     caller = Caller(request.client_id or "", f"/{ctx.client.client_host}", request.version)
     work = partial(groups.coordinator.share_heartbeat, request=body, caller=caller, now_ms=ctx.services.clock.now_ms)
-    return carried_out(ctx, groups, body.group_id, work, _refused, describing(ctx, body.subscribed_topic_names))
+    names, before = body.subscribed_topic_names, None
+    if names and ctx.services.authorizer is not None:
+        before = partial(check_topics, ctx, names)
+    return carried_out(ctx, groups, body.group_id, work, _refused, before)
 
 
 def _refused(error: KafkaError) -> ShareGroupHeartbeatResponse:

@@ -57,11 +57,7 @@ VERSIONS = {
 }
 """The newest ones that have topics by name, and AddPartitionsToTxn as producers send it."""
 
-SETTLED_MS = 10_000
-"""Longer than any interval between two assignments."""
 COUNTED = object()
-LATER = object()
-"""Time passes, and what is due is done."""
 
 Conversation = Generator[Any, Any, None]
 
@@ -238,7 +234,6 @@ def first_joins(kind: Kind, number: int) -> Conversation:
 def second_joins(kind: Kind, number: int) -> Conversation:
     group = f"group-{number}"
     yield kind.join(group, f"a-{number}")
-    yield LATER
     yield COUNTED
     yield kind.join(group, f"b-{number}")
 
@@ -248,7 +243,6 @@ def alone(kind: Kind, number: int) -> Generator[Any, Any, tuple[str, str, int]]:
     group, member = f"group-{number}", f"a-{number}"
     answer = yield kind.join(group, member)
     for _ in range(3):
-        yield LATER
         answer = yield kind.stay(group, member, answer.member_epoch)
     return group, member, answer.member_epoch
 
@@ -295,6 +289,10 @@ def transaction(number: int, what_counts: str) -> Conversation:
     yield EndTxnRequest(transactional_id=name, committed=True, **of_producer)
 
 
+STAYS_MOST = 60
+"""Calls that a heartbeat with nothing new may take."""
+
+
 def rows() -> list[Row]:
     of_kinds = [
         row
@@ -304,14 +302,14 @@ def rows() -> list[Row]:
             ("StreamsGroupHeartbeat", STREAMS),
         )
         for row in (
-            Row(f"{api}, nothing new", lambda number, kind=kind: stays(kind, number)),  # type: ignore[misc]
+            Row(f"{api}, nothing new", lambda number, kind=kind: stays(kind, number), STAYS_MOST),  # type: ignore[misc]
             Row(f"{api}, the first joins", lambda number, kind=kind: first_joins(kind, number)),  # type: ignore[misc]
             Row(f"{api}, the second joins", lambda number, kind=kind: second_joins(kind, number)),  # type: ignore[misc]
             Row(f"{api}, the last leaves", lambda number, kind=kind: leaves(kind, number)),  # type: ignore[misc]
         )
     ]
     return [
-        Row("Heartbeat, nothing new", lambda number: in_classic_group(number, stay)),
+        Row("Heartbeat, nothing new", lambda number: in_classic_group(number, stay), STAYS_MOST),
         Row("JoinGroup, the first", lambda number: in_classic_group(number, nothing, "join")),
         Row("SyncGroup of the leader", lambda number: in_classic_group(number, nothing, "sync")),
         Row("LeaveGroup, the last", lambda number: in_classic_group(number, leave)),

@@ -26,7 +26,7 @@ from ..assigning.topics import TopicView
 from ..classic.group import ClassicGroup
 from ..classic.protocol import Caller
 from ..kinds import is_at_rest
-from ..records import Ready, ready_for, write_made, write_record
+from ..records import Ready, by_change, write_record
 from ..settings import ASSIGN_AGAIN_MS, GroupSettings
 from . import records, targets
 from .group import ConsumerGroup, subscribed_topics
@@ -152,7 +152,6 @@ class ConsumerProtocol:
             or group.group_id in shard.groups_going
             or not is_at_rest(group, member.epoch, self._changes.count, self._elapsed_ms())
             or member.state is not MemberState.STABLE
-            or request.instance_id is not None
             or request.topic_partitions is not None
             or group.regex_subscribers
             or with_news(member, request, caller) != member
@@ -530,14 +529,16 @@ class ConsumerProtocol:
             return
         before = shard.groups.get(group_id)
         made = Records() if upgrade is None else upgrade.records
+        known = by_change(ready)
         for change in changes:
-            made.add(*write_made(change, ready))
+            one = known.get(id(change))
+            made.add(*(write_record(*change) if one is None else one.pair))
         self._store.append(shard.partition, made, now_ms)
         if upgrade is not None:
             shard.groups[group_id] = upgrade.group
             log.info("group %s: upgraded to a consumer group in epoch %d", group_id, upgrade.group.epoch)
         for change in changes:
-            if (one := ready_for(change, ready)) is None:
+            if (one := known.get(id(change))) is None:
                 shard.apply(*change)
             else:
                 shard.take(change[0], one.made_of)

@@ -71,10 +71,10 @@ class StepAhead(NamedTuple):
 
 def has_many(member: Member, assignment: Mapping[bytes, Sized]) -> bool:
     """Whether a member has so many topics or partitions, or is to have, that its step is worth making ahead."""
-    return any(
-        len(one) > AT_ONCE or sum(map(len, one.values())) > PARTITIONS_AT_ONCE
-        for one in (assignment, member.assigned, member.revoking)
-    )
+    for one in (assignment, member.assigned, member.revoking):
+        if len(one) > AT_ONCE or sum(map(len, one.values())) > PARTITIONS_AT_ONCE:
+            return True
+    return False
 
 
 def step_ahead(group: ConsumerGroup, member: Member, target: Target, claim: Claim) -> Steps[StepAhead]:

@@ -26,7 +26,7 @@ from ..assigning.topic_changes import TopicChanges
 from ..assigning.topics import TopicView
 from ..classic.protocol import Caller
 from ..kinds import is_at_rest
-from ..records import Ready, write_made, write_record
+from ..records import Ready, write_record
 from ..settings import ASSIGN_AGAIN_MS, GroupSettings
 from . import records, targets
 from .group import ShareGroup
@@ -399,7 +399,7 @@ class ShareProtocol:
         if changes:
             made = Records()
             for change in changes:
-                made.add(*write_made(change, [ready]))
+                made.add(*(ready.pair if ready is not None and change is ready.change else write_record(*change)))
             self._store.append(shard.partition, made, now_ms)
             for key, value in changes:
                 shard.apply(key, value)

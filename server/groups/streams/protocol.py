@@ -117,7 +117,6 @@ class StreamsProtocol:
             or topology is None
             or configured is None
             or configured.problem is not None
-            or configured.missing
             or not member.topology_epoch >= topology.epoch == group.validated_epoch
             or group.initial_delay is not None
             or group.shutdown_by is not None
