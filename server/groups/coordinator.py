@@ -1,7 +1,8 @@
-"""The front door of group coordination: finds the group's shard and group, and asks whoever knows the rules.
+"""The front door of group coordination: finds the group, and asks whoever knows the rules.
 
 Called by the request handlers and by `service`, which feeds it time. One coordinator serves all nodes of the process;
-which node may speak for a group is a fact of routing that the handlers check before they come here.
+which node may speak for a group is a fact of routing. Handlers ask for it once, by the shard that they hand over here; each step looks
+whether that is served still.
 
 Every method raises KafkaError where the whole request fails: INVALID_GROUP_ID, NOT_COORDINATOR (no such partition, or
 one that could not be loaded), COORDINATOR_LOAD_IN_PROGRESS.

@@ -2,9 +2,9 @@
 
 Each API has a file here, named like its messages file, with one function that answers it, and no other does:
 `handle(ctx: Context, request: Request)`. It returns the answer, or a coroutine that makes it where that may have to wait
-(`network.desk.Handler`): an `async def` always does, so only APIs with many small requests are plain functions. A handler and its
-messages load when the API is first spoken, in a thread, so a broker starts without making thirty APIs' classes; `serve` has
-most of them loaded soon after.
+(`network.desk.Handler`): an `async def` always does, so only APIs with many small requests are plain functions (heartbeats: see
+`coordinating`). A handler and its messages load when the API is first spoken, in a thread, so a broker starts without making
+thirty APIs' classes; `serve` has most of them loaded soon after.
 """
 
 from __future__ import annotations

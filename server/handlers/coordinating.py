@@ -2,101 +2,83 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import Any, TypeAlias, TypeVar
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from ...protocol.errors import KafkaError
 from ..coordination.jobs import Steps
 from ..coordination.service import CoordinatorService
 from ..coordination.shard import Shard
+from ..network.desk import finished
 from ..runtime.turns import in_turns
 from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
 from .permissions import check_without_words
 
 S = TypeVar("S", bound=Shard)
-Answer = TypeVar("Answer")
-Before: TypeAlias = Callable[[], Awaitable[None]]
+Done = TypeVar("Done")
 
 
-def carried_out(
-    ctx: Context,
-    service: CoordinatorService[Any, S],
-    key: str,
-    work: Callable[[S], Steps[Answer]],
-    refused: Callable[[KafkaError], Answer],
-    before: Before | None = None,
-    *,
-    settles: bool = True,
-) -> Answer | Coroutine[Any, Any, Answer]:
-    """What a handler returns for a request: the answer, or a coroutine where something is to be waited for (the topic, further pieces,
-    the disk).
+class Carrying(NamedTuple, Generic[S, Done]):
+    """A request on its way through a coordinator.
 
-    Args:
+    Attributes:
         work: Given the shard of `key`, which this node leads; it may not be ACTIVE.
         refused: Makes the answer of any KafkaError.
         before: Comes before all else, and may raise KafkaError.
+        after: Makes of what the work has returned the answer, or a coroutine that returns it; None: it is the answer.
         settles: Whether the answer waits until what it tells is on disk.
     """
-    if before is not None or not service.coordinator.shards:
-        return _when_there(ctx, service, key, work, refused, before, settles)
-    try:
-        shard = service.shard_led(ctx.node, key)
-        steps = work(shard)
-        next(steps)
-    except StopIteration as end:
-        answer: Answer = end.value
-        if settles and not service.is_settled(shard):
-            return _settled(service, shard, answer, refused)
-        return answer
-    except KafkaError as error:
-        return refused(error)
-    return _rest(ctx, service, shard, steps, refused, settles)
 
+    ctx: Context
+    service: CoordinatorService[Any, S]
+    key: str
+    work: Callable[[S], Steps[Done]]
+    refused: Callable[[KafkaError], Any]
+    before: Callable[[], Awaitable[None]] | None = None
+    after: Callable[[Done], Any] | None = None
+    settles: bool = True
 
-async def _when_there(
-    ctx: Context,
-    service: CoordinatorService[Any, S],
-    key: str,
-    work: Callable[[S], Steps[Answer]],
-    refused: Callable[[KafkaError], Answer],
-    before: Before | None,
-    settles: bool,
-) -> Answer:
-    try:
-        if before is not None:
-            await before()
-        if not service.coordinator.shards:
-            await service.ensure_topic()
-        shard = service.shard_led(ctx.node, key)
-    except KafkaError as error:
-        return refused(error)
-    return await _rest(ctx, service, shard, work(shard), refused, settles)
+    def out(self) -> Any:
+        """What a handler returns: the answer, or a coroutine where something is to be waited for (the topic, further pieces, the
+        disk)."""
+        if self.before is not None or not self.service.coordinator.shards:
+            return self._when_there()
+        try:
+            shard = self.service.shard_led(self.ctx.node, self.key)
+            steps = self.work(shard)
+            next(steps)
+        except StopIteration as end:
+            if self.settles and not self.service.is_settled(shard):
+                return self._settled(shard, end.value)
+            return end.value if self.after is None else self.after(end.value)
+        except KafkaError as error:
+            return self.refused(error)
+        return self._rest(shard, steps)
 
+    async def _when_there(self) -> Any:
+        try:
+            if self.before is not None:
+                await self.before()
+            shard = await self.service.route(self.ctx.node, self.key)
+        except KafkaError as error:
+            return self.refused(error)
+        return await self._rest(shard, self.work(shard))
 
-async def _rest(
-    ctx: Context,
-    service: CoordinatorService[Any, S],
-    shard: S,
-    steps: Steps[Answer],
-    refused: Callable[[KafkaError], Answer],
-    settles: bool,
-) -> Answer:
-    try:
-        answer = await in_turns(steps, ctx.turn)
-    except KafkaError as error:
-        return refused(error)
-    return await _settled(service, shard, answer, refused) if settles else answer
+    async def _rest(self, shard: S, steps: Steps[Done]) -> Any:
+        try:
+            done = await in_turns(steps, self.ctx.turn)
+        except KafkaError as error:
+            return self.refused(error)
+        return await self._settled(shard, done)
 
-
-async def _settled(
-    service: CoordinatorService[Any, S], shard: S, answer: Answer, refused: Callable[[KafkaError], Answer]
-) -> Answer:
-    try:
-        await service.settle(shard)
-    except KafkaError as error:
-        return refused(error)
-    return answer
+    async def _settled(self, shard: S, done: Done) -> Any:
+        try:
+            if self.settles:
+                await self.service.settle(shard)
+        except KafkaError as error:
+            return self.refused(error)
+        return done if self.after is None else await finished(self.after(done))
 
 
 async def check_topics(ctx: Context, names: Sequence[str]) -> None:

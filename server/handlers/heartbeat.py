@@ -18,7 +18,7 @@ from ..groups.coordinator import GroupCoordinator
 from ..groups.shard import Shard
 from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
-from .coordinating import carried_out
+from .coordinating import Carrying
 from .permissions import check
 
 
@@ -30,7 +30,8 @@ def handle(ctx: Context, request: Request) -> Any:
     except KafkaError as error:
         return _refused(error)
     # It tells nothing that a power loss could make untrue.
-    return carried_out(ctx, groups, body.group_id, partial(_beat, groups.coordinator, body), _refused, settles=False)
+    work = partial(_beat, groups.coordinator, body)
+    return Carrying(ctx, groups, body.group_id, work, _refused, settles=False).out()
 
 
 def _beat(coordinator: GroupCoordinator, body: HeartbeatRequest, shard: Shard) -> Steps[HeartbeatResponse]:

@@ -12,7 +12,7 @@ Behaviour
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -31,12 +31,11 @@ from ..groups.shard import Shard
 from ..groups.streams.answering import Heard
 from ..groups.streams.applications.configured import InternalTopic, StatusCode
 from ..groups.streams.requests import check_size
-from ..network.desk import finished
 from ..partitions.internal_topics import INTERNAL_TOPICS
 from ..runtime.turns import Turn
 from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
-from .coordinating import carried_out
+from .coordinating import Carrying
 from .permissions import check_without_words
 
 _ERRORS_SHOWN = 3
@@ -50,11 +49,11 @@ def handle(ctx: Context, request: Request) -> Any:
         groups.check_streams_protocol()
         check_without_words(ctx, Operation.READ, ResourceType.GROUP, body.group_id)
     except KafkaError as error:
-        return _refused(error).response
+        return _refused(error)
     caller = Caller(request.client_id or "", f"/{ctx.client.client_host}", request.version, None)
     before = None if body.topology is None else partial(_check_topics, ctx, body.topology)
-    heard = carried_out(ctx, groups, body.group_id, partial(_heartbeat, ctx, body, caller), _refused, before)
-    return _told(ctx, heard) if isinstance(heard, Heard) else _told_later(ctx, heard)
+    work = partial(_heartbeat, ctx, body, caller)
+    return Carrying(ctx, groups, body.group_id, work, _refused, before, partial(_told, ctx)).out()
 
 
 def _heartbeat(ctx: Context, body: StreamsGroupHeartbeatRequest, caller: Caller, shard: Shard) -> Steps[Heard]:
@@ -66,19 +65,14 @@ def _heartbeat(ctx: Context, body: StreamsGroupHeartbeatRequest, caller: Caller,
     return heard._replace(response=replace(heard.response, partitions_by_user_endpoint=rows))
 
 
-def _refused(error: KafkaError) -> Heard:
+def _refused(error: KafkaError) -> StreamsGroupHeartbeatResponse:
     # Apache Kafka says nothing beside UNSUPPORTED_VERSION.
     message = None if error.code is ErrorCode.UNSUPPORTED_VERSION else error.message or None
-    return Heard(StreamsGroupHeartbeatResponse(error_code=error.code, error_message=message))
+    return StreamsGroupHeartbeatResponse(error_code=error.code, error_message=message)
 
 
 def _told(ctx: Context, heard: Heard) -> Any:
     return _with_topics(ctx, heard, heard.response) if heard.missing else heard.response
-
-
-async def _told_later(ctx: Context, hearing: Awaitable[Heard]) -> StreamsGroupHeartbeatResponse:
-    response: StreamsGroupHeartbeatResponse = await finished(_told(ctx, await hearing))
-    return response
 
 
 async def _check_topics(ctx: Context, topology: Topology) -> None:
