@@ -50,6 +50,8 @@ class Request:
     """Of all arrays and tagged fields together."""
     size_bytes: int = 0
     """Of header and body, where whoever read the frame has said so."""
+    end_at: int = 0
+    """Where in the frame the body ends, if it was parsed."""
 
 
 class Kept:
@@ -83,8 +85,8 @@ def parse_request(frame: memoryview, most_elements: int = REQUEST_ELEMENTS_MAX) 
         at = at + 1 if at < len(frame) and not frame[at] else skip_tags(frame, at)  # nearly always there are none
     # Bytes behind the body are ignored, as Apache Kafka does: librdkafka 2.16 sends three zero bytes too many when it
     # asks for the metadata of all topics.
-    body, _, left = spoken.request.read_within(frame, at, most_elements)
-    return Request(api, version, correlation_id, client_id, body, most_elements - left)
+    body, end_at, left = spoken.request.read_within(frame, at, most_elements)
+    return Request(api, version, correlation_id, client_id, body, most_elements - left, end_at=end_at)
 
 
 def encode_response(

@@ -8,7 +8,6 @@ ApiVersions request of a later version.
 """
 
 import struct
-from typing import NamedTuple
 
 from .codegen import java_text
 from .errors import ProtocolError
@@ -21,25 +20,22 @@ _REQUEST_START = struct.Struct(">hhih")
 _CORRELATION_ID = struct.Struct(">i")
 
 
-class RequestHeader(NamedTuple):
-    """What stands before `client_id`'s tags; `next_at` is where the tags or the body begin."""
+def read_request_header(view: memoryview) -> tuple[int, int, int, str | None, int]:
+    """The header up to the client id, the same in all versions.
 
-    api_key: int
-    api_version: int
-    correlation_id: int
-    client_id: str | None
-    next_at: int
+    Returns:
+        (API key, version, correlation id, client id, where the tags or the body begin).
 
-
-def read_request_header(view: memoryview) -> RequestHeader:
-    """The header up to the client id, the same in all versions. Raises ProtocolError."""
+    Raises:
+        ProtocolError: It is cut short, or the client id is no text.
+    """
     try:
         api_key, api_version, correlation_id, length = _REQUEST_START.unpack_from(view, 0)
     except struct.error:
         raise ProtocolError(f"a request of {len(view)} bytes has no header") from None
     at: int = _REQUEST_START.size
     if length < 0:
-        return RequestHeader(api_key, api_version, correlation_id, None, at)
+        return api_key, api_version, correlation_id, None, at
     end = at + length
     if end > len(view):
         raise ProtocolError("request header: client id cut short")
@@ -50,7 +46,7 @@ def read_request_header(view: memoryview) -> RequestHeader:
             client_id = java_text(view[at:end])
     except UnicodeDecodeError as error:
         raise ProtocolError(f"request header: client id: {error}") from None
-    return RequestHeader(api_key, api_version, correlation_id, client_id, end)
+    return api_key, api_version, correlation_id, client_id, end
 
 
 def skip_tags(view: memoryview, at: int) -> int:

@@ -35,8 +35,7 @@ from .codegen import (
     split_fields,
 )
 from .errors import ProtocolError, TooManyElementsError
-from .making import unsealed
-from .schema import Field, Type, fields_of
+from .schema import Field, Type, fields_of, unsealed
 
 
 class ReaderSource(Source):

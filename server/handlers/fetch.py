@@ -36,7 +36,6 @@ import trio
 
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.making import maker
 from ...protocol.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -47,6 +46,7 @@ from ...protocol.messages.fetch import (
     NodeEndpoint,
     PartitionData,
 )
+from ...protocol.schema import maker
 from ...protocol.wire import as_array
 from ...storage.disk.files import WouldWaitError
 from ...storage.segment.index import AbortedTxn

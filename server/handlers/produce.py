@@ -25,7 +25,6 @@ import trio
 from ...protocol.compression import Codec
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError, ProtocolError
-from ...protocol.making import maker
 from ...protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -38,6 +37,7 @@ from ...protocol.messages.produce import (
     TopicProduceResponse,
 )
 from ...protocol.records import ATTRIBUTES_LOW_BYTE_POSITION, CODEC_MASK, HEADER_BYTES
+from ...protocol.schema import maker
 from ...protocol.wire import as_array
 from ...storage.disk.files import WouldWaitError
 from ...storage.logs.log import AppendInfo, LargeWriteError, Log
@@ -321,7 +321,7 @@ class Appending:
             log_append_time_ms=done.log_append_time_ms,
             log_start_offset=done.log_start_offset,
         )
-        if log.needs_flush:
+        if done.last_offset >= log.high_watermark:  # `flush.messages`
             self.unflushed.append((response, log))
         elif not done.duplicate:
             self._ctx.services.waits.moved(log)

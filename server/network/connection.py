@@ -25,6 +25,7 @@ import trio
 
 from ...protocol.connection import Request, encode_response, parse_request
 from ...protocol.errors import LargeMessageError, ProtocolError
+from ...protocol.last_produce import LastProduce
 from ..runtime.addresses import java_host
 from ..security.principal import ANONYMOUS, Principal
 from .answer_places import AnswerPlace
@@ -98,6 +99,8 @@ class Connection:
 
     _left: partial[Coroutine[Any, Any, None]] | None = None
     """Work that is left to the task."""
+
+    _last_produce: LastProduce | None = None
 
     farewell: Callable[[], object] | None = None
     """Called once, when it is gone: for what others keep for it. It must not name this."""
@@ -218,7 +221,7 @@ class Connection:
         while self._session.is_open or self.busy:  # an answer is sent to its end
             if self._left is None and turn.is_over():
                 await self._stand_in_queue()
-            parts = self._take(None) if self._left is None and self._error is None else None
+            parts = self.take(None) if self._left is None and self._error is None else None
             if self._error is not None:
                 self._raise()
             if parts is not None:
@@ -305,12 +308,8 @@ class Connection:
         self._error = error
         self.wake()
 
-    def take(self) -> list[Part] | None:
-        """As `Watched`."""
-        return self._take(self._shares.ready.buffer)
-
-    def _take(self, buffer: memoryview | None) -> list[Part] | None:
-        """As `Watched.take`; without a buffer that others use, for the task itself."""
+    def take(self, buffer: memoryview | None) -> list[Part] | None:
+        """As `Watched`; without a buffer for the task itself."""
         frames = self._frames
         try:
             if self._session.is_open:
@@ -337,14 +336,15 @@ class Connection:
         except Exception as error:  # noqa: BLE001 -- the task knows what to do about each
             self._fail(error)
             return False
-        if self._frames.held_bytes:
-            self._frames.let_go()
+        frames = self._frames
+        if frames.held_bytes:
+            frames.let_go()
         if unsent:
             self.busy = True
             self._left = partial(self._send_unsent, unsent)
             self.wake()
             return False
-        return not self._frames.is_empty
+        return not (frames.is_drained and frames.is_last)
 
     async def _send_unsent(self, parts: list[Part]) -> None:
         self.busy = True
@@ -367,16 +367,21 @@ class Connection:
         Returns:
             The parts of the answer; None: something is `_left`.
         """
-        size_bytes, frames = len(frame), self._frames
-        # An element has a byte at least.
-        request = parse_request(frame) if size_bytes <= READ_ELEMENTS_AT_ONCE else read_now(frame)
+        size_bytes, frames, last = len(frame), self._frames, self._last_produce
+        request = None if last is None else last.parse(frame)
         if request is None:
-            self._leave(frame, self._read_large, [frame], size_bytes)
-            return None
-        request.size_bytes = size_bytes
+            last = None
+            # An element has a byte at least.
+            request = parse_request(frame) if size_bytes <= READ_ELEMENTS_AT_ONCE else read_now(frame)
+            if request is None:
+                self._leave(frame, self._read_large, [frame], size_bytes)
+                return None
+            request.size_bytes = size_bytes
+            if request.api.key == PRODUCE_KEY:
+                self._last_produce = LastProduce.of(frame, request)
+            elif frames.held_bytes:
+                frames.let_go()
         key = request.api.key
-        if frames.held_bytes and key != PRODUCE_KEY:
-            frames.let_go()
         handle = self._session.handlers.get(key)
         if handle is None:
             self._leave(frame, self._load, request)
@@ -388,7 +393,9 @@ class Connection:
         if answer is None:
             return []
         try:
-            parts = encode_response(request, answer, WRITE_ELEMENTS_AT_ONCE, WRITE_BYTES_AT_ONCE)
+            parts = None if last is None else last.encode(request, answer)
+            if parts is None:
+                parts = encode_response(request, answer, WRITE_ELEMENTS_AT_ONCE, WRITE_BYTES_AT_ONCE)
         except LargeMessageError:
             self._leave(frame, self._complete, request, answer)
             return None

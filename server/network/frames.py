@@ -78,15 +78,12 @@ class FrameReader:
         """Of the frame that was given last, size bytes included."""
         self.is_shared = False
         """Whether the frame given last is in the buffer that `frame_now` was given."""
+        self.is_last = False
+        """Whether nothing had been received behind the frame given last."""
         self.is_drained = False
         """Whether the socket had nothing more when it was asked last."""
         self.is_ending = False
         """Whether the client has closed its side; what it has sent before may still be there."""
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing is there any more, neither here nor, when it was asked last, in the socket."""
-        return self.is_drained and self._start == self._end
 
     @property
     def is_receiving(self) -> bool:
@@ -172,7 +169,7 @@ class FrameReader:
         if shared is not None:
             size_bytes = _SIZE.unpack_from(shared)[0] + 4
             if size_bytes == received and 4 <= size_bytes <= self._max_frame_bytes:
-                self.is_shared = True
+                self.is_shared = self.is_last = True
                 return shared[4:received]
             self._view[:received] = shared[:received]
         self._end += received
@@ -196,6 +193,7 @@ class FrameReader:
         start = self._start
         self._start = start + size + 4
         self._is_in_use = True
+        self.is_last = self._start == self._end
         return self._view[start + 4 : start + size + 4]
 
     def limit(self, max_frame_bytes: int | None = None, limited_by: str = "socket.request.max.bytes") -> None:

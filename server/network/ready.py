@@ -65,8 +65,11 @@ class Watched(Protocol):
     def has_news(self, *, is_ending: bool) -> None:
         """Its socket has become readable; or its client has closed it, after which no further event comes."""
 
-    def take(self) -> list[Part] | None:
+    def take(self, buffer: memoryview) -> list[Part] | None:
         """Carry out the next request if it is there, as far as that needs no waiting. Never raises.
+
+        Args:
+            buffer: Where it may put what it reads: see `FrameReader.frame_now`.
 
         Returns:
             The answer, for `send`, before which no other task runs; it has no parts where none is sent. None: nothing has come, or
@@ -209,7 +212,7 @@ class ReadyConnections:
             watched = queue.popleft()
             watched.is_queued = False
             if watched.is_parked:
-                parts = watched.take()
+                parts = watched.take(self.buffer)
                 if parts is not None:
                     answered.append((watched, parts))
                 elif not watched.is_parked:

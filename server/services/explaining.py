@@ -17,7 +17,7 @@ from ...storage.cleaning.eligibility import Waits
 from ...storage.cleaning.outlook import OpenTransaction as LoggedTransaction
 from ...storage.disk.paths import TopicPartition
 from ...storage.logs.log import Log
-from ...storage.logs.rolling import open_until_ms, roll_after_ms
+from ...storage.logs.rolling import open_until_ms
 from ...storage.topics.config import LogConfig
 from ..cleaning.advice import OpenTransactionFacts, Remedy, moment, next_roll_sentence, remedies
 from ..cleaning.status import CleanerStatus
@@ -190,7 +190,7 @@ def _rolls_when_advanced_ms(log: Log) -> int | None:
 
 def _jitter_sentence(config: LogConfig) -> str:
     """That the segments of a topic may be as small as its appends; nothing where none is for its jitter."""
-    grows_ms, jitter_ms = roll_after_ms(config), min(config.segment_jitter_ms, config.segment_ms)
+    grows_ms, jitter_ms = config.roll_after_ms, min(config.segment_jitter_ms, config.segment_ms)
     if jitter_ms - 1 <= grows_ms:
         return ""
     return (

@@ -41,7 +41,6 @@ from .log_parts import LogContents, LogPlace
 from .log_reader import FoundOffset
 from .replay import load_producers, update_producers
 from .retention import SEGMENTS_AT_ONCE, deletable_segments
-from .rolling import roll_after_ms
 from .swap import is_begun, swap_files
 
 __all__ = ["AppendInfo", "AppendOrigin", "FoundOffset", "LargeWriteError", "Log"]
@@ -256,7 +255,7 @@ class Log(DurableLog):
         first_ms = segment.first_batch_timestamp_ms
         waited_ms = max_timestamp_ms - first_ms if first_ms >= 0 else now_ms - segment.created_ms
         return (
-            waited_ms > roll_after_ms(config) - segment.rolling_jitter_ms
+            waited_ms > config.roll_after_ms - segment.rolling_jitter_ms
             or segment.offset_index.is_full
             or segment.time_index.is_full
             or last_offset - segment.base_offset > RELATIVE_OFFSET_MAX
@@ -298,7 +297,7 @@ class Log(DurableLog):
 
         It is less than the time after which the segment rolls: otherwise each append would begin a segment.
         """
-        jitter_ms = min(self.config.segment_jitter_ms, roll_after_ms(self.config))
+        jitter_ms = min(self.config.segment_jitter_ms, self.config.roll_after_ms)
         self._active.rolling_jitter_ms = self._rng.randrange(jitter_ms) if jitter_ms > 0 else 0
 
     # Shortening

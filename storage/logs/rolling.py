@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ..disk.files import WouldWaitError
-from ..topics.config import LogConfig
 from ..topics.options import MAX_LONG
 from .log_reader import LogReader
 
@@ -27,11 +26,6 @@ class NextRoll(NamedTuple):
     """What a batch may have that still fits; -1: whatever comes next goes to a new segment."""
 
 
-def roll_after_ms(config: LogConfig) -> int:
-    """How long a segment grows, jitter aside."""
-    return min(config.segment_ms, config.max_compaction_lag_ms) if config.is_compact else config.segment_ms
-
-
 def next_roll(log: LogReader) -> NextRoll | None:
     """What ends the active segment; None while it is empty.
 
@@ -43,7 +37,7 @@ def next_roll(log: LogReader) -> NextRoll | None:
         return None
     first_ms = active.first_batch_timestamp_ms
     begun_ms = first_ms if first_ms >= 0 else active.created_ms
-    from_ms = begun_ms + roll_after_ms(log.config) - active.rolling_jitter_ms + 1
+    from_ms = begun_ms + log.config.roll_after_ms - active.rolling_jitter_ms + 1
     is_full = active.offset_index.is_full or active.time_index.is_full
     return NextRoll(
         from_ms if from_ms <= MAX_LONG else None,
@@ -74,4 +68,4 @@ def open_until_ms(log: LogReader, *, at_once: bool = False) -> int | None:
             raise WouldWaitError(active.get_ready)
         first_ms = active.first_batch_timestamp_ms
         since_ms = first_ms if first_ms >= 0 else active.created_ms
-    return since_ms + roll_after_ms(log.config) - active.rolling_jitter_ms
+    return since_ms + log.config.roll_after_ms - active.rolling_jitter_ms

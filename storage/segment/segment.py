@@ -125,7 +125,8 @@ class LogSegment(SegmentReader):
         if last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
             raise self._misfit(last_offset)
         indexes, log_file = self._indexes, self.log_file
-        indexes.grow()
+        if not indexes.is_growing:
+            indexes.grow()
         start = position = log_file.size()
         base_offset, length = LOG_OVERHEAD.unpack_from(view)
         if ahead is None:

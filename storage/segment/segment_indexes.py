@@ -64,7 +64,8 @@ class SegmentIndexes:
         self._log_file = log_file
         self._max_timestamp_ms: int | None = None  # not known yet
         self._max_timestamp_offset = base_offset
-        self._is_growing = False  # then the time index lacks its final entry
+        self.is_growing = False
+        """Whether it is ready for `note`: the time index lacks its final entry."""
         self._unindexed_bytes = 0  # since the batch of the last offset index entry, that batch included
         self._is_offset_index_checked = False
         # A search by timestamp in a worker thread, and the owner's first append or fetch, may both want what no one has
@@ -114,10 +115,10 @@ class SegmentIndexes:
 
     def grow(self) -> None:
         """Get ready for `note`: take up where an earlier run left off, so that all is as if it had never stopped."""
-        if self._is_growing:
+        if self.is_growing:
             return
         with self._preparing:
-            if not self._is_growing:
+            if not self.is_growing:
                 self._take_up()
 
     def _take_up(self) -> None:
@@ -129,7 +130,7 @@ class SegmentIndexes:
             indexed_offset -= 1
         # What a stop added beyond the last offset index entry was its final entry; more batches are to come.
         self.time.truncate_to(indexed_offset + 1)
-        self._is_growing = True
+        self.is_growing = True
 
     def note(
         self,
@@ -164,12 +165,12 @@ class SegmentIndexes:
 
     def finish(self) -> None:
         """Add the final time index entry."""
-        if not self._is_growing:
+        if not self.is_growing:
             return
         assert self._max_timestamp_ms is not None
         if self._max_timestamp_offset - self.base_offset <= RELATIVE_OFFSET_MAX:
             self.time.append(self._max_timestamp_ms, self._max_timestamp_offset, force=True)
-        self._is_growing = False
+        self.is_growing = False
 
     def restart(self) -> None:
         """Forget everything but the transaction index, to be told of all batches anew."""
@@ -178,7 +179,7 @@ class SegmentIndexes:
         self.time.reset()
         self._max_timestamp_ms, self._max_timestamp_offset = NO_TIMESTAMP, self.base_offset
         self._unindexed_bytes = 0
-        self._is_growing = True
+        self.is_growing = True
         self._is_offset_index_checked = True
 
     def check(self) -> None:
@@ -233,7 +234,7 @@ class SegmentIndexes:
 
     def _forget(self) -> None:
         self._max_timestamp_ms = None
-        self._is_growing = False
+        self.is_growing = False
         self.newest.clear()
 
     def _check_offset_index(self) -> None:

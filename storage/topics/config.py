@@ -8,7 +8,7 @@ append, roll or clean pass on. Names, defaults and bounds are Apache Kafka 4.3.1
 import dataclasses
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from .options import (
     MAX_LONG,
@@ -298,9 +298,16 @@ class LogConfig:
         "unclean.leader.election.enable",
     )
 
-    @property
-    def is_compact(self) -> bool:
-        return COMPACT in self.cleanup_policy
+    # Of these each append asks.
+    is_compact: bool = field(init=False, compare=False, repr=False)
+    roll_after_ms: int = field(init=False, compare=False, repr=False)
+    """How long a segment grows, jitter aside."""
+
+    def __post_init__(self) -> None:
+        is_compact = COMPACT in self.cleanup_policy
+        object.__setattr__(self, "is_compact", is_compact)
+        roll_after_ms = min(self.segment_ms, self.max_compaction_lag_ms) if is_compact else self.segment_ms
+        object.__setattr__(self, "roll_after_ms", roll_after_ms)
 
     @property
     def is_delete(self) -> bool:

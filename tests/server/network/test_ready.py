@@ -962,7 +962,7 @@ class Noting:
     def has_news(self, *, is_ending: bool) -> None:
         self.news.append(is_ending)
 
-    def take(self) -> list[Part] | None:
+    def take(self, buffer: memoryview) -> list[Part] | None:
         self.first()
         try:
             data = self.socket.recv(1)

@@ -20,7 +20,7 @@ from ottla.storage.logs.recovery import load_log
 from ottla.storage.produce.producers import PRODUCER_ID_EXPIRATION_MS_DEFAULT
 from ottla.storage.produce.validation import AppendOrigin
 from ottla.storage.segment.segment import LogSegment
-from ottla.storage.topics.config import LogConfig
+from ottla.storage.topics.config import TOPIC_OPTIONS, LogConfig
 from support.disk.crash_files import CrashFiles
 from support.logs.batches import ABORT, COMMIT, Pair, batch, marker
 
@@ -75,7 +75,7 @@ def reopen(
         recovery_point=recovery_point,
         log_start_offset=log.log_start_offset,
         producer_expiration_ms=log.producers.expiration_ms,
-        **{name: getattr(log.config, name) for name in log.config.__dataclass_fields__},
+        **{option.attribute: getattr(log.config, option.attribute) for option in TOPIC_OPTIONS.values()},
     )
 
 
