@@ -10,6 +10,7 @@ C's. Types for everybody else are in `kernel.pyi`.
     RecordFilter   second half             batches of all segments   -> batches to write, index entries
     check_records  before an append        one produced batch        -> whether its records are what its header says
     admit          the same of most        one plain batch           -> that, its header, and its offsets written into it
+    pass_over      Fetch                   headers of batches        -> where the first one begins that is sought
     find_record    ListOffsets             one batch                 -> its first record from a timestamp and an offset on
     RecordWalk     two of them, in pieces  one that is packed        -> the same
 
@@ -1553,6 +1554,22 @@ def admit(
     put_big(b, 0, next_offset, 8)
     put_big(b, LEADER_EPOCH, leader_epoch, 4)
     return count - 1, top, producer_id
+
+
+def pass_over(b: cython.const[u8][::1], most: i64, below: i64):
+    end: i64 = len(b)
+    at: i64 = 0
+    size: i64
+    base: i64
+    while at + HEADER <= end:
+        size = big32(b, at + LENGTH) + OVERHEAD
+        base = big64(b, at)
+        if b[at + MAGIC] != 2 or size < HEADER or base < 0 or base > OFFSET_LIMIT:
+            break
+        if size > most - at or base + big32(b, at + LAST_DELTA) >= below:
+            return at, at + size
+        at += size
+    return at, 0
 
 
 @cython.cfunc

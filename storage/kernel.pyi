@@ -262,6 +262,14 @@ def admit(
         (Last offset delta, max timestamp, producer id); None for what has to be looked at more closely, where nothing is changed.
     """
 
+def pass_over(b: BytesLike, most: int, below: int) -> tuple[int, int]:
+    """Go from batch to batch, by their headers, as long as they end at or before byte `most` of `b` and all their offsets are below
+    `below`. Short: the GIL is held.
+
+    Returns:
+        (Where the last batch passed ends, where the next one does). The second is 0 if its header is not whole, or cannot be one.
+    """
+
 def find_record(b: BytesLike, count: int, base_timestamp: int, earliest: int, least_delta: int) -> tuple[int, int, int]:
     """Look in a records block, unpacked, for the first record whose timestamp is at least `earliest` and whose offset delta
     at least `least_delta`. Offset deltas may have gaps, as the cleaner leaves them. Frees the GIL.

@@ -26,6 +26,8 @@ from ...protocol.records import (
     STEP,
     RecordBatch,
 )
+from .. import kernel
+from ..disk import paths
 from ..disk.files import File
 
 SCAN_CHUNK_BYTES = 4096
@@ -33,6 +35,9 @@ SCAN_CHUNK_BYTES = 4096
 
 RECOVERY_CHUNK_BYTES = 1 << 20
 """How much recovery reads at once. A larger batch is checked piece by piece: a broken length costs no memory."""
+
+# An old library has no such function; in Python the loop of `batch_steps` is faster.
+_pass_over = getattr(kernel, "pass_over", None) if kernel.COMPILED else None
 
 # Of a message of format v0 or v1: offset, length of what follows, CRC-32 of what follows that, magic.
 _OLD_HEAD = struct.Struct(">qiIb")
@@ -84,6 +89,34 @@ def batch_steps(file: File, position: int, where: str, *, at_once: bool = False)
             yield position, end, base_offset + last_offset_delta
             position = end
             at = position - chunk_start
+
+
+def find_batch(
+    file: File, position: int, where: str, *, limit: int, below: int = paths.OFFSET_MAX, at_once: bool = False
+) -> tuple[int, int] | None:
+    """The first batch that ends beyond byte `limit`, or has an offset at or above `below`.
+
+    Args:
+        position: Where a batch begins, from which on it is looked for.
+
+    Returns:
+        (Its position, its end); None if the file ends before. Errors as `batch_steps`.
+    """
+    size_bytes = file.size()
+    most = min(limit, size_bytes)
+    read_at = file.read_now if at_once else file.read_at
+    while _pass_over is not None and position < size_bytes:
+        chunk_start = position
+        passed_bytes, end_at = _pass_over(read_at(position, SCAN_CHUNK_BYTES), most - position, below)
+        position += passed_bytes
+        if end_at and chunk_start + end_at <= size_bytes:
+            return position, chunk_start + end_at
+        if end_at or not passed_bytes:
+            break  # damage, to be told by the steps
+    for at, end, last_offset in batch_steps(file, position, where, at_once=at_once):
+        if end > limit or last_offset >= below:
+            return at, end
+    return None
 
 
 def batch_walk(

@@ -13,7 +13,7 @@ from ..disk import paths
 from ..disk.files import Files, FileSlice
 from ..steps import Steps, to_the_end
 from ..topics.config import LogConfig
-from .batch_scan import RECOVERY_CHUNK_BYTES, SCAN_CHUNK_BYTES, batch_steps, batch_walk
+from .batch_scan import RECOVERY_CHUNK_BYTES, SCAN_CHUNK_BYTES, batch_steps, batch_walk, find_batch
 from .index import CorruptIndexError
 from .segment_indexes import SegmentIndexes
 from .timestamp_search import first_record_from
@@ -147,10 +147,9 @@ class SegmentReader:
         if offset >= newest.first_offset:
             return newest.position_of(offset)
         start = self._indexes.floor_position(offset, at_once=at_once)
-        for position, _, last_offset in batch_steps(self.log_file, start, self._log_path, at_once=at_once):
-            if last_offset >= offset:
-                return position
-        return None
+        size_bytes = self.log_file.size()
+        found = find_batch(self.log_file, start, self._log_path, limit=size_bytes, below=offset, at_once=at_once)
+        return None if found is None else found[0]
 
     def floor_position(self, offset: int) -> int:
         """Where some batch begins at or before the one with `offset`, as near as the offset index knows."""
@@ -238,9 +237,8 @@ class SegmentReader:
         if end is not None:
             return end
         start = max(position, self._indexes.batch_before(limit, at_once=at_once))
-        end = start
-        for _, batch_end, _ in batch_steps(self.log_file, start, self._log_path, at_once=at_once):
-            if batch_end > limit:
-                return batch_end if end == position else end
-            end = batch_end
-        return end
+        found = find_batch(self.log_file, start, self._log_path, limit=limit, at_once=at_once)
+        if found is None:
+            return self.log_file.size()
+        batch_position, batch_end = found
+        return batch_end if batch_position == position else batch_position

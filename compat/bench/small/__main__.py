@@ -1,6 +1,6 @@
-"""Small requests from a compiled client, closed loop: one record of 100 B a Produce (acks=1), or a Fetch of 4 KB.
+"""Small requests from a compiled client, closed loop: one record of 100 B a Produce (acks=1), or a Fetch of 4 KB, one batch or twenty.
 
-    python -m compat.bench.small [--connections N]... [--slices N] [--before DIRECTORY] [--instructions | --calls]
+    python -m compat.bench.small [--connections N]... [--slices N] [--versions V]... [--before DIRECTORY] [--instructions | --calls]
 
 Beside Apache Kafka, where java and Maven are, or with --before beside another checkout that has its own `.venv`. On a machine that
 does other things, look at the least CPU a request, at what valgrind counts (--instructions, fifty times as slow, the same whatever
@@ -24,7 +24,7 @@ from ...support.suite import NotRunError, Options, Suite, run_suite
 from ..checkouts.sides import CheckoutProcess
 from ..table import KAFKA, OTTLA, Row, print_table
 from .load import Load
-from .requests import Asked, prepare
+from .requests import VERSIONS, Asked, prepare, prepare_fetches
 
 ROOT = Path(__file__).parents[3]
 BEFORE = "before"
@@ -32,6 +32,9 @@ CONNECTIONS = (1, 10, 100, 1_000)
 SLICE_MS = 500
 COUNTED, COUNTED_WARM_UP = 2_000, 1_000
 TRACED = 5_000
+SHOWN_VERSIONS = (4, 12, 18)
+WARM_MS, WARM_LOADS_MAX, STILL = 2_000, 15, 1.03
+"""Apache Kafka is hot when a load of two seconds has less than 3 % more requests than the best before it."""
 
 Sides = dict[str, BrokerProcess]
 Asks = dict[str, dict[str, Asked]]
@@ -48,7 +51,8 @@ def body(suite: Suite, options: Options) -> None:
         raise NotRunError(counts)
     machine = Machine()
     with Load() as load, started(suite, arguments, is_counted=arguments.instructions) as sides:
-        asks = {side: prepare(broker) for side, broker in sides.items()}
+        versions = arguments.versions or ((4,) if options.quick else SHOWN_VERSIONS)
+        asks = {side: prepare(broker) | prepare_fetches(broker, versions) for side, broker in sides.items()}
         if counts is None:
             slices = arguments.slices or (4 if options.quick else 20)
             rows = timed(load, sides, asks, connections, slices, judged=not options.quick)
@@ -101,6 +105,8 @@ def timed(load: Load, sides: Sides, asks: Asks, connections: Sequence[int], slic
             for row in (found := [requests, cpu, p50, p99, fewest]):
                 row.sides = (theirs, ours)
                 row.values = {side: [] for side in sides}
+            if theirs == KAFKA:
+                warm(load, sides[KAFKA], asks[KAFKA][what], number)
             for order in (1, -1):
                 for side, broker in list(sides.items())[::order]:
                     loaded = load.timed(broker, asks[side][what], number, -(-slices // 2), SLICE_MS)
@@ -112,6 +118,16 @@ def timed(load: Load, sides: Sides, asks: Asks, connections: Sequence[int], slic
                     fewest.values[side].append(loaded.fewest_part)
             rows += found
     return rows
+
+
+def warm(load: Load, broker: BrokerProcess, asked: Asked, connections: int) -> None:
+    """Ask until the rate stands still: the JVM compiles what it finds to be hot."""
+    best = 0.0
+    for _ in range(WARM_LOADS_MAX):
+        (loaded,) = load.timed(broker, asked, connections, 1, WARM_MS).slices
+        if loaded.requests_a_s < best * STILL:
+            return
+        best = max(best, loaded.requests_a_s)
 
 
 def show(suite: Suite, rows: list[Row], sides: Sides) -> None:
@@ -158,6 +174,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--connections", type=int, action="append", help="may be given again; 1, 10, 100 and 1000 unless given"
     )
     parser.add_argument("--slices", type=int, help="of half a second, for each kind, number of connections and side")
+    parser.add_argument(
+        "--versions",
+        type=int,
+        action="append",
+        choices=VERSIONS,
+        help="of the fetches of many batches; 4, 12 and 18 unless given",
+    )
     parser.add_argument("--before", type=Path, metavar="DIRECTORY", help="another checkout to compare with")
     parser.add_argument("--alone", action="store_true", help="Ottla alone")
     parser.add_argument("--instructions", action="store_true", help="count instructions instead; needs valgrind")

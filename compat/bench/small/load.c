@@ -1,10 +1,13 @@
 /* A closed loop from one thread: N connections send the same frame again as soon as its answer has come.
 
-     load ADDRESS PORT FRAME ERROR_AT CONNECTIONS SLICES MS [PID]      after a warm-up SLICES times MS milliseconds
-     load ADDRESS PORT FRAME ERROR_AT CONNECTIONS 0 REQUESTS           so many, and nothing is timed
+     load ADDRESS PORT FRAME ERROR_AT CONNECTIONS SLICES MS PID [NEXT SESSION_AT]      after a warm-up SLICES times MS milliseconds
+     load ADDRESS PORT FRAME ERROR_AT CONNECTIONS 0 REQUESTS PID [NEXT SESSION_AT]     so many, and nothing is timed
 
    FRAME is a file with a whole request, ERROR_AT the byte of an answer at which its error code stands (16 bits). PID is the
-   process whose time on a CPU is told, from Linux's schedstat, where a thread's time is exact.
+   process whose time on a CPU is told, from Linux's schedstat, where a thread's time is exact; 0 for none.
+
+   NEXT is a file with what is sent instead after the first answer, for a fetch in a session: the id that the answer gives behind
+   its error code (32 bits) is put at byte SESSION_AT, and behind it 1, 2, 3 ... (32 bits). All answers have the same size.
 
    Prints a line a slice: requests, nanoseconds of the slice, of the process on a CPU, of the median and of the 99th
    percentile of the waits; then `each` and the fewest and the median requests of a connection. For who counts what the
@@ -27,19 +30,21 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { ANSWER_MAX = 1 << 16, EVENTS = 256, WARM_UP_MS = 1000, SILENCE_MS = 60000, STEPS = 32, BUCKETS = 60 * STEPS, BEFORE = 10 };
+enum { HEAD = 10, ANSWER_MAX = 1 << 16, EVENTS = 256, WARM_UP_MS = 1000, SILENCE_MS = 60000, STEPS = 32, BUCKETS = 60 * STEPS, BEFORE = 10 };
 
 struct connection {
     int socket;
     int got;                      /* bytes of the answer so far */
     int64_t sent_ns;
     uint64_t answers;
-    unsigned char head[8];        /* what of an answer has to be looked at is kept when it comes in pieces */
+    unsigned char head[HEAD];     /* size, error code, session id: kept, as an answer may come in pieces */
+    unsigned char session[4];
+    uint32_t epoch;               /* of the session; 0 before there is one */
     int error;
 };
 
-static unsigned char frame[ANSWER_MAX], answer[ANSWER_MAX];
-static int frame_bytes, error_at;
+static unsigned char frame[ANSWER_MAX], next[ANSWER_MAX], answer[ANSWER_MAX];
+static int frame_bytes, next_bytes, error_at, session_at, answer_bytes;
 static uint64_t waits[BUCKETS];
 
 static void end(const char *what)
@@ -103,9 +108,15 @@ static uint64_t percentile(double part, uint64_t all)
 
 static void ask(struct connection *on)
 {
+    int is_next = next_bytes && on->epoch, bytes = is_next ? next_bytes : frame_bytes;
+    if (is_next) {
+        uint32_t epoch = htonl(on->epoch);
+        memcpy(next + session_at, on->session, sizeof on->session);
+        memcpy(next + session_at + sizeof on->session, &epoch, sizeof epoch);
+    }
     on->got = 0;
     on->sent_ns = now_ns();
-    if (send(on->socket, frame, frame_bytes, MSG_NOSIGNAL) != frame_bytes)
+    if (send(on->socket, is_next ? next : frame, bytes, MSG_NOSIGNAL) != bytes)
         end("a request was not sent");
 }
 
@@ -121,9 +132,9 @@ static int take(struct connection *on)
         int place = on->got + at;
         if (place < 4)
             on->head[place] = answer[at];
-        if (place == error_at || place == error_at + 1)
+        if (place >= error_at && place < error_at + HEAD - 4)
             on->head[4 + place - error_at] = answer[at];
-        if (place > error_at + 1)
+        if (place >= error_at + HEAD - 4)
             break;
     }
     on->got += count;
@@ -137,6 +148,11 @@ static int take(struct connection *on)
         end("an answer of another size than it says");
     if (on->head[4] << 8 | on->head[5])
         end("an answer with an error code");
+    if (answer_bytes && size != answer_bytes)
+        end("an answer of another size than the one before");
+    answer_bytes = size;
+    if (!on->epoch++)
+        memcpy(on->session, on->head + 6, sizeof on->session);
     return 1;
 }
 
@@ -155,19 +171,28 @@ static void tell(const char *what)
         exit(1);
 }
 
+static int read_file(const char *path, unsigned char *into)
+{
+    int file = open(path, O_RDONLY), bytes = file < 0 ? -1 : (int)read(file, into, ANSWER_MAX);
+    if (bytes <= 0)
+        end(path);
+    return bytes;
+}
+
 int main(int count, char **arguments)
 {
-    if (count < 8)
-        end("load ADDRESS PORT FRAME ERROR_AT CONNECTIONS SLICES MS|REQUESTS [PID]");
-    int file = open(arguments[3], O_RDONLY);
-    frame_bytes = file < 0 ? -1 : (int)read(file, frame, sizeof frame);
-    if (frame_bytes <= 0)
-        end(arguments[3]);
+    if (count != 9 && count != 11)
+        end("load ADDRESS PORT FRAME ERROR_AT CONNECTIONS SLICES MS|REQUESTS PID [NEXT SESSION_AT]");
+    frame_bytes = read_file(arguments[3], frame);
+    if (count > 9) {
+        next_bytes = read_file(arguments[9], next);
+        session_at = atoi(arguments[10]);
+    }
     error_at = atoi(arguments[4]);
     int connections = atoi(arguments[5]), slices = atoi(arguments[6]);
     int64_t slice_ns = atoll(arguments[7]) * 1000000LL;
     uint64_t most = slices ? UINT64_MAX / 2 : strtoull(arguments[7], NULL, 10);
-    const char *pid = count > 8 ? arguments[8] : NULL;
+    const char *pid = strcmp(arguments[8], "0") ? arguments[8] : NULL;
 
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(atoi(arguments[2]))};
     if (inet_pton(AF_INET, arguments[1], &to.sin_addr) != 1)

@@ -74,7 +74,7 @@ class Load:
         self, broker: BrokerProcess, asked: Asked, connections: int, requests: int
     ) -> Iterator[Callable[[], None]]:
         """The connections are open; to call what is given makes so many requests."""
-        command = self._command(broker, asked, connections, 0, requests)
+        command = self._command(broker, asked, connections, 0, requests, 0)
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdin is not None
             assert process.stdout is not None
@@ -94,6 +94,11 @@ class Load:
             words.write("\n")
 
     def _command(self, broker: BrokerProcess, asked: Asked, connections: int, *numbers: int) -> list[str]:
-        frame = self._folder / "frame"
+        frame, following = self._folder / "frame", self._folder / "following"
         frame.write_bytes(asked.frame)
-        return list(map(str, [self._program, "127.0.0.1", broker.port, frame, asked.error_at, connections, *numbers]))
+        session: list[object] = []
+        if asked.in_session is not None:
+            following.write_bytes(asked.in_session.frame)
+            session = [following, asked.in_session.session_at]
+        command = [self._program, "127.0.0.1", broker.port, frame, asked.error_at, connections, *numbers, *session]
+        return list(map(str, command))

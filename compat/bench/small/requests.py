@@ -1,23 +1,48 @@
-"""The two requests that are measured, as frames, and where in their answers the error code stands."""
+"""The requests that are measured, as frames, and where in their answers the error code stands."""
 
 import random
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+
+from ottla.protocol.apis import APIS
+from ottla.protocol.connection import encode_request, parse_response
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.wire import ZERO_UUID
 
 from ...support.brokers.process import BrokerProcess
 from ...support.clients.one_batch import one_record_batch
 from ...support.clients.raw import RawConnection, frame, produce_body, produce_result
 from ...support.clients.steps import create_topic
 
-WRITTEN, READ = "written", "read"
-PRODUCE, FETCH = (0, 7), (1, 4)
+WRITTEN, READ, READ_IN_BATCHES = "written", "read", "read-in-batches"
+PRODUCE, FETCH, METADATA = (0, 7), (1, 4), (3, 12)
 NOT_THERE_YET = (3, 6)
 """UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER: of a topic that was made a moment ago."""
 READ_BYTES = 4_000
+BATCHES = 20
+LATER_BATCHES = 1_000
+"""Behind those that are read, which the broker then remembers no more than others."""
+VERSIONS = (4, 11, 12, 13, 14, 15, 16, 17, 18)
+"""Of the fetches over many batches."""
+SESSIONS_SINCE, FLEXIBLE_SINCE, TOPIC_IDS_SINCE = 7, 12, 13
+SOME_SESSION = 0x5E551045
+RECORD_OVERHEAD_BYTES = 70
+"""Of a batch with one record, about."""
 FRAME_BYTES = struct.calcsize(">ii")
 """Before the body of an answer: its size and correlation id."""
+
+
+@dataclass(frozen=True)
+class InSession:
+    """What follows the first request of a fetch session."""
+
+    frame: bytes
+    session_at: int
+    """The byte at which the session's id stands, and its epoch behind it."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +50,7 @@ class Asked:
     frame: bytes
     error_at: int
     """The byte of an answer at which its error code stands, size included."""
+    in_session: InSession | None = None
 
 
 def prepare(broker: BrokerProcess, make_topic: Callable[[str], None] | None = None) -> dict[str, Asked]:
@@ -60,3 +86,64 @@ def fetch_body() -> bytes:
         + struct.pack(f">ih{len(name)}s", 1, len(name), name)
         + struct.pack(">iiqi", 1, 0, 0, READ_BYTES)
     )
+
+
+def prepare_fetches(broker: BrokerProcess, versions: Sequence[int]) -> dict[str, Asked]:
+    """The same of 4 KB that are some twenty batches, as long ago written: in these versions, from 7 on in a session, too."""
+    create_topic(broker.bootstrap, READ_IN_BATCHES)
+    value = random.Random(3).randbytes(READ_BYTES // BATCHES - RECORD_OVERHEAD_BYTES)
+    batch = one_record_batch(value)
+    with RawConnection("127.0.0.1", broker.port) as connection:
+        for _ in range(BATCHES + LATER_BATCHES):
+            error_code = NOT_THERE_YET[0]
+            while error_code in NOT_THERE_YET:
+                error_code = produce_result(
+                    connection.request(*PRODUCE, produce_body(READ_IN_BATCHES, 0, batch)), READ_IN_BATCHES
+                )[0]
+            if error_code:
+                raise RuntimeError(f"preparing ended with error {error_code}")
+        topic_id = topic_id_of(connection, READ_IN_BATCHES)
+        asks: dict[str, Asked] = {}
+        for version in versions:
+            for has_session in (False, True) if version >= SESSIONS_SINCE else (False,):
+                asked = fetch_of_batches(version, topic_id, has_session=has_session)
+                check_batches(connection, version, asked.frame)
+                asks[f"fetch of {BATCHES} batches, v{version}{', session' if has_session else ''}"] = asked
+    return asks
+
+
+def fetch_of_batches(version: int, topic_id: bytes, *, has_session: bool) -> Asked:
+    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=READ_BYTES)
+    topic_name, named_id = ("", topic_id) if version >= TOPIC_IDS_SINCE else (READ_IN_BATCHES, ZERO_UUID)
+    topic = FetchTopic(partitions=(partition,), topic=topic_name, topic_id=named_id)
+    request = partial(FetchRequest, max_wait_ms=500, min_bytes=1, max_bytes=1 << 20)
+    first = encode_fetch(version, request(session_epoch=0 if has_session else -1, topics=(topic,)))
+    if version < SESSIONS_SINCE:
+        rows_bytes = struct.calcsize(">iiih") + len(READ_IN_BATCHES)
+        return Asked(first, FRAME_BYTES + 4 + rows_bytes)
+    error_at = FRAME_BYTES + (version >= FLEXIBLE_SINCE) + 4
+    if not has_session:
+        return Asked(first, error_at)
+    following = encode_fetch(version, request(session_id=SOME_SESSION, session_epoch=1))
+    return Asked(first, error_at, InSession(following, following.index(struct.pack(">i", SOME_SESSION))))
+
+
+def encode_fetch(version: int, body: FetchRequest) -> bytes:
+    return encode_request(APIS[FETCH[0]], version, 1, "compat", body)
+
+
+def check_batches(connection: RawConnection, version: int, frame: bytes) -> None:
+    """That the answer has the batches."""
+    connection.socket.sendall(frame)
+    _, answer = parse_response(APIS[FETCH[0]], version, connection.read_frame())
+    records = answer.responses[0].partitions[0].records
+    if not READ_BYTES * 3 // 4 < len(records) <= READ_BYTES:
+        raise RuntimeError(f"Fetch {version} of {READ_BYTES} bytes was given {len(records)}")
+
+
+def topic_id_of(connection: RawConnection, topic: str) -> bytes:
+    api, version = APIS[METADATA[0]], METADATA[1]
+    body = MetadataRequest(topics=(MetadataRequestTopic(name=topic),))
+    connection.socket.sendall(encode_request(api, version, 1, "compat", body))
+    topic_id: bytes = parse_response(api, version, connection.read_frame())[1].topics[0].topic_id
+    return topic_id
