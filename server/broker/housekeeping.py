@@ -182,9 +182,7 @@ class Housekeeping:
             raise refused
 
     async def _flush_due(self, logs: Sequence[Log], elapsed_ms: int, turn: Turn) -> None:
-        for each in logs:
-            if turn.is_over():
-                await turn.next()
+        async for each in turn.each(logs):
             if each.is_flush_due(elapsed_ms):
                 await _attempt(f"flushing {each.topic_partition}", partial(self._flusher.flush, [each]))
             elif each.has_unflushed_segments:
@@ -202,9 +200,8 @@ class Housekeeping:
     async def expire_producers(self) -> None:
         """Forget producers that have been idle for `producer.id.expiration.ms`."""
         clock, turn = self._clock, Turn()
-        for _ in self._logs.expire_producers(clock.now_ms(), clock.elapsed_ms()):
-            if turn.is_over():
-                await turn.next()
+        async for _ in turn.each(self._logs.expire_producers(clock.now_ms(), clock.elapsed_ms())):
+            pass
 
     async def expire_tokens(self) -> None:
         """Take away delegation tokens that have expired."""

@@ -103,9 +103,7 @@ class NodeLife:
             turn = Turn()
             placed: dict[Partition, Placement] = {}
             for topic in cluster.topics:  # it does not change while the lock is held
-                for partition in topic.partitions:
-                    if turn.is_over():
-                        await turn.next()
+                async for partition in turn.each(topic.partitions):
                     if node.node_id in partition.replicas:
                         unclean = partition.log.config.unclean_leader_election_enable
                         present = Leadership(partition.leader, partition.isr)

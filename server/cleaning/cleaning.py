@@ -310,9 +310,9 @@ class Cleaning:
             if turn.is_over():
                 await turn.next()
             now_ms = self.clock.now_ms()
-            for each in [log for log in some if log.config.is_compact == compacted and may_have_deletable(log, now_ms)]:
-                if turn.is_over():
-                    await turn.next()
+            async for each in turn.each(
+                [log for log in some if log.config.is_compact == compacted and may_have_deletable(log, now_ms)]
+            ):
                 if each.config.is_compact == compacted:
                     await self.retain_one(each)
 

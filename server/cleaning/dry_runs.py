@@ -50,9 +50,7 @@ async def dry_run(
         measuring = forced_in_pieces if is_forced else measure_in_pieces
         measured = await in_turns(measuring(log, manager.first_dirty_offset(log), now_ms), turn)
         last_records: dict[int, LastRecord] = {}
-        for piece in log.producers.last_records_in_pieces():
-            if turn.is_over():
-                await turn.next()
+        async for piece in turn.each(log.producers.last_records_in_pieces()):
             last_records |= piece
         work = partial(
             _run,

@@ -61,9 +61,7 @@ class AclChanges:
         wanted = await turn.once(acls)
         async with self._cluster.change_lock:
             new, chars = [], 0
-            for acl in wanted:
-                if turn.is_over():
-                    await turn.next()
+            async for acl in turn.each(wanted):
                 if acl not in self._authorizer.index:
                     new.append(acl)
                     chars += _chars(acl)
@@ -75,9 +73,7 @@ class AclChanges:
                 await self._put(dict(facts))
                 self._chars += chars
                 for permission in Permission.DENY, Permission.ALLOW:
-                    for acl in new:
-                        if turn.is_over():
-                            await turn.next()
+                    async for acl in turn.each(new):
                         if acl.permission is permission:
                             self._authorizer.add(acl)
         return new
@@ -96,9 +92,7 @@ class AclChanges:
                 with trio.CancelScope(shield=True):
                     await self._put(dict(keys))
                     for permission in Permission.ALLOW, Permission.DENY:
-                        for acl in gone:
-                            if turn.is_over():
-                                await turn.next()
+                        async for acl in turn.each(gone):
                             if acl.permission is permission:
                                 self._authorizer.remove(acl)
                                 self._chars -= _chars(acl)
@@ -107,9 +101,7 @@ class AclChanges:
     async def matching(self, wanted: AclFilter, turn: Turn) -> list[Acl]:
         """The entries that a filter means, as they are at one moment."""
         found = []
-        for acl in wanted.candidates(self._authorizer.index):
-            if turn.is_over():
-                await turn.next()
+        async for acl in turn.each(wanted.candidates(self._authorizer.index)):
             if wanted.matches(acl):
                 found.append(acl)
         return found
@@ -118,9 +110,7 @@ class AclChanges:
         """What each of the filters means, and all of it together, in one pass over the entries for them all."""
         wanted = ManyFilters(self._authorizer.index)
         try:
-            for each in filters:
-                if turn.is_over():
-                    await turn.next()
+            async for each in turn.each(filters):
                 wanted.add(each)
                 if wanted.size > LOOKED_FOR_MAX:
                     raise _too_many()
@@ -131,18 +121,14 @@ class AclChanges:
     async def _meant_by(self, wanted: ManyFilters, count: int, turn: Turn) -> tuple[list[list[Acl]], dict[Acl, None]]:
         found = await turn.map(lambda _: list[Acl](), range(count))
         gone, meant = dict[Acl, None](), 0
-        for acl in wanted.candidates():
-            if turn.is_over():
-                await turn.next()
+        async for acl in turn.each(wanted.candidates()):
             for numbers in wanted.meaning(acl):
                 gone[acl] = None
                 meant += len(numbers)
                 # Filters that mean the same entries are answered with them each.
                 if len(gone) > CHANGED_MAX or meant > MEANT_MAX:
                     raise _too_many()
-                for number in numbers:
-                    if turn.is_over():
-                        await turn.next()
+                async for number in turn.each(numbers):
                     found[number].append(acl)
         return found, gone
 

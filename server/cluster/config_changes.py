@@ -93,13 +93,9 @@ class ConfigChanges:
     async def _reconfigure_logs(self, topics: Iterable[Topic]) -> None:
         """Give the logs what they run with by now; topics that are made meanwhile have it already."""
         turn = Turn()
-        for topic in topics:
-            if turn.is_over():
-                await turn.next()
+        async for topic in turn.each(topics):
             config = self._live_config.topic(topic.name)
-            for partition in topic.partitions:
-                if turn.is_over():
-                    await turn.next()
+            async for partition in turn.each(topic.partitions):
                 if self._cluster.topics.get(topic.name) is not topic:
                     break  # deleted meanwhile
                 self._cleaning.log_reconfigured(partition.log, config)

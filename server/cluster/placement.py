@@ -71,9 +71,7 @@ async def write_placements(cluster: Cluster, placed: Placed) -> None:
     turn = Turn()
     changed: dict[str, list[PartitionEntry]] = {}
     under_way: dict[str, Facts | None] = {}
-    for partition, new in placed.items():
-        if turn.is_over():
-            await turn.next()
+    async for partition, new in turn.each(placed.items()):
         if new.reassigning is not partition.reassigning:
             facts = None if new.reassigning is None else facts_of(cluster, partition, new.reassigning)
             under_way[str(partition.topic_partition)] = facts

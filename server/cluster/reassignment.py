@@ -158,9 +158,7 @@ async def change(
     refused: dict[TopicPartition, KafkaError] = {}
     placed: dict[Partition, Placement] = {}
     async with cluster.change_lock:
-        for topic_partition, plan in wanted.items():
-            if turn.is_over():
-                await turn.next()
+        async for topic_partition, plan in turn.each(wanted.items()):
             try:
                 partition = _found(cluster, topic_partition, missing)
                 placed[partition] = plan(cluster, partition)

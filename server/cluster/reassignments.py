@@ -122,9 +122,7 @@ class Reassignments(Watcher):
             turn = Turn()
             await self._settle(turn)
             placed: dict[Partition, Placement] = {}
-            for partition in list(cluster.under_way.values()):
-                if turn.is_over():
-                    await turn.next()
+            async for partition in turn.each(list(cluster.under_way.values())):
                 if (placement := self._arrived(partition)) is not None:
                     placed[partition] = placement
             elapsed_ms = self._clock.elapsed_ms()
@@ -158,9 +156,7 @@ class Reassignments(Watcher):
     async def _advance(self, up_to_ms: int, turn: Turn) -> None:
         passed_s = (up_to_ms - self._at_ms) / 1000
         if passed_s:
-            for replica in self._lagging():
-                if turn.is_over():
-                    await turn.next()
+            async for replica in turn.each(self._lagging()):
                 rate, moving = self._rates.get(replica, 0.0), replica.partition.reassigning
                 if rate < math.inf and moving is not None and replica.node_id in moving.copied_bytes:
                     moving.copied_bytes[replica.node_id] += rate * passed_s
@@ -198,17 +194,13 @@ class Reassignments(Watcher):
         """Now and then, how far they are; and that those of deleted topics are not under way any more."""
         cluster = self._cluster
         gone: dict[str, Facts | None] = {}
-        for key in list(cluster.catalog.entries(SECTION)):
-            if turn.is_over():
-                await turn.next()
+        async for key in turn.each(list(cluster.catalog.entries(SECTION))):
             if _key(key) not in cluster.under_way:
                 gone[key] = None
         if not gone and elapsed_ms - self._written_ms < WRITTEN_AFTER_MS:
             return
         present = {}
-        for where, partition in list(cluster.under_way.items()):
-            if turn.is_over():
-                await turn.next()
+        async for where, partition in turn.each(list(cluster.under_way.items())):
             if partition.reassigning is not None:
                 present[str(where)] = facts_of(cluster, partition, partition.reassigning)
         await cluster.write(cluster.catalog.put_entries, SECTION, {**gone, **present})
@@ -220,9 +212,7 @@ class Reassignments(Watcher):
             return self._at_ms
         least_ms = max(1.0, len(self._rates) / LOOKED_AT_IN_A_MS)
         wait_ms: float = math.inf
-        for replica, rate in self._rates.items():
-            if turn.is_over():
-                await turn.next()
+        async for replica, rate in turn.each(self._rates.items()):
             moving = replica.partition.reassigning
             if rate and moving is not None and replica.node_id in moving.copied_bytes:
                 left_bytes = replica.partition.log.size_bytes - moving.copied_bytes[replica.node_id]

@@ -113,9 +113,7 @@ class TokenChanges:
         turn = Turn()
         async with self._cluster.change_lock:
             over = []
-            for token in self.tokens.all():
-                if turn.is_over():
-                    await turn.next()
+            async for token in turn.each(self.tokens.all()):
                 if token.is_over(now_ms):
                     over.append(token)
             if over:
@@ -142,9 +140,7 @@ class TokenChanges:
             gone = {token.token_id: None for token in tokens}
             await self._cluster.write(self._cluster.catalog.put_entries, SECTION, gone)
             turn = Turn()
-            for token in tokens:
-                if turn.is_over():
-                    await turn.next()
+            async for token in turn.each(tokens):
                 self.tokens.remove(token)
 
 

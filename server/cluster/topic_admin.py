@@ -157,9 +157,7 @@ class TopicAdmin:
                     wish.failure = error
                 return
             for wish in wishes:
-                for entry in wish.new:
-                    if turn.is_over():
-                        await turn.next()
+                async for entry in turn.each(wish.new):
                     self._show(made[entry.name], wish.hidden_s)
                     partitions += len(entry.partitions)
                 wish.made = made
@@ -288,9 +286,7 @@ class TopicAdmin:
                     return refused
                 await cluster.write(cluster.catalog.remove_topics, [topic.name for topic in going])
                 try:
-                    for topic in going:
-                        if turn.is_over():
-                            await turn.next()
+                    async for topic in turn.each(going):
                         cluster.topics.remove(topic)
                         for watcher in cluster.watchers:
                             watcher.topic_deleted(topic)

@@ -122,9 +122,7 @@ async def remove_acls(broker: Broker, acls: Sequence[str]) -> AclsRemoved:
     changes, turn = _changes(broker), Turn()
     gone = await parsed(acls)
     index = _authorizer(broker).index
-    for acl in gone:
-        if turn.is_over():
-            await turn.next()
+    async for acl in turn.each(gone):
         if acl not in index:
             near = did_you_mean(str(acl), (str(each) for each in index.about(acl.resource_type, acl.name)))
             raise ControlError(Kind.NOT_FOUND, f"there is no ACL {str(acl)[:200]!r}{near}")
@@ -160,9 +158,7 @@ async def why_allowed(
 async def parsed(lines: Sequence[str]) -> list[Acl]:
     """The entries that lines say, each once. ControlError INVALID for a line that says none."""
     turn, found = Turn(), dict[Acl, None]()
-    for line in lines:
-        if turn.is_over():
-            await turn.next()
+    async for line in turn.each(lines):
         found |= dict.fromkeys(_read(partial(_entries, line), "acls"))
     return list(found)
 

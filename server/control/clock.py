@@ -127,9 +127,7 @@ def _check(now_ms: int, what: str) -> None:
 
 async def _roll_old(broker: Broker, now_ms: int) -> tuple[TopicPartition, ...]:
     rolled, turn = [], Turn()
-    for each in list(broker.services.logs.logs.values()):
-        if turn.is_over():
-            await turn.next()
+    async for each in turn.each(list(broker.services.logs.logs.values())):
         if each.failure is None:
             try:
                 if await _roll_if_old(each, now_ms):

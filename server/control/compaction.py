@@ -175,14 +175,10 @@ async def wait_until_compacted(
     wanted = {log: _closed_up_to(log) for log in logs_of(broker, topic, partitions)}
     turn = Turn()
     with trio.move_on_after(timeout_s) as waiting:
-        for log, up_to in wanted.items():
-            if turn.is_over():
-                await turn.next()
+        async for log, up_to in turn.each(wanted.items()):
             await _covered(broker, log, up_to)
     if waiting.cancelled_caught:
-        for log, up_to in wanted.items():
-            if turn.is_over():
-                await turn.next()
+        async for log, up_to in turn.each(wanted.items()):
             _check(broker, log)
             if _first_dirty(broker, log) < up_to:
                 raise await _timed_out(broker, log, up_to, timeout_s)

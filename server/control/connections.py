@@ -48,9 +48,7 @@ async def list_connections(broker: Broker) -> ConnectionList:
     turn, now_s = Turn(), trio.current_time()
     found = tuple(broker.connections)
     states = []
-    for each in found[:COUNT_MAX]:
-        if turn.is_over():
-            await turn.next()
+    async for each in turn.each(found[:COUNT_MAX]):
         states.append(
             ConnectionState(
                 peer=each.peer,

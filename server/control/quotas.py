@@ -83,9 +83,7 @@ async def list_quotas(broker: Broker) -> QuotaList:
         lambda each: QuotaState(str(each[0]), dict(each[1])), list(broker.services.quotas.quotas.items())
     )
     by_text = {}
-    for state in states:
-        if turn.is_over():
-            await turn.next()
+    async for state in turn.each(states):
         by_text[state.entity] = state
     return QuotaList(tuple(await turn.map(by_text.__getitem__, await turn.sorted(by_text))))
 
@@ -154,15 +152,11 @@ async def list_throttled(broker: Broker) -> ThrottledList:
     """Who is above a quota, and has to wait."""
     turn, clients = Turn(), broker.services.quotas.clients
     found = []
-    for using, usage in clients.usages():
-        if turn.is_over():
-            await turn.next()
+    async for using, usage in turn.each(clients.usages()):
         throttled = clients.throttled(using, usage)
         if throttled is not None:
             found.append(_throttled(throttled))
-    for refused in broker.services.quotas.connections.refusing():
-        if turn.is_over():
-            await turn.next()
+    async for refused in turn.each(broker.services.quotas.connections.refusing()):
         found.append(_refused(refused))
     return ThrottledList(tuple(found))
 

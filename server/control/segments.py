@@ -133,9 +133,7 @@ async def apply_retention(broker: Broker, topic: str | None = None) -> Retained:
     """
     logs = list(broker.services.logs.logs.values()) if topic is None else logs_of(broker, topic)
     rows, turn = [], Turn()
-    for each in logs:
-        if turn.is_over():
-            await turn.next()
+    async for each in turn.each(logs):
         row = await _retain(broker, each)
         if topic is not None and row.explanation is not None:
             raise ControlError(Kind.CONFLICT if each.failure is None else Kind.FAILED, row.explanation)

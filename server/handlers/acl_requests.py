@@ -27,9 +27,7 @@ async def check_known(
     request: Request, rows: Iterable[AclCreation | DeleteAclsFilter | DescribeAclsRequest], turn: Turn
 ) -> None:
     """Raise ProtocolError, which ends the connection, if a kind is UNKNOWN, as Apache Kafka does with it."""
-    for row in rows:
-        if turn.is_over():
-            await turn.next()
+    async for row in turn.each(rows):
         if isinstance(row, AclCreation):
             kinds = (row.resource_type, row.resource_pattern_type, row.operation, row.permission_type)
         else:

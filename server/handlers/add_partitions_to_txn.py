@@ -52,14 +52,10 @@ async def handle(ctx: Context, request: Request) -> AddPartitionsToTxnResponse:
         return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=await _by_topic(codes, turn))
     # The transactional id is a key: of several with the same one, the first counts.
     transactions: dict[str, AddPartitionsToTxnTransaction] = {}
-    for one in body.transactions:
-        if turn.is_over():
-            await turn.next()
+    async for one in turn.each(body.transactions):
         transactions.setdefault(one.transactional_id, one)
     results = []
-    for one in transactions.values():
-        if turn.is_over():
-            await turn.next()
+    async for one in turn.each(transactions.values()):
         codes = await _add(ctx, one, request.version, turn)
         results.append(
             AddPartitionsToTxnResult(transactional_id=one.transactional_id, topic_results=await _by_topic(codes, turn))
@@ -72,13 +68,9 @@ async def _add(ctx: Context, asked: AddPartitionsToTxnTransaction, version: int,
     is_refused = False
     is_of_client = version < _FIRST_VERSION_OF_BROKERS
     is_known = not is_of_client or ctx.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, asked.transactional_id)
-    for topic in asked.topics:
-        if turn.is_over():
-            await turn.next()
+    async for topic in turn.each(asked.topics):
         may_write = not is_of_client or ctx.may(Operation.WRITE, ResourceType.TOPIC, topic.name)
-        for index in topic.partitions:
-            if turn.is_over():
-                await turn.next()
+        async for index in turn.each(topic.partitions):
             one = TopicPartition(topic.name, index)
             if may_write:
                 codes[one] = _refused(ctx, one, adds=not asked.verify_only)
@@ -86,15 +78,11 @@ async def _add(ctx: Context, asked: AddPartitionsToTxnTransaction, version: int,
                 codes[one] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             is_refused |= bool(codes[one])
     if not is_known:
-        for one in codes:
-            if turn.is_over():
-                await turn.next()
+        async for one in turn.each(codes):
             codes[one] = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         return codes
     if is_refused:
-        for one, code in codes.items():
-            if turn.is_over():
-                await turn.next()
+        async for one, code in turn.each(codes.items()):
             codes[one] = code or ErrorCode.OPERATION_NOT_ATTEMPTED
         return codes
     # All of them exist, so there are no more than there are partitions.
@@ -134,9 +122,7 @@ def _refused(ctx: Context, one: TopicPartition, *, adds: bool) -> ErrorCode:
 async def _by_topic(codes: Codes, turn: Turn) -> tuple[AddPartitionsToTxnTopicResult, ...]:
     """The rows of the answer; `codes` is empty then."""
     by_topic: dict[str, list[AddPartitionsToTxnPartitionResult]] = {}
-    for (topic, partition), code in codes.items():
-        if turn.is_over():
-            await turn.next()
+    async for (topic, partition), code in turn.each(codes.items()):
         result = AddPartitionsToTxnPartitionResult(partition_index=partition, partition_error_code=code)
         by_topic.setdefault(topic, []).append(result)
     rows = await turn.map(

@@ -40,9 +40,7 @@ async def handle(ctx: Context, request: Request) -> AlterClientQuotasResponse:
             raise KafkaError(ErrorCode.POLICY_VIOLATION, f"More than {CHANGES_MAX} changes in one request.")
         alterations: list[Alteration] = []
         refused: list[EntryResponse] = []
-        for entry in body.entries:
-            if turn.is_over():
-                await turn.next()
+        async for entry in turn.each(body.entries):
             names = await _names(entry, turn)
             if len(names) > len(TYPES):  # it is refused anyway, and to compare it with others would take long
                 refused.append(_refused(entry, Entity.of(names)))
@@ -64,9 +62,7 @@ async def handle(ctx: Context, request: Request) -> AlterClientQuotasResponse:
 async def _names(entry: EntryData, turn: Turn) -> dict[str, str | None]:
     """The last name of each type; of one type more than there are, no more are looked at."""
     names: dict[str, str | None] = {}
-    for part in entry.entity:
-        if turn.is_over():
-            await turn.next()
+    async for part in turn.each(entry.entity):
         names[part.entity_type] = part.entity_name
         if len(names) > len(TYPES):
             break

@@ -117,9 +117,7 @@ async def alter(
     turn = Turn()
     stands: dict[tuple[int, str], int] = {}
     changes_left = CHANGES_MAX
-    for resource in resources:
-        if turn.is_over():
-            await turn.next()
+    async for resource in turn.each(resources):
         key = resource.resource_type, resource.resource_name
         stands[key] = stands.get(key, 0) + 1
         changes_left -= len(resource.configs)
@@ -129,9 +127,7 @@ async def alter(
         refused: dict[tuple[int, str], Refusal] = {}
         changed = Changed(addresses=await _addresses(ctx, some, wish_of) if changes_left >= 0 else {})
         async with ctx.services.cluster.change_lock:  # from reading the present configs to writing the new ones
-            for resource in some:
-                if turn.is_over():
-                    await turn.next()
+            async for resource in turn.each(some):
                 key = resource.resource_type, resource.resource_name
                 try:
                     if changes_left < 0:
@@ -151,9 +147,7 @@ async def alter(
                 except KafkaError as error:
                     refused[key] = error.code, error.message  # the error itself would name this frame, a cycle
             refused |= await _write(ctx, changed)
-        for resource in some:
-            if turn.is_over():
-                await turn.next()
+        async for resource in turn.each(some):
             key = resource.resource_type, resource.resource_name
             outcomes.append(Outcome(*key, *refused.get(key, (ErrorCode.NONE, None))))
     return outcomes

@@ -27,12 +27,8 @@ async def handle(ctx: Context, request: Request) -> AlterPartitionReassignmentsR
     body: AlterPartitionReassignmentsRequest = request.body
     turn = Turn()
     wanted: dict[TopicPartition, Plan] = {}
-    for topic in body.topics:
-        if turn.is_over():
-            await turn.next()
-        for row in topic.partitions:
-            if turn.is_over():
-                await turn.next()
+    async for topic in turn.each(body.topics):
+        async for row in turn.each(topic.partitions):
             wanted[TopicPartition(topic.name, row.partition_index)] = (
                 cancelled
                 if row.replicas is None
@@ -40,13 +36,9 @@ async def handle(ctx: Context, request: Request) -> AlterPartitionReassignmentsR
             )
     refused = await change(ctx.services.cluster, wanted, turn, NONE_TO_ASSIGN)
     responses, reasons = [], Reasons()
-    for topic in body.topics:
-        if turn.is_over():
-            await turn.next()
+    async for topic in turn.each(body.topics):
         rows = []
-        for row in topic.partitions:
-            if turn.is_over():
-                await turn.next()
+        async for row in turn.each(topic.partitions):
             rows.append(
                 _row(row.partition_index, refused.get(TopicPartition(topic.name, row.partition_index)), reasons)
             )
@@ -64,9 +56,7 @@ async def refused(_: Context, request: Request, error: KafkaError) -> AlterParti
     """The error, of the whole and of each row."""
     body: AlterPartitionReassignmentsRequest = request.body
     turn, reasons, responses = Turn(), Reasons(), []
-    for topic in body.topics:
-        if turn.is_over():
-            await turn.next()
+    async for topic in turn.each(body.topics):
         rows = await turn.map(lambda row: _row(row.partition_index, error, reasons), topic.partitions)
         responses.append(ReassignableTopicResponse(name=topic.name, partitions=tuple(rows)))
     return AlterPartitionReassignmentsResponse(

@@ -32,9 +32,7 @@ async def handle(ctx: Context, request: Request) -> AlterReplicaLogDirsResponse:
     turn = Turn()
     wanted = await _wanted(request.body, turn)
     codes: dict[TopicPartition, ErrorCode] = {}
-    for where, path in wanted.items():
-        if turn.is_over():
-            await turn.next()
+    async for where, path in turn.each(wanted.items()):
         try:
             ctx.services.moves.check(where, path)
             partition = ctx.services.topics.partition(*where)
@@ -56,16 +54,10 @@ async def refused(_: Context, request: Request, error: KafkaError) -> AlterRepli
 
 async def _wanted(body: AlterReplicaLogDirsRequest, turn: Turn) -> dict[TopicPartition, str]:
     wanted: dict[TopicPartition, str] = {}
-    for row in body.dirs:
-        if turn.is_over():
-            await turn.next()
+    async for row in turn.each(body.dirs):
         path = row.path.rstrip("/") or "/"
-        for topic in row.topics:
-            if turn.is_over():
-                await turn.next()
-            for index in topic.partitions:
-                if turn.is_over():
-                    await turn.next()
+        async for topic in turn.each(row.topics):
+            async for index in turn.each(topic.partitions):
                 wanted[TopicPartition(topic.name, index)] = path
     return wanted
 
@@ -73,9 +65,7 @@ async def _wanted(body: AlterReplicaLogDirsRequest, turn: Turn) -> dict[TopicPar
 async def _answer(codes: dict[TopicPartition, ErrorCode], turn: Turn) -> AlterReplicaLogDirsResponse:
     """The answer; `codes` is empty then."""
     rows: defaultdict[str, list[AlterReplicaLogDirPartitionResult]] = defaultdict(list)
-    for (name, index), code in codes.items():
-        if turn.is_over():
-            await turn.next()
+    async for (name, index), code in turn.each(codes.items()):
         rows[name].append(AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code))
     results = as_array(await turn.map(_result, rows.items()))
     await turn.empty(codes, rows)

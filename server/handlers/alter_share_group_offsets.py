@@ -36,9 +36,7 @@ async def handle(ctx: Context, request: Request) -> AlterShareGroupOffsetsRespon
         topics: dict[str, AlterShareGroupOffsetsRequestTopic] = {}
         refused: dict[str, KafkaError] = {}
         offsets: dict[bytes, dict[int, int]] = {}
-        for topic in body.topics:
-            if ctx.turn.is_over():
-                await ctx.turn.next()
+        async for topic in ctx.turn.each(body.topics):
             if topic.topic_name not in topics:
                 topics[topic.topic_name] = topic
                 await _take(ctx, topic, offsets, refused)
@@ -49,9 +47,9 @@ async def handle(ctx: Context, request: Request) -> AlterShareGroupOffsetsRespon
         await groups.settle(shard)
         answers = []
         taken = (topic for name, topic in topics.items() if name not in refused)
-        for topic in chain(map(topics.__getitem__, refused), taken):  # Apache Kafka tells of the refused ones first.
-            if ctx.turn.is_over():
-                await ctx.turn.next()
+        async for topic in ctx.turn.each(
+            chain(map(topics.__getitem__, refused), taken)
+        ):  # Apache Kafka tells of the refused ones first.
             answers.append(await _told(ctx, topic, offsets, refused, refusals))
         await ctx.turn.empty(topics)
         return AlterShareGroupOffsetsResponse(responses=tuple(answers))
@@ -76,9 +74,7 @@ async def _take(
         refused[topic.topic_name] = UNKNOWN_PARTITION
         return
     mine = offsets[known.id] = {}
-    for row in topic.partitions:
-        if ctx.turn.is_over():
-            await ctx.turn.next()
+    async for row in ctx.turn.each(topic.partitions):
         if 0 <= row.partition_index < len(known.partitions):
             mine[row.partition_index] = row.start_offset
 

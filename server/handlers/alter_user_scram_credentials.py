@@ -62,9 +62,7 @@ async def handle(ctx: Context, request: Request) -> AlterUserScramCredentialsRes
     deletions: dict[str, str] = {}
     upsertions: dict[str, dict[str, ScramCredential]] = {}
     wishes: tuple[_Wish, ...] = (*body.deletions, *body.upsertions)
-    for wanted in wishes:
-        if turn.is_over():
-            await turn.next()
+    async for wanted in turn.each(wishes):
         name, mechanism = wanted.name, CODES.get(wanted.mechanism)
         if name in results:
             # A user that was refused once stays so, for the first reason.
@@ -86,9 +84,7 @@ async def handle(ctx: Context, request: Request) -> AlterUserScramCredentialsRes
             results[name] = _MISSING
     except KafkaError as error:
         told = error.code, error.message or ""
-        for name in chain(deletions, upsertions):
-            if turn.is_over():
-                await turn.next()
+        async for name in turn.each(chain(deletions, upsertions)):
             results[name] = told
     rows = await turn.map(_result, results.items())
     await turn.empty(results, deletions, upsertions)

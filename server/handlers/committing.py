@@ -43,9 +43,7 @@ async def found_of(
     client may read."""
     found: list[Found] = []
     commits: list[TopicCommit] = []
-    for one in asked:
-        if found and turn.is_over():
-            await turn.next()
+    async for one in turn.each(asked):
         topic = topic_of(one)
         name = one.name if topic is None else topic.name
         # An id that is nobody's is no secret.
@@ -54,9 +52,7 @@ async def found_of(
         if topic is None or not may_read:
             continue
         partitions = []
-        for at, partition in enumerate(one.partitions):
-            if at and turn.is_over():
-                await turn.next()
+        async for partition in turn.each(one.partitions):
             if 0 <= partition.partition_index < found[-1].partition_count:
                 partitions.append(partition)
         if partitions:

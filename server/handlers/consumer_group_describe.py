@@ -31,9 +31,7 @@ async def handle(ctx: Context, request: Request) -> ConsumerGroupDescribeRespons
     body: ConsumerGroupDescribeRequest = request.body
     turn = Turn()
     groups = []
-    for group_id in await turn.once(body.group_ids):
-        if turn.is_over():
-            await turn.next()
+    async for group_id in turn.each(await turn.once(body.group_ids)):
         groups.append(await _describe(ctx, group_id))
     if body.include_authorized_operations:
         groups = await turn.map(
@@ -67,9 +65,7 @@ async def _may_see(ctx: Context, group: DescribedGroup) -> bool:
     turn = Turn()
     seen: set[str] = set()
     for member in group.members:
-        for one in (*member.assignment.topic_partitions, *member.target_assignment.topic_partitions):
-            if turn.is_over():
-                await turn.next()
+        async for one in turn.each((*member.assignment.topic_partitions, *member.target_assignment.topic_partitions)):
             if one.topic_name not in seen and not ctx.may(Operation.DESCRIBE, ResourceType.TOPIC, one.topic_name):
                 return False
             seen.add(one.topic_name)

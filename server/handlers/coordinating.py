@@ -83,7 +83,5 @@ class Carrying(NamedTuple, Generic[S, Done]):
 
 async def check_topics(ctx: Context, names: Sequence[str]) -> None:
     """Raise TOPIC_AUTHORIZATION_FAILED unless the client may describe all topics that it names."""
-    for at, name in enumerate(names):
-        if at and ctx.turn.is_over():
-            await ctx.turn.next()
+    async for name in ctx.turn.each(names):
         check_without_words(ctx, Operation.DESCRIBE, ResourceType.TOPIC, name)

@@ -36,9 +36,7 @@ async def handle(ctx: Context, request: Request) -> CreateAclsResponse:
     except KafkaError as error:
         return _all(body, error.code, None)
     acls = []
-    for each in found:
-        if turn.is_over():
-            await turn.next()
+    async for each in turn.each(found):
         if isinstance(each, Acl):
             acls.append(each)
     code, message = ErrorCode.NONE, ""

@@ -33,9 +33,7 @@ async def handle(ctx: Context, request: Request) -> CreatePartitionsResponse:
     last: dict[str, CreatePartitionsTopic] = {}
     new = 0
     refused: set[str] = set()
-    for wanted in body.topics:
-        if turn.is_over():
-            await turn.next()
+    async for wanted in turn.each(body.topics):
         stands[wanted.name] = stands.get(wanted.name, 0) + 1
         last[wanted.name] = wanted
         if not ctx.may(Operation.ALTER, ResourceType.TOPIC, wanted.name):
@@ -44,9 +42,7 @@ async def handle(ctx: Context, request: Request) -> CreatePartitionsResponse:
         topic = ctx.services.topics.get(wanted.name)
         new += 0 if topic is None else max(0, wanted.count - len(topic.partitions))
     results = []
-    for wanted in last.values():
-        if turn.is_over():
-            await turn.next()
+    async for wanted in turn.each(last.values()):
         code, message = ErrorCode.NONE, None
         try:
             if stands[wanted.name] > 1:

@@ -37,9 +37,7 @@ async def handle(ctx: Context, request: Request) -> CreateTopicsResponse:
     partitions = 0
     may_create_any = ctx.may(Operation.CREATE, ResourceType.CLUSTER, is_attempt=False)
     refused: set[str] = set()
-    for topic in body.topics:
-        if turn.is_over():
-            await turn.next()
+    async for topic in turn.each(body.topics):
         stands[topic.name] = stands.get(topic.name, 0) + 1
         last[topic.name] = topic
         if may_create_any or ctx.may(Operation.CREATE, ResourceType.TOPIC, topic.name):
@@ -48,9 +46,7 @@ async def handle(ctx: Context, request: Request) -> CreateTopicsResponse:
             refused.add(topic.name)
     results: dict[str, CreatableTopicResult] = {}
     plans: dict[str, TopicPlan] = {}
-    for wanted in last.values():
-        if turn.is_over():
-            await turn.next()
+    async for wanted in turn.each(last.values()):
         try:
             if stands[wanted.name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
@@ -64,9 +60,9 @@ async def handle(ctx: Context, request: Request) -> CreateTopicsResponse:
             plans[wanted.name] = await _plan(ctx, wanted, turn)
         except KafkaError as error:
             results[wanted.name] = _refused(wanted.name, error)
-    for plan, made in zip(plans.values(), await _made(ctx, [*plans.values()], body.validate_only), strict=True):
-        if turn.is_over():
-            await turn.next()
+    async for plan, made in turn.each(
+        zip(plans.values(), await _made(ctx, [*plans.values()], body.validate_only), strict=True)
+    ):
         results[plan.name] = _refused(plan.name, made) if isinstance(made, KafkaError) else _created(ctx, plan, made)
     return CreateTopicsResponse(throttle_time_ms=0, topics=tuple([results[name] for name in last]))
 
@@ -91,9 +87,7 @@ def _partitions_of(ctx: Context, topic: CreatableTopic) -> int:
 
 async def _plan(ctx: Context, wanted: CreatableTopic, turn: Turn) -> TopicPlan:
     configs: dict[str, str] = {}
-    for config in wanted.configs:
-        if turn.is_over():
-            await turn.next()
+    async for config in turn.each(wanted.configs):
         if config.value is None:
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {config.name}")
         configs[config.name] = config.value

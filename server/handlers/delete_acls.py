@@ -35,9 +35,7 @@ async def handle(ctx: Context, request: Request) -> DeleteAclsResponse:
     except KafkaError as error:
         return _all(body, error.code, error.message)
     results = []
-    for wanted, acls in zip(filters, found, strict=True):
-        if turn.is_over():
-            await turn.next()
+    async for wanted, acls in turn.each(zip(filters, found, strict=True)):
         if unknown := wanted.unknown:
             message = f"Unknown {unknown}."
             results.append(DeleteAclsFilterResult(error_code=ErrorCode.INVALID_REQUEST, error_message=message))

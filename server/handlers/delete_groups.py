@@ -20,9 +20,7 @@ async def handle(ctx: Context, request: Request) -> DeleteGroupsResponse:
     body: DeleteGroupsRequest = request.body
     turn = Turn()
     results = []
-    for group_id in await turn.once(body.groups_names):
-        if turn.is_over():
-            await turn.next()
+    async for group_id in turn.each(await turn.once(body.groups_names)):
         results.append(DeletableGroupResult(group_id=group_id, error_code=await _delete(ctx, group_id)))
     return DeleteGroupsResponse(results=tuple(results))
 

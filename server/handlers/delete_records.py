@@ -43,12 +43,8 @@ async def handle(ctx: Context, request: Request) -> DeleteRecordsResponse:
     moved: dict[TopicPartition, int] = {}
     refused: dict[TopicPartition, ErrorCode] = {}
     data_dirs: dict[str, list[TopicPartition]] = {}
-    for topic in body.topics:
-        if turn.is_over():
-            await turn.next()
-        for wanted in topic.partitions:
-            if turn.is_over():
-                await turn.next()
+    async for topic in turn.each(body.topics):
+        async for wanted in turn.each(topic.partitions):
             each = TopicPartition(topic.name, wanted.partition_index)
             try:
                 log = _move(ctx, each, wanted.offset)
@@ -64,13 +60,9 @@ async def handle(ctx: Context, request: Request) -> DeleteRecordsResponse:
             refused |= dict.fromkeys(partitions, error.code)
     turn.begin()
     results = []
-    for topic in body.topics:
-        if turn.is_over():
-            await turn.next()
+    async for topic in turn.each(body.topics):
         rows = []
-        for wanted in topic.partitions:
-            if turn.is_over():
-                await turn.next()
+        async for wanted in turn.each(topic.partitions):
             rows.append(_result(TopicPartition(topic.name, wanted.partition_index), moved, refused))
         results.append(DeleteRecordsTopicResult(name=topic.name, partitions=as_array(rows)))
     return DeleteRecordsResponse(throttle_time_ms=0, topics=as_array(results))

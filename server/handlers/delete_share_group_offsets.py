@@ -32,9 +32,7 @@ async def handle(ctx: Context, request: Request) -> DeleteShareGroupOffsetsRespo
         check(ctx, Operation.DELETE, ResourceType.GROUP, body.group_id)
         refused: dict[str, KafkaError] = {}
         ids: dict[str, bytes] = {}
-        for topic in body.topics:
-            if ctx.turn.is_over():
-                await ctx.turn.next()
+        async for topic in ctx.turn.each(body.topics):
             known = ctx.services.topics.get(topic.topic_name)
             if not ctx.may(Operation.READ, ResourceType.TOPIC, topic.topic_name):
                 refused[topic.topic_name] = refusal(ResourceType.TOPIC)

@@ -40,16 +40,12 @@ async def handle(ctx: Context, request: Request) -> DeleteTopicsResponse:
     turn = Turn()
     stands: dict[tuple[str | None, bytes], int] = {}
     by_name: Iterable[tuple[str | None, bytes]] = ((name, ZERO_UUID) for name in body.topic_names)
-    for key in ((row.name, row.topic_id) for row in body.topics) if body.topics else by_name:
-        if turn.is_over():
-            await turn.next()
+    async for key in turn.each(((row.name, row.topic_id) for row in body.topics) if body.topics else by_name):
         stands[key] = stands.get(key, 0) + 1
     found: list[tuple[DeleteTopicState, Topic]] = []
     named: dict[bytes, int] = {}
     results = []
-    for key, times in stands.items():
-        if turn.is_over():
-            await turn.next()
+    async for key, times in turn.each(stands.items()):
         row = DeleteTopicState(name=key[0], topic_id=key[1])
         try:
             if times > 1:
@@ -61,9 +57,7 @@ async def handle(ctx: Context, request: Request) -> DeleteTopicsResponse:
         except KafkaError as error:
             results.append(_refused(row, error, request.version))
     going: list[tuple[DeleteTopicState, Topic]] = []
-    for row, topic in found:
-        if turn.is_over():
-            await turn.next()
+    async for row, topic in turn.each(found):
         if named[topic.id] > 1 and row.name is None:
             continue  # The row of its name tells.
         try:
@@ -79,9 +73,9 @@ async def handle(ctx: Context, request: Request) -> DeleteTopicsResponse:
             going.append((row, topic))
         except KafkaError as error:
             results.append(_refused(row, error, request.version))
-    for (row, topic), why_not in zip(going, await _deleted(ctx, [topic for _, topic in going]), strict=True):
-        if turn.is_over():
-            await turn.next()
+    async for (row, topic), why_not in turn.each(
+        zip(going, await _deleted(ctx, [topic for _, topic in going]), strict=True)
+    ):
         if why_not is None:
             results.append(DeletableTopicResult(name=topic.name, topic_id=topic.id, error_code=ErrorCode.NONE))
         else:

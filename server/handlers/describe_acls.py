@@ -35,18 +35,14 @@ async def handle(ctx: Context, request: Request) -> DescribeAclsResponse:
             error_code=ErrorCode.SECURITY_DISABLED, error_message=f"{NO_AUTHORIZER} on the broker"
         )
     found: dict[tuple[ResourceType, str, PatternType], list[AclDescription]] = {}
-    for acl in await changes.matching(as_filter(body), turn):
-        if turn.is_over():
-            await turn.next()
+    async for acl in turn.each(await changes.matching(as_filter(body), turn)):
         found.setdefault((acl.resource_type, acl.name, acl.pattern), []).append(
             AclDescription(
                 principal=acl.principal, host=acl.host, operation=acl.operation, permission_type=acl.permission
             )
         )
     resources = []
-    for (resource_type, name, pattern), acls in found.items():
-        if turn.is_over():
-            await turn.next()
+    async for (resource_type, name, pattern), acls in turn.each(found.items()):
         resources.append(
             DescribeAclsResource(
                 resource_type=resource_type, resource_name=name, pattern_type=pattern, acls=tuple(acls)

@@ -46,9 +46,7 @@ async def handle(ctx: Context, request: Request) -> DescribeClientQuotasResponse
     except KafkaError as error:
         return DescribeClientQuotasResponse(error_code=error.code, error_message=error.message, entries=None)
     entries = []
-    for entity, values in ctx.services.quotas.quotas.items():
-        if turn.is_over():
-            await turn.next()
+    async for entity, values in turn.each(ctx.services.quotas.quotas.items()):
         if wanted.takes(entity):
             entries.append(_entry(entity, values))
     return DescribeClientQuotasResponse(entries=tuple(entries))

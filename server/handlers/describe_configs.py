@@ -53,15 +53,11 @@ async def handle(ctx: Context, request: Request) -> DescribeConfigsResponse:
     body: DescribeConfigsRequest = request.body
     turn = Turn()
     wanted: dict[tuple[int, str], DescribeConfigsResource] = {}
-    for resource in body.resources:
-        if turn.is_over():
-            await turn.next()
+    async for resource in turn.each(body.resources):
         wanted[resource.resource_type, resource.resource_name] = resource
     page = _Page(ctx, body)
     results = []
-    for resource in wanted.values():
-        if turn.is_over():
-            await turn.next()
+    async for resource in turn.each(wanted.values()):
         if resource.resource_type == ResourceType.BROKER and resource.resource_name == str(ctx.server_id):
             page.read_config()  # which takes as long as to tell of it
             if turn.is_over():

@@ -36,9 +36,7 @@ async def handle(ctx: Context, request: Request) -> DescribeDelegationTokenRespo
     owners = None
     if body.owners is not None:
         owners = await turn.once(Principal(row.principal_type, row.principal_name) for row in body.owners)
-    for token in tokens.all() if owners is None or owners else ():
-        if turn.is_over():
-            await turn.next()
+    async for token in turn.each(tokens.all() if owners is None or owners else ()):
         is_asked_for = owners is None or token.owner in owners or not owners.keys().isdisjoint(token.renewers)
         if is_asked_for and _may_see(ctx, token):
             found.append(_described(token, tokens.hmac_of(token.token_id)))

@@ -25,9 +25,7 @@ async def handle(ctx: Context, request: Request) -> DescribeGroupsResponse:
     body: DescribeGroupsRequest = request.body
     turn = Turn()
     groups = []
-    for group_id in await turn.once(body.groups):
-        if turn.is_over():
-            await turn.next()
+    async for group_id in turn.each(await turn.once(body.groups)):
         groups.append(await _describe(ctx, group_id, request.version, turn))
     if body.include_authorized_operations:
         groups = await turn.map(

@@ -40,15 +40,11 @@ async def handle(ctx: Context, request: Request) -> DescribeLogDirsResponse:
     wanted: set[tuple[str, int]] | None = None
     if body.topics is not None:
         wanted = set()
-        for row in body.topics:
-            if turn.is_over():
-                await turn.next()
+        async for row in turn.each(body.topics):
             topic = services.topics.get(row.topic)
             # What is not there is not remembered: a hundred thousand would go in one go.
             count = 0 if topic is None else len(topic.partitions)
-            for index in row.partitions:
-                if turn.is_over():
-                    await turn.next()
+            async for index in turn.each(row.partitions):
                 if 0 <= index < count:
                     wanted.add((row.topic, index))
     results = []
@@ -83,13 +79,9 @@ async def _partitions_in(
     directory: str, ctx: Context, wanted: set[tuple[str, int]] | None, turn: Turn
 ) -> list[tuple[Topic, list[Partition]]]:
     found = []
-    for topic in list(ctx.services.topics):
-        if turn.is_over():
-            await turn.next()
+    async for topic in turn.each(list(ctx.services.topics)):
         partitions = []
-        for partition in topic.partitions:
-            if turn.is_over():
-                await turn.next()
+        async for partition in turn.each(topic.partitions):
             if (
                 ctx.node.node_id in partition.replicas
                 and (wanted is None or partition.topic_partition in wanted)
@@ -115,13 +107,9 @@ async def _rows(
         logs = [each.log for _, partitions in found for each in partitions]
         explaining = await Explaining.of(ctx.services, logs, turn)
     topics = []
-    for topic, partitions in found:
-        if turn.is_over():
-            await turn.next()
+    async for topic, partitions in turn.each(found):
         rows: list[DescribeLogDirsPartition] = []
-        for partition in partitions:
-            if rows and turn.is_over():
-                await turn.next()
+        async for partition in turn.each(partitions):
             log, status = partition.log, None
             if explaining is not None:
                 status = json.dumps(as_json(await explaining.next()))

@@ -32,22 +32,14 @@ async def handle(ctx: Context, request: Request) -> DescribeProducersResponse:
     body: DescribeProducersRequest = request.body
     turn = Turn()
     wanted: dict[str, dict[int, None]] = {}
-    for topic in body.topics:
-        if turn.is_over():
-            await turn.next()
+    async for topic in turn.each(body.topics):
         indexes = wanted.setdefault(topic.name, {})
-        for index in topic.partition_indexes:
-            if turn.is_over():
-                await turn.next()
+        async for index in turn.each(topic.partition_indexes):
             indexes[index] = None
     reasons, topics = Reasons(), []
-    for name, indexes in wanted.items():
-        if turn.is_over():
-            await turn.next()
+    async for name, indexes in turn.each(wanted.items()):
         partitions = []
-        for index in indexes:
-            if turn.is_over():
-                await turn.next()
+        async for index in turn.each(indexes):
             partitions.append(await _describe(ctx, name, index, reasons, turn))
         topics.append(TopicResponse(name=name, partitions=tuple(partitions)))
     return DescribeProducersResponse(topics=tuple(topics))

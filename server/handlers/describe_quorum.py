@@ -41,9 +41,7 @@ async def handle(ctx: Context, request: Request) -> DescribeQuorumResponse:
     if not _is_metadata_log(body.topics):
         turn = Turn()
         unknown = []
-        for topic in body.topics:
-            if turn.is_over():
-                await turn.next()
+        async for topic in turn.each(body.topics):
             rows = tuple(await turn.map(_unknown, topic.partitions))
             unknown.append(TopicQuorum(topic_name=topic.topic_name, partitions=rows))
         return DescribeQuorumResponse(topics=tuple(unknown))

@@ -38,9 +38,7 @@ async def handle(ctx: Context, request: Request) -> DescribeShareGroupOffsetsRes
     body: DescribeShareGroupOffsetsRequest = request.body
     asked: dict[str, DescribeShareGroupOffsetsRequestGroup] = {}
     groups = []
-    for group in body.groups:
-        if ctx.turn.is_over():
-            await ctx.turn.next()
+    async for group in ctx.turn.each(body.groups):
         if group.group_id not in asked:
             asked[group.group_id] = group
             groups.append(await _described(ctx, group))
@@ -75,9 +73,7 @@ async def _all(ctx: Context, group_id: str) -> tuple[DescribeShareGroupOffsetsRe
     }
     summaries = await _summaries(ctx, group_id, partitions)
     found = []
-    for topic_id, indexes in partitions.items():
-        if ctx.turn.is_over():
-            await ctx.turn.next()
+    async for topic_id, indexes in ctx.turn.each(partitions.items()):
         topic = ctx.services.topics.by_id(topic_id)
         if topic is not None:
             found.append(await _topic(ctx, topic.name, topic_id, sorted(indexes), summaries))
@@ -90,23 +86,17 @@ async def _named(
 ) -> tuple[DescribeShareGroupOffsetsResponseTopic, ...]:
     partitions: dict[bytes, set[int]] = {}
     ids: dict[str, bytes] = {}
-    for topic in topics:
-        if ctx.turn.is_over():
-            await ctx.turn.next()
+    async for topic in ctx.turn.each(topics):
         known = ctx.services.topics.get(topic.topic_name)
         if known is not None and ctx.may(Operation.DESCRIBE, ResourceType.TOPIC, topic.topic_name):
             ids[topic.topic_name] = known.id
             mine = partitions.setdefault(known.id, set())
-            for index in topic.partitions:
-                if ctx.turn.is_over():
-                    await ctx.turn.next()
+            async for index in ctx.turn.each(topic.partitions):
                 if 0 <= index < len(known.partitions):
                     mine.add(index)
     summaries = await _summaries(ctx, group_id, partitions)
     found = []
-    for topic in topics:
-        if ctx.turn.is_over():
-            await ctx.turn.next()
+    async for topic in ctx.turn.each(topics):
         name, topic_id = topic.topic_name, ids.get(topic.topic_name)
         if topic_id is not None:
             found.append(await _topic(ctx, name, topic_id, topic.partitions, summaries))

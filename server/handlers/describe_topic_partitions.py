@@ -53,9 +53,7 @@ async def handle(ctx: Context, request: Request) -> DescribeTopicPartitionsRespo
     left = max(1, min(body.response_partition_limit, services.config.current.max_request_partition_size_limit))
     found: list[DescribeTopicPartitionsResponseTopic] = []
     refused: list[DescribeTopicPartitionsResponseTopic] = []
-    for name in names:
-        if turn.is_over():
-            await turn.next()
+    async for name in turn.each(names):
         if not ctx.may(Operation.DESCRIBE, ResourceType.TOPIC, name, is_attempt=bool(named)):
             if named:
                 refused.append(_refused(name))

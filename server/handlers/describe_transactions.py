@@ -29,9 +29,7 @@ async def handle(ctx: Context, request: Request) -> DescribeTransactionsResponse
     body: DescribeTransactionsRequest = request.body
     turn = Turn()
     states = []
-    for transactional_id in await turn.once(body.transactional_ids):
-        if turn.is_over():
-            await turn.next()
+    async for transactional_id in turn.each(await turn.once(body.transactional_ids)):
         states.append(await _describe(ctx, transactional_id))
     return DescribeTransactionsResponse(transaction_states=tuple(states))
 

@@ -37,9 +37,7 @@ async def handle(ctx: Context, request: Request) -> DescribeUserScramCredentials
     users = ctx.services.scram_changes.users
     named: dict[str, bool] = {}
     turn = Turn()
-    for user in [each.name for each in body.users or ()] or list(users.names()):
-        if turn.is_over():
-            await turn.next()
+    async for user in turn.each([each.name for each in body.users or ()] or list(users.names())):
         named[user] = user in named
 
     def described(user: str) -> DescribeUserScramCredentialsResult:

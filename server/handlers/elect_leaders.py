@@ -36,31 +36,19 @@ async def handle(ctx: Context, request: Request) -> ElectLeadersResponse:
         return ElectLeadersResponse(error_code=ErrorCode.INVALID_REQUEST)
     turn = Turn()
     topics: dict[str, Sequence[int]] = {}
-    for topic in list(ctx.services.topics) if body.topic_partitions is None else ():
-        if turn.is_over():
-            await turn.next()
+    async for topic in turn.each(list(ctx.services.topics) if body.topic_partitions is None else ()):
         topics[topic.name] = range(len(topic.partitions))
-    for row in body.topic_partitions or ():
-        if turn.is_over():
-            await turn.next()
+    async for row in turn.each(body.topic_partitions or ()):
         topics[row.topic] = row.partitions
     wanted: dict[TopicPartition, Plan] = {}
-    for name, indexes in topics.items():
-        if turn.is_over():
-            await turn.next()
-        for index in indexes:
-            if turn.is_over():
-                await turn.next()
+    async for name, indexes in turn.each(topics.items()):
+        async for index in turn.each(indexes):
             wanted[TopicPartition(name, index)] = plan
     refused = await change(ctx.services.cluster, wanted, turn)
     results, reasons = [], Reasons()
-    for name, indexes in topics.items():
-        if turn.is_over():
-            await turn.next()
+    async for name, indexes in turn.each(topics.items()):
         rows = []
-        for index in indexes:
-            if turn.is_over():
-                await turn.next()
+        async for index in turn.each(indexes):
             error = refused.get(TopicPartition(name, index))
             is_needless = error is not None and error.code is ErrorCode.ELECTION_NOT_NEEDED
             if body.topic_partitions is not None or not is_needless:
@@ -75,9 +63,7 @@ async def refused(_: Context, request: Request, error: KafkaError) -> ElectLeade
     """The error, of the whole and of each row."""
     body: ElectLeadersRequest = request.body
     turn, reasons, results = Turn(), Reasons(), []
-    for topic in body.topic_partitions or ():
-        if turn.is_over():
-            await turn.next()
+    async for topic in turn.each(body.topic_partitions or ()):
         rows = await turn.map(partial(_row, error=error, reasons=reasons), topic.partitions)
         results.append(ReplicaElectionResult(topic=topic.topic, partition_result=tuple(rows)))
     return ElectLeadersResponse(error_code=error.code, replica_election_results=tuple(results))

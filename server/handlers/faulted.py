@@ -63,9 +63,7 @@ def around(faults: Faults, handler: Handler) -> Handler:
 
     async def handle(ctx: Context, request: Request) -> Any:
         met = _Met(ctx, request, handler)
-        for fault in faults.active():
-            if ctx.turn.is_over():
-                await ctx.turn.next()
+        async for fault in ctx.turn.each(faults.active()):
             declaration = fault.declaration
             if not met.is_of(declaration) or not await met.is_named_by(declaration):
                 continue
@@ -149,9 +147,7 @@ class _Met:
         harmed = {}
         for topic in answer.responses:
             name = topic.topic or _topic_name(self._ctx.services.topics, topic.topic_id)
-            for data in topic.partitions:
-                if ctx.turn.is_over():
-                    await ctx.turn.next()
+            async for data in ctx.turn.each(topic.partitions):
                 is_meant = it.topic in (None, name) and it.partition in (None, data.partition_index)
                 if is_meant and isinstance(data.records, FileSlice):
                     harmed[id(data)] = data.records

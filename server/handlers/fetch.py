@@ -220,9 +220,7 @@ def _endpoints(ctx: Context, leaders: set[int]) -> tuple[NodeEndpoint, ...]:
 async def _told(session: FetchSession, answers: list[Answer], incremental: bool, turn: Turn) -> list[Answer]:
     """Those that the answer holds: in an incremental one, what is news."""
     told = []
-    for item, data in answers:
-        if turn.is_over():
-            await turn.next()
+    async for item, data in turn.each(answers):
         # Every item is told, so that the session knows what the client knows.
         if item.has_news(data) or not incremental:
             told.append((item, data))
@@ -247,9 +245,7 @@ async def _unread(ctx: Context, body: FetchRequest, items: list[FetchItem], turn
     if is_broker and ctx.may(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
         return set()
     known, found = ctx.services.topics, set()
-    for key in dict.fromkeys(await turn.map(attrgetter("topic"), items)):
-        if turn.is_over():
-            await turn.next()
+    async for key in turn.each(dict.fromkeys(await turn.map(attrgetter("topic"), items))):
         topic = None if isinstance(key, str) else known.by_id(key)
         name = key if isinstance(key, str) else None if topic is None else topic.name
         # An id that is nobody's is no secret, but of brokers.
@@ -435,9 +431,7 @@ async def _by_topic(answers: list[Answer], turn: Turn) -> tuple[FetchableTopicRe
         ((item, data),) = answers
         return (_group((item.topic, [data])),)
     groups: list[tuple[TopicKey, list[PartitionData]]] = []
-    for item, data in answers:
-        if groups and turn.is_over():
-            await turn.next()
+    async for item, data in turn.each(answers):
         if not groups or groups[-1][0] != item.topic:
             groups.append((item.topic, []))
         groups[-1][1].append(data)

@@ -52,9 +52,7 @@ async def handle(ctx: Context, request: Request) -> FindCoordinatorResponse:
     body: FindCoordinatorRequest = request.body
     if request.version >= _FIRST_BATCHED_VERSION:
         turn, coordinators = Turn(), []
-        for key in body.coordinator_keys:
-            if turn.is_over():
-                await turn.next()
+        async for key in turn.each(body.coordinator_keys):
             coordinators.append(await _find(ctx, request.version, body.key_type, key, check_without_words))
         return FindCoordinatorResponse(coordinators=tuple(coordinators))
     found = await _find(ctx, request.version, body.key_type, body.key, check)

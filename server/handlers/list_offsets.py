@@ -78,21 +78,13 @@ async def handle(ctx: Context, request: Request) -> ListOffsetsResponse:
     committed = body.isolation_level == READ_COMMITTED
     turn = Turn()
     asked: Counter[tuple[str, int]] = Counter()
-    for topic in body.topics:
-        if turn.is_over():
-            await turn.next()
-        for wanted in topic.partitions:
-            if turn.is_over():
-                await turn.next()
+    async for topic in turn.each(body.topics):
+        async for wanted in turn.each(topic.partitions):
             asked[topic.name, wanted.partition_index] += 1
     answers: list[Answer | ErrorCode | Search] = []
     searches: list[Search] = []
-    for topic in body.topics:
-        if turn.is_over():
-            await turn.next()
-        for wanted in topic.partitions:
-            if turn.is_over():
-                await turn.next()
+    async for topic in turn.each(body.topics):
+        async for wanted in turn.each(topic.partitions):
             answer = _answer(ctx, topic.name, wanted, request.version, committed, asked)
             answers.append(answer)
             if isinstance(answer, Search):
@@ -111,13 +103,9 @@ async def handle(ctx: Context, request: Request) -> ListOffsetsResponse:
         turn.begin()
     told = iter(answers)
     topics: list[ListOffsetsTopicResponse] = []
-    for topic in body.topics:
-        if turn.is_over():
-            await turn.next()
+    async for topic in turn.each(body.topics):
         partitions: list[ListOffsetsPartitionResponse] = []
-        for wanted, answer in zip(topic.partitions, told, strict=False):
-            if turn.is_over():
-                await turn.next()
+        async for wanted, answer in turn.each(zip(topic.partitions, told, strict=False)):
             partitions.append(_told(wanted.partition_index, answer, committed))
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=as_array(partitions)))
     return ListOffsetsResponse(throttle_time_ms=0, topics=as_array(topics))

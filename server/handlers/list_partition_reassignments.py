@@ -30,16 +30,12 @@ async def handle(ctx: Context, request: Request) -> ListPartitionReassignmentsRe
     if body.topics is not None:
         named = []
         for row in body.topics:
-            for index in row.partition_indexes:
-                if turn.is_over():
-                    await turn.next()
+            async for index in turn.each(row.partition_indexes):
                 if (where := TopicPartition(row.name, index)) in under_way:
                     named.append(where)
         wanted = list(await turn.once(named))
     topics: defaultdict[str, list[OngoingPartitionReassignment]] = defaultdict(list)
-    for where in wanted:
-        if turn.is_over():
-            await turn.next()
+    async for where in turn.each(wanted):
         partition = under_way.get(where)
         if partition is None or partition.reassigning is None:
             continue  # it has come to its end meanwhile
@@ -61,9 +57,7 @@ async def refused(_: Context, request: Request, error: KafkaError) -> ListPartit
     """The error, and what was asked for, as Apache Kafka repeats it."""
     body: ListPartitionReassignmentsRequest = request.body
     turn, topics = Turn(), []
-    for topic in body.topics or ():
-        if turn.is_over():
-            await turn.next()
+    async for topic in turn.each(body.topics or ()):
         rows = await turn.map(
             lambda index: OngoingPartitionReassignment(partition_index=index), topic.partition_indexes
         )

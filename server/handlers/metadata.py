@@ -113,9 +113,7 @@ async def _topics(ctx: Context, request: Request, everything: bool) -> list[Meta
     topics = []
     if everything:
         sees = seeing(ctx)
-        for topic in list(services.topics):
-            if turn.is_over():
-                await turn.next()
+        async for topic in turn.each(list(services.topics)):
             is_there = services.topics.get(topic.name) is topic and not _is_hidden(topic)
             if is_there and (sees is None or sees(topic.name)):
                 topics.append(await _topic(ctx, topic, live, request.version, operations, turn))
@@ -126,16 +124,12 @@ async def _topics(ctx: Context, request: Request, everything: bool) -> list[Meta
     else:
         creating = _Creating(ctx, body.allow_auto_topic_creation or request.version < 4)
         found: dict[str | bytes, MetadataResponseTopic | None] = {}
-        for row in body.topics or ():
-            if found and turn.is_over():
-                await turn.next()
+        async for row in turn.each(body.topics or ()):
             key = _key(row, request.version)
             if key not in found:
                 found[key] = await _wanted(ctx, key, live, request.version, creating, operations, turn)
         await creating.create()
-        for key, answer in found.items():
-            if turn.is_over():
-                await turn.next()
+        async for key, answer in turn.each(found.items()):
             topics.append(creating.answer(str(key), operations) if answer is None else answer)
     return topics
 

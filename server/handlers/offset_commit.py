@@ -41,9 +41,7 @@ async def handle(ctx: Context, request: Request) -> OffsetCommitResponse:
         group_error, refused = await _commit(ctx, body, request.version, commits)
 
     answers: list[OffsetCommitResponseTopic] = []
-    for known_as, asked in zip(found, body.topics, strict=True):
-        if answers and turn.is_over():
-            await turn.next()
+    async for known_as, asked in turn.each(zip(found, body.topics, strict=True)):
         answers.append(
             OffsetCommitResponseTopic(
                 name=asked.name,

@@ -30,15 +30,11 @@ async def handle(ctx: Context, request: Request) -> OffsetDeleteResponse:
     if not ctx.may(Operation.DELETE, ResourceType.GROUP, body.group_id):
         return OffsetDeleteResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     missing: dict[str, ErrorCode] = {}
-    for topic in body.topics:
-        if turn.is_over():
-            await turn.next()
+    async for topic in turn.each(body.topics):
         if not ctx.may(Operation.READ, ResourceType.TOPIC, topic.name):
             missing[topic.name] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             continue
-        for one in topic.partitions:
-            if turn.is_over():
-                await turn.next()
+        async for one in turn.each(topic.partitions):
             if _exists(ctx, topic.name, one.partition_index):
                 existing[topic.name, one.partition_index] = None
     try:
@@ -51,9 +47,7 @@ async def handle(ctx: Context, request: Request) -> OffsetDeleteResponse:
         return OffsetDeleteResponse(error_code=error.code)
     turn.begin()
     answers = []
-    for topic in body.topics:
-        if turn.is_over():
-            await turn.next()
+    async for topic in turn.each(body.topics):
         answers.append(
             OffsetDeleteResponseTopic(
                 name=topic.name,

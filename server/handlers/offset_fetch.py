@@ -60,14 +60,10 @@ async def handle(ctx: Context, request: Request) -> OffsetFetchResponse:
     version, turn = request.version, Turn()
     if version >= _FIRST_BATCHED_VERSION:
         asked_groups: dict[str, OffsetFetchRequestGroup] = {}
-        for group in body.groups:
-            if turn.is_over():
-                await turn.next()
+        async for group in turn.each(body.groups):
             asked_groups[group.group_id] = group
         groups = []
-        for asked in asked_groups.values():
-            if turn.is_over():
-                await turn.next()
+        async for asked in turn.each(asked_groups.values()):
             error, topics = await _group(ctx, asked, version, body.require_stable, turn)
             batched = await _each(topics, _batched_topic, turn)
             groups.append(OffsetFetchResponseGroup(group_id=asked.group_id, error_code=error, topics=batched))
@@ -88,9 +84,7 @@ async def handle(ctx: Context, request: Request) -> OffsetFetchResponse:
     if error and version < _FIRST_VERSION_WITH_ERROR:
         code = error
         topics = []
-        for topic in group.topics or ():
-            if turn.is_over():
-                await turn.next()
+        async for topic in turn.each(group.topics or ()):
             told = await turn.map(lambda index: Fetched(index, None, code), topic.partition_indexes)
             topics.append(TopicOffsets(topic.name, topic.topic_id, told))
     return OffsetFetchResponse(error_code=error, topics=await _each(topics, _topic, turn))
@@ -102,9 +96,7 @@ async def _each(
     """All of them, as `told` tells of one, which asks for a turn of its own only where there are many partitions. `topics` is
     empty then."""
     found = []
-    for topic in topics:
-        if turn.is_over():
-            await turn.next()
+    async for topic in turn.each(topics):
         found.append(await told(topic, turn))
     await turn.empty(topics)
     return tuple(found)
@@ -125,18 +117,14 @@ async def _group(
         coordinator.check_fetch(shard, asked.group_id, asked.member_id, asked.member_epoch)
         positions = coordinator.positions(shard, asked.group_id, stable=stable)
         if asked.topics is None:
-            for name, partitions in (await in_turns(coordinator.fetch_all(positions), turn)).items():
-                if turn.is_over():
-                    await turn.next()
+            async for name, partitions in turn.each((await in_turns(coordinator.fetch_all(positions), turn)).items()):
                 topic = known.get(name)
                 if (topic is not None or not by_id) and ctx.may(
                     Operation.DESCRIBE, ResourceType.TOPIC, name, is_attempt=False
                 ):
                     found.append(TopicOffsets(name, topic.id if topic is not None else ZERO_UUID, partitions))
         places = await _once(asked.topics or (), turn)
-        for (name, topic_id), indexes in places.items():
-            if turn.is_over():
-                await turn.next()
+        async for (name, topic_id), indexes in turn.each(places.items()):
             if by_id:
                 topic = known.by_id(topic_id)
                 if topic is None:
@@ -156,9 +144,7 @@ async def _group(
         await groups.settle(shard)
     except KafkaError as error:
         return error.code, []
-    for row in refused:
-        if turn.is_over():
-            await turn.next()
+    async for row in turn.each(refused):
         found.append(row)
     await turn.empty(refused)
     return ErrorCode.NONE, found
@@ -167,9 +153,7 @@ async def _group(
 async def _once(topics: Iterable[OffsetFetchRequestTopics], turn: Turn) -> dict[tuple[str, bytes], dict[int, None]]:
     """The partitions of each topic (name and id), in the order of the request."""
     found: dict[tuple[str, bytes], dict[int, None]] = {}
-    for topic in topics:
-        if turn.is_over():
-            await turn.next()
+    async for topic in turn.each(topics):
         found.setdefault((topic.name, topic.topic_id), {}).update(await turn.once(topic.partition_indexes))
     return found
 

@@ -29,9 +29,7 @@ async def handle(ctx: Context, request: Request) -> OffsetForLeaderEpochResponse
     turn = Turn()
     is_broker = ctx.may(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, is_attempt=False)
     topics = []
-    for topic in body.topics:
-        if turn.is_over():
-            await turn.next()
+    async for topic in turn.each(body.topics):
         if is_broker or ctx.may(Operation.DESCRIBE, ResourceType.TOPIC, topic.topic):
             partitions = await turn.map(partial(_partition, ctx, topic.topic), topic.partitions)
         else:

@@ -104,9 +104,7 @@ async def permitted(
     if ctx.services.authorizer is None:
         return list(rows)
     found = []
-    for row in rows:
-        if turn.is_over():
-            await turn.next()
+    async for row in turn.each(rows):
         if ctx.may(operation, resource_type, name_of(row), is_attempt=False):
             found.append(row)
     return found

@@ -104,15 +104,11 @@ async def _append_each(ctx: Context, request: Request) -> ProduceResponse | None
             return await _refused(body, error, turn)
     appending = Appending(ctx, request.version, body.acks, writes)
     responses: list[TopicProduceResponse] = []
-    for topic in body.topic_data:
-        if responses and turn.is_over():
-            await turn.next()
+    async for topic in turn.each(body.topic_data):
         asked = topic.topic_id if by_id else topic.name
         is_refused = unwritten and asked in unwritten
         partitions: list[PartitionProduceResponse] = []
-        for data in topic.partition_data:
-            if partitions and turn.is_over():
-                await turn.next()
+        async for data in turn.each(topic.partition_data):
             partitions.append(_unwritable(data.index) if is_refused else await appending.append(asked, data))
         responses.append(
             _topic_answer(name=topic.name, topic_id=topic.topic_id, partition_responses=as_array(partitions))
@@ -164,9 +160,7 @@ def _endpoints(ctx: Context, leaders: set[int]) -> tuple[NodeEndpoint, ...]:
 async def _unwritten(ctx: Context, body: ProduceRequest, *, by_id: bool) -> set[str | bytes]:
     """The topics that the client may not write to, as the request calls them."""
     found: set[str | bytes] = set()
-    for at, topic in enumerate(body.topic_data):
-        if at and ctx.turn.is_over():
-            await ctx.turn.next()
+    async for topic in ctx.turn.each(body.topic_data):
         if not by_id:
             if not ctx.may(Operation.WRITE, ResourceType.TOPIC, topic.name):
                 found.add(topic.name)
@@ -207,9 +201,7 @@ async def _refused(body: ProduceRequest, error: KafkaError, turn: Turn) -> Produ
     if body.acks == 0:
         raise ProtocolError(f"acks=0 produce failed with {error}")
     reasons, responses = Reasons(), []
-    for topic in body.topic_data:
-        if turn.is_over():
-            await turn.next()
+    async for topic in turn.each(body.topic_data):
         partitions = await turn.map(
             lambda data: PartitionProduceResponse(
                 index=data.index, error_code=error.code, base_offset=-1, error_message=reasons.of(error)
@@ -233,9 +225,7 @@ async def _flushed(
     failed = await ctx.services.appends.flusher.flush_each(log for _, log in unflushed)
     turn.begin()
     refusals: dict[int, PartitionProduceResponse] = {}
-    for response, log in unflushed:
-        if turn.is_over():
-            await turn.next()
+    async for response, log in turn.each(unflushed):
         if (error := failed.get(log)) is not None:
             refusals[id(response)] = refusal(response.index, log, error, reasons)
     if not refusals:

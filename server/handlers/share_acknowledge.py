@@ -39,9 +39,7 @@ async def handle(ctx: Context, request: Request) -> ShareAcknowledgeResponse:
     await acknowledging.settle()
     leaders, turn = Leaders(ctx), ctx.turn
     topics: dict[bytes, list[PartitionData]] = {}
-    for place, refused in acknowledging.answers.items():
-        if turn.is_over():
-            await turn.next()
+    async for place, refused in turn.each(acknowledging.answers.items()):
         topics.setdefault(place.topic_id, []).append(_row(place, refused, leaders))
     return ShareAcknowledgeResponse(
         acquisition_lock_timeout_ms=shares.config_of(whose.group_id).record_lock_duration_ms,

@@ -79,18 +79,14 @@ async def handle(ctx: Context, request: Request) -> ShareFetchResponse:
             found = await fetching.run(_rotated(list(session.places), epoch))
         except KafkaError as error:
             return ShareFetchResponse(error_code=error.code)
-        for place, row in found.items():
-            if ctx.turn.is_over():
-                await ctx.turn.next()
+        async for place, row in ctx.turn.each(found.items()):
             has_records, has_error = bool(row.acquired_records), row.error_code != ErrorCode.NONE
             if session.must_tell(place, has_records=has_records, has_error=has_error) or epoch == FULL_EPOCH:
                 rows[place] = row
     if epoch == FINAL_EPOCH:
         await shares.end_session(ctx.node.node_id, session)
     await acknowledging.settle()
-    for place, refused in acknowledging.answers.items():
-        if ctx.turn.is_over():
-            await ctx.turn.next()
+    async for place, refused in ctx.turn.each(acknowledging.answers.items()):
         row = rows.get(place) or PartitionData(partition_index=place.partition, records=b"")
         if refused is not None:
             message = refused.message or None
@@ -116,15 +112,11 @@ async def _session(ctx: Context, body: ShareFetchRequest, whose: SessionKey) -> 
     shares = ctx.services.coordinators.share_leaders
     places: list[Place] = []
     for topic in body.topics:
-        for row in topic.partitions:
-            if turn.is_over():
-                await turn.next()
+        async for row in turn.each(topic.partitions):
             places.append(Place(topic.topic_id, row.partition_index))
     forgotten: list[Place] = []
     for gone in body.forgotten_topics_data:
-        for index in gone.partitions:
-            if turn.is_over():
-                await turn.next()
+        async for index in turn.each(gone.partitions):
             forgotten.append(Place(gone.topic_id, index))
     has_acknowledgements = await _acknowledges(ctx, body)
     if body.share_session_epoch == FULL_EPOCH:
@@ -208,9 +200,7 @@ class _Fetching:
         ctx, turn = self._ctx, self._ctx.turn
         has_mode = self._version < _MODES_SINCE or self._body.share_acquire_mode in (_BATCH_OPTIMIZED, _RECORD_LIMIT)
         is_for_nothing = self._body.max_records <= 0 or self._max_bytes <= 0 or not has_mode
-        for place in places:
-            if turn.is_over():
-                await turn.next()
+        async for place in turn.each(places):
             try:
                 known(ctx, place)
                 if not is_for_nothing:
@@ -236,22 +226,16 @@ class _Fetching:
             asked = [*self._led.values()]
             try:
                 # Before the look, so that nothing is missed that happens meanwhile.
-                for led in asked:
-                    if turn.is_over():
-                        await turn.next()
+                async for led in turn.each(asked):
                     led.waiters.add(waiter)
                 look = await self._look()
                 is_enough = look.offers and (look.is_due or look.size_bytes >= self._min_bytes)
                 is_over = trio.current_time() >= deadline_s or ctx.services.cluster.is_stopping
                 if is_enough or is_over or not self._led:
                     return look
-                for found in look.offers.values():
-                    if turn.is_over():
-                        await turn.next()
+                async for found in turn.each(look.offers.values()):
                     waiter.watch(found.wanted)
-                for led in look.full:
-                    if turn.is_over():
-                        await turn.next()
+                async for led in turn.each(look.full):
                     waiter.watch_changes(led.partition.log)
                 if not waiter.is_complete and waits.changes == changes:
                     await wait_for(ctx, waiter, deadline_s)
@@ -264,9 +248,7 @@ class _Fetching:
 
     async def _look(self) -> _Look:
         look = _Look()
-        for place, led in [*self._led.items()]:
-            if self._ctx.turn.is_over():
-                await self._ctx.turn.next()
+        async for place, led in self._ctx.turn.each([*self._led.items()]):
             try:
                 share = self._share(led)
                 if share is None:
@@ -304,9 +286,7 @@ class _Fetching:
         left_records, left_bytes = self._body.max_records, self._max_bytes
         part_bytes = max(self._max_bytes // max(len(look.offers), 1), 1)
         mode, member_id = self._body.share_acquire_mode, self._session.key.member_id
-        for place in look.offers:
-            if self._ctx.turn.is_over():
-                await self._ctx.turn.next()
+        async for place in self._ctx.turn.each(look.offers):
             led = self._led[place]
             wish = Wish(member_id, left_records, self._body.batch_size, mode == _RECORD_LIMIT)
             try:
@@ -369,9 +349,7 @@ class _Fetching:
 
 async def _by_topic(ctx: Context, rows: dict[Place, PartitionData]) -> tuple[ShareFetchableTopicResponse, ...]:
     topics: dict[bytes, list[PartitionData]] = {}
-    for place, row in rows.items():
-        if ctx.turn.is_over():
-            await ctx.turn.next()
+    async for place, row in ctx.turn.each(rows.items()):
         topics.setdefault(place.topic_id, []).append(row)
     return tuple(
         ShareFetchableTopicResponse(topic_id=topic_id, partitions=tuple(rows_of))

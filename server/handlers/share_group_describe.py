@@ -31,9 +31,7 @@ _UNSEEN = "The group has described topic(s) that the client is not authorized to
 async def handle(ctx: Context, request: Request) -> ShareGroupDescribeResponse:
     body: ShareGroupDescribeRequest = request.body
     groups = []
-    for group_id in await ctx.turn.once(body.group_ids):
-        if ctx.turn.is_over():
-            await ctx.turn.next()
+    async for group_id in ctx.turn.each(await ctx.turn.once(body.group_ids)):
         described = await _describe(ctx, group_id)
         if body.include_authorized_operations and not described.error_code:
             described = replace(described, authorized_operations=group_operations(ctx, group_id))
@@ -63,9 +61,7 @@ async def _may_see(ctx: Context, group: DescribedGroup) -> bool:
     """Whether the client may describe all topics that members have."""
     seen: set[str] = set()
     for member in group.members:
-        for one in member.assignment.topic_partitions:
-            if ctx.turn.is_over():
-                await ctx.turn.next()
+        async for one in ctx.turn.each(member.assignment.topic_partitions):
             if one.topic_name not in seen and not ctx.may(Operation.DESCRIBE, ResourceType.TOPIC, one.topic_name):
                 return False
             seen.add(one.topic_name)

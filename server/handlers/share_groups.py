@@ -72,9 +72,7 @@ class StateApi(NamedTuple, Generic[Response]):
         homes: dict[int, ShareStateShard] = {}
         """By partition of `__share_group_state`."""
         for topic in body.topics:
-            for row in topic.partitions:
-                if turn.is_over():
-                    await turn.next()
+            async for row in turn.each(topic.partitions):
                 key, home = SharePartitionKey(body.group_id, topic.topic_id, row.partition), NOWHERE
                 said = row if self.read is None else await in_turns(self.read(row), turn)
                 try:
@@ -85,17 +83,13 @@ class StateApi(NamedTuple, Generic[Response]):
                 except KafkaError as error:
                     found[key] = home, self._refused(key, error)
         lost = {}
-        for home, shard in homes.items():
-            if turn.is_over():
-                await turn.next()
+        async for home, shard in turn.each(homes.items()):
             try:
                 await service.settle(shard)
             except KafkaError as error:
                 lost[home] = error
         rows: dict[bytes, list[Any]] = {}
-        for key, (home, answer) in found.items():
-            if turn.is_over():
-                await turn.next()
+        async for key, (home, answer) in turn.each(found.items()):
             rows.setdefault(key.topic_id, []).append(self._refused(key, lost[home]) if home in lost else answer)
         results = await turn.map(lambda each: self.topic(topic_id=each[0], partitions=tuple(each[1])), rows.items())
         await turn.empty(found)
@@ -118,12 +112,8 @@ class StateApi(NamedTuple, Generic[Response]):
     async def told_of_each(self, ctx: Context, request: Request, error: KafkaError) -> Response:
         """The error, of each partition that is named, once; topics without any are left out, as in Apache Kafka."""
         named: dict[bytes, dict[int, None]] = {}
-        for topic in request.body.topics:
-            if ctx.turn.is_over():
-                await ctx.turn.next()
-            for row in topic.partitions:
-                if ctx.turn.is_over():
-                    await ctx.turn.next()
+        async for topic in ctx.turn.each(request.body.topics):
+            async for row in ctx.turn.each(topic.partitions):
                 named.setdefault(topic.topic_id, {})[row.partition] = None
         results = []
         for topic_id, indexes in named.items():

@@ -106,15 +106,11 @@ class Acknowledging:
         turn = self._ctx.turn
         rows: dict[Place, Any] = {}
         for topic in self._topics:
-            for row in topic.partitions:
-                if turn.is_over():
-                    await turn.next()
+            async for row in turn.each(topic.partitions):
                 rows[Place(topic.topic_id, row.partition_index)] = row
         empty: list[Place] = []
         has_said = False
-        for place, row in rows.items():
-            if turn.is_over():
-                await turn.next()
+        async for place, row in turn.each(rows.items()):
             try:
                 await self._check(place, row.acknowledgement_batches)
                 known(self._ctx, place)
@@ -134,9 +130,7 @@ class Acknowledging:
     async def settle(self) -> None:
         """Wait until what was written is on disk."""
         turn = self._ctx.turn
-        for place, led in self._written.items():
-            if turn.is_over():
-                await turn.next()
+        async for place, led in turn.each(self._written.items()):
             try:
                 await self._leaders.settled(led)
             except KafkaError as error:
@@ -148,15 +142,11 @@ class Acknowledging:
         if self._ctx.services.topics.by_id(place.topic_id) is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
         turn, before = self._ctx.turn, -1
-        for batch in batches:
-            if turn.is_over():
-                await turn.next()
+        async for batch in turn.each(batches):
             first, last, types = batch.first_offset, batch.last_offset, batch.acknowledge_types
             if first > last or first < before or len(types) not in (1, last - first + 1):
                 raise KafkaError(ErrorCode.INVALID_REQUEST)
-            for at in range(0, len(types), TYPES_AT_ONCE):
-                if at and turn.is_over():
-                    await turn.next()
+            async for at in turn.each(range(0, len(types), TYPES_AT_ONCE)):
                 some = types[at : at + TYPES_AT_ONCE]
                 if min(some) < GAP or (most := max(some)) > self._type_max or (most == RENEW and not self._renews):
                     raise KafkaError(ErrorCode.INVALID_REQUEST)
@@ -182,9 +172,7 @@ class Acknowledging:
         if led is None or led.share is None or led.partition.leader != self._ctx.node.node_id:
             return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
         pieces: list[list[Acknowledgement]] = []
-        for piece in _pieces(batches):
-            if turn.is_over():
-                await turn.next()
+        async for piece in turn.each(_pieces(batches)):
             pieces.append(piece)
         try:
             # All or nothing: where it takes several turns, they are looked at before anything is done.

@@ -32,9 +32,7 @@ async def handle(ctx: Context, request: Request) -> StreamsGroupDescribeResponse
     body: StreamsGroupDescribeRequest = request.body
     turn = Turn()
     groups = []
-    for group_id in await turn.once(body.group_ids):
-        if turn.is_over():
-            await turn.next()
+    async for group_id in turn.each(await turn.once(body.group_ids)):
         groups.append(await _describe(ctx, group_id))
     if body.include_authorized_operations:
         groups = await turn.map(
@@ -68,9 +66,7 @@ async def _check_topics(ctx: Context, topology: Topology) -> None:
     turn, seen = Turn(), set[str]()
     for one in topology.subtopologies or ():
         internal = (topic.name for topic in (*one.state_changelog_topics, *one.repartition_source_topics))
-        for name in (*one.source_topics, *one.repartition_sink_topics, *internal):
-            if turn.is_over():
-                await turn.next()
+        async for name in turn.each((*one.source_topics, *one.repartition_sink_topics, *internal)):
             if name not in seen and not ctx.may(Operation.DESCRIBE, ResourceType.TOPIC, name):
                 raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, _UNSEEN)
             seen.add(name)

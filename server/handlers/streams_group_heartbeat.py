@@ -79,9 +79,7 @@ async def _check_topics(ctx: Context, topology: Topology) -> None:
     """Raise STREAMS_INVALID_TOPOLOGY or TOPIC_AUTHORIZATION_FAILED if a topic of it cannot be used."""
     check_size(topology)
     turn, names = Turn(), set[str]()
-    for name in _names(topology):
-        if turn.is_over():
-            await turn.next()
+    async for name in turn.each(_names(topology)):
         names.add(name)
     if used := sorted(names & INTERNAL_TOPICS):
         raise KafkaError(
@@ -89,9 +87,7 @@ async def _check_topics(ctx: Context, topology: Topology) -> None:
             f"Use of Kafka internal topics {','.join(used)} in a Kafka Streams topology is prohibited.",
         )
     invalid = []
-    for name in names:
-        if turn.is_over():
-            await turn.next()
+    async for name in turn.each(names):
         if not _is_name(name):
             invalid.append(name)
     if invalid:
@@ -99,9 +95,7 @@ async def _check_topics(ctx: Context, topology: Topology) -> None:
         raise KafkaError(ErrorCode.STREAMS_INVALID_TOPOLOGY, f"Topic names {shown} are not valid topic names.")
     if ctx.services.authorizer is None:
         return
-    for name in sorted(names):
-        if turn.is_over():
-            await turn.next()
+    async for name in turn.each(sorted(names)):
         check_without_words(ctx, Operation.DESCRIBE, ResourceType.TOPIC, name)
 
 
@@ -127,9 +121,7 @@ async def _with_topics(
     """Make the internal topics that are missing, and say what keeps them from being made."""
     turn, refused, failed = Turn(), list[str](), list[str]()
     if not ctx.may(Operation.CREATE, ResourceType.CLUSTER, is_attempt=False):
-        for name in heard.missing:
-            if turn.is_over():
-                await turn.next()
+        async for name in turn.each(heard.missing):
             if not ctx.may(Operation.CREATE, ResourceType.TOPIC, name):
                 refused.append(name)
     if refused:
@@ -139,9 +131,7 @@ async def _with_topics(
         return _detailed(response, f"Creation failed: {partitions} partitions; at most {PARTITIONS_MAX} are allowed.")
     refusals: list[tuple[str, KafkaError]] = []
     plans: list[TopicPlan] = []
-    for topic in heard.missing.values():
-        if turn.is_over():
-            await turn.next()
+    async for topic in turn.each(heard.missing.values()):
         try:
             plans.append(_plan(ctx, topic))
         except KafkaError as error:

@@ -47,9 +47,7 @@ async def _of_members(body: SyncGroupRequest, member_ids: Collection[str], turn:
     """The request with the assignments of members alone, one each: the last. Who joins meanwhile begins another generation,
     in which the request is of no use."""
     found: dict[str, SyncGroupRequestAssignment] = {}
-    for one in body.assignments:
-        if turn.is_over():
-            await turn.next()
+    async for one in turn.each(body.assignments):
         if one.member_id in member_ids:
             found[one.member_id] = one
     return replace(body, assignments=tuple(found.values()))

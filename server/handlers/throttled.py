@@ -15,7 +15,7 @@ in whatever version the client asked (KIP-219). Of several quotas the one with t
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Coroutine
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from dataclasses import replace
 from functools import partial
 from time import perf_counter_ns
@@ -193,9 +193,7 @@ async def _emptied(ctx: Context, request: Request, answer: FetchResponse) -> Fet
         sessions.forget(session_id)
         session_id = NO_SESSION
     elif session_id != NO_SESSION:
-        for topic in answer.responses:
-            if ctx.turn.is_over():
-                await ctx.turn.next()
+        async for topic in ctx.turn.each(answer.responses):
             name = topic.topic_id if request.version >= TOPIC_IDS else topic.topic
             sessions.untell(body, [(name, data.partition_index) for data in topic.partitions])
     return FetchResponse(error_code=answer.error_code, session_id=session_id, responses=())
@@ -208,10 +206,9 @@ async def _size_bytes(ctx: Context, request: Request, answer: FetchResponse | Sh
         header_bytes = RESPONSE_HEADER_BYTES + request.api.has_flexible_response_header(request.version)
         return sum(map(len, parts)) - header_bytes + 4
     size_bytes = 0
-    for topic in answer.responses:
-        for data in topic.partitions:
-            if ctx.turn.is_over():
-                await ctx.turn.next()
+    topics: Sequence[Any] = answer.responses
+    for topic in topics:
+        async for data in ctx.turn.each(topic.partitions):
             size_bytes += PARTITION_BYTES + (len(data.records) if data.records else 0)
     return size_bytes
 

@@ -53,9 +53,7 @@ async def handle(ctx: Context, request: Request) -> TxnOffsetCommitResponse:
 
     turn.begin()
     answers = []
-    for known_as, asked in zip(found, body.topics, strict=True):
-        if turn.is_over():
-            await turn.next()
+    async for known_as, asked in turn.each(zip(found, body.topics, strict=True)):
         answers.append(
             TxnOffsetCommitResponseTopic(
                 name=asked.name,
@@ -77,9 +75,7 @@ async def handle(ctx: Context, request: Request) -> TxnOffsetCommitResponse:
 async def _refused(body: TxnOffsetCommitRequest, code: ErrorCode, turn: Turn) -> TxnOffsetCommitResponse:
     """The same for every partition."""
     answers = []
-    for asked in body.topics:
-        if turn.is_over():
-            await turn.next()
+    async for asked in turn.each(body.topics):
         rows = await turn.map(
             lambda one: TxnOffsetCommitResponsePartition(partition_index=one.partition_index, error_code=code),
             asked.partitions,

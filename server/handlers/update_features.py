@@ -28,9 +28,7 @@ async def handle(ctx: Context, request: Request) -> UpdateFeaturesResponse:
     turn, config, cluster = Turn(), ctx.services.config, ctx.services.cluster
     levels: dict[str, int] = {}
     async with cluster.change_lock:
-        for update in body.feature_updates:
-            if turn.is_over():
-                await turn.next()
+        async for update in turn.each(body.feature_updates):
             kind = update.upgrade_type
             if request.version < RESULTS_SINCE_TYPES and update.allow_downgrade:
                 kind = UpgradeType.SAFE_DOWNGRADE

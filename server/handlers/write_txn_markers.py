@@ -34,12 +34,8 @@ async def handle(ctx: Context, request: Request) -> WriteTxnMarkersResponse:
     written: dict[Log, list[tuple[dict[int, ErrorCode], int]]] = {}
     turn = Turn()
     for marker in body.markers:
-        for topic in marker.topics:
-            if turn.is_over():
-                await turn.next()
-            for index in topic.partition_indexes:
-                if turn.is_over():
-                    await turn.next()
+        async for topic in turn.each(marker.topics):
+            async for index in turn.each(topic.partition_indexes):
                 of_topic = results.setdefault(marker.producer_id, {}).setdefault(topic.name, {})
                 of_topic[index] = _write(ctx, marker, topic.name, index)
                 if not of_topic[index] and (log := ctx.services.topics.partition(topic.name, index).log).needs_flush:
@@ -51,9 +47,7 @@ async def handle(ctx: Context, request: Request) -> WriteTxnMarkersResponse:
     answers = []
     for producer_id, topics in results.items():
         told = []
-        for name, partitions in topics.items():
-            if turn.is_over():
-                await turn.next()
+        async for name, partitions in turn.each(topics.items()):
             rows = await turn.map(
                 lambda one: WritableTxnMarkerPartitionResult(partition_index=one[0], error_code=one[1]),
                 partitions.items(),
@@ -71,9 +65,7 @@ async def refused(_: Context, request: Request, error: KafkaError) -> WriteTxnMa
     turn, answers = Turn(), []
     for marker in body.markers:
         told = []
-        for topic in marker.topics:
-            if turn.is_over():
-                await turn.next()
+        async for topic in turn.each(marker.topics):
             rows = await turn.map(
                 lambda index: WritableTxnMarkerPartitionResult(partition_index=index, error_code=error.code),
                 topic.partition_indexes,

@@ -289,9 +289,7 @@ class Connections:
     async def close_idle(self, max_idle_ms: int) -> None:
         """Close connections on which no byte has moved, in either direction, for `max_idle_ms`."""
         turn = Turn()
-        for connection in tuple(self._open):
-            if turn.is_over():
-                await turn.next()
+        async for connection in turn.each(tuple(self._open)):
             if connection in self._open and connection.idle_s(trio.current_time()) > max_idle_ms / 1000:
                 log.info("closing %s: idle longer than connections.max.idle.ms (%d)", connection.peer, max_idle_ms)
                 connection.close()
@@ -310,9 +308,7 @@ class Connections:
                         connection.close()
                 if is_seen_at_once:  # else some may have ended already, and nobody would tell
                     await self._draining.park()
-        for connection in self._of(listeners):
-            if turn.is_over():
-                await turn.next()
+        async for connection in turn.each(self._of(listeners)):
             log.warning("closing %s in the middle of a request: the node stops", connection.peer)
             connection.close()
 

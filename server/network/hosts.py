@@ -29,9 +29,7 @@ class Hosts:
         turn = Turn()
         distinct = await turn.once(names)
         with trio.move_on_after(RESOLVED_WITHIN_S):
-            for name in distinct:
-                if turn.is_over():
-                    await turn.next()
+            async for name in turn.each(distinct):
                 if name and not is_literal_address(name):
                     address = await trio.to_thread.run_sync(
                         partial(resolve, name), limiter=self._resolving, abandon_on_cancel=True

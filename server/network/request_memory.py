@@ -137,9 +137,7 @@ class RequestMemory:
             if not self.is_short:
                 await self._became_short.park()
             turn = Turn()
-            for each in list(self._granted_s):
-                if turn.is_over():
-                    await turn.next()
+            async for each in turn.each(list(self._granted_s)):
                 if self.is_short and each.held_bytes:
                     each.shrink()
             await trio.sleep(LOOK_EVERY_S)

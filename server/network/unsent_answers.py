@@ -79,9 +79,7 @@ class UnsentAnswers:
         left_bytes = self.used_bytes
         of_address: Counter[str] = Counter()
         old: dict[str, deque[tuple[Sender, _Answer]]] = {}
-        for sender, answer in list(self._answers.items()):
-            if turn.is_over():
-                await turn.next()
+        async for sender, answer in turn.each(list(self._answers.items())):
             of_address[answer.address] += answer.size_bytes
             if answer.since_s <= before_s:
                 old.setdefault(answer.address, deque()).append((sender, answer))

@@ -132,13 +132,9 @@ class FetchSessions:
                 return None, [*items_of(request.topics[0], by_topic_id)]  # as most clients without sessions ask
             items: dict[tuple[TopicKey, int], FetchItem] = {}
             may_open = epoch == INITIAL_EPOCH
-            for at, topic in enumerate(request.topics):
-                if at and turn.is_over():
-                    await turn.next()
+            async for topic in turn.each(request.topics):
                 may_open = may_open and len(topic.topic) <= NAME_CHARS_MAX
-                for item in items_of(topic, by_topic_id):
-                    if items and turn.is_over():
-                        await turn.next()
+                async for item in turn.each(items_of(topic, by_topic_id)):
                     items[item.topic, item.partition] = item
             session = self._open(items, by_topic_id, elapsed_ms) if may_open and items else None
             return session, list(items.values())
@@ -217,18 +213,14 @@ class FetchSessions:
                 )
 
     async def _update(self, session: FetchSession, request: FetchRequest, turn: Turn) -> None:
-        for asked in request.topics:
-            if turn.is_over():
-                await turn.next()
+        async for asked in turn.each(request.topics):
             if len(asked.topic) > NAME_CHARS_MAX:
                 self._drop(session.session_id)
                 raise KafkaError(
                     ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
                     f"fetch session {session.session_id} names a topic by {len(asked.topic)} characters",
                 )
-            for item in items_of(asked, session.by_topic_id):
-                if turn.is_over():
-                    await turn.next()
+            async for item in turn.each(items_of(asked, session.by_topic_id)):
                 key = (item.topic, item.partition)
                 known = session.items.get(key)
                 if known is None:
@@ -238,13 +230,9 @@ class FetchSessions:
                     known.max_bytes = item.max_bytes
                     known.current_leader_epoch = item.current_leader_epoch
                     known.last_fetched_epoch = item.last_fetched_epoch
-        for forgotten in request.forgotten_topics_data:
-            if turn.is_over():
-                await turn.next()
+        async for forgotten in turn.each(request.forgotten_topics_data):
             topic: TopicKey = forgotten.topic_id if session.by_topic_id else forgotten.topic
-            for partition in forgotten.partitions:
-                if turn.is_over():
-                    await turn.next()
+            async for partition in turn.each(forgotten.partitions):
                 session.items.pop((topic, partition), None)
 
     @staticmethod

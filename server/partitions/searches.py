@@ -60,9 +60,7 @@ class Searches:
         """Bring all of them to their ends. `check` is asked between two pieces, and ends it by what it raises."""
         turn = Turn()
         in_each_data_dir: dict[str, list[Search]] = {}
-        for search in searches:
-            if turn.is_over():
-                await turn.next()
+        async for search in turn.each(searches):
             in_each_data_dir.setdefault(data_dir_of(search.log), []).append(search)
         for data_dir, those in in_each_data_dir.items():
             done = 0

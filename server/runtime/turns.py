@@ -1,12 +1,10 @@
 """Time slices: how long one task may keep Trio's thread.
 
     turn = Turn()
-    for group in groups:
-        if turn.is_over():
-            await turn.next()
+    async for group in turn.each(groups):
         ...
 
-After `next` whatever was looked up before may have gone: it is a checkpoint like any other.
+Before each of them whatever was looked up may have gone: there may be a checkpoint like any other.
 
 Tasks that want another slice wait in one queue. The first has waited longest and is next. Each pass of Trio's scheduler lets in as
 many as PASS_S has room for, and at least one; each counts as a whole slice, or as its last one if that was longer. With a plain
@@ -23,7 +21,7 @@ from collections.abc import Callable, Hashable, Iterable
 from heapq import merge
 from itertools import islice
 from time import perf_counter
-from typing import Any, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import trio
 
@@ -80,24 +78,17 @@ class Turn:
         self._begin_s = perf_counter()
         self.end_s = self._begin_s + TURN_S
 
+    def each(self, things: Iterable[Thing]) -> _Each[Thing]:
+        """`things` one after the other, for `async for`; whenever the slice is over, others go on before the next one's work."""
+        return _Each(self, things)
+
     async def map(self, work: Callable[[Thing], Result], things: Iterable[Thing]) -> list[Result]:
         """What `work` returns for each of `things`, which must not change meanwhile; what they stand for may."""
-        found: list[Result] = []
-        for thing in things:
-            # Whoever calls has asked just now, and mostly there is one.
-            if found and self.is_over():
-                await self.next()
-            found.append(work(thing))
-        return found
+        return [work(thing) async for thing in self.each(things)]
 
     async def once(self, things: Iterable[Key]) -> dict[Key, None]:
         """Each of `things` once, in their order."""
-        found: dict[Key, None] = {}
-        for thing in things:
-            if self.is_over():
-                await self.next()
-            found[thing] = None
-        return found
+        return {thing: None async for thing in self.each(things)}
 
     async def empty(self, *unneeded: dict[Any, Any] | list[Any]) -> None:
         """Take everything out of these, which nobody needs any more: a hundred thousand errors, say, would go in one go."""
@@ -132,6 +123,26 @@ async def in_turns(steps: Steps[Result], turn: Turn | None = None) -> Result:
                 await turn.next()
     finally:
         steps.close()  # What it holds meanwhile goes now, not when somebody lets go of a traceback.
+
+
+class _Each(Generic[Thing]):
+    """An iterator, as Trio has no good end for an async generator that is left early."""
+
+    __slots__ = ("_things", "_turn")
+
+    def __init__(self, turn: Turn, things: Iterable[Thing]) -> None:
+        self._turn = turn
+        self._things = iter(things)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Thing:
+        for thing in self._things:
+            if perf_counter() >= self._turn.end_s:
+                await self._turn.next()
+            return thing
+        raise StopAsyncIteration
 
 
 class _Line:

@@ -41,22 +41,16 @@ class ScramChanges:
         turn, missing = Turn(), []
         async with self._cluster.change_lock:
             changed: dict[str, Credentials] = {}
-            for user, mechanism in deletions:
-                if turn.is_over():
-                    await turn.next()
+            async for user, mechanism in turn.each(deletions):
                 present = changed.get(user, self.users.of(user))
                 if mechanism in present:
                     changed[user] = {name: each for name, each in present.items() if name != mechanism}
                 else:
                     missing.append((user, mechanism))
-            for user, credentials in upsertions.items():
-                if turn.is_over():
-                    await turn.next()
+            async for user, credentials in turn.each(upsertions.items()):
                 changed[user] = {**changed.get(user, self.users.of(user)), **credentials}
             new = 0
-            for user, credentials in changed.items():
-                if turn.is_over():
-                    await turn.next()
+            async for user, credentials in turn.each(changed.items()):
                 new += bool(credentials) and not self.users.of(user)
             if len(self.users) + new > USERS_MAX:
                 raise KafkaError(

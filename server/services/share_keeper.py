@@ -66,18 +66,14 @@ class ShareKeeper:
         refusals: dict[SharePlace, KafkaError] = {}
         touched: dict[ShareStateShard, list[SharePartitionKey]] = {}
         for topic_id, indexes in partitions.items():
-            for index in indexes:
-                if turn.is_over():
-                    await turn.next()
+            async for index in turn.each(indexes):
                 key = SharePartitionKey(group_id, topic_id, index)
                 try:
                     act(key)
                     touched.setdefault(self._states.coordinator.shard_for(key.text), []).append(key)
                 except KafkaError as error:
                     refusals[topic_id, index] = error.with_traceback(None)
-        for shard, keys in touched.items():
-            if turn.is_over():
-                await turn.next()
+        async for shard, keys in turn.each(touched.items()):
             try:
                 await self._states.settle(shard)
             except KafkaError as error:

@@ -201,9 +201,7 @@ class ShareLeaders:
 
     async def _let_go_of(self, left: list[Led]) -> None:
         turn = Turn()
-        for led in left:
-            if turn.is_over():
-                await turn.next()
+        async for led in turn.each(left):
             self._let_go(led, _moved(led.partition))
 
     def begun_anew(self, key: SharePartitionKey) -> None:
@@ -246,9 +244,7 @@ class ShareLeaders:
 
     async def _forget_all(self) -> None:
         turn = Turn()
-        for key in tuple(self._led):
-            if turn.is_over():
-                await turn.next()
+        async for key in turn.each(tuple(self._led)):
             self.begun_anew(key)
 
     def close(self) -> None:
@@ -260,9 +256,7 @@ class ShareLeaders:
             await self._release(node_id, session, done)
         turn = Turn()
         for group_id in {*groups, *(session.key.group_id for session, _ in leaving)}:
-            for key in tuple(self._of_groups.get(group_id, ())):
-                if turn.is_over():
-                    await turn.next()
+            async for key in turn.each(tuple(self._of_groups.get(group_id, ()))):
                 if any(of_node.members(group_id) for of_node in self.sessions.values()):
                     break
                 self.begun_anew(key)

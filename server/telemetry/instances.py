@@ -88,9 +88,7 @@ class Instances:
         """These are all subscriptions from now on; who asks again is told at once. One that means nothing is passed over, with a
         line in the log: they have been checked, but may have been written by another hand."""
         turn, held = Turn(), dict[str, tuple[Texts, Subscription]]()
-        for name, texts in subscriptions.items():
-            if turn.is_over():
-                await turn.next()
+        async for name, texts in turn.each(subscriptions.items()):
             known = self._subscriptions.get(name)
             try:
                 made = known[1] if known is not None and known[0] == texts else subscription_of(texts)
@@ -159,9 +157,7 @@ class Instances:
 
     async def _made(self, instance_id: bytes, facts: Mapping[str, str | None], connection: object) -> Instance:
         turn, version, meant = Turn(), self._version, list[Subscription]()
-        for _, each in self._subscriptions.values():  # another dict, should they change meanwhile
-            if turn.is_over():
-                await turn.next()
+        async for _, each in turn.each(self._subscriptions.values()):  # another dict, should they change meanwhile
             if each.means(facts):
                 meant.append(each)
         metrics = tuple(sorted({name for each in meant for name in each.metrics}))

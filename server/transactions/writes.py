@@ -115,12 +115,8 @@ async def transactional_writes(
             INVALID_PRODUCER_ID_MAPPING (of several producers).
     """
     found = []
-    for at, topic in enumerate(body.topic_data):
-        if at and turn.is_over():
-            await turn.next()
-        for nth, data in enumerate(topic.partition_data):
-            if nth and turn.is_over():
-                await turn.next()
+    async for topic in turn.each(body.topic_data):
+        async for data in turn.each(topic.partition_data):
             if (batch := _transactional_batch(data.records)) is not None:
                 found.append((topic, data.index, batch))
     if not found:
@@ -130,9 +126,7 @@ async def transactional_writes(
     producers: set[Producer] = set()
     sequences: dict[TopicPartition, int] = {}
     nowhere: set[TopicPartition] = set()
-    for topic, index, batch in found:
-        if turn.is_over():
-            await turn.next()
+    async for topic, index, batch in turn.each(found):
         known = topics.get(topic.name) if version < _TOPIC_IDS_SINCE else topics.by_id(topic.topic_id)
         if unwritten and (topic.name if version < _TOPIC_IDS_SINCE else topic.topic_id) in unwritten:
             continue

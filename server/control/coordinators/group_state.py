@@ -43,9 +43,7 @@ async def commit_offsets(broker: Broker, group_id: str, positions: Mapping[Topic
     request = OffsetCommitRequest(group_id=group_id, topics=())
     while True:
         by_topic: dict[str, list[OffsetCommitRequestPartition]] = {}
-        for (name, index), position in positions.items():
-            if turn.is_over():
-                await turn.next()
+        async for (name, index), position in turn.each(positions.items()):
             services.topics.partition(name, index)
             by_topic.setdefault(name, []).append(
                 OffsetCommitRequestPartition(

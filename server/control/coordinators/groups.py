@@ -121,9 +121,7 @@ async def describe_group(broker: Broker, group_id: str) -> GroupDescription:
         shown = KINDS[kind]
         described = await in_turns(shown.describe(groups.coordinator, group_id), turn)
         members = list[GroupMember]()
-        for each in described.members:
-            if turn.is_over():
-                await turn.next()
+        async for each in turn.each(described.members):
             has = shown.assigned(broker, described, each)
             assigned = None if has is None else tuple(await turn.map(_partition, has))
             members.append(
@@ -218,9 +216,7 @@ async def _offsets(
     offsets, lag = list[GroupOffset](), 0
     for topic in await turn.sorted(found):
         committed = {each.partition: each.committed for each in found[topic] if each.committed is not None}
-        for partition in await turn.sorted(committed):
-            if turn.is_over():
-                await turn.next()
+        async for partition in turn.each(await turn.sorted(committed)):
             at, end = committed[partition], _end(broker, topic, partition)
             behind = 0 if end is None else max(0, end - at.offset)
             offsets.append(GroupOffset(topic, partition, at.offset, end, behind, at.metadata))
@@ -243,9 +239,7 @@ async def _share_offsets(
     }
     for name in await turn.sorted(names):
         topic_id = names[name]
-        for partition in sorted(states[topic_id].partitions):
-            if turn.is_over():
-                await turn.next()
+        async for partition in turn.each(sorted(states[topic_id].partitions)):
             summary = found[topic_id, partition]
             if summary.start_offset != UNKNOWN_OFFSET:
                 end = _end(broker, name, partition)

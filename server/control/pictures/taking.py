@@ -72,9 +72,9 @@ async def pictures(
     found: dict[Log, LogPicture] = {}
     states: dict[Log, tuple[object, ...] | None] = {}
     """Of those whose picture is to be taken anew."""
-    for log, dirty_from in zip(logs, broker.services.cleaning.manager.first_dirty_offsets(logs), strict=True):
-        if turn.is_over():
-            await turn.next()
+    async for log, dirty_from in turn.each(
+        zip(logs, broker.services.cleaning.manager.first_dirty_offsets(logs), strict=True)
+    ):
         await _ready(log, turn)
         state = _state(broker, log, dirty_from, bars_max)
         known_state, known = _TAKEN.get(log, (None, None))
@@ -83,9 +83,7 @@ async def pictures(
         else:
             found[log] = known
     assessments = broker.services.cleaning.statuses(list(states), with_ways=False)
-    for (log, state), assessing in zip(states.items(), assessments, strict=True):
-        if turn.is_over():
-            await turn.next()
+    async for (log, state), assessing in turn.each(zip(states.items(), assessments, strict=True)):
         found[log] = taken = await _taken(broker, log, await in_turns(assessing, turn), turn, bars_max)
         if (
             state is not None
@@ -154,9 +152,7 @@ async def logs_by_name(broker: Broker, *, internal: bool = False) -> list[Log]:
     """All logs by topic and partition: those of clients' topics, or with the broker's own."""
     turn, logs = Turn(), list[Log]()
     topics = {each.name: each for each in broker.services.topics if internal or not each.is_internal}
-    for name in await turn.sorted(topics):
-        if turn.is_over():
-            await turn.next()
+    async for name in turn.each(await turn.sorted(topics)):
         logs += [each.log for each in topics[name].partitions]
     return logs
 

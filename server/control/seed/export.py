@@ -16,9 +16,7 @@ async def export(broker: Broker) -> dict[str, Any]:
     each access control entry and quota."""
     services, turn = broker.services, Turn()
     topics: dict[str, Any] = {}
-    for topic in sorted(services.topics, key=lambda each: each.name):
-        if turn.is_over():
-            await turn.next()
+    async for topic in turn.each(sorted(services.topics, key=lambda each: each.name)):
         if topic.is_internal or services.topics.get(topic.name) is not topic:
             continue
         entry: dict[str, Any] = {

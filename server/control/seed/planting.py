@@ -185,9 +185,7 @@ async def _there(broker: Broker, seed: Seed, turn: Turn) -> list[tuple[Field, st
     topics = broker.services.topics
     found = [(each.field, f"the topic {each.name}") for each in seed.topics if topics.get(each.name) is not None]
     found += [(each.field, f"the topic {each.topic}") for each in seed.cases if topics.get(each.topic) is not None]
-    for group in seed.groups:
-        if turn.is_over():
-            await turn.next()
+    async for group in turn.each(seed.groups):
         try:
             if await group_exists(broker, group.name):
                 found.append((group.field, f"the group {group.name}"))
@@ -201,9 +199,7 @@ async def _plans(broker: Broker, seed: Seed, turn: Turn) -> list[TopicPlan]:
     config, planner = services.config.current, services.topic_admin.planner
     flat: dict[str, str] = {}
     plans = []
-    for topic in seed.topics:
-        if turn.is_over():
-            await turn.next()
+    async for topic in turn.each(seed.topics):
         _check_configs(topic)
         try:
             _check_name(topic.name, flat)
@@ -263,9 +259,7 @@ def _check_records(records: Sequence[SeedRecord], partitions: int, config: LogCo
 
 async def _check_groups(broker: Broker, seed: Seed, planned: dict[str, int], turn: Turn) -> None:
     topics, new = broker.services.topics, planned | {case.topic: 1 for case in seed.cases}
-    for each in (offset for group in seed.groups for offset in group.offsets):
-        if turn.is_over():
-            await turn.next()
+    async for each in turn.each(offset for group in seed.groups for offset in group.offsets):
         there = topics.get(each.topic)
         count = new.get(each.topic) if there is None else len(there.partitions)
         if count is None:
@@ -366,9 +360,9 @@ async def _commit(broker: Broker, group: SeedGroup, turn: Turn) -> None:
         topic = broker.services.topics.get(each.topic)
         if topic is None or (each.partition is not None and each.partition >= len(topic.partitions)):
             raise each.field.error(f"the topic {each.topic} was changed meanwhile", Kind.CONFLICT)
-        for partition in topic.partitions if each.partition is None else [topic.partitions[each.partition]]:
-            if turn.is_over():
-                await turn.next()
+        async for partition in turn.each(
+            topic.partitions if each.partition is None else [topic.partitions[each.partition]]
+        ):
             ends = {EARLIEST: partition.log.log_start_offset, LATEST: partition.log.high_watermark}
             offset = ends[each.offset] if isinstance(each.offset, str) else each.offset
             positions[partition.topic_partition] = Position(offset)

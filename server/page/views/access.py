@@ -75,9 +75,7 @@ async def _question(broker: Broker, fields: Mapping[str, str]) -> Question:
 async def quotas(broker: Broker, fields: Mapping[str, str]) -> Page:
     """What is set, and who is throttled at the moment."""
     count, rows, turn = 0, list[Row](), Turn()
-    for each in (await list_quotas(broker)).quotas:
-        if turn.is_over():
-            await turn.next()
+    async for each in turn.each((await list_quotas(broker)).quotas):
         count += len(each.quotas)
         if len(rows) < ROWS_MAX:
             rows += [

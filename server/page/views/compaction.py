@@ -59,9 +59,7 @@ async def _standing(broker: Broker, topic: Topic, turn: Turn) -> Standing:
     cleaning, offsets, dirty, under_way, is_compacted = broker.services.cleaning, 0, 0, 0, False
     logs = [partition.log for partition in topic.partitions]
     dirty_from = cleaning.manager.first_dirty_offsets(logs)
-    for log in logs:
-        if turn.is_over():
-            await turn.next()
+    async for log in turn.each(logs):
         is_compacted = "compact" in log.config.cleanup_policy
         if not is_compacted:
             break
