@@ -26,7 +26,7 @@ from ..partitions.flusher import Flusher
 from ..runtime.clock import Clock
 from ..runtime.disk import Work, in_thread
 from ..runtime.floods import tell_of_hidden
-from ..runtime.turns import Turn
+from ..runtime.time_slices import TimeSlice
 
 if TYPE_CHECKING:
     from ..cluster.token_changes import TokenChanges
@@ -162,12 +162,12 @@ class Housekeeping:
             remove = partial(in_thread, Work.HOUSEKEEPING, data_dir, removal)
             if not await _attempt(f"removing {removal.path}", remove):
                 removal.put_off(elapsed_ms + REMOVAL_RETRY_MS)
-        turn, logs = Turn(), iter(self._logs.logs.values())
+        time_slice, logs = TimeSlice(), iter(self._logs.logs.values())
         while some := [*islice(logs, LOGS_AT_ONCE)]:
-            if turn.is_over():
-                await turn.next()
+            if time_slice.is_over():
+                await time_slice.next()
             here = [each for each in Log.wanting_flush(some, elapsed_ms) if each.data_dir == data_dir]
-            await self._flush_due(here, elapsed_ms, turn)
+            await self._flush_due(here, elapsed_ms, time_slice)
 
     async def _make_logs(self, data_dir: str) -> None:
         refused: KafkaError | None = None
@@ -181,8 +181,8 @@ class Housekeeping:
         if refused is not None:
             raise refused
 
-    async def _flush_due(self, logs: Sequence[Log], elapsed_ms: int, turn: Turn) -> None:
-        async for each in turn.each(logs):
+    async def _flush_due(self, logs: Sequence[Log], elapsed_ms: int, time_slice: TimeSlice) -> None:
+        async for each in time_slice.each(logs):
             if each.is_flush_due(elapsed_ms):
                 await _attempt(f"flushing {each.topic_partition}", partial(self._flusher.flush, [each]))
             elif each.has_unflushed_segments:
@@ -199,8 +199,8 @@ class Housekeeping:
 
     async def expire_producers(self) -> None:
         """Forget producers that have been idle for `producer.id.expiration.ms`."""
-        clock, turn = self._clock, Turn()
-        async for _ in turn.each(self._logs.expire_producers(clock.now_ms(), clock.elapsed_ms())):
+        clock, time_slice = self._clock, TimeSlice()
+        async for _ in time_slice.each(self._logs.expire_producers(clock.now_ms(), clock.elapsed_ms())):
             pass
 
     async def expire_tokens(self) -> None:

@@ -19,7 +19,7 @@ from ..cluster.placement import Placement, publish_placements, write_placements
 from ..config.live_config import LiveConfig
 from ..network.connections import Connections
 from ..partitions.fetch_sessions import FetchSessions
-from ..runtime.turns import Turn
+from ..runtime.time_slices import TimeSlice
 
 if TYPE_CHECKING:
     from ..cluster.nodes import Node
@@ -100,10 +100,10 @@ class NodeLife:
         cluster = self._cluster
         async with cluster.change_lock:
             live = {*cluster.live_node_ids()} ^ {node.node_id}
-            turn = Turn()
+            time_slice = TimeSlice()
             placed: dict[Partition, Placement] = {}
             for topic in cluster.topics:  # it does not change while the lock is held
-                async for partition in turn.each(topic.partitions):
+                async for partition in time_slice.each(topic.partitions):
                     if node.node_id in partition.replicas:
                         unclean = partition.log.config.unclean_leader_election_enable
                         present = Leadership(partition.leader, partition.isr)

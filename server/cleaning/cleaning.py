@@ -33,7 +33,7 @@ from ..partitions.waits import Waits
 from ..runtime.clock import Clock
 from ..runtime.cold_reads import bring
 from ..runtime.disk import Work, in_thread
-from ..runtime.turns import Turn, in_turns
+from ..runtime.time_slices import TimeSlice, run_cooperatively
 from .clean_pass import clean, is_worth_it, report
 from .demands import Demand, Demands, Served
 from .threads import CleanerSettings, CleanerThread
@@ -181,8 +181,8 @@ class Cleaning:
         try:
             if not demand.log.is_surveyed:
                 await in_thread(Work.READ, data_dir_of(demand.log), demand.log.survey)
-            chosen = await in_turns(
-                self.manager.take(demand.log, self.clock.now_ms(), is_forced=demand.is_forced), Turn()
+            chosen = await run_cooperatively(
+                self.manager.take(demand.log, self.clock.now_ms(), is_forced=demand.is_forced), TimeSlice()
             )
             if chosen is None:
                 served = Served.NOT_DUE
@@ -205,7 +205,7 @@ class Cleaning:
         for each in self.manager.unsurveyed():
             await in_thread(Work.READ, data_dir_of(each), each.survey)
         self.looked_at_ms = self.clock.elapsed_ms()
-        return await in_turns(self.manager.filthiest(self.clock.now_ms()))
+        return await run_cooperatively(self.manager.filthiest(self.clock.now_ms()))
 
     async def _write_corrections(self) -> None:
         for data_dir in self.manager.dirs_to_correct:
@@ -305,12 +305,12 @@ class Cleaning:
 
     async def retain(self, logs: Iterable[Log], *, compacted: bool) -> None:
         """Retention of those of `logs` that are free, one after the other, and compacted or not."""
-        turn, left = Turn(), iter(logs)
+        time_slice, left = TimeSlice(), iter(logs)
         while some := [*islice(left, LOGS_AT_ONCE)]:
-            if turn.is_over():
-                await turn.next()
+            if time_slice.is_over():
+                await time_slice.next()
             now_ms = self.clock.now_ms()
-            async for each in turn.each(
+            async for each in time_slice.each(
                 [log for log in some if log.config.is_compact == compacted and may_have_deletable(log, now_ms)]
             ):
                 if each.config.is_compact == compacted:

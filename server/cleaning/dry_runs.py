@@ -16,7 +16,7 @@ from ...storage.cleaning.dirtiness import LogToClean, measure_in_pieces
 from ...storage.logs.log import Log
 from ...storage.produce.producer_state import LastRecord
 from ..runtime.disk import Work, in_thread
-from ..runtime.turns import Turn, in_turns
+from ..runtime.time_slices import TimeSlice, run_cooperatively
 from .cleaning import Cleaning
 from .threads import CleanerSettings, new_cleaner
 
@@ -46,11 +46,11 @@ async def dry_run(
     try:
         if not log.is_surveyed:
             await in_thread(Work.READ, data_dir, log.survey)
-        turn = Turn()
+        time_slice = TimeSlice()
         measuring = forced_in_pieces if is_forced else measure_in_pieces
-        measured = await in_turns(measuring(log, manager.first_dirty_offset(log), now_ms), turn)
+        measured = await run_cooperatively(measuring(log, manager.first_dirty_offset(log), now_ms), time_slice)
         last_records: dict[int, LastRecord] = {}
-        async for piece in turn.each(log.producers.last_records_in_pieces()):
+        async for piece in time_slice.each(log.producers.last_records_in_pieces()):
             last_records |= piece
         work = partial(
             _run,

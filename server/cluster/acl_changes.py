@@ -12,7 +12,7 @@ from typing import Any
 import trio
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ..runtime.turns import Turn
+from ..runtime.time_slices import TimeSlice
 from ..security.acls.acl import Acl
 from ..security.acls.authorizer import Authorizer
 from ..security.acls.filters import AclFilter
@@ -57,23 +57,23 @@ class AclChanges:
         Raises:
             KafkaError: POLICY_VIOLATION (too many, together or at once), KAFKA_STORAGE_ERROR; nothing has changed then.
         """
-        turn = Turn()
-        wanted = await turn.once(acls)
+        time_slice = TimeSlice()
+        wanted = await time_slice.once(acls)
         async with self._cluster.change_lock:
             new, chars = [], 0
-            async for acl in turn.each(wanted):
+            async for acl in time_slice.each(wanted):
                 if acl not in self._authorizer.index:
                     new.append(acl)
                     chars += _chars(acl)
             self._check_room(len(new), chars, CHANGED_MAX if at_most is None else at_most)
             if not new:
                 return []
-            facts = await turn.map(lambda acl: (str(acl), acl.facts()), new)
+            facts = await time_slice.map(lambda acl: (str(acl), acl.facts()), new)
             with trio.CancelScope(shield=True):
                 await self._put(dict(facts))
                 self._chars += chars
                 for permission in Permission.DENY, Permission.ALLOW:
-                    async for acl in turn.each(new):
+                    async for acl in time_slice.each(new):
                         if acl.permission is permission:
                             self._authorizer.add(acl)
         return new
@@ -84,51 +84,55 @@ class AclChanges:
         Raises:
             KafkaError: POLICY_VIOLATION (too many at once), KAFKA_STORAGE_ERROR; nothing has changed then.
         """
-        turn = Turn()
+        time_slice = TimeSlice()
         async with self._cluster.change_lock:
-            found, gone = await self._meant(filters, turn)
+            found, gone = await self._meant(filters, time_slice)
             if gone:
-                keys = await turn.map(lambda acl: (str(acl), None), gone)
+                keys = await time_slice.map(lambda acl: (str(acl), None), gone)
                 with trio.CancelScope(shield=True):
                     await self._put(dict(keys))
                     for permission in Permission.ALLOW, Permission.DENY:
-                        async for acl in turn.each(gone):
+                        async for acl in time_slice.each(gone):
                             if acl.permission is permission:
                                 self._authorizer.remove(acl)
                                 self._chars -= _chars(acl)
         return found
 
-    async def matching(self, wanted: AclFilter, turn: Turn) -> list[Acl]:
+    async def matching(self, wanted: AclFilter, time_slice: TimeSlice) -> list[Acl]:
         """The entries that a filter means, as they are at one moment."""
         found = []
-        async for acl in turn.each(wanted.candidates(self._authorizer.index)):
+        async for acl in time_slice.each(wanted.candidates(self._authorizer.index)):
             if wanted.matches(acl):
                 found.append(acl)
         return found
 
-    async def _meant(self, filters: Sequence[AclFilter], turn: Turn) -> tuple[list[list[Acl]], dict[Acl, None]]:
+    async def _meant(
+        self, filters: Sequence[AclFilter], time_slice: TimeSlice
+    ) -> tuple[list[list[Acl]], dict[Acl, None]]:
         """What each of the filters means, and all of it together, in one pass over the entries for them all."""
         wanted = ManyFilters(self._authorizer.index)
         try:
-            async for each in turn.each(filters):
+            async for each in time_slice.each(filters):
                 wanted.add(each)
                 if wanted.size > LOOKED_FOR_MAX:
                     raise _too_many()
-            return await self._meant_by(wanted, len(filters), turn)
+            return await self._meant_by(wanted, len(filters), time_slice)
         finally:
-            await wanted.clear(turn)
+            await wanted.clear(time_slice)
 
-    async def _meant_by(self, wanted: ManyFilters, count: int, turn: Turn) -> tuple[list[list[Acl]], dict[Acl, None]]:
-        found = await turn.map(lambda _: list[Acl](), range(count))
+    async def _meant_by(
+        self, wanted: ManyFilters, count: int, time_slice: TimeSlice
+    ) -> tuple[list[list[Acl]], dict[Acl, None]]:
+        found = await time_slice.map(lambda _: list[Acl](), range(count))
         gone, meant = dict[Acl, None](), 0
-        async for acl in turn.each(wanted.candidates()):
+        async for acl in time_slice.each(wanted.candidates()):
             for numbers in wanted.meaning(acl):
                 gone[acl] = None
                 meant += len(numbers)
                 # Filters that mean the same entries are answered with them each.
                 if len(gone) > CHANGED_MAX or meant > MEANT_MAX:
                     raise _too_many()
-                async for number in turn.each(numbers):
+                async for number in time_slice.each(numbers):
                     found[number].append(acl)
         return found, gone
 

@@ -11,7 +11,7 @@ from ..cleaning.cleaning import Cleaning
 from ..config.eligible_replicas import ELIGIBLE_REPLICAS
 from ..config.live_config import CLIENT_METRICS, GROUP_CONFIGS, LiveConfig
 from ..partitions.topics import Topic
-from ..runtime.turns import Turn
+from ..runtime.time_slices import TimeSlice
 from .cluster import Cluster
 
 
@@ -92,10 +92,10 @@ class ConfigChanges:
 
     async def _reconfigure_logs(self, topics: Iterable[Topic]) -> None:
         """Give the logs what they run with by now; topics that are made meanwhile have it already."""
-        turn = Turn()
-        async for topic in turn.each(topics):
+        time_slice = TimeSlice()
+        async for topic in time_slice.each(topics):
             config = self._live_config.topic(topic.name)
-            async for partition in turn.each(topic.partitions):
+            async for partition in time_slice.each(topic.partitions):
                 if self._cluster.topics.get(topic.name) is not topic:
                     break  # deleted meanwhile
                 self._cleaning.log_reconfigured(partition.log, config)

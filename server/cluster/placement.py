@@ -21,7 +21,7 @@ from ...storage.topics.catalog_file import PartitionEntry
 from ...storage.topics.entries import Facts
 from ..partitions.reassigning import Reassigning
 from ..partitions.topics import NO_LEADER, Partition
-from ..runtime.turns import Turn
+from ..runtime.time_slices import TimeSlice
 from .cluster import Cluster
 from .leadership import Leadership, eligible
 from .replicas import Replicas
@@ -68,10 +68,10 @@ async def write_placements(cluster: Cluster, placed: Placed) -> None:
         KafkaError: KAFKA_STORAGE_ERROR; nothing has changed.
     """
     topics = cluster.catalog.topics
-    turn = Turn()
+    time_slice = TimeSlice()
     changed: dict[str, list[PartitionEntry]] = {}
     under_way: dict[str, Facts | None] = {}
-    async for partition, new in turn.each(placed.items()):
+    async for partition, new in time_slice.each(placed.items()):
         if new.reassigning is not partition.reassigning:
             facts = None if new.reassigning is None else facts_of(cluster, partition, new.reassigning)
             under_way[str(partition.topic_partition)] = facts
@@ -87,7 +87,9 @@ async def write_placements(cluster: Cluster, placed: Placed) -> None:
         leader = stored.leader if new.leadership.leader == NO_LEADER else new.leadership.leader
         changed[name][index] = PartitionEntry(replicas, leader, epoch)
     if changed or under_way:
-        entries = await turn.map(lambda each: replace(topics[each[0]], partitions=tuple(each[1])), changed.items())
+        entries = await time_slice.map(
+            lambda each: replace(topics[each[0]], partitions=tuple(each[1])), changed.items()
+        )
         await cluster.write(cluster.catalog.put_topics, entries, SECTION, under_way)
 
 
@@ -128,11 +130,11 @@ async def publish_placements(cluster: Cluster, placed: Placed) -> None:
         cluster.reconsider()
     # Those of coordinators first, in the same turn: they are few, and their tables count for the old leader alone.
     moved.sort(key=lambda partition: not partition.is_internal)
-    turn = Turn()
+    time_slice = TimeSlice()
     with trio.CancelScope(shield=True):
         for partition in moved:
-            if not partition.is_internal and turn.is_over():
-                await turn.next()
+            if not partition.is_internal and time_slice.is_over():
+                await time_slice.next()
             for watcher in cluster.watchers:
                 watcher.leader_moved(partition)
 

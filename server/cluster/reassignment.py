@@ -14,7 +14,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...storage.disk.paths import TopicPartition
 from ..partitions.reassigning import Reassigning
 from ..partitions.topics import NAME_CHARS_SHOWN, NO_LEADER, Partition
-from ..runtime.turns import Turn
+from ..runtime.time_slices import TimeSlice
 from .cluster import Cluster
 from .leadership import Leadership, first_leadership
 from .placement import Placement, publish_placements, settled, write_placements
@@ -148,7 +148,7 @@ NONE_TO_ASSIGN = Missing("Unable to find a topic named {topic}.", "Unable to fin
 
 
 async def change(
-    cluster: Cluster, wanted: Mapping[TopicPartition, Plan], turn: Turn, missing: Missing = NONE_TO_ELECT
+    cluster: Cluster, wanted: Mapping[TopicPartition, Plan], time_slice: TimeSlice, missing: Missing = NONE_TO_ELECT
 ) -> dict[TopicPartition, KafkaError]:
     """Carry out plans: in the catalog first, then for every node. Returns those that were refused, and why.
 
@@ -158,7 +158,7 @@ async def change(
     refused: dict[TopicPartition, KafkaError] = {}
     placed: dict[Partition, Placement] = {}
     async with cluster.change_lock:
-        async for topic_partition, plan in turn.each(wanted.items()):
+        async for topic_partition, plan in time_slice.each(wanted.items()):
             try:
                 partition = _found(cluster, topic_partition, missing)
                 placed[partition] = plan(cluster, partition)
@@ -171,8 +171,8 @@ async def change(
                 ErrorCode.POLICY_VIOLATION,
                 f"{len(placed)} changes in one request; at most {CHANGES_MAX} are allowed.",
             )
-            await turn.empty(refused)
-            await turn.empty(placed)
+            await time_slice.empty(refused)
+            await time_slice.empty(placed)
             return dict.fromkeys(wanted, too_many)
         try:
             await write_placements(cluster, placed)

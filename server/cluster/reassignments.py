@@ -26,7 +26,7 @@ from ..partitions.reassigning import Reassigning
 from ..partitions.topics import Partition, Topic
 from ..partitions.watcher import Watcher
 from ..runtime.clock import Clock
-from ..runtime.turns import Turn, in_turns
+from ..runtime.time_slices import TimeSlice, run_cooperatively
 from .cluster import Cluster
 from .leadership import Leadership
 from .placement import SECTION, Placement, facts_of, publish_placements, settled, write_placements
@@ -119,22 +119,22 @@ class Reassignments(Watcher):
             self._changed_ms, self._rates = None, {}
             return None
         async with cluster.change_lock:
-            turn = Turn()
-            await self._settle(turn)
+            time_slice = TimeSlice()
+            await self._settle(time_slice)
             placed: dict[Partition, Placement] = {}
-            async for partition in turn.each(list(cluster.under_way.values())):
+            async for partition in time_slice.each(list(cluster.under_way.values())):
                 if (placement := self._arrived(partition)) is not None:
                     placed[partition] = placement
             elapsed_ms = self._clock.elapsed_ms()
             try:
                 await write_placements(cluster, placed)
                 await publish_placements(cluster, placed)
-                turn.begin()
-                await self._write_down(elapsed_ms, turn)
+                time_slice.begin()
+                await self._write_down(elapsed_ms, time_slice)
             except KafkaError as error:
                 log.error("reassignments: %s", error)
                 return elapsed_ms + RETRY_MS
-            return await self._due_ms(turn)
+            return await self._due_ms(time_slice)
 
     def _lagging(self) -> list[NewReplica]:
         return [
@@ -144,19 +144,19 @@ class Reassignments(Watcher):
             for node_id in partition.reassigning.lagging
         ]
 
-    async def _settle(self, turn: Turn) -> None:
+    async def _settle(self, time_slice: TimeSlice) -> None:
         """Have `copied_bytes` and rates as of now."""
         elapsed_ms = self._clock.elapsed_ms()
         changed_ms, self._changed_ms = self._changed_ms, None
         if changed_ms is not None:
-            await self._advance(changed_ms, turn)
-            self._rates = await in_turns(self._cluster.throttle.rates_in_pieces(self._lagging()), turn)
-        await self._advance(elapsed_ms, turn)
+            await self._advance(changed_ms, time_slice)
+            self._rates = await run_cooperatively(self._cluster.throttle.rates_in_pieces(self._lagging()), time_slice)
+        await self._advance(elapsed_ms, time_slice)
 
-    async def _advance(self, up_to_ms: int, turn: Turn) -> None:
+    async def _advance(self, up_to_ms: int, time_slice: TimeSlice) -> None:
         passed_s = (up_to_ms - self._at_ms) / 1000
         if passed_s:
-            async for replica in turn.each(self._lagging()):
+            async for replica in time_slice.each(self._lagging()):
                 rate, moving = self._rates.get(replica, 0.0), replica.partition.reassigning
                 if rate < math.inf and moving is not None and replica.node_id in moving.copied_bytes:
                     moving.copied_bytes[replica.node_id] += rate * passed_s
@@ -190,29 +190,29 @@ class Reassignments(Watcher):
         placement = settled(present)
         return None if placement is present and len(left) == len(moving.copied_bytes) else placement
 
-    async def _write_down(self, elapsed_ms: int, turn: Turn) -> None:
+    async def _write_down(self, elapsed_ms: int, time_slice: TimeSlice) -> None:
         """Now and then, how far they are; and that those of deleted topics are not under way any more."""
         cluster = self._cluster
         gone: dict[str, Facts | None] = {}
-        async for key in turn.each(list(cluster.catalog.entries(SECTION))):
+        async for key in time_slice.each(list(cluster.catalog.entries(SECTION))):
             if _key(key) not in cluster.under_way:
                 gone[key] = None
         if not gone and elapsed_ms - self._written_ms < WRITTEN_AFTER_MS:
             return
         present = {}
-        async for where, partition in turn.each(list(cluster.under_way.items())):
+        async for where, partition in time_slice.each(list(cluster.under_way.items())):
             if partition.reassigning is not None:
                 present[str(where)] = facts_of(cluster, partition, partition.reassigning)
         await cluster.write(cluster.catalog.put_entries, SECTION, {**gone, **present})
         self._written_ms = elapsed_ms
 
-    async def _due_ms(self, turn: Turn) -> int | None:
+    async def _due_ms(self, time_slice: TimeSlice) -> int | None:
         """When the next one arrives as things are, or something is to be written down."""
         if self._changed_ms is not None:
             return self._at_ms
         least_ms = max(1.0, len(self._rates) / LOOKED_AT_IN_A_MS)
         wait_ms: float = math.inf
-        async for replica, rate in turn.each(self._rates.items()):
+        async for replica, rate in time_slice.each(self._rates.items()):
             moving = replica.partition.reassigning
             if rate and moving is not None and replica.node_id in moving.copied_bytes:
                 left_bytes = replica.partition.log.size_bytes - moving.copied_bytes[replica.node_id]

@@ -15,7 +15,7 @@ import trio
 from ...protocol.errors import ErrorCode, KafkaError
 from ...storage.disk.checkpoints import uuid_text
 from ..config.live_config import LiveConfig
-from ..runtime.turns import Turn
+from ..runtime.time_slices import TimeSlice
 from ..security.principal import Principal
 from ..security.tokens.token import Token
 from ..security.tokens.tokens import Tokens
@@ -110,10 +110,10 @@ class TokenChanges:
 
     async def sweep(self, now_ms: int) -> None:
         """Take away those that have expired. KafkaError: KAFKA_STORAGE_ERROR; they stay, and log nobody in."""
-        turn = Turn()
+        time_slice = TimeSlice()
         async with self._cluster.change_lock:
             over = []
-            async for token in turn.each(self.tokens.all()):
+            async for token in time_slice.each(self.tokens.all()):
                 if token.is_over(now_ms):
                     over.append(token)
             if over:
@@ -139,8 +139,8 @@ class TokenChanges:
         with trio.CancelScope(shield=True):
             gone = {token.token_id: None for token in tokens}
             await self._cluster.write(self._cluster.catalog.put_entries, SECTION, gone)
-            turn = Turn()
-            async for token in turn.each(tokens):
+            time_slice = TimeSlice()
+            async for token in time_slice.each(tokens):
                 self.tokens.remove(token)
 
 

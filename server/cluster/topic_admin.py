@@ -27,7 +27,7 @@ from ...storage.topics.catalog_file import PartitionEntry, TopicEntry
 from ..config.live_config import LiveConfig
 from ..partitions.topics import Topic, flat
 from ..runtime.collector import Collector
-from ..runtime.turns import Turn
+from ..runtime.time_slices import TimeSlice
 from .cluster import Cluster
 from .leadership import first_leadership
 from .partition_logs import NewPartitions, PartitionLogs
@@ -145,19 +145,19 @@ class TopicAdmin:
 
     async def _carry_out(self, wishes: Sequence[_Wish], fill: Fill | None = None) -> None:
         """Make the topics of `wishes`; each has its outcome on return. For the holder of `change_lock`."""
-        turn, partitions = Turn(), 0
+        time_slice, partitions = TimeSlice(), 0
         with trio.CancelScope(shield=True), self._collector.putting_off():  # half a topic is nobody's wish
             try:
                 coming: dict[str, str] = {}
                 for wish in wishes:
-                    wish.entries = await turn.map(partial(self._entry, coming), wish.plans)
+                    wish.entries = await time_slice.map(partial(self._entry, coming), wish.plans)
                 made = await self._make([each for wish in wishes for each in wish.new], fill)
             except Exception as error:  # noqa: BLE001 - told to all of them
                 for wish in wishes:
                     wish.failure = error
                 return
             for wish in wishes:
-                async for entry in turn.each(wish.new):
+                async for entry in time_slice.each(wish.new):
                     self._show(made[entry.name], wish.hidden_s)
                     partitions += len(entry.partitions)
                 wish.made = made
@@ -277,16 +277,16 @@ class TopicAdmin:
             raise refused
 
     async def _delete_all(self, topics: Sequence[Topic]) -> list[KafkaError | None]:
-        cluster, turn = self._cluster, Turn()
+        cluster, time_slice = self._cluster, TimeSlice()
         async with cluster.change_lock:
-            refused = await turn.map(self._refusal, topics)
+            refused = await time_slice.map(self._refusal, topics)
             going = [topic for topic, refusal in zip(topics, refused, strict=True) if refusal is None]
             with trio.CancelScope(shield=True), self._collector.putting_off():  # nor is half a deletion
                 if not going:
                     return refused
                 await cluster.write(cluster.catalog.remove_topics, [topic.name for topic in going])
                 try:
-                    async for topic in turn.each(going):
+                    async for topic in time_slice.each(going):
                         cluster.topics.remove(topic)
                         for watcher in cluster.watchers:
                             watcher.topic_deleted(topic)

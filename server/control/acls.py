@@ -13,7 +13,7 @@ from typing import TypeVar
 from ...protocol.errors import KafkaError
 from ..broker.broker import Broker
 from ..cluster.acl_changes import ENTRIES_MAX, AclChanges
-from ..runtime.turns import Turn
+from ..runtime.time_slices import TimeSlice
 from ..security.acls.acl import Acl, AclError, kind_of, parse, resource_of
 from ..security.acls.authorizer import Authorizer, Decision
 from ..security.acls.filters import AclFilter
@@ -86,7 +86,7 @@ async def list_acls(broker: Broker, *, principal: str | None = None, resource: s
     Raises:
         ControlError: CONFLICT: there is no authorizer; INVALID: no principal, no resource.
     """
-    changes, turn = _changes(broker), Turn()
+    changes, time_slice = _changes(broker), TimeSlice()
     if principal is not None:
         _read(lambda: Principal.parse(principal), "principal")
     wanted = AclFilter(principal=principal)
@@ -94,9 +94,9 @@ async def list_acls(broker: Broker, *, principal: str | None = None, resource: s
         kind, name = _read(lambda: resource_of(resource), "resource")
         wanted = AclFilter(kind, name, PatternType.MATCH, principal)
     found = {
-        state.acl: state for state in await turn.map(_state, await changes.matching(wanted, turn))
+        state.acl: state for state in await time_slice.map(_state, await changes.matching(wanted, time_slice))
     }  # no two entries have the same line
-    return AclList(tuple(await turn.map(found.__getitem__, await turn.sorted(found))))
+    return AclList(tuple(await time_slice.map(found.__getitem__, await time_slice.sorted(found))))
 
 
 async def add_acls(broker: Broker, acls: Sequence[str]) -> AclsAdded:
@@ -110,7 +110,7 @@ async def add_acls(broker: Broker, acls: Sequence[str]) -> AclsAdded:
         new = await changes.create(await parsed(acls), at_most=ENTRIES_MAX)
     except KafkaError as error:
         raise refusal(error) from error
-    return AclsAdded(tuple(await Turn().map(str, new)))
+    return AclsAdded(tuple(await TimeSlice().map(str, new)))
 
 
 async def remove_acls(broker: Broker, acls: Sequence[str]) -> AclsRemoved:
@@ -119,18 +119,18 @@ async def remove_acls(broker: Broker, acls: Sequence[str]) -> AclsRemoved:
     Raises:
         ControlError: As `add_acls`; NOT_FOUND: one is not there.
     """
-    changes, turn = _changes(broker), Turn()
+    changes, time_slice = _changes(broker), TimeSlice()
     gone = await parsed(acls)
     index = _authorizer(broker).index
-    async for acl in turn.each(gone):
+    async for acl in time_slice.each(gone):
         if acl not in index:
             near = did_you_mean(str(acl), (str(each) for each in index.about(acl.resource_type, acl.name)))
             raise ControlError(Kind.NOT_FOUND, f"there is no ACL {str(acl)[:200]!r}{near}")
     try:
-        await changes.delete(await turn.map(_exactly, gone))
+        await changes.delete(await time_slice.map(_exactly, gone))
     except KafkaError as error:
         raise refusal(error) from error
-    return AclsRemoved(tuple(await turn.map(str, gone)))
+    return AclsRemoved(tuple(await time_slice.map(str, gone)))
 
 
 async def why_allowed(
@@ -157,8 +157,8 @@ async def why_allowed(
 
 async def parsed(lines: Sequence[str]) -> list[Acl]:
     """The entries that lines say, each once. ControlError INVALID for a line that says none."""
-    turn, found = Turn(), dict[Acl, None]()
-    async for line in turn.each(lines):
+    time_slice, found = TimeSlice(), dict[Acl, None]()
+    async for line in time_slice.each(lines):
         found |= dict.fromkeys(_read(partial(_entries, line), "acls"))
     return list(found)
 

@@ -31,7 +31,7 @@ from ..broker.broker import Broker
 from ..runtime.clock import NOW_MS_MAX, Clock
 from ..runtime.cold_reads import bring
 from ..runtime.idle import idle
-from ..runtime.turns import Turn
+from ..runtime.time_slices import TimeSlice
 from .errors import ControlError, Kind
 
 log = logging.getLogger("ottla.control")
@@ -126,8 +126,8 @@ def _check(now_ms: int, what: str) -> None:
 
 
 async def _roll_old(broker: Broker, now_ms: int) -> tuple[TopicPartition, ...]:
-    rolled, turn = [], Turn()
-    async for each in turn.each(list(broker.services.logs.logs.values())):
+    rolled, time_slice = [], TimeSlice()
+    async for each in time_slice.each(list(broker.services.logs.logs.values())):
         if each.failure is None:
             try:
                 if await _roll_if_old(each, now_ms):

@@ -26,7 +26,7 @@ from ...storage.filter.removed import RemovedRecords
 from ...storage.logs.log import Log
 from ..broker.broker import Broker
 from ..cleaning.on_demand import RefusedError, check, clean_now
-from ..runtime.turns import Turn
+from ..runtime.time_slices import TimeSlice
 from ..services.explaining import Explaining, PartitionExplanation
 from .errors import ControlError, Kind
 from .partitions import logs_of
@@ -173,16 +173,18 @@ async def wait_until_compacted(
             Kind.INVALID, f"timeout_s: expected seconds from 0 to {TIMEOUT_S_MAX:.0f}, found {timeout_s!r:.40}"
         )
     wanted = {log: _closed_up_to(log) for log in logs_of(broker, topic, partitions)}
-    turn = Turn()
+    time_slice = TimeSlice()
     with trio.move_on_after(timeout_s) as waiting:
-        async for log, up_to in turn.each(wanted.items()):
+        async for log, up_to in time_slice.each(wanted.items()):
             await _covered(broker, log, up_to)
     if waiting.cancelled_caught:
-        async for log, up_to in turn.each(wanted.items()):
+        async for log, up_to in time_slice.each(wanted.items()):
             _check(broker, log)
             if _first_dirty(broker, log) < up_to:
                 raise await _timed_out(broker, log, up_to, timeout_s)
-    return Compacted(topic=topic, partitions=tuple([await _compacted(broker, *each, turn) for each in wanted.items()]))
+    return Compacted(
+        topic=topic, partitions=tuple([await _compacted(broker, *each, time_slice) for each in wanted.items()])
+    )
 
 
 def _check(broker: Broker, log: Log) -> None:
@@ -200,8 +202,8 @@ def _first_dirty(broker: Broker, log: Log) -> int:
     return broker.services.cleaning.manager.first_dirty_offset(log)
 
 
-async def _explained(broker: Broker, log: Log, turn: Turn | None = None) -> PartitionExplanation:
-    return await (await Explaining.of(broker.services, [log], turn or Turn())).next()
+async def _explained(broker: Broker, log: Log, time_slice: TimeSlice | None = None) -> PartitionExplanation:
+    return await (await Explaining.of(broker.services, [log], time_slice or TimeSlice())).next()
 
 
 async def _compact(broker: Broker, log: Log, *, is_forced: bool, rolls: bool) -> PartitionCompaction:
@@ -287,10 +289,10 @@ async def _timed_out(broker: Broker, log: Log, up_to: int, timeout_s: float) -> 
     )
 
 
-async def _compacted(broker: Broker, log: Log, up_to: int, turn: Turn) -> PartitionCompacted:
-    if turn.is_over():
-        await turn.next()
-    explained = await _explained(broker, log, turn)
+async def _compacted(broker: Broker, log: Log, up_to: int, time_slice: TimeSlice) -> PartitionCompacted:
+    if time_slice.is_over():
+        await time_slice.next()
+    explained = await _explained(broker, log, time_slice)
     return PartitionCompacted(
         partition=log.topic_partition.partition,
         waited_for_offset=up_to,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import trio
 
 from ..broker.broker import Broker
-from ..runtime.turns import Turn
+from ..runtime.time_slices import TimeSlice
 
 COUNT_MAX = 500
 
@@ -45,10 +45,10 @@ class ConnectionList:
 
 async def list_connections(broker: Broker) -> ConnectionList:
     """All of clients; the admin listener's are not among them."""
-    turn, now_s = Turn(), trio.current_time()
+    time_slice, now_s = TimeSlice(), trio.current_time()
     found = tuple(broker.connections)
     states = []
-    async for each in turn.each(found[:COUNT_MAX]):
+    async for each in time_slice.each(found[:COUNT_MAX]):
         states.append(
             ConnectionState(
                 peer=each.peer,

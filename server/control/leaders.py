@@ -20,7 +20,7 @@ from ..cluster.placement import Placement
 from ..cluster.reassignment import Plan, change
 from ..coordination.service import CoordinatorService
 from ..partitions.topics import Partition, Topic
-from ..runtime.turns import Turn
+from ..runtime.time_slices import TimeSlice
 from .errors import ControlError, Kind, did_you_mean
 
 
@@ -54,7 +54,7 @@ async def move_leader(broker: Broker, topic: str, partition: int, node: int) -> 
     was = of_it.leader
     if was != node:
         where = TopicPartition(topic, partition)
-        refused = await change(broker.services.cluster, {where: _led_by(node)}, Turn())
+        refused = await change(broker.services.cluster, {where: _led_by(node)}, TimeSlice())
         if (error := refused.get(where)) is not None:
             raise _as_control_error(error)
     return LeaderMoved(topic, partition, of_it.leader, of_it.leader_epoch, was, of_it.replicas)

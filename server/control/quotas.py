@@ -22,7 +22,7 @@ from ..quotas.validation import (
     REQUEST_PERCENTAGE,
     Alteration,
 )
-from ..runtime.turns import Turn
+from ..runtime.time_slices import TimeSlice
 from .errors import ControlError, Kind, did_you_mean
 from .refusals import refusal
 
@@ -78,14 +78,14 @@ class ThrottledList:
 
 async def list_quotas(broker: Broker) -> QuotaList:
     """What is set."""
-    turn = Turn()
-    states = await turn.map(
+    time_slice = TimeSlice()
+    states = await time_slice.map(
         lambda each: QuotaState(str(each[0]), dict(each[1])), list(broker.services.quotas.quotas.items())
     )
     by_text = {}
-    async for state in turn.each(states):
+    async for state in time_slice.each(states):
         by_text[state.entity] = state
-    return QuotaList(tuple(await turn.map(by_text.__getitem__, await turn.sorted(by_text))))
+    return QuotaList(tuple(await time_slice.map(by_text.__getitem__, await time_slice.sorted(by_text))))
 
 
 async def set_quotas(broker: Broker, entity: str, quotas: Mapping[str, float | None]) -> QuotaState:
@@ -150,13 +150,13 @@ def check_all(quotas: Mapping[str, Mapping[str, float | None]]) -> list[Alterati
 
 async def list_throttled(broker: Broker) -> ThrottledList:
     """Who is above a quota, and has to wait."""
-    turn, clients = Turn(), broker.services.quotas.clients
+    time_slice, clients = TimeSlice(), broker.services.quotas.clients
     found = []
-    async for using, usage in turn.each(clients.usages()):
+    async for using, usage in time_slice.each(clients.usages()):
         throttled = clients.throttled(using, usage)
         if throttled is not None:
             found.append(_throttled(throttled))
-    async for refused in turn.each(broker.services.quotas.connections.refusing()):
+    async for refused in time_slice.each(broker.services.quotas.connections.refusing()):
         found.append(_refused(refused))
     return ThrottledList(tuple(found))
 

@@ -9,7 +9,7 @@ from ...protocol.errors import KafkaError
 from ...storage.logs.log import Log
 from ..broker.broker import Broker
 from ..cleaning.cleaning import Deleted
-from ..runtime.turns import Turn
+from ..runtime.time_slices import TimeSlice
 from .errors import ControlError, Kind
 from .partitions import logs_of
 from .refusals import refusal
@@ -56,9 +56,9 @@ async def roll(broker: Broker, topic: str, partitions: Iterable[int] | None = No
     Raises:
         ControlError: As `partitions.logs_of`; FAILED: the disk refused. Partitions before that one have rolled.
     """
-    logs, turn = logs_of(broker, topic, partitions), Turn()
+    logs, time_slice = logs_of(broker, topic, partitions), TimeSlice()
     return Rolled(
-        topic=topic, partitions=tuple(await turn.map(lambda each: roll_one(each, broker.clock.now_ms()), logs))
+        topic=topic, partitions=tuple(await time_slice.map(lambda each: roll_one(each, broker.clock.now_ms()), logs))
     )
 
 
@@ -132,8 +132,8 @@ async def apply_retention(broker: Broker, topic: str | None = None) -> Retained:
             refused. Partitions before that one have been seen to.
     """
     logs = list(broker.services.logs.logs.values()) if topic is None else logs_of(broker, topic)
-    rows, turn = [], Turn()
-    async for each in turn.each(logs):
+    rows, time_slice = [], TimeSlice()
+    async for each in time_slice.each(logs):
         row = await _retain(broker, each)
         if topic is not None and row.explanation is not None:
             raise ControlError(Kind.CONFLICT if each.failure is None else Kind.FAILED, row.explanation)

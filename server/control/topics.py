@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ...protocol.errors import KafkaError
 from ..broker.broker import Broker
 from ..partitions.topics import Topic
-from ..runtime.turns import Turn
+from ..runtime.time_slices import TimeSlice
 from .errors import ControlError, Kind, did_you_mean
 from .refusals import refusal
 
@@ -53,15 +53,15 @@ class TopicDeleted:
 
 async def list_topics(broker: Broker, *, internal: bool = False) -> TopicList:
     """All topics, the broker's own only if `internal`."""
-    turn = Turn()
+    time_slice = TimeSlice()
     shown = [topic for topic in broker.services.topics if internal or not topic.is_internal]
     shown.sort(key=lambda topic: topic.name)
-    return TopicList(tuple([await _state(broker, topic, turn) for topic in shown]))
+    return TopicList(tuple([await _state(broker, topic, time_slice) for topic in shown]))
 
 
 async def describe_topic(broker: Broker, name: str) -> TopicState:
     """One topic. ControlError NOT_FOUND if there is none of this name."""
-    return await _state(broker, topic_named(broker, name), Turn())
+    return await _state(broker, topic_named(broker, name), TimeSlice())
 
 
 async def create_topic(
@@ -92,7 +92,7 @@ async def create_topic(
             replication_factor=-1 if replicas is None else replicas,
             configs=configs,
         )
-        return await _state(broker, await services.topic_admin.create(plan), Turn())
+        return await _state(broker, await services.topic_admin.create(plan), TimeSlice())
     except KafkaError as error:
         raise refusal(error) from error
 
@@ -122,11 +122,11 @@ def topic_named(broker: Broker, name: str) -> Topic:
     return found
 
 
-async def _state(broker: Broker, topic: Topic, turn: Turn) -> TopicState:
+async def _state(broker: Broker, topic: Topic, time_slice: TimeSlice) -> TopicState:
     partitions = tuple(topic.partitions)
-    sizes_bytes = await turn.map(lambda partition: partition.log.size_bytes, partitions)
-    if turn.is_over():
-        await turn.next()
+    sizes_bytes = await time_slice.map(lambda partition: partition.log.size_bytes, partitions)
+    if time_slice.is_over():
+        await time_slice.next()
     entry = broker.services.cluster.catalog.topics.get(topic.name)  # none if it was deleted meanwhile
     return TopicState(
         name=topic.name,

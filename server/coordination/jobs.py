@@ -3,7 +3,7 @@
 A job is a generator. What it does up to a `yield` is one piece, short and done for everybody at once; what it knew before
 the `yield` may be otherwise after it, so it looks everything up again, and never carries a decision over to the next piece.
 A coordinator's own jobs (expiry, a deleted topic, what is left to do after a load) are pursued by `run`; those of a request
-by its handler (`runtime.turns.in_turns`).
+by its handler (`runtime.time_slices.run_cooperatively`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Ordered = TypeVar("Ordered", int, str, bytes, tuple[bytes, int], tuple[float, in
 Job: TypeAlias = Steps[None]
 
 IsOver: TypeAlias = Callable[[], bool]
-"""Whether whoever asks has worked long enough (`Turn.is_over`)."""
+"""Whether whoever asks has worked long enough (`TimeSlice.is_over`)."""
 
 
 def never() -> bool:

@@ -19,7 +19,7 @@ from ..cluster.nodes import Node
 from ..network.connection import PEER_CHECK_MS
 from ..partitions.topics import NO_LEADER
 from ..runtime.disk import Work, in_thread
-from ..runtime.turns import Turn, passes
+from ..runtime.time_slices import TimeSlice, passes
 from ..runtime.waking import Waking
 from .coordinator import Coordinator
 from .ground import Ground
@@ -333,7 +333,7 @@ class CoordinatorService(Generic[C, S]):
     # Time
 
     async def _keep_time(self) -> None:
-        clock, turn = self.ground.clock, Turn()
+        clock, time_slice = self.ground.clock, TimeSlice()
         while True:
             due_ms = self.coordinator.next_deadline_ms()
             with trio.CancelScope() as self._sleep:
@@ -343,9 +343,9 @@ class CoordinatorService(Generic[C, S]):
                     await clock.sleep_until(due_ms)
             # A turn each time: deadlines that are always due, set by a member with time-outs of zero, must not starve the
             # rest, nor thousands that are due together.
-            await turn.next()
+            await time_slice.next()
             try:
-                self.coordinator.run_due(clock.now_ms(), turn.is_over)
+                self.coordinator.run_due(clock.now_ms(), time_slice.is_over)
             except Exception:
                 log.exception("a deadline of the coordinator of %s failed", self._topic)
 

@@ -12,7 +12,7 @@ from ...protocol.messages.create_acls import AclCreation
 from ...protocol.messages.delete_acls import DeleteAclsFilter
 from ...protocol.messages.describe_acls import DescribeAclsRequest
 from ..cluster.acl_changes import AclChanges
-from ..runtime.turns import Turn
+from ..runtime.time_slices import TimeSlice
 from ..security.acls.filters import AclFilter
 from ..security.acls.kinds import Operation, PatternType, Permission, ResourceType
 from ..services.context import Context
@@ -24,10 +24,10 @@ NO_AUTHORIZER = "No Authorizer is configured"
 
 
 async def check_known(
-    request: Request, rows: Iterable[AclCreation | DeleteAclsFilter | DescribeAclsRequest], turn: Turn
+    request: Request, rows: Iterable[AclCreation | DeleteAclsFilter | DescribeAclsRequest], time_slice: TimeSlice
 ) -> None:
     """Raise ProtocolError, which ends the connection, if a kind is UNKNOWN, as Apache Kafka does with it."""
-    async for row in turn.each(rows):
+    async for row in time_slice.each(rows):
         if isinstance(row, AclCreation):
             kinds = (row.resource_type, row.resource_pattern_type, row.operation, row.permission_type)
         else:
@@ -37,7 +37,7 @@ async def check_known(
 
 
 async def changes_for(
-    ctx: Context, request: Request, rows: Iterable[AclCreation | DeleteAclsFilter], turn: Turn
+    ctx: Context, request: Request, rows: Iterable[AclCreation | DeleteAclsFilter], time_slice: TimeSlice
 ) -> AclChanges:
     """Who changes entries for a client that may have them changed.
 
@@ -45,7 +45,7 @@ async def changes_for(
         ProtocolError: As `check_known`.
         KafkaError: CLUSTER_AUTHORIZATION_FAILED, SECURITY_DISABLED (there is no authorizer).
     """
-    await check_known(request, rows, turn)
+    await check_known(request, rows, time_slice)
     if not ctx.may(Operation.ALTER, ResourceType.CLUSTER):
         raise request_refusal(request, Operation.ALTER)
     if ctx.services.acl_changes is None:

@@ -26,7 +26,7 @@ from ...protocol.messages.add_partitions_to_txn import (
 from ...storage.disk.paths import TopicPartition
 from ..coordination.records import Producer
 from ..partitions.internal_topics import INTERNAL_TOPICS
-from ..runtime.turns import Turn
+from ..runtime.time_slices import TimeSlice
 from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
 from ..transactions.fencing import code_for
@@ -40,7 +40,7 @@ Codes = dict[TopicPartition, ErrorCode]
 
 async def handle(ctx: Context, request: Request) -> AddPartitionsToTxnResponse:
     body: AddPartitionsToTxnRequest = request.body
-    turn = Turn()
+    time_slice = TimeSlice()
     if request.version < _FIRST_VERSION_OF_BROKERS:
         asked = AddPartitionsToTxnTransaction(
             transactional_id=body.v3_and_below_transactional_id,
@@ -48,29 +48,31 @@ async def handle(ctx: Context, request: Request) -> AddPartitionsToTxnResponse:
             producer_epoch=body.v3_and_below_producer_epoch,
             topics=body.v3_and_below_topics,
         )
-        codes = await _add(ctx, asked, request.version, turn)
-        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=await _by_topic(codes, turn))
+        codes = await _add(ctx, asked, request.version, time_slice)
+        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=await _by_topic(codes, time_slice))
     # The transactional id is a key: of several with the same one, the first counts.
     transactions: dict[str, AddPartitionsToTxnTransaction] = {}
-    async for one in turn.each(body.transactions):
+    async for one in time_slice.each(body.transactions):
         transactions.setdefault(one.transactional_id, one)
     results = []
-    async for one in turn.each(transactions.values()):
-        codes = await _add(ctx, one, request.version, turn)
+    async for one in time_slice.each(transactions.values()):
+        codes = await _add(ctx, one, request.version, time_slice)
         results.append(
-            AddPartitionsToTxnResult(transactional_id=one.transactional_id, topic_results=await _by_topic(codes, turn))
+            AddPartitionsToTxnResult(
+                transactional_id=one.transactional_id, topic_results=await _by_topic(codes, time_slice)
+            )
         )
     return AddPartitionsToTxnResponse(results_by_transaction=tuple(results))
 
 
-async def _add(ctx: Context, asked: AddPartitionsToTxnTransaction, version: int, turn: Turn) -> Codes:
+async def _add(ctx: Context, asked: AddPartitionsToTxnTransaction, version: int, time_slice: TimeSlice) -> Codes:
     codes: Codes = {}
     is_refused = False
     is_of_client = version < _FIRST_VERSION_OF_BROKERS
     is_known = not is_of_client or ctx.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, asked.transactional_id)
-    async for topic in turn.each(asked.topics):
+    async for topic in time_slice.each(asked.topics):
         may_write = not is_of_client or ctx.may(Operation.WRITE, ResourceType.TOPIC, topic.name)
-        async for index in turn.each(topic.partitions):
+        async for index in time_slice.each(topic.partitions):
             one = TopicPartition(topic.name, index)
             if may_write:
                 codes[one] = _refused(ctx, one, adds=not asked.verify_only)
@@ -78,11 +80,11 @@ async def _add(ctx: Context, asked: AddPartitionsToTxnTransaction, version: int,
                 codes[one] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             is_refused |= bool(codes[one])
     if not is_known:
-        async for one in turn.each(codes):
+        async for one in time_slice.each(codes):
             codes[one] = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         return codes
     if is_refused:
-        async for one, code in turn.each(codes.items()):
+        async for one, code in time_slice.each(codes.items()):
             codes[one] = code or ErrorCode.OPERATION_NOT_ATTEMPTED
         return codes
     # All of them exist, so there are no more than there are partitions.
@@ -119,14 +121,14 @@ def _refused(ctx: Context, one: TopicPartition, *, adds: bool) -> ErrorCode:
     return ErrorCode.NONE
 
 
-async def _by_topic(codes: Codes, turn: Turn) -> tuple[AddPartitionsToTxnTopicResult, ...]:
+async def _by_topic(codes: Codes, time_slice: TimeSlice) -> tuple[AddPartitionsToTxnTopicResult, ...]:
     """The rows of the answer; `codes` is empty then."""
     by_topic: dict[str, list[AddPartitionsToTxnPartitionResult]] = {}
-    async for (topic, partition), code in turn.each(codes.items()):
+    async for (topic, partition), code in time_slice.each(codes.items()):
         result = AddPartitionsToTxnPartitionResult(partition_index=partition, partition_error_code=code)
         by_topic.setdefault(topic, []).append(result)
-    rows = await turn.map(
+    rows = await time_slice.map(
         lambda one: AddPartitionsToTxnTopicResult(name=one[0], results_by_partition=tuple(one[1])), by_topic.items()
     )
-    await turn.empty(codes, by_topic)
+    await time_slice.empty(codes, by_topic)
     return tuple(rows)

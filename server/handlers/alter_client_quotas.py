@@ -20,7 +20,7 @@ from ...protocol.messages.alter_client_quotas import (
 from ...protocol.wire import as_array
 from ..quotas.entities import TYPES, Entity
 from ..quotas.validation import Alteration, entity_problem
-from ..runtime.turns import Turn
+from ..runtime.time_slices import TimeSlice
 from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
 
@@ -30,18 +30,18 @@ CHANGES_MAX = 10_000
 
 async def handle(ctx: Context, request: Request) -> AlterClientQuotasResponse:
     body: AlterClientQuotasRequest = request.body
-    turn = Turn()
+    time_slice = TimeSlice()
     try:
         if not ctx.may(Operation.ALTER_CONFIGS, ResourceType.CLUSTER):
             raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
         # One that changes nothing of its entity is work, too.
-        counts = await turn.map(lambda entry: len(entry.ops), body.entries[: CHANGES_MAX + 1])
+        counts = await time_slice.map(lambda entry: len(entry.ops), body.entries[: CHANGES_MAX + 1])
         if len(counts) > CHANGES_MAX or sum(counts) > CHANGES_MAX:
             raise KafkaError(ErrorCode.POLICY_VIOLATION, f"More than {CHANGES_MAX} changes in one request.")
         alterations: list[Alteration] = []
         refused: list[EntryResponse] = []
-        async for entry in turn.each(body.entries):
-            names = await _names(entry, turn)
+        async for entry in time_slice.each(body.entries):
+            names = await _names(entry, time_slice)
             if len(names) > len(TYPES):  # it is refused anyway, and to compare it with others would take long
                 refused.append(_refused(entry, Entity.of(names)))
             else:
@@ -50,19 +50,19 @@ async def handle(ctx: Context, request: Request) -> AlterClientQuotasResponse:
         outcomes = await ctx.services.quota_changes.alter(alterations, validate_only=body.validate_only)
     except KafkaError as error:
         code, message = error.code, error.message
-        rows = await turn.map(
+        rows = await time_slice.map(
             lambda entry: EntryResponse(error_code=code, error_message=message, entity=entry.entity), body.entries
         )
         return AlterClientQuotasResponse(entries=tuple(rows))
-    rows = await turn.map(_row, outcomes.items())
-    await turn.empty(alterations, outcomes)
+    rows = await time_slice.map(_row, outcomes.items())
+    await time_slice.empty(alterations, outcomes)
     return AlterClientQuotasResponse(entries=as_array(refused + rows))
 
 
-async def _names(entry: EntryData, turn: Turn) -> dict[str, str | None]:
+async def _names(entry: EntryData, time_slice: TimeSlice) -> dict[str, str | None]:
     """The last name of each type; of one type more than there are, no more are looked at."""
     names: dict[str, str | None] = {}
-    async for part in turn.each(entry.entity):
+    async for part in time_slice.each(entry.entity):
         names[part.entity_type] = part.entity_name
         if len(names) > len(TYPES):
             break

@@ -36,7 +36,7 @@ from ..config.without_effect import shared_warnings, warnings_of
 from ..network.connection_limits import OVERRIDES
 from ..partitions.topics import Topic, unknown_topic
 from ..runtime.floods import Floods
-from ..runtime.turns import Turn
+from ..runtime.time_slices import TimeSlice
 from ..security.acls.kinds import CLUSTER_NAME, Operation
 from ..security.acls.kinds import ResourceType as Protected
 from ..services.context import Context
@@ -84,7 +84,7 @@ async def handle(ctx: Context, request: Request) -> AlterConfigsResponse:
     outcomes = await alter(ctx, body.resources, _wish, validate_only=body.validate_only, replace=True)
     return AlterConfigsResponse(
         responses=tuple(
-            await Turn().map(
+            await TimeSlice().map(
                 lambda outcome: AlterConfigsResourceResponse(
                     error_code=outcome.code,
                     error_message=outcome.message,
@@ -114,10 +114,10 @@ async def alter(
     replace: bool,
 ) -> list[Outcome]:
     """Fulfil what is wished of each resource or say why not; with `replace`, what a wish does not name is unset."""
-    turn = Turn()
+    time_slice = TimeSlice()
     stands: dict[tuple[int, str], int] = {}
     changes_left = CHANGES_MAX
-    async for resource in turn.each(resources):
+    async for resource in time_slice.each(resources):
         key = resource.resource_type, resource.resource_name
         stands[key] = stands.get(key, 0) + 1
         changes_left -= len(resource.configs)
@@ -127,7 +127,7 @@ async def alter(
         refused: dict[tuple[int, str], Refusal] = {}
         changed = Changed(addresses=await _addresses(ctx, some, wish_of) if changes_left >= 0 else {})
         async with ctx.services.cluster.change_lock:  # from reading the present configs to writing the new ones
-            async for resource in turn.each(some):
+            async for resource in time_slice.each(some):
                 key = resource.resource_type, resource.resource_name
                 try:
                     if changes_left < 0:
@@ -142,12 +142,12 @@ async def alter(
                     elif not replace:  # else there is nothing to be allowed
                         check_without_words(ctx, Operation.ALTER_CONFIGS, Protected.CLUSTER, CLUSTER_NAME)
                     await _alter_one(
-                        ctx, wish_of(resource), turn, changed, validate_only=validate_only, replace=replace
+                        ctx, wish_of(resource), time_slice, changed, validate_only=validate_only, replace=replace
                     )
                 except KafkaError as error:
                     refused[key] = error.code, error.message  # the error itself would name this frame, a cycle
             refused |= await _write(ctx, changed)
-        async for resource in turn.each(some):
+        async for resource in time_slice.each(some):
             key = resource.resource_type, resource.resource_name
             outcomes.append(Outcome(*key, *refused.get(key, (ErrorCode.NONE, None))))
     return outcomes
@@ -204,7 +204,7 @@ async def _write(ctx: Context, changed: Changed) -> dict[tuple[int, str], Refusa
 
 
 async def _alter_one(
-    ctx: Context, wish: Wish, turn: Turn, changed: Changed, *, validate_only: bool, replace: bool
+    ctx: Context, wish: Wish, time_slice: TimeSlice, changed: Changed, *, validate_only: bool, replace: bool
 ) -> None:
     """Change a broker's configs or loggers, or check those of another resource and note what they will be, if that is new."""
     match wish.kind:
@@ -213,7 +213,7 @@ async def _alter_one(
             if not validate_only and configs != present:
                 changed.topics[topic] = configs
         case ResourceType.BROKER:
-            await _alter_broker(ctx, wish, turn, changed.addresses, validate_only=validate_only, replace=replace)
+            await _alter_broker(ctx, wish, time_slice, changed.addresses, validate_only=validate_only, replace=replace)
         case ResourceType.GROUP:
             present, configs = changed_group(ctx, wish.name, wish.changes, changed.groups, replace=replace)
             if not validate_only and configs != present:
@@ -267,7 +267,13 @@ def _controllers(ctx: Context) -> Iterator[int]:
 
 
 async def _alter_broker(
-    ctx: Context, wish: Wish, turn: Turn, addresses: Mapping[str, str | None], *, validate_only: bool, replace: bool
+    ctx: Context,
+    wish: Wish,
+    time_slice: TimeSlice,
+    addresses: Mapping[str, str | None],
+    *,
+    validate_only: bool,
+    replace: bool,
 ) -> None:
     services = ctx.services
     level, node_ids = ConfigSource.DYNAMIC_DEFAULT_BROKER, [node.node_id for node in services.cluster.nodes]
@@ -280,11 +286,11 @@ async def _alter_broker(
     limited_nodes: list[BrokerConfig] = []
     for node_id in node_ids:  # what holds for all nodes must suit each node's own values
         # Nobody else changes configs meanwhile; to read long ones takes some milliseconds, each time.
-        if turn.is_over():
-            await turn.next()
+        if time_slice.is_over():
+            await time_slice.next()
         config = services.config.of(node_id)
-        if turn.is_over():
-            await turn.next()
+        if time_slice.is_over():
+            await time_slice.next()
         present = config.texts_of(level)
         configs = alter_broker(config, level, {} if replace else present, wish.changes)
         if services.config.has_eligible_replicas:

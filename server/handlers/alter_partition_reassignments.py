@@ -19,32 +19,32 @@ from ...protocol.messages.alter_partition_reassignments import (
 from ...storage.disk.paths import TopicPartition
 from ..cluster.reassignment import NONE_TO_ASSIGN, Plan, cancelled, change, onto
 from ..partitions.reasons import Reasons
-from ..runtime.turns import Turn
+from ..runtime.time_slices import TimeSlice
 from ..services.context import Context
 
 
 async def handle(ctx: Context, request: Request) -> AlterPartitionReassignmentsResponse:
     body: AlterPartitionReassignmentsRequest = request.body
-    turn = Turn()
+    time_slice = TimeSlice()
     wanted: dict[TopicPartition, Plan] = {}
-    async for topic in turn.each(body.topics):
-        async for row in turn.each(topic.partitions):
+    async for topic in time_slice.each(body.topics):
+        async for row in time_slice.each(topic.partitions):
             wanted[TopicPartition(topic.name, row.partition_index)] = (
                 cancelled
                 if row.replicas is None
                 else onto(row.replicas, may_change_factor=body.allow_replication_factor_change)
             )
-    refused = await change(ctx.services.cluster, wanted, turn, NONE_TO_ASSIGN)
+    refused = await change(ctx.services.cluster, wanted, time_slice, NONE_TO_ASSIGN)
     responses, reasons = [], Reasons()
-    async for topic in turn.each(body.topics):
+    async for topic in time_slice.each(body.topics):
         rows = []
-        async for row in turn.each(topic.partitions):
+        async for row in time_slice.each(topic.partitions):
             rows.append(
                 _row(row.partition_index, refused.get(TopicPartition(topic.name, row.partition_index)), reasons)
             )
         responses.append(ReassignableTopicResponse(name=topic.name, partitions=tuple(rows)))
-    await turn.empty(wanted)
-    await turn.empty(refused)
+    await time_slice.empty(wanted)
+    await time_slice.empty(refused)
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=body.allow_replication_factor_change,
         error_message=None,
@@ -55,9 +55,9 @@ async def handle(ctx: Context, request: Request) -> AlterPartitionReassignmentsR
 async def refused(_: Context, request: Request, error: KafkaError) -> AlterPartitionReassignmentsResponse:
     """The error, of the whole and of each row."""
     body: AlterPartitionReassignmentsRequest = request.body
-    turn, reasons, responses = Turn(), Reasons(), []
-    async for topic in turn.each(body.topics):
-        rows = await turn.map(lambda row: _row(row.partition_index, error, reasons), topic.partitions)
+    time_slice, reasons, responses = TimeSlice(), Reasons(), []
+    async for topic in time_slice.each(body.topics):
+        rows = await time_slice.map(lambda row: _row(row.partition_index, error, reasons), topic.partitions)
         responses.append(ReassignableTopicResponse(name=topic.name, partitions=tuple(rows)))
     return AlterPartitionReassignmentsResponse(
         error_code=error.code, error_message=reasons.of(error), responses=tuple(responses)

@@ -24,15 +24,15 @@ from ...protocol.messages.alter_replica_log_dirs import (
 )
 from ...protocol.wire import as_array
 from ...storage.disk.paths import TopicPartition
-from ..runtime.turns import Turn
+from ..runtime.time_slices import TimeSlice
 from ..services.context import Context
 
 
 async def handle(ctx: Context, request: Request) -> AlterReplicaLogDirsResponse:
-    turn = Turn()
-    wanted = await _wanted(request.body, turn)
+    time_slice = TimeSlice()
+    wanted = await _wanted(request.body, time_slice)
     codes: dict[TopicPartition, ErrorCode] = {}
-    async for where, path in turn.each(wanted.items()):
+    async for where, path in time_slice.each(wanted.items()):
         try:
             ctx.services.moves.check(where, path)
             partition = ctx.services.topics.partition(*where)
@@ -42,33 +42,33 @@ async def handle(ctx: Context, request: Request) -> AlterReplicaLogDirsResponse:
             codes[where] = ErrorCode.NONE
         except KafkaError as error:
             codes[where] = error.code
-    await turn.empty(wanted)
-    return await _answer(codes, turn)
+    await time_slice.empty(wanted)
+    return await _answer(codes, time_slice)
 
 
 async def refused(_: Context, request: Request, error: KafkaError) -> AlterReplicaLogDirsResponse:
     """The code, of each row."""
-    turn = Turn()
-    return await _answer(dict.fromkeys(await _wanted(request.body, turn), error.code), turn)
+    time_slice = TimeSlice()
+    return await _answer(dict.fromkeys(await _wanted(request.body, time_slice), error.code), time_slice)
 
 
-async def _wanted(body: AlterReplicaLogDirsRequest, turn: Turn) -> dict[TopicPartition, str]:
+async def _wanted(body: AlterReplicaLogDirsRequest, time_slice: TimeSlice) -> dict[TopicPartition, str]:
     wanted: dict[TopicPartition, str] = {}
-    async for row in turn.each(body.dirs):
+    async for row in time_slice.each(body.dirs):
         path = row.path.rstrip("/") or "/"
-        async for topic in turn.each(row.topics):
-            async for index in turn.each(topic.partitions):
+        async for topic in time_slice.each(row.topics):
+            async for index in time_slice.each(topic.partitions):
                 wanted[TopicPartition(topic.name, index)] = path
     return wanted
 
 
-async def _answer(codes: dict[TopicPartition, ErrorCode], turn: Turn) -> AlterReplicaLogDirsResponse:
+async def _answer(codes: dict[TopicPartition, ErrorCode], time_slice: TimeSlice) -> AlterReplicaLogDirsResponse:
     """The answer; `codes` is empty then."""
     rows: defaultdict[str, list[AlterReplicaLogDirPartitionResult]] = defaultdict(list)
-    async for (name, index), code in turn.each(codes.items()):
+    async for (name, index), code in time_slice.each(codes.items()):
         rows[name].append(AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code))
-    results = as_array(await turn.map(_result, rows.items()))
-    await turn.empty(codes, rows)
+    results = as_array(await time_slice.map(_result, rows.items()))
+    await time_slice.empty(codes, rows)
     return AlterReplicaLogDirsResponse(results=results)
 
 

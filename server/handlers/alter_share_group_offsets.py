@@ -36,7 +36,7 @@ async def handle(ctx: Context, request: Request) -> AlterShareGroupOffsetsRespon
         topics: dict[str, AlterShareGroupOffsetsRequestTopic] = {}
         refused: dict[str, KafkaError] = {}
         offsets: dict[bytes, dict[int, int]] = {}
-        async for topic in ctx.turn.each(body.topics):
+        async for topic in ctx.time_slice.each(body.topics):
             if topic.topic_name not in topics:
                 topics[topic.topic_name] = topic
                 await _take(ctx, topic, offsets, refused)
@@ -47,11 +47,11 @@ async def handle(ctx: Context, request: Request) -> AlterShareGroupOffsetsRespon
         await groups.settle(shard)
         answers = []
         taken = (topic for name, topic in topics.items() if name not in refused)
-        async for topic in ctx.turn.each(
+        async for topic in ctx.time_slice.each(
             chain(map(topics.__getitem__, refused), taken)
         ):  # Apache Kafka tells of the refused ones first.
             answers.append(await _told(ctx, topic, offsets, refused, refusals))
-        await ctx.turn.empty(topics)
+        await ctx.time_slice.empty(topics)
         return AlterShareGroupOffsetsResponse(responses=tuple(answers))
     except KafkaError as error:
         is_off = error.code is ErrorCode.UNSUPPORTED_VERSION
@@ -74,7 +74,7 @@ async def _take(
         refused[topic.topic_name] = UNKNOWN_PARTITION
         return
     mine = offsets[known.id] = {}
-    async for row in ctx.turn.each(topic.partitions):
+    async for row in ctx.time_slice.each(topic.partitions):
         if 0 <= row.partition_index < len(known.partitions):
             mine[row.partition_index] = row.start_offset
 
@@ -100,5 +100,5 @@ async def _told(
             partition_index=index, error_code=error.code, error_message=error.message or None
         )
 
-    rows = await ctx.turn.map(lambda one: row(one.partition_index), topic.partitions)
+    rows = await ctx.time_slice.map(lambda one: row(one.partition_index), topic.partitions)
     return AlterShareGroupOffsetsResponseTopic(topic_name=topic.topic_name, topic_id=topic_id, partitions=tuple(rows))

@@ -23,7 +23,7 @@ from ...protocol.messages.alter_user_scram_credentials import (
 )
 from ...protocol.scram import CODES, ITERATIONS_MAX, ITERATIONS_MIN, ScramCredential, credential_of
 from ...protocol.wire import as_array
-from ..runtime.turns import Turn
+from ..runtime.time_slices import TimeSlice
 from ..security.acls.kinds import Operation, ResourceType
 from ..security.sasl.scram_users import ScramUsers
 from ..services.context import Context
@@ -49,20 +49,20 @@ _MISSING: _Error = (ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user cred
 
 async def handle(ctx: Context, request: Request) -> AlterUserScramCredentialsResponse:
     body: AlterUserScramCredentialsRequest = request.body
-    turn = Turn()
+    time_slice = TimeSlice()
     if not ctx.may(Operation.ALTER, ResourceType.CLUSTER):
         error = request_refusal(request, Operation.ALTER)
         refused = error.code, error.message
-        named = await turn.once(each.name for of in (body.deletions, body.upsertions) for each in of)
-        rows = await turn.map(lambda name: _result((name, refused)), named)
-        await turn.empty(named)
+        named = await time_slice.once(each.name for of in (body.deletions, body.upsertions) for each in of)
+        rows = await time_slice.map(lambda name: _result((name, refused)), named)
+        await time_slice.empty(named)
         return AlterUserScramCredentialsResponse(results=as_array(rows))
     users = ctx.services.scram_changes.users
     results: dict[str, _Error | None] = {}
     deletions: dict[str, str] = {}
     upsertions: dict[str, dict[str, ScramCredential]] = {}
     wishes: tuple[_Wish, ...] = (*body.deletions, *body.upsertions)
-    async for wanted in turn.each(wishes):
+    async for wanted in time_slice.each(wishes):
         name, mechanism = wanted.name, CODES.get(wanted.mechanism)
         if name in results:
             # A user that was refused once stays so, for the first reason.
@@ -84,10 +84,10 @@ async def handle(ctx: Context, request: Request) -> AlterUserScramCredentialsRes
             results[name] = _MISSING
     except KafkaError as error:
         told = error.code, error.message or ""
-        async for name in turn.each(chain(deletions, upsertions)):
+        async for name in time_slice.each(chain(deletions, upsertions)):
             results[name] = told
-    rows = await turn.map(_result, results.items())
-    await turn.empty(results, deletions, upsertions)
+    rows = await time_slice.map(_result, results.items())
+    await time_slice.empty(results, deletions, upsertions)
     return AlterUserScramCredentialsResponse(results=as_array(rows))
 
 

@@ -12,7 +12,7 @@ from ..groups.offsets.commits import Prepared, TopicCommit
 from ..groups.offsets.offsets import Place
 from ..groups.shard import Shard
 from ..partitions.topics import Topic
-from ..runtime.turns import Turn, in_turns
+from ..runtime.time_slices import TimeSlice, run_cooperatively
 from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
 
@@ -37,13 +37,13 @@ class Found(NamedTuple):
 
 
 async def found_of(
-    ctx: Context, asked: Iterable[Asked], topic_of: Callable[[Asked], Topic | None], turn: Turn
+    ctx: Context, asked: Iterable[Asked], topic_of: Callable[[Asked], Topic | None], time_slice: TimeSlice
 ) -> tuple[list[Found], list[TopicCommit]]:
     """Each topic that a request names, and what is to be committed: the partitions that are there, of topics that the
     client may read."""
     found: list[Found] = []
     commits: list[TopicCommit] = []
-    async for one in turn.each(asked):
+    async for one in time_slice.each(asked):
         topic = topic_of(one)
         name = one.name if topic is None else topic.name
         # An id that is nobody's is no secret.
@@ -52,7 +52,7 @@ async def found_of(
         if topic is None or not may_read:
             continue
         partitions = []
-        async for partition in turn.each(one.partitions):
+        async for partition in time_slice.each(one.partitions):
             if 0 <= partition.partition_index < found[-1].partition_count:
                 partitions.append(partition)
         if partitions:
@@ -69,6 +69,8 @@ async def prepared_in_turns(
     """The commit, ready to be written in the turn in which this returns: each topic is there then."""
     coordinator = ctx.services.coordinators.groups.coordinator
     while True:
-        prepared = await in_turns(coordinator.prepare(shard, body, commits, ctx.services.clock.now_ms()), ctx.turn)
+        prepared = await run_cooperatively(
+            coordinator.prepare(shard, body, commits, ctx.services.clock.now_ms()), ctx.time_slice
+        )
         if coordinator.is_current(prepared):
             return prepared

@@ -18,7 +18,7 @@ from ...protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeResponse,
     DescribedGroup,
 )
-from ..runtime.turns import Turn, in_turns
+from ..runtime.time_slices import TimeSlice, run_cooperatively
 from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
 from .authorized_operations import group_operations
@@ -29,12 +29,12 @@ _UNSEEN = "The group has described topic(s) that the client is not authorized to
 
 async def handle(ctx: Context, request: Request) -> ConsumerGroupDescribeResponse:
     body: ConsumerGroupDescribeRequest = request.body
-    turn = Turn()
+    time_slice = TimeSlice()
     groups = []
-    async for group_id in turn.each(await turn.once(body.group_ids)):
+    async for group_id in time_slice.each(await time_slice.once(body.group_ids)):
         groups.append(await _describe(ctx, group_id))
     if body.include_authorized_operations:
-        groups = await turn.map(
+        groups = await time_slice.map(
             lambda one: (
                 one if one.error_code else replace(one, authorized_operations=group_operations(ctx, one.group_id))
             ),
@@ -49,7 +49,7 @@ async def _describe(ctx: Context, group_id: str) -> DescribedGroup:
         groups.check_consumer_protocol()
         check_without_words(ctx, Operation.DESCRIBE, ResourceType.GROUP, group_id)
         shard = groups.shard_led(ctx.node, group_id)
-        described = await in_turns(groups.coordinator.describe_consumer_group(group_id))
+        described = await run_cooperatively(groups.coordinator.describe_consumer_group(group_id))
         await groups.settle(shard)
         if ctx.services.authorizer is not None and not await _may_see(ctx, described):
             raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, _UNSEEN)
@@ -62,10 +62,12 @@ async def _describe(ctx: Context, group_id: str) -> DescribedGroup:
 
 async def _may_see(ctx: Context, group: DescribedGroup) -> bool:
     """Whether the client may describe all topics that members have, or are to have."""
-    turn = Turn()
+    time_slice = TimeSlice()
     seen: set[str] = set()
     for member in group.members:
-        async for one in turn.each((*member.assignment.topic_partitions, *member.target_assignment.topic_partitions)):
+        async for one in time_slice.each(
+            (*member.assignment.topic_partitions, *member.target_assignment.topic_partitions)
+        ):
             if one.topic_name not in seen and not ctx.may(Operation.DESCRIBE, ResourceType.TOPIC, one.topic_name):
                 return False
             seen.add(one.topic_name)

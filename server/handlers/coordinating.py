@@ -10,7 +10,7 @@ from ..coordination.jobs import Steps
 from ..coordination.service import CoordinatorService
 from ..coordination.shard import Shard
 from ..network.desk import finished
-from ..runtime.turns import in_turns
+from ..runtime.time_slices import run_cooperatively
 from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
 from .permissions import check_without_words
@@ -67,7 +67,7 @@ class Carrying(NamedTuple, Generic[S, Done]):
 
     async def _rest(self, shard: S, steps: Steps[Done]) -> Any:
         try:
-            done = await in_turns(steps, self.ctx.turn)
+            done = await run_cooperatively(steps, self.ctx.time_slice)
         except KafkaError as error:
             return self.refused(error)
         return await self._settled(shard, done)
@@ -83,5 +83,5 @@ class Carrying(NamedTuple, Generic[S, Done]):
 
 async def check_topics(ctx: Context, names: Sequence[str]) -> None:
     """Raise TOPIC_AUTHORIZATION_FAILED unless the client may describe all topics that it names."""
-    async for name in ctx.turn.each(names):
+    async for name in ctx.time_slice.each(names):
         check_without_words(ctx, Operation.DESCRIBE, ResourceType.TOPIC, name)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
-from ..runtime.turns import Turn
+from ..runtime.time_slices import TimeSlice
 from ..security.acls.acl import Acl, AclError, check_cluster_name
 from ..security.acls.kinds import Operation, PatternType, Permission, ResourceType
 from ..services.context import Context
@@ -26,17 +26,17 @@ ANY = 1
 
 async def handle(ctx: Context, request: Request) -> CreateAclsResponse:
     body: CreateAclsRequest = request.body
-    turn = Turn()
+    time_slice = TimeSlice()
     try:
-        changes = await changes_for(ctx, request, body.creations, turn)
+        changes = await changes_for(ctx, request, body.creations, time_slice)
     except KafkaError as error:
         return _all(body, error.code, error.message)
     try:
-        found = await turn.map(_read, body.creations)
+        found = await time_slice.map(_read, body.creations)
     except KafkaError as error:
         return _all(body, error.code, None)
     acls = []
-    async for each in turn.each(found):
+    async for each in time_slice.each(found):
         if isinstance(each, Acl):
             acls.append(each)
     code, message = ErrorCode.NONE, ""
@@ -45,7 +45,7 @@ async def handle(ctx: Context, request: Request) -> CreateAclsResponse:
     except KafkaError as error:
         code, message = error.code, error.message
     done = AclCreationResult(error_code=code, error_message=message)
-    rows = await turn.map(lambda each: done if isinstance(each, Acl) else each, found)
+    rows = await time_slice.map(lambda each: done if isinstance(each, Acl) else each, found)
     return CreateAclsResponse(results=tuple(rows))
 
 

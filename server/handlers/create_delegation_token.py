@@ -17,7 +17,7 @@ from ...protocol.messages.create_delegation_token import (
     CreateDelegationTokenRequest,
     CreateDelegationTokenResponse,
 )
-from ..runtime.turns import Turn
+from ..runtime.time_slices import TimeSlice
 from ..security.acls.kinds import Operation, ResourceType
 from ..security.principal import USER, Principal
 from ..services.context import Context
@@ -36,7 +36,7 @@ async def handle(ctx: Context, request: Request) -> CreateDelegationTokenRespons
         check_channel(ctx)
         if owner != requester and not ctx.may(Operation.CREATE_TOKENS, ResourceType.USER, str(owner)):
             raise KafkaError(ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED)
-        renewers = await Turn().map(_renewer, body.renewers)
+        renewers = await TimeSlice().map(_renewer, body.renewers)
         time_ms = 0  # As Apache Kafka's controllers, behind its brokers, leave it.
         changes = changes_of(ctx)
         now_ms = ctx.services.clock.now_ms()

@@ -21,19 +21,19 @@ from ...protocol.messages.create_partitions import (
     CreatePartitionsTopicResult,
 )
 from ..cluster.topic_plans import PARTITIONS_MAX
-from ..runtime.turns import Turn
+from ..runtime.time_slices import TimeSlice
 from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
 
 
 async def handle(ctx: Context, request: Request) -> CreatePartitionsResponse:
     body: CreatePartitionsRequest = request.body
-    turn = Turn()
+    time_slice = TimeSlice()
     stands: dict[str, int] = {}
     last: dict[str, CreatePartitionsTopic] = {}
     new = 0
     refused: set[str] = set()
-    async for wanted in turn.each(body.topics):
+    async for wanted in time_slice.each(body.topics):
         stands[wanted.name] = stands.get(wanted.name, 0) + 1
         last[wanted.name] = wanted
         if not ctx.may(Operation.ALTER, ResourceType.TOPIC, wanted.name):
@@ -42,7 +42,7 @@ async def handle(ctx: Context, request: Request) -> CreatePartitionsResponse:
         topic = ctx.services.topics.get(wanted.name)
         new += 0 if topic is None else max(0, wanted.count - len(topic.partitions))
     results = []
-    async for wanted in turn.each(last.values()):
+    async for wanted in time_slice.each(last.values()):
         code, message = ErrorCode.NONE, None
         try:
             if stands[wanted.name] > 1:

@@ -24,20 +24,20 @@ from ...protocol.messages.create_topics import (
 )
 from ..cluster.topic_plans import PARTITIONS_MAX, TopicPlan
 from ..config.resources import describe_topic
-from ..runtime.turns import Turn
+from ..runtime.time_slices import TimeSlice
 from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
 
 
 async def handle(ctx: Context, request: Request) -> CreateTopicsResponse:
     body: CreateTopicsRequest = request.body
-    turn = Turn()
+    time_slice = TimeSlice()
     stands: dict[str, int] = {}
     last: dict[str, CreatableTopic] = {}
     partitions = 0
     may_create_any = ctx.may(Operation.CREATE, ResourceType.CLUSTER, is_attempt=False)
     refused: set[str] = set()
-    async for topic in turn.each(body.topics):
+    async for topic in time_slice.each(body.topics):
         stands[topic.name] = stands.get(topic.name, 0) + 1
         last[topic.name] = topic
         if may_create_any or ctx.may(Operation.CREATE, ResourceType.TOPIC, topic.name):
@@ -46,7 +46,7 @@ async def handle(ctx: Context, request: Request) -> CreateTopicsResponse:
             refused.add(topic.name)
     results: dict[str, CreatableTopicResult] = {}
     plans: dict[str, TopicPlan] = {}
-    async for wanted in turn.each(last.values()):
+    async for wanted in time_slice.each(last.values()):
         try:
             if stands[wanted.name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
@@ -57,10 +57,10 @@ async def handle(ctx: Context, request: Request) -> CreateTopicsResponse:
                     ErrorCode.POLICY_VIOLATION,
                     f"{partitions} partitions in one request; at most {PARTITIONS_MAX} are allowed.",
                 )
-            plans[wanted.name] = await _plan(ctx, wanted, turn)
+            plans[wanted.name] = await _plan(ctx, wanted, time_slice)
         except KafkaError as error:
             results[wanted.name] = _refused(wanted.name, error)
-    async for plan, made in turn.each(
+    async for plan, made in time_slice.each(
         zip(plans.values(), await _made(ctx, [*plans.values()], body.validate_only), strict=True)
     ):
         results[plan.name] = _refused(plan.name, made) if isinstance(made, KafkaError) else _created(ctx, plan, made)
@@ -85,9 +85,9 @@ def _partitions_of(ctx: Context, topic: CreatableTopic) -> int:
     return ctx.services.config.current.num_partitions if topic.num_partitions == -1 else max(0, topic.num_partitions)
 
 
-async def _plan(ctx: Context, wanted: CreatableTopic, turn: Turn) -> TopicPlan:
+async def _plan(ctx: Context, wanted: CreatableTopic, time_slice: TimeSlice) -> TopicPlan:
     configs: dict[str, str] = {}
-    async for config in turn.each(wanted.configs):
+    async for config in time_slice.each(wanted.configs):
         if config.value is None:
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {config.name}")
         configs[config.name] = config.value

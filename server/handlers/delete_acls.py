@@ -19,7 +19,7 @@ from ...protocol.messages.delete_acls import (
     DeleteAclsResponse,
 )
 from ...protocol.wire import as_array
-from ..runtime.turns import Turn
+from ..runtime.time_slices import TimeSlice
 from ..security.acls.acl import Acl
 from ..services.context import Context
 from .acl_requests import as_filter, changes_for
@@ -27,22 +27,22 @@ from .acl_requests import as_filter, changes_for
 
 async def handle(ctx: Context, request: Request) -> DeleteAclsResponse:
     body: DeleteAclsRequest = request.body
-    turn = Turn()
+    time_slice = TimeSlice()
     try:
-        changes = await changes_for(ctx, request, body.filters, turn)
-        filters = await turn.map(as_filter, body.filters)
+        changes = await changes_for(ctx, request, body.filters, time_slice)
+        filters = await time_slice.map(as_filter, body.filters)
         found = await changes.delete(filters)
     except KafkaError as error:
         return _all(body, error.code, error.message)
     results = []
-    async for wanted, acls in turn.each(zip(filters, found, strict=True)):
+    async for wanted, acls in time_slice.each(zip(filters, found, strict=True)):
         if unknown := wanted.unknown:
             message = f"Unknown {unknown}."
             results.append(DeleteAclsFilterResult(error_code=ErrorCode.INVALID_REQUEST, error_message=message))
             continue
-        matching = tuple(await turn.map(_matching, acls))
+        matching = tuple(await time_slice.map(_matching, acls))
         results.append(DeleteAclsFilterResult(error_message=None, matching_acls=matching))
-    await turn.empty(filters, found)
+    await time_slice.empty(filters, found)
     return DeleteAclsResponse(filter_results=as_array(results))
 
 

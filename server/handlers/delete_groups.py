@@ -10,7 +10,7 @@ from __future__ import annotations
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
-from ..runtime.turns import Turn, in_turns
+from ..runtime.time_slices import TimeSlice, run_cooperatively
 from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
 from .permissions import check
@@ -18,9 +18,9 @@ from .permissions import check
 
 async def handle(ctx: Context, request: Request) -> DeleteGroupsResponse:
     body: DeleteGroupsRequest = request.body
-    turn = Turn()
+    time_slice = TimeSlice()
     results = []
-    async for group_id in turn.each(await turn.once(body.groups_names)):
+    async for group_id in time_slice.each(await time_slice.once(body.groups_names)):
         results.append(DeletableGroupResult(group_id=group_id, error_code=await _delete(ctx, group_id)))
     return DeleteGroupsResponse(results=tuple(results))
 
@@ -31,7 +31,7 @@ async def _delete(ctx: Context, group_id: str) -> ErrorCode:
         groups = ctx.services.coordinators.groups
         shard = groups.shard_led(ctx.node, group_id)
         await groups.shares.forget_all(group_id)
-        await in_turns(groups.coordinator.delete_group(group_id, ctx.services.clock.now_ms()))
+        await run_cooperatively(groups.coordinator.delete_group(group_id, ctx.services.clock.now_ms()))
         await groups.settle(shard)
     except KafkaError as error:
         return error.code

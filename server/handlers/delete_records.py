@@ -28,7 +28,7 @@ from ...storage.cleaning.cleaner_checkpoints import data_dir_of
 from ...storage.disk.paths import TopicPartition
 from ...storage.logs.log import Log
 from ..runtime.disk import Work, on_disk
-from ..runtime.turns import Turn
+from ..runtime.time_slices import TimeSlice
 from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
 from .permissions import check
@@ -39,12 +39,12 @@ HIGH_WATERMARK = -1
 
 async def handle(ctx: Context, request: Request) -> DeleteRecordsResponse:
     body: DeleteRecordsRequest = request.body
-    turn = Turn()
+    time_slice = TimeSlice()
     moved: dict[TopicPartition, int] = {}
     refused: dict[TopicPartition, ErrorCode] = {}
     data_dirs: dict[str, list[TopicPartition]] = {}
-    async for topic in turn.each(body.topics):
-        async for wanted in turn.each(topic.partitions):
+    async for topic in time_slice.each(body.topics):
+        async for wanted in time_slice.each(topic.partitions):
             each = TopicPartition(topic.name, wanted.partition_index)
             try:
                 log = _move(ctx, each, wanted.offset)
@@ -58,11 +58,11 @@ async def handle(ctx: Context, request: Request) -> DeleteRecordsResponse:
             await on_disk(Work.CHECKPOINT, data_dir, ctx.services.logs.save_log_starts, data_dir)
         except KafkaError as error:
             refused |= dict.fromkeys(partitions, error.code)
-    turn.begin()
+    time_slice.begin()
     results = []
-    async for topic in turn.each(body.topics):
+    async for topic in time_slice.each(body.topics):
         rows = []
-        async for wanted in turn.each(topic.partitions):
+        async for wanted in time_slice.each(topic.partitions):
             rows.append(_result(TopicPartition(topic.name, wanted.partition_index), moved, refused))
         results.append(DeleteRecordsTopicResult(name=topic.name, partitions=as_array(rows)))
     return DeleteRecordsResponse(throttle_time_ms=0, topics=as_array(results))

@@ -32,7 +32,7 @@ async def handle(ctx: Context, request: Request) -> DeleteShareGroupOffsetsRespo
         check(ctx, Operation.DELETE, ResourceType.GROUP, body.group_id)
         refused: dict[str, KafkaError] = {}
         ids: dict[str, bytes] = {}
-        async for topic in ctx.turn.each(body.topics):
+        async for topic in ctx.time_slice.each(body.topics):
             known = ctx.services.topics.get(topic.topic_name)
             if not ctx.may(Operation.READ, ResourceType.TOPIC, topic.topic_name):
                 refused[topic.topic_name] = refusal(ResourceType.TOPIC)
@@ -65,5 +65,5 @@ async def handle(ctx: Context, request: Request) -> DeleteShareGroupOffsetsRespo
             topic_name=name, topic_id=topic_id, error_code=error.code, error_message=error.message or None
         )
 
-    rows = await ctx.turn.map(told, await ctx.turn.once(topic.topic_name for topic in body.topics))
+    rows = await ctx.time_slice.map(told, await ctx.time_slice.once(topic.topic_name for topic in body.topics))
     return DeleteShareGroupOffsetsResponse(responses=tuple(rows))

@@ -22,7 +22,7 @@ from ...protocol.messages.delete_topics import (
 )
 from ...protocol.wire import ZERO_UUID, as_array
 from ..partitions.topics import Topic
-from ..runtime.turns import Turn
+from ..runtime.time_slices import TimeSlice
 from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
 from .permissions import check, refusal
@@ -37,15 +37,15 @@ TOPICS_MAX = 10_000
 
 async def handle(ctx: Context, request: Request) -> DeleteTopicsResponse:
     body: DeleteTopicsRequest = request.body
-    turn = Turn()
+    time_slice = TimeSlice()
     stands: dict[tuple[str | None, bytes], int] = {}
     by_name: Iterable[tuple[str | None, bytes]] = ((name, ZERO_UUID) for name in body.topic_names)
-    async for key in turn.each(((row.name, row.topic_id) for row in body.topics) if body.topics else by_name):
+    async for key in time_slice.each(((row.name, row.topic_id) for row in body.topics) if body.topics else by_name):
         stands[key] = stands.get(key, 0) + 1
     found: list[tuple[DeleteTopicState, Topic]] = []
     named: dict[bytes, int] = {}
     results = []
-    async for key, times in turn.each(stands.items()):
+    async for key, times in time_slice.each(stands.items()):
         row = DeleteTopicState(name=key[0], topic_id=key[1])
         try:
             if times > 1:
@@ -57,7 +57,7 @@ async def handle(ctx: Context, request: Request) -> DeleteTopicsResponse:
         except KafkaError as error:
             results.append(_refused(row, error, request.version))
     going: list[tuple[DeleteTopicState, Topic]] = []
-    async for row, topic in turn.each(found):
+    async for row, topic in time_slice.each(found):
         if named[topic.id] > 1 and row.name is None:
             continue  # The row of its name tells.
         try:
@@ -73,14 +73,14 @@ async def handle(ctx: Context, request: Request) -> DeleteTopicsResponse:
             going.append((row, topic))
         except KafkaError as error:
             results.append(_refused(row, error, request.version))
-    async for (row, topic), why_not in turn.each(
+    async for (row, topic), why_not in time_slice.each(
         zip(going, await _deleted(ctx, [topic for _, topic in going]), strict=True)
     ):
         if why_not is None:
             results.append(DeletableTopicResult(name=topic.name, topic_id=topic.id, error_code=ErrorCode.NONE))
         else:
             results.append(_refused(row, why_not, request.version))
-    await turn.empty(stands, found, going)
+    await time_slice.empty(stands, found, going)
     return DeleteTopicsResponse(throttle_time_ms=0, responses=as_array(results))
 
 

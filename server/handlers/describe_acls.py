@@ -15,7 +15,7 @@ from ...protocol.messages.describe_acls import (
     DescribeAclsResource,
     DescribeAclsResponse,
 )
-from ..runtime.turns import Turn
+from ..runtime.time_slices import TimeSlice
 from ..security.acls.kinds import Operation, PatternType, ResourceType
 from ..services.context import Context
 from .acl_requests import NO_AUTHORIZER, as_filter, check_known
@@ -24,8 +24,8 @@ from .permissions import request_refusal
 
 async def handle(ctx: Context, request: Request) -> DescribeAclsResponse:
     body: DescribeAclsRequest = request.body
-    turn = Turn()
-    await check_known(request, [body], turn)
+    time_slice = TimeSlice()
+    await check_known(request, [body], time_slice)
     if not ctx.may(Operation.DESCRIBE, ResourceType.CLUSTER):
         error = request_refusal(request, Operation.DESCRIBE)
         return DescribeAclsResponse(error_code=error.code, error_message=error.message)
@@ -35,14 +35,14 @@ async def handle(ctx: Context, request: Request) -> DescribeAclsResponse:
             error_code=ErrorCode.SECURITY_DISABLED, error_message=f"{NO_AUTHORIZER} on the broker"
         )
     found: dict[tuple[ResourceType, str, PatternType], list[AclDescription]] = {}
-    async for acl in turn.each(await changes.matching(as_filter(body), turn)):
+    async for acl in time_slice.each(await changes.matching(as_filter(body), time_slice)):
         found.setdefault((acl.resource_type, acl.name, acl.pattern), []).append(
             AclDescription(
                 principal=acl.principal, host=acl.host, operation=acl.operation, permission_type=acl.permission
             )
         )
     resources = []
-    async for (resource_type, name, pattern), acls in turn.each(found.items()):
+    async for (resource_type, name, pattern), acls in time_slice.each(found.items()):
         resources.append(
             DescribeAclsResource(
                 resource_type=resource_type, resource_name=name, pattern_type=pattern, acls=tuple(acls)

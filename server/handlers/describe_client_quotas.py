@@ -28,14 +28,14 @@ from ..quotas.validation import (
     PRODUCER_BYTE_RATE,
     REQUEST_PERCENTAGE,
 )
-from ..runtime.turns import Turn
+from ..runtime.time_slices import TimeSlice
 from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
 
 
 async def handle(ctx: Context, request: Request) -> DescribeClientQuotasResponse:
     body: DescribeClientQuotasRequest = request.body
-    turn = Turn()
+    time_slice = TimeSlice()
     if not ctx.may(Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER):
         return DescribeClientQuotasResponse(
             error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message=None, entries=None
@@ -46,7 +46,7 @@ async def handle(ctx: Context, request: Request) -> DescribeClientQuotasResponse
     except KafkaError as error:
         return DescribeClientQuotasResponse(error_code=error.code, error_message=error.message, entries=None)
     entries = []
-    async for entity, values in turn.each(ctx.services.quotas.quotas.items()):
+    async for entity, values in time_slice.each(ctx.services.quotas.quotas.items()):
         if wanted.takes(entity):
             entries.append(_entry(entity, values))
     return DescribeClientQuotasResponse(entries=tuple(entries))

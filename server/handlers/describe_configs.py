@@ -36,7 +36,7 @@ from ..config.resources import (
     describe_group,
     describe_topic,
 )
-from ..runtime.turns import Turn
+from ..runtime.time_slices import TimeSlice
 from ..security.acls.kinds import CLUSTER_NAME, Operation
 from ..security.acls.kinds import ResourceType as Protected
 from ..services.context import Context
@@ -51,18 +51,18 @@ KEYS_COMPARED = 100
 
 async def handle(ctx: Context, request: Request) -> DescribeConfigsResponse:
     body: DescribeConfigsRequest = request.body
-    turn = Turn()
+    time_slice = TimeSlice()
     wanted: dict[tuple[int, str], DescribeConfigsResource] = {}
-    async for resource in turn.each(body.resources):
+    async for resource in time_slice.each(body.resources):
         wanted[resource.resource_type, resource.resource_name] = resource
     page = _Page(ctx, body)
     results = []
-    async for resource in turn.each(wanted.values()):
+    async for resource in time_slice.each(wanted.values()):
         if resource.resource_type == ResourceType.BROKER and resource.resource_name == str(ctx.server_id):
             page.read_config()  # which takes as long as to tell of it
-            if turn.is_over():
-                await turn.next()
-        results.append(page.result(resource, await turn.once(resource.configuration_keys or ())))
+            if time_slice.is_over():
+                await time_slice.next()
+        results.append(page.result(resource, await time_slice.once(resource.configuration_keys or ())))
     return DescribeConfigsResponse(results=tuple(results))
 
 

@@ -17,7 +17,7 @@ from ...protocol.messages.describe_delegation_token import (
     DescribeDelegationTokenRequest,
     DescribeDelegationTokenResponse,
 )
-from ..runtime.turns import Turn
+from ..runtime.time_slices import TimeSlice
 from ..security.acls.kinds import Operation, ResourceType
 from ..security.principal import Principal
 from ..security.tokens.token import Token
@@ -32,11 +32,11 @@ async def handle(ctx: Context, request: Request) -> DescribeDelegationTokenRespo
         tokens = changes_of(ctx).tokens
     except KafkaError as error:
         return DescribeDelegationTokenResponse(error_code=error.code)
-    turn, found = Turn(), []
+    time_slice, found = TimeSlice(), []
     owners = None
     if body.owners is not None:
-        owners = await turn.once(Principal(row.principal_type, row.principal_name) for row in body.owners)
-    async for token in turn.each(tokens.all() if owners is None or owners else ()):
+        owners = await time_slice.once(Principal(row.principal_type, row.principal_name) for row in body.owners)
+    async for token in time_slice.each(tokens.all() if owners is None or owners else ()):
         is_asked_for = owners is None or token.owner in owners or not owners.keys().isdisjoint(token.renewers)
         if is_asked_for and _may_see(ctx, token):
             found.append(_described(token, tokens.hmac_of(token.token_id)))

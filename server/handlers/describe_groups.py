@@ -14,7 +14,7 @@ from dataclasses import replace
 from ...protocol.connection import Request
 from ...protocol.errors import KafkaError
 from ...protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
-from ..runtime.turns import Turn, in_turns
+from ..runtime.time_slices import TimeSlice, run_cooperatively
 from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
 from .authorized_operations import group_operations
@@ -23,12 +23,12 @@ from .permissions import check
 
 async def handle(ctx: Context, request: Request) -> DescribeGroupsResponse:
     body: DescribeGroupsRequest = request.body
-    turn = Turn()
+    time_slice = TimeSlice()
     groups = []
-    async for group_id in turn.each(await turn.once(body.groups)):
-        groups.append(await _describe(ctx, group_id, request.version, turn))
+    async for group_id in time_slice.each(await time_slice.once(body.groups)):
+        groups.append(await _describe(ctx, group_id, request.version, time_slice))
     if body.include_authorized_operations:
-        groups = await turn.map(
+        groups = await time_slice.map(
             lambda one: (
                 one if one.error_code else replace(one, authorized_operations=group_operations(ctx, one.group_id))
             ),
@@ -37,12 +37,12 @@ async def handle(ctx: Context, request: Request) -> DescribeGroupsResponse:
     return DescribeGroupsResponse(groups=tuple(groups))
 
 
-async def _describe(ctx: Context, group_id: str, version: int, turn: Turn) -> DescribedGroup:
+async def _describe(ctx: Context, group_id: str, version: int, time_slice: TimeSlice) -> DescribedGroup:
     try:
         check(ctx, Operation.DESCRIBE, ResourceType.GROUP, group_id)
         groups = ctx.services.coordinators.groups
         shard = groups.shard_led(ctx.node, group_id)
-        described = await in_turns(groups.coordinator.describe_group(group_id, version), turn)
+        described = await run_cooperatively(groups.coordinator.describe_group(group_id, version), time_slice)
         await groups.settle(shard)
         return described
     except KafkaError as error:

@@ -28,7 +28,7 @@ from ...storage.cleaning.cleaner_checkpoints import data_dir_of
 from ...storage.logs.log import Log
 from ..partitions.topics import Partition, Topic
 from ..runtime.disk import Work, on_disk
-from ..runtime.turns import Turn
+from ..runtime.time_slices import TimeSlice
 from ..services.context import Context
 from ..services.explaining import Explaining, as_json
 
@@ -36,15 +36,15 @@ from ..services.explaining import Explaining, as_json
 async def handle(ctx: Context, request: Request) -> DescribeLogDirsResponse:
     body: DescribeLogDirsRequest = request.body
     services = ctx.services
-    turn = Turn()
+    time_slice = TimeSlice()
     wanted: set[tuple[str, int]] | None = None
     if body.topics is not None:
         wanted = set()
-        async for row in turn.each(body.topics):
+        async for row in time_slice.each(body.topics):
             topic = services.topics.get(row.topic)
             # What is not there is not remembered: a hundred thousand would go in one go.
             count = 0 if topic is None else len(topic.partitions)
-            async for index in turn.each(row.partitions):
+            async for index in time_slice.each(row.partitions):
                 if 0 <= index < count:
                     wanted.add((row.topic, index))
     results = []
@@ -58,9 +58,9 @@ async def handle(ctx: Context, request: Request) -> DescribeLogDirsResponse:
         except KafkaError as error:
             results.append(DescribeLogDirsResult(error_code=error.code, log_dir=directory, topics=()))
             continue
-        turn.begin()
-        found = await _partitions_in(directory, ctx, wanted, turn)
-        topics = await _rows(directory, ctx, found, turn, with_status=body.ottla_cleaner_status)
+        time_slice.begin()
+        found = await _partitions_in(directory, ctx, wanted, time_slice)
+        topics = await _rows(directory, ctx, found, time_slice, with_status=body.ottla_cleaner_status)
         topics += _on_their_way(directory, ctx, wanted, with_status=body.ottla_cleaner_status)
         results.append(
             DescribeLogDirsResult(
@@ -76,12 +76,12 @@ async def handle(ctx: Context, request: Request) -> DescribeLogDirsResponse:
 
 
 async def _partitions_in(
-    directory: str, ctx: Context, wanted: set[tuple[str, int]] | None, turn: Turn
+    directory: str, ctx: Context, wanted: set[tuple[str, int]] | None, time_slice: TimeSlice
 ) -> list[tuple[Topic, list[Partition]]]:
     found = []
-    async for topic in turn.each(list(ctx.services.topics)):
+    async for topic in time_slice.each(list(ctx.services.topics)):
         partitions = []
-        async for partition in turn.each(topic.partitions):
+        async for partition in time_slice.each(topic.partitions):
             if (
                 ctx.node.node_id in partition.replicas
                 and (wanted is None or partition.topic_partition in wanted)
@@ -97,7 +97,7 @@ async def _rows(
     directory: str,
     ctx: Context,
     found: Sequence[tuple[Topic, Sequence[Partition]]],
-    turn: Turn,
+    time_slice: TimeSlice,
     *,
     with_status: bool,
 ) -> list[DescribeLogDirsTopic]:
@@ -105,16 +105,16 @@ async def _rows(
     explaining = None
     if with_status:
         logs = [each.log for _, partitions in found for each in partitions]
-        explaining = await Explaining.of(ctx.services, logs, turn)
+        explaining = await Explaining.of(ctx.services, logs, time_slice)
     topics = []
-    async for topic, partitions in turn.each(found):
+    async for topic, partitions in time_slice.each(found):
         rows: list[DescribeLogDirsPartition] = []
-        async for partition in turn.each(partitions):
+        async for partition in time_slice.each(partitions):
             log, status = partition.log, None
             if explaining is not None:
                 status = json.dumps(as_json(await explaining.next()))
             # A log may have tens of thousands of segments.
-            size_bytes, lag = sum(await turn.map(_size_bytes, log.segments)), 0
+            size_bytes, lag = sum(await time_slice.map(_size_bytes, log.segments)), 0
             copied_bytes = ctx.services.cluster.copied_bytes(partition, ctx.node.node_id)
             if copied_bytes is not None and copied_bytes < size_bytes:
                 size_bytes, lag = copied_bytes, _lag(log, copied_bytes / size_bytes)

@@ -21,7 +21,7 @@ from ...protocol.messages.describe_producers import (
 from ...storage.produce.producer_state import ProducerState as RememberedProducer
 from ..cluster.topic_plans import check_name
 from ..partitions.reasons import Reasons
-from ..runtime.turns import Turn
+from ..runtime.time_slices import TimeSlice
 from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
 from .permissions import check
@@ -30,22 +30,22 @@ from .routing import replica_of
 
 async def handle(ctx: Context, request: Request) -> DescribeProducersResponse:
     body: DescribeProducersRequest = request.body
-    turn = Turn()
+    time_slice = TimeSlice()
     wanted: dict[str, dict[int, None]] = {}
-    async for topic in turn.each(body.topics):
+    async for topic in time_slice.each(body.topics):
         indexes = wanted.setdefault(topic.name, {})
-        async for index in turn.each(topic.partition_indexes):
+        async for index in time_slice.each(topic.partition_indexes):
             indexes[index] = None
     reasons, topics = Reasons(), []
-    async for name, indexes in turn.each(wanted.items()):
+    async for name, indexes in time_slice.each(wanted.items()):
         partitions = []
-        async for index in turn.each(indexes):
-            partitions.append(await _describe(ctx, name, index, reasons, turn))
+        async for index in time_slice.each(indexes):
+            partitions.append(await _describe(ctx, name, index, reasons, time_slice))
         topics.append(TopicResponse(name=name, partitions=tuple(partitions)))
     return DescribeProducersResponse(topics=tuple(topics))
 
 
-async def _describe(ctx: Context, topic: str, index: int, reasons: Reasons, turn: Turn) -> PartitionResponse:
+async def _describe(ctx: Context, topic: str, index: int, reasons: Reasons, time_slice: TimeSlice) -> PartitionResponse:
     try:
         check_name(topic)
         check(ctx, Operation.READ, ResourceType.TOPIC, topic)
@@ -54,7 +54,7 @@ async def _describe(ctx: Context, topic: str, index: int, reasons: Reasons, turn
         return PartitionResponse(partition_index=index, error_code=error.code, error_message=reasons.of(error))
     return PartitionResponse(
         partition_index=index,
-        active_producers=tuple(await turn.map(_producer, producers)),
+        active_producers=tuple(await time_slice.map(_producer, producers)),
     )
 
 

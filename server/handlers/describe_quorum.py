@@ -24,7 +24,7 @@ from ...protocol.messages.describe_quorum import (
     TopicQuorum,
 )
 from ...protocol.schema import ZERO_UUID
-from ..runtime.turns import Turn
+from ..runtime.time_slices import TimeSlice
 from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
 
@@ -39,10 +39,10 @@ async def handle(ctx: Context, request: Request) -> DescribeQuorumResponse:
             error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message="Cluster authorization failed."
         )
     if not _is_metadata_log(body.topics):
-        turn = Turn()
+        time_slice = TimeSlice()
         unknown = []
-        async for topic in turn.each(body.topics):
-            rows = tuple(await turn.map(_unknown, topic.partitions))
+        async for topic in time_slice.each(body.topics):
+            rows = tuple(await time_slice.map(_unknown, topic.partitions))
             unknown.append(TopicQuorum(topic_name=topic.topic_name, partitions=rows))
         return DescribeQuorumResponse(topics=tuple(unknown))
     nodes = tuple(

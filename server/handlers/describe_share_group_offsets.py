@@ -38,11 +38,11 @@ async def handle(ctx: Context, request: Request) -> DescribeShareGroupOffsetsRes
     body: DescribeShareGroupOffsetsRequest = request.body
     asked: dict[str, DescribeShareGroupOffsetsRequestGroup] = {}
     groups = []
-    async for group in ctx.turn.each(body.groups):
+    async for group in ctx.time_slice.each(body.groups):
         if group.group_id not in asked:
             asked[group.group_id] = group
             groups.append(await _described(ctx, group))
-    await ctx.turn.empty(asked)
+    await ctx.time_slice.empty(asked)
     return DescribeShareGroupOffsetsResponse(groups=tuple(groups))
 
 
@@ -73,11 +73,11 @@ async def _all(ctx: Context, group_id: str) -> tuple[DescribeShareGroupOffsetsRe
     }
     summaries = await _summaries(ctx, group_id, partitions)
     found = []
-    async for topic_id, indexes in ctx.turn.each(partitions.items()):
+    async for topic_id, indexes in ctx.time_slice.each(partitions.items()):
         topic = ctx.services.topics.by_id(topic_id)
         if topic is not None:
             found.append(await _topic(ctx, topic.name, topic_id, sorted(indexes), summaries))
-    await ctx.turn.empty(summaries)
+    await ctx.time_slice.empty(summaries)
     return tuple(found)
 
 
@@ -86,17 +86,17 @@ async def _named(
 ) -> tuple[DescribeShareGroupOffsetsResponseTopic, ...]:
     partitions: dict[bytes, set[int]] = {}
     ids: dict[str, bytes] = {}
-    async for topic in ctx.turn.each(topics):
+    async for topic in ctx.time_slice.each(topics):
         known = ctx.services.topics.get(topic.topic_name)
         if known is not None and ctx.may(Operation.DESCRIBE, ResourceType.TOPIC, topic.topic_name):
             ids[topic.topic_name] = known.id
             mine = partitions.setdefault(known.id, set())
-            async for index in ctx.turn.each(topic.partitions):
+            async for index in ctx.time_slice.each(topic.partitions):
                 if 0 <= index < len(known.partitions):
                     mine.add(index)
     summaries = await _summaries(ctx, group_id, partitions)
     found = []
-    async for topic in ctx.turn.each(topics):
+    async for topic in ctx.time_slice.each(topics):
         name, topic_id = topic.topic_name, ids.get(topic.topic_name)
         if topic_id is not None:
             found.append(await _topic(ctx, name, topic_id, topic.partitions, summaries))
@@ -104,9 +104,9 @@ async def _named(
         error = None
         if not ctx.may(Operation.DESCRIBE, ResourceType.TOPIC, name, is_attempt=False):
             error = refusal(ResourceType.TOPIC)
-        rows = await ctx.turn.map(lambda index, error=error: _nothing(index, error), topic.partitions)  # type: ignore[misc]
+        rows = await ctx.time_slice.map(lambda index, error=error: _nothing(index, error), topic.partitions)  # type: ignore[misc]
         found.append(DescribeShareGroupOffsetsResponseTopic(topic_name=name, partitions=tuple(rows)))
-    await ctx.turn.empty(summaries)
+    await ctx.time_slice.empty(summaries)
     return tuple(found)
 
 
@@ -127,7 +127,7 @@ async def _topic(
     indexes: tuple[int, ...] | list[int],
     summaries: Mapping[SharePlace, StateSummary],
 ) -> DescribeShareGroupOffsetsResponseTopic:
-    rows = await ctx.turn.map(lambda index: _row(ctx, index, topic_id, summaries.get((topic_id, index))), indexes)
+    rows = await ctx.time_slice.map(lambda index: _row(ctx, index, topic_id, summaries.get((topic_id, index))), indexes)
     return DescribeShareGroupOffsetsResponseTopic(topic_name=name, topic_id=topic_id, partitions=tuple(rows))
 
 

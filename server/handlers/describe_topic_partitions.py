@@ -28,7 +28,7 @@ from ...protocol.wire import ZERO_UUID
 from ..cluster.topic_plans import check_name
 from ..partitions.internal_topics import INTERNAL_TOPICS
 from ..partitions.topics import NO_LEADER, Partition
-from ..runtime.turns import Turn
+from ..runtime.time_slices import TimeSlice
 from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
 from .authorized_operations import topic_operations
@@ -38,14 +38,14 @@ from .routing import eligible_and_last_known, leader_and_offline
 async def handle(ctx: Context, request: Request) -> DescribeTopicPartitionsResponse:
     body: DescribeTopicPartitionsRequest = request.body
     services = ctx.services
-    turn = Turn()
-    named = await turn.once(await turn.map(attrgetter("name"), body.topics))
-    names = await turn.sorted(named or [topic.name for topic in services.topics])
+    time_slice = TimeSlice()
+    named = await time_slice.once(await time_slice.map(attrgetter("name"), body.topics))
+    names = await time_slice.sorted(named or [topic.name for topic in services.topics])
     first_partition = 0
     if body.cursor is not None:
         if body.cursor.partition_index < 0 or (named and body.cursor.topic_name not in named):
             invalid = partial(_missing, ctx, code=ErrorCode.INVALID_REQUEST)
-            return _answer(await turn.map(invalid, await turn.map(attrgetter("name"), body.topics)), None)
+            return _answer(await time_slice.map(invalid, await time_slice.map(attrgetter("name"), body.topics)), None)
         at = bisect_left(names, body.cursor.topic_name)
         if at < len(names) and names[at] == body.cursor.topic_name:
             first_partition = body.cursor.partition_index
@@ -53,7 +53,7 @@ async def handle(ctx: Context, request: Request) -> DescribeTopicPartitionsRespo
     left = max(1, min(body.response_partition_limit, services.config.current.max_request_partition_size_limit))
     found: list[DescribeTopicPartitionsResponseTopic] = []
     refused: list[DescribeTopicPartitionsResponseTopic] = []
-    async for name in turn.each(names):
+    async for name in time_slice.each(names):
         if not ctx.may(Operation.DESCRIBE, ResourceType.TOPIC, name, is_attempt=bool(named)):
             if named:
                 refused.append(_refused(name))
@@ -77,7 +77,7 @@ async def handle(ctx: Context, request: Request) -> DescribeTopicPartitionsRespo
                 name=name,
                 topic_id=topic.id,
                 is_internal=topic.is_internal,
-                partitions=tuple(await turn.map(partial(_partition, live=live, has_elr=has_elr), shown)),
+                partitions=tuple(await time_slice.map(partial(_partition, live=live, has_elr=has_elr), shown)),
                 topic_authorized_operations=topic_operations(ctx, topic.name),
             )
         )

@@ -19,7 +19,7 @@ from ...protocol.messages.describe_transactions import (
     DescribeTransactionsResponse,
     TransactionState,
 )
-from ..runtime.turns import Turn
+from ..runtime.time_slices import TimeSlice
 from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
 from .permissions import check, permitted
@@ -27,9 +27,9 @@ from .permissions import check, permitted
 
 async def handle(ctx: Context, request: Request) -> DescribeTransactionsResponse:
     body: DescribeTransactionsRequest = request.body
-    turn = Turn()
+    time_slice = TimeSlice()
     states = []
-    async for transactional_id in turn.each(await turn.once(body.transactional_ids)):
+    async for transactional_id in time_slice.each(await time_slice.once(body.transactional_ids)):
         states.append(await _describe(ctx, transactional_id))
     return DescribeTransactionsResponse(transaction_states=tuple(states))
 
@@ -44,7 +44,7 @@ async def _describe(ctx: Context, transactional_id: str) -> TransactionState:
         if ctx.services.authorizer is None:
             return described
         topics = await permitted(
-            ctx, Operation.DESCRIBE, ResourceType.TOPIC, described.topics, attrgetter("topic"), Turn()
+            ctx, Operation.DESCRIBE, ResourceType.TOPIC, described.topics, attrgetter("topic"), TimeSlice()
         )
         return replace(described, topics=tuple(topics))
     except KafkaError as error:

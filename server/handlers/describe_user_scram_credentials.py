@@ -17,7 +17,7 @@ from ...protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResult,
 )
 from ...protocol.scram import CODES
-from ..runtime.turns import Turn
+from ..runtime.time_slices import TimeSlice
 from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
 
@@ -25,7 +25,7 @@ from ..services.context import Context
 async def handle(ctx: Context, request: Request) -> DescribeUserScramCredentialsResponse:
     body: DescribeUserScramCredentialsRequest = request.body
     if not ctx.may(Operation.DESCRIBE, ResourceType.CLUSTER):
-        refused = await Turn().map(
+        refused = await TimeSlice().map(
             lambda each: DescribeUserScramCredentialsResult(
                 user=each.name, error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message=None
             ),
@@ -36,8 +36,8 @@ async def handle(ctx: Context, request: Request) -> DescribeUserScramCredentials
         )
     users = ctx.services.scram_changes.users
     named: dict[str, bool] = {}
-    turn = Turn()
-    async for user in turn.each([each.name for each in body.users or ()] or list(users.names())):
+    time_slice = TimeSlice()
+    async for user in time_slice.each([each.name for each in body.users or ()] or list(users.names())):
         named[user] = user in named
 
     def described(user: str) -> DescribeUserScramCredentialsResult:
@@ -62,7 +62,7 @@ async def handle(ctx: Context, request: Request) -> DescribeUserScramCredentials
             ),
         )
 
-    results = await turn.map(described, named)
+    results = await time_slice.map(described, named)
     return DescribeUserScramCredentialsResponse(error_message=None, results=tuple(results))
 
 

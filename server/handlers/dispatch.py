@@ -41,7 +41,7 @@ class ListenerDesk:
         return await self._loaded(key)
 
     def context_for(self, client: Connection) -> Context:
-        return Context(self._services, self._node, self._listener, client, client.turn)
+        return Context(self._services, self._node, self._listener, client, client.time_slice)
 
 
 class OfController(Mapping[int, Handler]):

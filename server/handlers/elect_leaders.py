@@ -23,7 +23,7 @@ from ...protocol.messages.elect_leaders import (
 from ...storage.disk.paths import TopicPartition
 from ..cluster.reassignment import Plan, change, preferred, unclean
 from ..partitions.reasons import Reasons
-from ..runtime.turns import Turn
+from ..runtime.time_slices import TimeSlice
 from ..services.context import Context
 
 ELECTIONS = {0: preferred, 1: unclean}
@@ -34,37 +34,37 @@ async def handle(ctx: Context, request: Request) -> ElectLeadersResponse:
     plan = ELECTIONS.get(body.election_type)
     if plan is None:
         return ElectLeadersResponse(error_code=ErrorCode.INVALID_REQUEST)
-    turn = Turn()
+    time_slice = TimeSlice()
     topics: dict[str, Sequence[int]] = {}
-    async for topic in turn.each(list(ctx.services.topics) if body.topic_partitions is None else ()):
+    async for topic in time_slice.each(list(ctx.services.topics) if body.topic_partitions is None else ()):
         topics[topic.name] = range(len(topic.partitions))
-    async for row in turn.each(body.topic_partitions or ()):
+    async for row in time_slice.each(body.topic_partitions or ()):
         topics[row.topic] = row.partitions
     wanted: dict[TopicPartition, Plan] = {}
-    async for name, indexes in turn.each(topics.items()):
-        async for index in turn.each(indexes):
+    async for name, indexes in time_slice.each(topics.items()):
+        async for index in time_slice.each(indexes):
             wanted[TopicPartition(name, index)] = plan
-    refused = await change(ctx.services.cluster, wanted, turn)
+    refused = await change(ctx.services.cluster, wanted, time_slice)
     results, reasons = [], Reasons()
-    async for name, indexes in turn.each(topics.items()):
+    async for name, indexes in time_slice.each(topics.items()):
         rows = []
-        async for index in turn.each(indexes):
+        async for index in time_slice.each(indexes):
             error = refused.get(TopicPartition(name, index))
             is_needless = error is not None and error.code is ErrorCode.ELECTION_NOT_NEEDED
             if body.topic_partitions is not None or not is_needless:
                 rows.append(_row(index, error, reasons))
         results.append(ReplicaElectionResult(topic=name, partition_result=tuple(rows)))
-    await turn.empty(wanted)
-    await turn.empty(refused)
+    await time_slice.empty(wanted)
+    await time_slice.empty(refused)
     return ElectLeadersResponse(error_code=ErrorCode.NONE, replica_election_results=tuple(results))
 
 
 async def refused(_: Context, request: Request, error: KafkaError) -> ElectLeadersResponse:
     """The error, of the whole and of each row."""
     body: ElectLeadersRequest = request.body
-    turn, reasons, results = Turn(), Reasons(), []
-    async for topic in turn.each(body.topic_partitions or ()):
-        rows = await turn.map(partial(_row, error=error, reasons=reasons), topic.partitions)
+    time_slice, reasons, results = TimeSlice(), Reasons(), []
+    async for topic in time_slice.each(body.topic_partitions or ()):
+        rows = await time_slice.map(partial(_row, error=error, reasons=reasons), topic.partitions)
         results.append(ReplicaElectionResult(topic=topic.topic, partition_result=tuple(rows)))
     return ElectLeadersResponse(error_code=error.code, replica_election_results=tuple(results))
 

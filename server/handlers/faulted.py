@@ -63,7 +63,7 @@ def around(faults: Faults, handler: Handler) -> Handler:
 
     async def handle(ctx: Context, request: Request) -> Any:
         met = _Met(ctx, request, handler)
-        async for fault in ctx.turn.each(faults.active()):
+        async for fault in ctx.time_slice.each(faults.active()):
             declaration = fault.declaration
             if not met.is_of(declaration) or not await met.is_named_by(declaration):
                 continue
@@ -147,7 +147,7 @@ class _Met:
         harmed = {}
         for topic in answer.responses:
             name = topic.topic or _topic_name(self._ctx.services.topics, topic.topic_id)
-            async for data in ctx.turn.each(topic.partitions):
+            async for data in ctx.time_slice.each(topic.partitions):
                 is_meant = it.topic in (None, name) and it.partition in (None, data.partition_index)
                 if is_meant and isinstance(data.records, FileSlice):
                     harmed[id(data)] = data.records
@@ -159,14 +159,14 @@ class _Met:
             if fault.removed.is_set():
                 return answer
         records = {key: await _thread(faults_thread(), _with_a_wrong_byte, part) for key, part in harmed.items()}
-        ctx.turn.begin()
+        ctx.time_slice.begin()
 
         def told(data: PartitionData) -> PartitionData:
             return replace(data, records=records[id(data)]) if id(data) in records else data
 
         topics = []
         for topic in answer.responses:
-            topics.append(replace(topic, partitions=as_array(await ctx.turn.map(told, topic.partitions))))
+            topics.append(replace(topic, partitions=as_array(await ctx.time_slice.map(told, topic.partitions))))
         return replace(answer, responses=as_array(topics))
 
     async def _refused(self, fault: Fault) -> Any:
@@ -258,7 +258,7 @@ class _Met:
         if not self._is_large:
             return work(*arguments)
         result = await _thread(faults_thread(), work, *arguments)
-        self._ctx.turn.begin()
+        self._ctx.time_slice.begin()
         return result
 
 

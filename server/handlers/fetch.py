@@ -64,7 +64,7 @@ from ..partitions.fetch_sessions import (
 from ..partitions.topics import Partition
 from ..partitions.waits import Waiter, Wanted
 from ..runtime.cold_reads import TRIES_MAX, bring
-from ..runtime.turns import Turn
+from ..runtime.time_slices import TimeSlice
 from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
 from .permissions import refusal
@@ -123,22 +123,22 @@ def handle(ctx: Context, request: Request) -> Any:
 
 async def _fetch(ctx: Context, request: Request) -> FetchResponse:
     body: FetchRequest = request.body
-    waits, turn = ctx.services.waits, ctx.turn
+    waits, time_slice = ctx.services.waits, ctx.time_slice
     try:
         session, items = await ctx.services.fetch_sessions[ctx.node.node_id].begin(
-            body, request.version >= TOPIC_IDS, ctx.services.clock.elapsed_ms(), turn
+            body, request.version >= TOPIC_IDS, ctx.services.clock.elapsed_ms(), time_slice
         )
     except KafkaError as error:
         return FetchResponse(throttle_time_ms=0, error_code=error.code, session_id=NO_SESSION, responses=())
     unread: Collection[TopicKey] = ()
     if ctx.services.authorizer is not None:
-        unread = await _unread(ctx, body, items, turn)
+        unread = await _unread(ctx, body, items, time_slice)
     max_bytes = min(body.max_bytes, ctx.services.config.current.fetch_max_bytes)
     min_bytes = min(body.min_bytes, max_bytes)
     committed = body.isolation_level == READ_COMMITTED
 
     changes = waits.changes
-    look = await _look(ctx, items, unread, max_bytes, committed, turn)
+    look = await _look(ctx, items, unread, max_bytes, committed, time_slice)
     missing_count, deadline_s = look.missing_count, None
     while look.wanted and not look.must_answer and look.missing_count == missing_count:
         if look.offered_bytes >= min_bytes or ctx.services.cluster.is_stopping:
@@ -151,28 +151,30 @@ async def _fetch(ctx: Context, request: Request) -> FetchResponse:
         with waits.waiter(min_bytes, committed=committed, is_alone=len(look.wanted) == 1) as waiter:
             is_stale = look.has_waited
             for wanted in look.wanted:
-                if turn.is_over():
-                    await turn.next()
+                if time_slice.is_over():
+                    await time_slice.next()
                     is_stale = True
                 waiter.watch(wanted)
             is_complete = waiter.is_complete
             if not is_complete and waits.changes == changes:
                 await wait_for(ctx, waiter, deadline_s)
-                turn.begin()
-            await waiter.leave(turn)
+                time_slice.begin()
+            await waiter.leave(time_slice)
         if is_complete and not is_stale:
             break
         changes = waits.changes
         if len(items) > FREED_AT_ONCE:
-            await turn.empty(look.answers, look.wanted)
-        look = await _look(ctx, items, unread, max_bytes, committed, turn)
+            await time_slice.empty(look.answers, look.wanted)
+        look = await _look(ctx, items, unread, max_bytes, committed, time_slice)
         if waiter.is_complete:
             break
 
-    answers = look.answers if session is None else await _told(session, look.answers, body.session_epoch > 0, turn)
-    responses = await _by_topic(answers, turn)
+    answers = (
+        look.answers if session is None else await _told(session, look.answers, body.session_epoch > 0, time_slice)
+    )
+    responses = await _by_topic(answers, time_slice)
     if len(items) > FREED_AT_ONCE:
-        await turn.empty(look.wanted, look.answers, answers, items)
+        await time_slice.empty(look.wanted, look.answers, answers, items)
     return _answer(
         throttle_time_ms=0,
         error_code=ErrorCode.NONE,
@@ -217,10 +219,10 @@ def _endpoints(ctx: Context, leaders: set[int]) -> tuple[NodeEndpoint, ...]:
     )
 
 
-async def _told(session: FetchSession, answers: list[Answer], incremental: bool, turn: Turn) -> list[Answer]:
+async def _told(session: FetchSession, answers: list[Answer], incremental: bool, time_slice: TimeSlice) -> list[Answer]:
     """Those that the answer holds: in an incremental one, what is news."""
     told = []
-    async for item, data in turn.each(answers):
+    async for item, data in time_slice.each(answers):
         # Every item is told, so that the session knows what the client knows.
         if item.has_news(data) or not incremental:
             told.append((item, data))
@@ -239,13 +241,13 @@ async def wait_for(ctx: Context, waiter: Waiter, deadline_s: float) -> None:
         patience_ms = min(2 * patience_ms, PEER_CHECK_MS_MAX)
 
 
-async def _unread(ctx: Context, body: FetchRequest, items: list[FetchItem], turn: Turn) -> set[TopicKey]:
+async def _unread(ctx: Context, body: FetchRequest, items: list[FetchItem], time_slice: TimeSlice) -> set[TopicKey]:
     """The topics that the client may not read. A broker, which its replica id tells, needs a right to the cluster instead."""
     is_broker = body.replica_id >= 0 or body.replica_state.replica_id >= 0
     if is_broker and ctx.may(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
         return set()
     known, found = ctx.services.topics, set()
-    async for key in turn.each(dict.fromkeys(await turn.map(attrgetter("topic"), items))):
+    async for key in time_slice.each(dict.fromkeys(await time_slice.map(attrgetter("topic"), items))):
         topic = None if isinstance(key, str) else known.by_id(key)
         name = key if isinstance(key, str) else None if topic is None else topic.name
         # An id that is nobody's is no secret, but of brokers.
@@ -255,7 +257,12 @@ async def _unread(ctx: Context, body: FetchRequest, items: list[FetchItem], turn
 
 
 async def _look(
-    ctx: Context, items: list[FetchItem], unread: Collection[TopicKey], max_bytes: int, committed: bool, turn: Turn
+    ctx: Context,
+    items: list[FetchItem],
+    unread: Collection[TopicKey],
+    max_bytes: int,
+    committed: bool,
+    time_slice: TimeSlice,
 ) -> Look:
     """Read what is there now, in order, until `max_bytes` are found; of topics in `unread` nothing.
 
@@ -264,8 +271,8 @@ async def _look(
     look = Look()
     left_bytes = max_bytes
     for item in items:
-        if look.answers and turn.is_over():
-            await turn.next()
+        if look.answers and time_slice.is_over():
+            await time_slice.next()
             look.has_waited = True
         if look.aborted_count >= ABORTED_MAX:
             left_bytes, look.must_answer = 0, True  # the client is to come again for it, not to wait
@@ -297,7 +304,7 @@ async def _look(
         data, wanted, offered_bytes, more_aborted = found
         if more_aborted is not None:
             assert data.aborted_transactions is not None
-            more = await turn.map(_told_aborted, more_aborted)
+            more = await time_slice.map(_told_aborted, more_aborted)
             data = replace(data, aborted_transactions=as_array([*data.aborted_transactions, *more]))
             look.has_waited = True
         look.aborted_count += len(data.aborted_transactions or ())
@@ -425,20 +432,20 @@ def _refusal(item: FetchItem, error: KafkaError, current_leader: LeaderIdAndEpoc
     )
 
 
-async def _by_topic(answers: list[Answer], turn: Turn) -> tuple[FetchableTopicResponse, ...]:
+async def _by_topic(answers: list[Answer], time_slice: TimeSlice) -> tuple[FetchableTopicResponse, ...]:
     """Group neighbouring partitions of one topic, keeping the order."""
     if len(answers) == 1:
         ((item, data),) = answers
         return (_group((item.topic, [data])),)
     groups: list[tuple[TopicKey, list[PartitionData]]] = []
-    async for item, data in turn.each(answers):
+    async for item, data in time_slice.each(answers):
         if not groups or groups[-1][0] != item.topic:
             groups.append((item.topic, []))
         groups[-1][1].append(data)
     if len(groups) == 1:
         return (_group(groups[0]),)
-    found = as_array(await turn.map(_group, groups))
-    await turn.empty(groups)
+    found = as_array(await time_slice.map(_group, groups))
+    await time_slice.empty(groups)
     return found
 
 

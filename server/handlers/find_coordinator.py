@@ -20,7 +20,7 @@ from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from ..groups.service import GroupService
-from ..runtime.turns import Turn
+from ..runtime.time_slices import TimeSlice
 from ..security.acls.kinds import CLUSTER_NAME, Operation, ResourceType
 from ..services.context import Context
 from ..services.coordinators import Coordinators
@@ -51,8 +51,8 @@ _KEY_CHARS_IN_MESSAGE = 1024
 async def handle(ctx: Context, request: Request) -> FindCoordinatorResponse:
     body: FindCoordinatorRequest = request.body
     if request.version >= _FIRST_BATCHED_VERSION:
-        turn, coordinators = Turn(), []
-        async for key in turn.each(body.coordinator_keys):
+        time_slice, coordinators = TimeSlice(), []
+        async for key in time_slice.each(body.coordinator_keys):
             coordinators.append(await _find(ctx, request.version, body.key_type, key, check_without_words))
         return FindCoordinatorResponse(coordinators=tuple(coordinators))
     found = await _find(ctx, request.version, body.key_type, body.key, check)

@@ -14,7 +14,7 @@ from ...protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from ..config.changes import Change
-from ..runtime.turns import Turn
+from ..runtime.time_slices import TimeSlice
 from ..services.context import Context
 from .alter_configs import Wish, alter
 
@@ -24,7 +24,7 @@ async def handle(ctx: Context, request: Request) -> IncrementalAlterConfigsRespo
     outcomes = await alter(ctx, body.resources, _wish, validate_only=body.validate_only, replace=False)
     return IncrementalAlterConfigsResponse(
         responses=tuple(
-            await Turn().map(
+            await TimeSlice().map(
                 lambda outcome: AlterConfigsResourceResponse(
                     error_code=outcome.code,
                     error_message=outcome.message,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from ...protocol.connection import Request
 from ...protocol.errors import KafkaError
 from ...protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
-from ..runtime.turns import in_turns
+from ..runtime.time_slices import run_cooperatively
 from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
 from .permissions import check
@@ -27,7 +27,7 @@ async def handle(ctx: Context, request: Request) -> LeaveGroupResponse:
         check(ctx, Operation.READ, ResourceType.GROUP, body.group_id)
         shard = await groups.route(ctx.node, body.group_id)
         now_ms = ctx.services.clock.now_ms()
-        members = await in_turns(groups.coordinator.leave(shard, body.group_id, leaving, now_ms))
+        members = await run_cooperatively(groups.coordinator.leave(shard, body.group_id, leaving, now_ms))
         await groups.settle(shard)
     except KafkaError as error:
         return LeaveGroupResponse(error_code=error.code)

@@ -17,7 +17,7 @@ from ...protocol.messages.list_config_resources import (
     ListConfigResourcesResponse,
 )
 from ..config.resources import ResourceType
-from ..runtime.turns import Turn
+from ..runtime.time_slices import TimeSlice
 from ..services.context import Context
 
 ALL_TYPES = 1
@@ -25,9 +25,9 @@ ALL_TYPES = 1
 
 async def handle(ctx: Context, request: Request) -> ListConfigResourcesResponse:
     body: ListConfigResourcesRequest = request.body
-    turn = Turn()
+    time_slice = TimeSlice()
     wanted = (
-        set(await turn.once(body.resource_types))
+        set(await time_slice.once(body.resource_types))
         if request.version >= ALL_TYPES
         else {int(ResourceType.CLIENT_METRICS)}
     )
@@ -35,16 +35,16 @@ async def handle(ctx: Context, request: Request) -> ListConfigResourcesResponse:
         return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     nodes = [str(node_id) for node_id in ctx.services.cluster.live_node_ids()]
     names = {
-        ResourceType.TOPIC: await turn.sorted([topic.name for topic in ctx.services.topics]),
+        ResourceType.TOPIC: await time_slice.sorted([topic.name for topic in ctx.services.topics]),
         ResourceType.BROKER: nodes,
         ResourceType.BROKER_LOGGER: nodes,
         ResourceType.CLIENT_METRICS: ctx.services.config.client_metrics_names(),
-        ResourceType.GROUP: await turn.sorted([*ctx.services.config.groups]),
+        ResourceType.GROUP: await time_slice.sorted([*ctx.services.config.groups]),
     }
     rows: list[ConfigResource] = []
     for kind, named in names.items():
         if not wanted or kind in wanted:
-            rows += await turn.map(partial(_row, kind), named)
+            rows += await time_slice.map(partial(_row, kind), named)
     return ListConfigResourcesResponse(config_resources=tuple(rows))
 
 

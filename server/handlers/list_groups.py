@@ -13,7 +13,7 @@ from operator import attrgetter
 from ...protocol.connection import Request
 from ...protocol.errors import KafkaError
 from ...protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from ..runtime.turns import Turn, in_turns
+from ..runtime.time_slices import TimeSlice, run_cooperatively
 from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
 from .permissions import permitted
@@ -23,12 +23,12 @@ async def handle(ctx: Context, request: Request) -> ListGroupsResponse:
     body: ListGroupsRequest = request.body
     groups = ctx.services.coordinators.groups
     try:
-        found = await in_turns(
+        found = await run_cooperatively(
             groups.coordinator.list_groups(groups.partitions_led_by(ctx.node), body.states_filter, body.types_filter)
         )
     except KafkaError as error:
         return ListGroupsResponse(error_code=error.code)
     await groups.settle_all(ctx.node)
     if not ctx.may(Operation.DESCRIBE, ResourceType.CLUSTER, is_attempt=False):
-        found = await permitted(ctx, Operation.DESCRIBE, ResourceType.GROUP, found, attrgetter("group_id"), Turn())
+        found = await permitted(ctx, Operation.DESCRIBE, ResourceType.GROUP, found, attrgetter("group_id"), TimeSlice())
     return ListGroupsResponse(groups=tuple(found))

@@ -28,7 +28,7 @@ from ...protocol.wire import as_array
 from ...storage.logs.log import Log
 from ..partitions.searches import Search
 from ..partitions.topics import Partition
-from ..runtime.turns import Turn
+from ..runtime.time_slices import TimeSlice
 from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
 from .permissions import check
@@ -76,15 +76,15 @@ QUESTIONS: dict[int, tuple[int, Callable[[Partition, bool], Answer | Search]]] =
 async def handle(ctx: Context, request: Request) -> ListOffsetsResponse:
     body: ListOffsetsRequest = request.body
     committed = body.isolation_level == READ_COMMITTED
-    turn = Turn()
+    time_slice = TimeSlice()
     asked: Counter[tuple[str, int]] = Counter()
-    async for topic in turn.each(body.topics):
-        async for wanted in turn.each(topic.partitions):
+    async for topic in time_slice.each(body.topics):
+        async for wanted in time_slice.each(topic.partitions):
             asked[topic.name, wanted.partition_index] += 1
     answers: list[Answer | ErrorCode | Search] = []
     searches: list[Search] = []
-    async for topic in turn.each(body.topics):
-        async for wanted in turn.each(topic.partitions):
+    async for topic in time_slice.each(body.topics):
+        async for wanted in time_slice.each(topic.partitions):
             answer = _answer(ctx, topic.name, wanted, request.version, committed, asked)
             answers.append(answer)
             if isinstance(answer, Search):
@@ -99,13 +99,13 @@ async def handle(ctx: Context, request: Request) -> ListOffsetsResponse:
         try:
             await ctx.services.searches.run(searches, ctx.client.client_host, check)
         except KafkaError as error:
-            answers = await turn.map(partial(_given_up, error.code), answers)
-        turn.begin()
+            answers = await time_slice.map(partial(_given_up, error.code), answers)
+        time_slice.begin()
     told = iter(answers)
     topics: list[ListOffsetsTopicResponse] = []
-    async for topic in turn.each(body.topics):
+    async for topic in time_slice.each(body.topics):
         partitions: list[ListOffsetsPartitionResponse] = []
-        async for wanted, answer in turn.each(zip(topic.partitions, told, strict=False)):
+        async for wanted, answer in time_slice.each(zip(topic.partitions, told, strict=False)):
             partitions.append(_told(wanted.partition_index, answer, committed))
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=as_array(partitions)))
     return ListOffsetsResponse(throttle_time_ms=0, topics=as_array(topics))

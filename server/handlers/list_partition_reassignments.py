@@ -18,24 +18,24 @@ from ...protocol.messages.list_partition_reassignments import (
     OngoingTopicReassignment,
 )
 from ...storage.disk.paths import TopicPartition
-from ..runtime.turns import Turn
+from ..runtime.time_slices import TimeSlice
 from ..services.context import Context
 
 
 async def handle(ctx: Context, request: Request) -> ListPartitionReassignmentsResponse:
     body: ListPartitionReassignmentsRequest = request.body
     under_way = ctx.services.cluster.under_way
-    turn = Turn()
+    time_slice = TimeSlice()
     wanted = list(under_way)
     if body.topics is not None:
         named = []
         for row in body.topics:
-            async for index in turn.each(row.partition_indexes):
+            async for index in time_slice.each(row.partition_indexes):
                 if (where := TopicPartition(row.name, index)) in under_way:
                     named.append(where)
-        wanted = list(await turn.once(named))
+        wanted = list(await time_slice.once(named))
     topics: defaultdict[str, list[OngoingPartitionReassignment]] = defaultdict(list)
-    async for where in turn.each(wanted):
+    async for where in time_slice.each(wanted):
         partition = under_way.get(where)
         if partition is None or partition.reassigning is None:
             continue  # it has come to its end meanwhile
@@ -56,9 +56,9 @@ async def handle(ctx: Context, request: Request) -> ListPartitionReassignmentsRe
 async def refused(_: Context, request: Request, error: KafkaError) -> ListPartitionReassignmentsResponse:
     """The error, and what was asked for, as Apache Kafka repeats it."""
     body: ListPartitionReassignmentsRequest = request.body
-    turn, topics = Turn(), []
-    async for topic in turn.each(body.topics or ()):
-        rows = await turn.map(
+    time_slice, topics = TimeSlice(), []
+    async for topic in time_slice.each(body.topics or ()):
+        rows = await time_slice.map(
             lambda index: OngoingPartitionReassignment(partition_index=index), topic.partition_indexes
         )
         topics.append(OngoingTopicReassignment(name=topic.name, partitions=tuple(rows)))

@@ -13,7 +13,7 @@ from operator import attrgetter
 from ...protocol.connection import Request
 from ...protocol.errors import KafkaError
 from ...protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse, TransactionState
-from ..runtime.turns import Turn, in_turns
+from ..runtime.time_slices import TimeSlice, run_cooperatively
 from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
 from ..transactions.listing import Filter, is_unknown
@@ -30,7 +30,7 @@ async def handle(ctx: Context, request: Request) -> ListTransactionsResponse:
     )
     service = ctx.services.coordinators.transactions
     try:
-        found = await in_turns(
+        found = await run_cooperatively(
             service.coordinator.list_transactions(
                 service.partitions_led_by(ctx.node), wanted, ctx.services.clock.now_ms()
             )
@@ -38,18 +38,20 @@ async def handle(ctx: Context, request: Request) -> ListTransactionsResponse:
     except KafkaError as error:
         return ListTransactionsResponse(error_code=error.code)
     await service.settle_all(ctx.node)
-    turn = Turn()
+    time_slice = TimeSlice()
     found = await permitted(
-        ctx, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, found, attrgetter("transactional_id"), turn
+        ctx, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, found, attrgetter("transactional_id"), time_slice
     )
-    unknown = await turn.once(body.state_filters)
-    states = await turn.map(
+    unknown = await time_slice.once(body.state_filters)
+    states = await time_slice.map(
         lambda one: TransactionState(
             transactional_id=one.transactional_id, producer_id=one.producer_id, transaction_state=one.state.title
         ),
         found,
     )
     return ListTransactionsResponse(
-        unknown_state_filters=tuple(await turn.map(lambda name: name, (name for name in unknown if is_unknown(name)))),
+        unknown_state_filters=tuple(
+            await time_slice.map(lambda name: name, (name for name in unknown if is_unknown(name)))
+        ),
         transaction_states=tuple(states),
     )

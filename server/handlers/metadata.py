@@ -40,7 +40,7 @@ from ...storage.disk.health import Health
 from ..cluster.topic_plans import PARTITIONS_MAX, TopicPlan, check_name
 from ..partitions.internal_topics import INTERNAL_TOPICS
 from ..partitions.topics import NO_LEADER, Partition, Topic, Topics
-from ..runtime.turns import Turn
+from ..runtime.time_slices import TimeSlice
 from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context, Services
 from ..services.kept_metadata import ROWS_MIN, Facts
@@ -109,27 +109,27 @@ async def _topics(ctx: Context, request: Request, everything: bool) -> list[Meta
     body: MetadataRequest = request.body
     services = ctx.services
     operations = partial(topic_operations, ctx) if body.include_topic_authorized_operations else None
-    turn, live = ctx.turn, services.cluster.live_node_ids()
+    time_slice, live = ctx.time_slice, services.cluster.live_node_ids()
     topics = []
     if everything:
         sees = seeing(ctx)
-        async for topic in turn.each(list(services.topics)):
+        async for topic in time_slice.each(list(services.topics)):
             is_there = services.topics.get(topic.name) is topic and not _is_hidden(topic)
             if is_there and (sees is None or sees(topic.name)):
-                topics.append(await _topic(ctx, topic, live, request.version, operations, turn))
-    elif request.version in NO_IDS_YET and any(await turn.map(_names_an_id, body.topics or ())):
-        return await turn.map(
+                topics.append(await _topic(ctx, topic, live, request.version, operations, time_slice))
+    elif request.version in NO_IDS_YET and any(await time_slice.map(_names_an_id, body.topics or ())):
+        return await time_slice.map(
             lambda row: _missing(row.name or "", row.topic_id, ErrorCode.INVALID_REQUEST, NOT_ASKED), body.topics or ()
         )
     else:
         creating = _Creating(ctx, body.allow_auto_topic_creation or request.version < 4)
         found: dict[str | bytes, MetadataResponseTopic | None] = {}
-        async for row in turn.each(body.topics or ()):
+        async for row in time_slice.each(body.topics or ()):
             key = _key(row, request.version)
             if key not in found:
-                found[key] = await _wanted(ctx, key, live, request.version, creating, operations, turn)
+                found[key] = await _wanted(ctx, key, live, request.version, creating, operations, time_slice)
         await creating.create()
-        async for key, answer in turn.each(found.items()):
+        async for key, answer in time_slice.each(found.items()):
             topics.append(creating.answer(str(key), operations) if answer is None else answer)
     return topics
 
@@ -195,7 +195,7 @@ async def _wanted(
     version: int,
     creating: _Creating,
     operations: Operations,
-    turn: Turn,
+    time_slice: TimeSlice,
 ) -> MetadataResponseTopic | None:
     """One topic, by name or id; None for a missing name, which is to be created if that is allowed."""
     services = ctx.services
@@ -206,7 +206,7 @@ async def _wanted(
             named, topic_id = (key, ZERO_UUID) if isinstance(key, str) else (None, key)
             return _refused(named, topic_id)
     if topic is not None and not _is_hidden(topic):
-        return await _topic(ctx, topic, live, version, operations, turn)
+        return await _topic(ctx, topic, live, version, operations, time_slice)
     if isinstance(key, bytes):
         return _missing(None, key, ErrorCode.UNKNOWN_TOPIC_ID, NOT_ASKED)
     await creating.want(key)
@@ -296,13 +296,15 @@ def _missing(name: str | None, topic_id: bytes, code: ErrorCode, operations: int
 
 
 async def _topic(
-    ctx: Context, topic: Topic, live: list[int], version: int, operations: Operations, turn: Turn
+    ctx: Context, topic: Topic, live: list[int], version: int, operations: Operations, time_slice: TimeSlice
 ) -> MetadataResponseTopic:
     partitions: Sequence[MetadataResponsePartition]
     if len(topic.partitions) == 1:
         partitions = (_partition(ctx, topic.partitions[0], live, version),)
     else:
-        partitions = await turn.map(lambda partition: _partition(ctx, partition, live, version), list(topic.partitions))
+        partitions = await time_slice.map(
+            lambda partition: _partition(ctx, partition, live, version), list(topic.partitions)
+        )
     return MetadataResponseTopic(
         error_code=ErrorCode.NONE,
         name=topic.name,

@@ -28,10 +28,10 @@ _FIRST_VERSION_WITH_IDS = 10
 async def handle(ctx: Context, request: Request) -> OffsetCommitResponse:
     body: OffsetCommitRequest = request.body
     by_id = request.version >= _FIRST_VERSION_WITH_IDS
-    known, turn = ctx.services.topics, ctx.turn
+    known, time_slice = ctx.services.topics, ctx.time_slice
     may_commit = ctx.may(Operation.READ, ResourceType.GROUP, body.group_id)
     found, commits = await found_of(
-        ctx, body.topics, lambda asked: known.by_id(asked.topic_id) if by_id else known.get(asked.name), turn
+        ctx, body.topics, lambda asked: known.by_id(asked.topic_id) if by_id else known.get(asked.name), time_slice
     )
     group_error: ErrorCode = ErrorCode.NONE
     refused: dict[Place, ErrorCode] = {}
@@ -41,13 +41,13 @@ async def handle(ctx: Context, request: Request) -> OffsetCommitResponse:
         group_error, refused = await _commit(ctx, body, request.version, commits)
 
     answers: list[OffsetCommitResponseTopic] = []
-    async for known_as, asked in turn.each(zip(found, body.topics, strict=True)):
+    async for known_as, asked in time_slice.each(zip(found, body.topics, strict=True)):
         answers.append(
             OffsetCommitResponseTopic(
                 name=asked.name,
                 topic_id=asked.topic_id,
                 partitions=tuple(
-                    await turn.map(
+                    await time_slice.map(
                         lambda one, known_as=known_as: OffsetCommitResponsePartition(  # type: ignore[misc]
                             partition_index=one.partition_index,
                             error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED
@@ -61,7 +61,7 @@ async def handle(ctx: Context, request: Request) -> OffsetCommitResponse:
                 ),
             )
         )
-    await turn.empty(found, commits)
+    await time_slice.empty(found, commits)
     return OffsetCommitResponse(topics=tuple(answers))
 
 

@@ -17,42 +17,44 @@ from ...protocol.messages.offset_delete import (
     OffsetDeleteResponseTopic,
 )
 from ..groups.offsets.offsets import Place
-from ..runtime.turns import Turn, in_turns
+from ..runtime.time_slices import TimeSlice, run_cooperatively
 from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
 
 
 async def handle(ctx: Context, request: Request) -> OffsetDeleteResponse:
     body: OffsetDeleteRequest = request.body
-    turn = Turn()
+    time_slice = TimeSlice()
     # As many as there are partitions, whatever the request repeats.
     existing: dict[Place, None] = {}
     if not ctx.may(Operation.DELETE, ResourceType.GROUP, body.group_id):
         return OffsetDeleteResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     missing: dict[str, ErrorCode] = {}
-    async for topic in turn.each(body.topics):
+    async for topic in time_slice.each(body.topics):
         if not ctx.may(Operation.READ, ResourceType.TOPIC, topic.name):
             missing[topic.name] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             continue
-        async for one in turn.each(topic.partitions):
+        async for one in time_slice.each(topic.partitions):
             if _exists(ctx, topic.name, one.partition_index):
                 existing[topic.name, one.partition_index] = None
     try:
         groups = ctx.services.coordinators.groups
         shard = await groups.route(ctx.node, body.group_id)
         now_ms = ctx.services.clock.now_ms()
-        errors = await in_turns(groups.coordinator.delete_offsets(shard, body.group_id, tuple(existing), now_ms))
+        errors = await run_cooperatively(
+            groups.coordinator.delete_offsets(shard, body.group_id, tuple(existing), now_ms)
+        )
         await groups.settle(shard)
     except KafkaError as error:
         return OffsetDeleteResponse(error_code=error.code)
-    turn.begin()
+    time_slice.begin()
     answers = []
-    async for topic in turn.each(body.topics):
+    async for topic in time_slice.each(body.topics):
         answers.append(
             OffsetDeleteResponseTopic(
                 name=topic.name,
                 partitions=tuple(
-                    await turn.map(
+                    await time_slice.map(
                         lambda one, name=topic.name: OffsetDeleteResponsePartition(  # type: ignore[misc]
                             partition_index=one.partition_index,
                             error_code=errors.get(

@@ -34,7 +34,7 @@ from ...protocol.messages.offset_fetch import (
 )
 from ...protocol.wire import ZERO_UUID
 from ..groups.offsets.commits import Fetched
-from ..runtime.turns import Turn, in_turns
+from ..runtime.time_slices import TimeSlice, run_cooperatively
 from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
 from .permissions import check
@@ -57,15 +57,15 @@ class TopicOffsets(NamedTuple):
 
 async def handle(ctx: Context, request: Request) -> OffsetFetchResponse:
     body: OffsetFetchRequest = request.body
-    version, turn = request.version, Turn()
+    version, time_slice = request.version, TimeSlice()
     if version >= _FIRST_BATCHED_VERSION:
         asked_groups: dict[str, OffsetFetchRequestGroup] = {}
-        async for group in turn.each(body.groups):
+        async for group in time_slice.each(body.groups):
             asked_groups[group.group_id] = group
         groups = []
-        async for asked in turn.each(asked_groups.values()):
-            error, topics = await _group(ctx, asked, version, body.require_stable, turn)
-            batched = await _each(topics, _batched_topic, turn)
+        async for asked in time_slice.each(asked_groups.values()):
+            error, topics = await _group(ctx, asked, version, body.require_stable, time_slice)
+            batched = await _each(topics, _batched_topic, time_slice)
             groups.append(OffsetFetchResponseGroup(group_id=asked.group_id, error_code=error, topics=batched))
         return OffsetFetchResponse(groups=tuple(groups))
     asked_topics = body.topics
@@ -74,36 +74,36 @@ async def handle(ctx: Context, request: Request) -> OffsetFetchResponse:
         topics=None
         if asked_topics is None
         else tuple(
-            await turn.map(
+            await time_slice.map(
                 lambda topic: OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes),
                 asked_topics,
             )
         ),
     )
-    error, topics = await _group(ctx, group, version, body.require_stable, turn)
+    error, topics = await _group(ctx, group, version, body.require_stable, time_slice)
     if error and version < _FIRST_VERSION_WITH_ERROR:
         code = error
         topics = []
-        async for topic in turn.each(group.topics or ()):
-            told = await turn.map(lambda index: Fetched(index, None, code), topic.partition_indexes)
+        async for topic in time_slice.each(group.topics or ()):
+            told = await time_slice.map(lambda index: Fetched(index, None, code), topic.partition_indexes)
             topics.append(TopicOffsets(topic.name, topic.topic_id, told))
-    return OffsetFetchResponse(error_code=error, topics=await _each(topics, _topic, turn))
+    return OffsetFetchResponse(error_code=error, topics=await _each(topics, _topic, time_slice))
 
 
 async def _each(
-    topics: list[TopicOffsets], told: Callable[[TopicOffsets, Turn], Awaitable[Told]], turn: Turn
+    topics: list[TopicOffsets], told: Callable[[TopicOffsets, TimeSlice], Awaitable[Told]], time_slice: TimeSlice
 ) -> tuple[Told, ...]:
     """All of them, as `told` tells of one, which asks for a turn of its own only where there are many partitions. `topics` is
     empty then."""
     found = []
-    async for topic in turn.each(topics):
-        found.append(await told(topic, turn))
-    await turn.empty(topics)
+    async for topic in time_slice.each(topics):
+        found.append(await told(topic, time_slice))
+    await time_slice.empty(topics)
     return tuple(found)
 
 
 async def _group(
-    ctx: Context, asked: OffsetFetchRequestGroup, version: int, stable: bool, turn: Turn
+    ctx: Context, asked: OffsetFetchRequestGroup, version: int, stable: bool, time_slice: TimeSlice
 ) -> tuple[ErrorCode, list[TopicOffsets]]:
     by_id = version >= _FIRST_VERSION_WITH_IDS
     known = ctx.services.topics
@@ -117,54 +117,60 @@ async def _group(
         coordinator.check_fetch(shard, asked.group_id, asked.member_id, asked.member_epoch)
         positions = coordinator.positions(shard, asked.group_id, stable=stable)
         if asked.topics is None:
-            async for name, partitions in turn.each((await in_turns(coordinator.fetch_all(positions), turn)).items()):
+            async for name, partitions in time_slice.each(
+                (await run_cooperatively(coordinator.fetch_all(positions), time_slice)).items()
+            ):
                 topic = known.get(name)
                 if (topic is not None or not by_id) and ctx.may(
                     Operation.DESCRIBE, ResourceType.TOPIC, name, is_attempt=False
                 ):
                     found.append(TopicOffsets(name, topic.id if topic is not None else ZERO_UUID, partitions))
-        places = await _once(asked.topics or (), turn)
-        async for (name, topic_id), indexes in turn.each(places.items()):
+        places = await _once(asked.topics or (), time_slice)
+        async for (name, topic_id), indexes in time_slice.each(places.items()):
             if by_id:
                 topic = known.by_id(topic_id)
                 if topic is None:
-                    unknown = await turn.map(lambda index: Fetched(index, None, ErrorCode.UNKNOWN_TOPIC_ID), indexes)
+                    unknown = await time_slice.map(
+                        lambda index: Fetched(index, None, ErrorCode.UNKNOWN_TOPIC_ID), indexes
+                    )
                     refused.append(TopicOffsets("", topic_id, unknown))
                     continue
                 name = topic.name
             if not ctx.may(Operation.DESCRIBE, ResourceType.TOPIC, name):
-                hidden = await turn.map(
+                hidden = await time_slice.map(
                     lambda index: Fetched(index, None, ErrorCode.TOPIC_AUTHORIZATION_FAILED), indexes
                 )
                 refused.append(TopicOffsets(name, topic_id, hidden))
                 continue
-            fetched = await in_turns(coordinator.fetch(positions, name, topic_id, indexes), turn)
+            fetched = await run_cooperatively(coordinator.fetch(positions, name, topic_id, indexes), time_slice)
             found.append(TopicOffsets(name, topic_id, fetched))
-        await turn.empty(places)
+        await time_slice.empty(places)
         await groups.settle(shard)
     except KafkaError as error:
         return error.code, []
-    async for row in turn.each(refused):
+    async for row in time_slice.each(refused):
         found.append(row)
-    await turn.empty(refused)
+    await time_slice.empty(refused)
     return ErrorCode.NONE, found
 
 
-async def _once(topics: Iterable[OffsetFetchRequestTopics], turn: Turn) -> dict[tuple[str, bytes], dict[int, None]]:
+async def _once(
+    topics: Iterable[OffsetFetchRequestTopics], time_slice: TimeSlice
+) -> dict[tuple[str, bytes], dict[int, None]]:
     """The partitions of each topic (name and id), in the order of the request."""
     found: dict[tuple[str, bytes], dict[int, None]] = {}
-    async for topic in turn.each(topics):
-        found.setdefault((topic.name, topic.topic_id), {}).update(await turn.once(topic.partition_indexes))
+    async for topic in time_slice.each(topics):
+        found.setdefault((topic.name, topic.topic_id), {}).update(await time_slice.once(topic.partition_indexes))
     return found
 
 
-async def _topic(topic: TopicOffsets, turn: Turn) -> OffsetFetchResponseTopic:
-    rows = await turn.map(partial(_row, OffsetFetchResponsePartition), topic.partitions)
+async def _topic(topic: TopicOffsets, time_slice: TimeSlice) -> OffsetFetchResponseTopic:
+    rows = await time_slice.map(partial(_row, OffsetFetchResponsePartition), topic.partitions)
     return OffsetFetchResponseTopic(name=topic.name, partitions=tuple(rows))
 
 
-async def _batched_topic(topic: TopicOffsets, turn: Turn) -> OffsetFetchResponseTopics:
-    rows = await turn.map(partial(_row, OffsetFetchResponsePartitions), topic.partitions)
+async def _batched_topic(topic: TopicOffsets, time_slice: TimeSlice) -> OffsetFetchResponseTopics:
+    rows = await time_slice.map(partial(_row, OffsetFetchResponsePartitions), topic.partitions)
     return OffsetFetchResponseTopics(name=topic.name, topic_id=topic.topic_id, partitions=tuple(rows))
 
 

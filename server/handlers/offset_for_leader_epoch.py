@@ -18,7 +18,7 @@ from ...protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
-from ..runtime.turns import Turn
+from ..runtime.time_slices import TimeSlice
 from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
 from .routing import led_partition
@@ -26,14 +26,14 @@ from .routing import led_partition
 
 async def handle(ctx: Context, request: Request) -> OffsetForLeaderEpochResponse:
     body: OffsetForLeaderEpochRequest = request.body
-    turn = Turn()
+    time_slice = TimeSlice()
     is_broker = ctx.may(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, is_attempt=False)
     topics = []
-    async for topic in turn.each(body.topics):
+    async for topic in time_slice.each(body.topics):
         if is_broker or ctx.may(Operation.DESCRIBE, ResourceType.TOPIC, topic.topic):
-            partitions = await turn.map(partial(_partition, ctx, topic.topic), topic.partitions)
+            partitions = await time_slice.map(partial(_partition, ctx, topic.topic), topic.partitions)
         else:
-            partitions = await turn.map(_refused, topic.partitions)
+            partitions = await time_slice.map(_refused, topic.partitions)
         topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=tuple(partitions)))
     return OffsetForLeaderEpochResponse(topics=tuple(topics))
 

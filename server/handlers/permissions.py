@@ -16,7 +16,7 @@ from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.schema import fields_of
 from ..network.desk import Handler
-from ..runtime.turns import Turn
+from ..runtime.time_slices import TimeSlice
 from ..security.acls.kinds import CLUSTER_NAME, Operation, ResourceType
 from ..services.context import Context
 
@@ -98,13 +98,13 @@ async def permitted(
     resource_type: ResourceType,
     rows: Iterable[Row],
     name_of: Callable[[Row], str],
-    turn: Turn,
+    time_slice: TimeSlice,
 ) -> list[Row]:
     """Those of which the client may do this to the resource that they name; a list of them leaves out the others."""
     if ctx.services.authorizer is None:
         return list(rows)
     found = []
-    async for row in turn.each(rows):
+    async for row in time_slice.each(rows):
         if ctx.may(operation, resource_type, name_of(row), is_attempt=False):
             found.append(row)
     return found

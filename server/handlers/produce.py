@@ -45,7 +45,7 @@ from ...storage.produce.record_checks import NO_KEY, HeavyBatchError, InvalidRec
 from ..partitions.large_appends import append_later
 from ..partitions.reasons import Reasons
 from ..partitions.topics import Partition
-from ..runtime.turns import Turn
+from ..runtime.time_slices import TimeSlice
 from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
 from ..transactions.verification import UnverifiedError
@@ -92,7 +92,7 @@ def handle(ctx: Context, request: Request) -> Any:
 async def _append_each(ctx: Context, request: Request) -> ProduceResponse | None:
     body: ProduceRequest = request.body
     by_id = request.version >= TOPIC_IDS
-    turn = ctx.turn
+    time_slice = ctx.time_slice
     unwritten: Collection[str | bytes] = ()
     if ctx.services.authorizer is not None:
         unwritten = await _unwritten(ctx, body, by_id=by_id)
@@ -101,14 +101,14 @@ async def _append_each(ctx: Context, request: Request) -> ProduceResponse | None
         try:
             writes = await _transactional_writes(ctx, body, request.version, unwritten)
         except KafkaError as error:
-            return await _refused(body, error, turn)
+            return await _refused(body, error, time_slice)
     appending = Appending(ctx, request.version, body.acks, writes)
     responses: list[TopicProduceResponse] = []
-    async for topic in turn.each(body.topic_data):
+    async for topic in time_slice.each(body.topic_data):
         asked = topic.topic_id if by_id else topic.name
         is_refused = unwritten and asked in unwritten
         partitions: list[PartitionProduceResponse] = []
-        async for data in turn.each(topic.partition_data):
+        async for data in time_slice.each(topic.partition_data):
             partitions.append(_unwritable(data.index) if is_refused else await appending.append(asked, data))
         responses.append(
             _topic_answer(name=topic.name, topic_id=topic.topic_id, partition_responses=as_array(partitions))
@@ -122,7 +122,7 @@ async def _flush(
     ctx: Context, body: ProduceRequest, responses: list[TopicProduceResponse], appending: Appending
 ) -> ProduceResponse | None:
     """As `_answered`, once it is known which of the logs that must be on disk before are."""
-    told = await _flushed(ctx, responses, appending.unflushed, appending.reasons, ctx.turn)
+    told = await _flushed(ctx, responses, appending.unflushed, appending.reasons, ctx.time_slice)
     return _answered(ctx, body, told, appending)
 
 
@@ -160,7 +160,7 @@ def _endpoints(ctx: Context, leaders: set[int]) -> tuple[NodeEndpoint, ...]:
 async def _unwritten(ctx: Context, body: ProduceRequest, *, by_id: bool) -> set[str | bytes]:
     """The topics that the client may not write to, as the request calls them."""
     found: set[str | bytes] = set()
-    async for topic in ctx.turn.each(body.topic_data):
+    async for topic in ctx.time_slice.each(body.topic_data):
         if not by_id:
             if not ctx.may(Operation.WRITE, ResourceType.TOPIC, topic.name):
                 found.add(topic.name)
@@ -184,7 +184,7 @@ async def _transactional_writes(
     return await transactional_writes(
         body,
         version,
-        ctx.turn,
+        ctx.time_slice,
         topics=services.topics,
         clock=services.clock,
         config=services.config.current,
@@ -196,13 +196,13 @@ async def _transactional_writes(
     )
 
 
-async def _refused(body: ProduceRequest, error: KafkaError, turn: Turn) -> ProduceResponse | None:
+async def _refused(body: ProduceRequest, error: KafkaError, time_slice: TimeSlice) -> ProduceResponse | None:
     """The same refusal of every partition."""
     if body.acks == 0:
         raise ProtocolError(f"acks=0 produce failed with {error}")
     reasons, responses = Reasons(), []
-    async for topic in turn.each(body.topic_data):
-        partitions = await turn.map(
+    async for topic in time_slice.each(body.topic_data):
+        partitions = await time_slice.map(
             lambda data: PartitionProduceResponse(
                 index=data.index, error_code=error.code, base_offset=-1, error_message=reasons.of(error)
             ),
@@ -219,20 +219,20 @@ async def _flushed(
     responses: list[TopicProduceResponse],
     unflushed: Sequence[tuple[PartitionProduceResponse, Log]],
     reasons: Reasons,
-    turn: Turn,
+    time_slice: TimeSlice,
 ) -> list[TopicProduceResponse]:
     """The responses once it is known which of the logs that must be on disk before are."""
     failed = await ctx.services.appends.flusher.flush_each(log for _, log in unflushed)
-    turn.begin()
+    time_slice.begin()
     refusals: dict[int, PartitionProduceResponse] = {}
-    async for response, log in turn.each(unflushed):
+    async for response, log in time_slice.each(unflushed):
         if (error := failed.get(log)) is not None:
             refusals[id(response)] = refusal(response.index, log, error, reasons)
     if not refusals:
         return responses
     told = []
     for topic in responses:
-        partitions = await turn.map(lambda each: refusals.get(id(each), each), topic.partition_responses)
+        partitions = await time_slice.map(lambda each: refusals.get(id(each), each), topic.partition_responses)
         told.append(replace(topic, partition_responses=as_array(partitions)))
     return told
 
@@ -329,7 +329,7 @@ class Appending:
     async def _with_record_errors(
         self, index: int, log: Log | None, error: InvalidRecordError
     ) -> PartitionProduceResponse:
-        rows = await self._ctx.turn.map(
+        rows = await self._ctx.time_slice.map(
             lambda one: BatchIndexAndErrorMessage(batch_index=one.batch_index, batch_index_error_message=one.message),
             self.reasons.records_of(error),
         )

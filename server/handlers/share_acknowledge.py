@@ -37,9 +37,9 @@ async def handle(ctx: Context, request: Request) -> ShareAcknowledgeResponse:
     if body.share_session_epoch == FINAL_EPOCH:
         await shares.end_session(ctx.node.node_id, session)
     await acknowledging.settle()
-    leaders, turn = Leaders(ctx), ctx.turn
+    leaders, time_slice = Leaders(ctx), ctx.time_slice
     topics: dict[bytes, list[PartitionData]] = {}
-    async for place, refused in turn.each(acknowledging.answers.items()):
+    async for place, refused in time_slice.each(acknowledging.answers.items()):
         topics.setdefault(place.topic_id, []).append(_row(place, refused, leaders))
     return ShareAcknowledgeResponse(
         acquisition_lock_timeout_ms=shares.config_of(whose.group_id).record_lock_duration_ms,

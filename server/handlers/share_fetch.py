@@ -36,7 +36,7 @@ from ...protocol.messages.share_fetch import (
 )
 from ...storage.disk.files import WouldWaitError
 from ..runtime.cold_reads import TRIES_MAX, bring
-from ..runtime.turns import in_turns
+from ..runtime.time_slices import run_cooperatively
 from ..services.context import Context
 from ..sharing.acquiring import Wish
 from ..sharing.beginning import Led
@@ -79,14 +79,14 @@ async def handle(ctx: Context, request: Request) -> ShareFetchResponse:
             found = await fetching.run(_rotated(list(session.places), epoch))
         except KafkaError as error:
             return ShareFetchResponse(error_code=error.code)
-        async for place, row in ctx.turn.each(found.items()):
+        async for place, row in ctx.time_slice.each(found.items()):
             has_records, has_error = bool(row.acquired_records), row.error_code != ErrorCode.NONE
             if session.must_tell(place, has_records=has_records, has_error=has_error) or epoch == FULL_EPOCH:
                 rows[place] = row
     if epoch == FINAL_EPOCH:
         await shares.end_session(ctx.node.node_id, session)
     await acknowledging.settle()
-    async for place, refused in ctx.turn.each(acknowledging.answers.items()):
+    async for place, refused in ctx.time_slice.each(acknowledging.answers.items()):
         row = rows.get(place) or PartitionData(partition_index=place.partition, records=b"")
         if refused is not None:
             message = refused.message or None
@@ -108,20 +108,20 @@ def _check_renewal(body: ShareFetchRequest, version: int) -> None:
 
 async def _session(ctx: Context, body: ShareFetchRequest, whose: SessionKey) -> ShareSession:
     """The session, as it is with the request. KafkaError as `ShareSessions.fetch`."""
-    turn, node_id, client = ctx.turn, ctx.node.node_id, ctx.client
+    time_slice, node_id, client = ctx.time_slice, ctx.node.node_id, ctx.client
     shares = ctx.services.coordinators.share_leaders
     places: list[Place] = []
     for topic in body.topics:
-        async for row in turn.each(topic.partitions):
+        async for row in time_slice.each(topic.partitions):
             places.append(Place(topic.topic_id, row.partition_index))
     forgotten: list[Place] = []
     for gone in body.forgotten_topics_data:
-        async for index in turn.each(gone.partitions):
+        async for index in time_slice.each(gone.partitions):
             forgotten.append(Place(gone.topic_id, index))
     has_acknowledgements = await _acknowledges(ctx, body)
     if body.share_session_epoch == FULL_EPOCH:
         await shares.released(node_id, whose)
-        turn.begin()
+        time_slice.begin()
     if client.farewell is None:
         client.farewell = Visitor(shares, node_id)
     fetching = shares.sessions[node_id].fetch(
@@ -132,11 +132,11 @@ async def _session(ctx: Context, body: ShareFetchRequest, whose: SessionKey) -> 
         forgotten=forgotten,
         has_acknowledgements=has_acknowledgements,
     )
-    session = await in_turns(fetching, turn)
+    session = await run_cooperatively(fetching, time_slice)
     if body.share_session_epoch == FULL_EPOCH:
         # The one before may have ended in the midst of that: who names thousands takes many turns.
         await shares.released(node_id, whose)
-        turn.begin()
+        time_slice.begin()
     return session
 
 
@@ -145,8 +145,8 @@ async def _acknowledges(ctx: Context, body: ShareFetchRequest) -> bool:
         for row in topic.partitions:
             if row.acknowledgement_batches:
                 return True
-            if ctx.turn.is_over():
-                await ctx.turn.next()
+            if ctx.time_slice.is_over():
+                await ctx.time_slice.next()
     return False
 
 
@@ -197,10 +197,10 @@ class _Fetching:
         Raises:
             KafkaError: UNKNOWN_SERVER_ERROR: an acquire mode that there is not. As in Apache Kafka that is seen where something is fetched.
         """
-        ctx, turn = self._ctx, self._ctx.turn
+        ctx, time_slice = self._ctx, self._ctx.time_slice
         has_mode = self._version < _MODES_SINCE or self._body.share_acquire_mode in (_BATCH_OPTIMIZED, _RECORD_LIMIT)
         is_for_nothing = self._body.max_records <= 0 or self._max_bytes <= 0 or not has_mode
-        async for place in turn.each(places):
+        async for place in time_slice.each(places):
             try:
                 known(ctx, place)
                 if not is_for_nothing:
@@ -220,27 +220,27 @@ class _Fetching:
 
     async def _look_and_wait(self, deadline_s: float) -> _Look | None:
         """What there is, if it is time to answer; else None, once something has happened."""
-        ctx, turn, waits = self._ctx, self._ctx.turn, self._ctx.services.waits
+        ctx, time_slice, waits = self._ctx, self._ctx.time_slice, self._ctx.services.waits
         changes = waits.changes
         with waits.waiter(max(self._min_bytes, 1), committed=self._committed, is_alone=False) as waiter:
             asked = [*self._led.values()]
             try:
                 # Before the look, so that nothing is missed that happens meanwhile.
-                async for led in turn.each(asked):
+                async for led in time_slice.each(asked):
                     led.waiters.add(waiter)
                 look = await self._look()
                 is_enough = look.offers and (look.is_due or look.size_bytes >= self._min_bytes)
                 is_over = trio.current_time() >= deadline_s or ctx.services.cluster.is_stopping
                 if is_enough or is_over or not self._led:
                     return look
-                async for found in turn.each(look.offers.values()):
+                async for found in time_slice.each(look.offers.values()):
                     waiter.watch(found.wanted)
-                async for led in turn.each(look.full):
+                async for led in time_slice.each(look.full):
                     waiter.watch_changes(led.partition.log)
                 if not waiter.is_complete and waits.changes == changes:
                     await wait_for(ctx, waiter, deadline_s)
-                    turn.begin()
-                await waiter.leave(turn)
+                    time_slice.begin()
+                await waiter.leave(time_slice)
                 return None
             finally:
                 for led in asked:
@@ -248,7 +248,7 @@ class _Fetching:
 
     async def _look(self) -> _Look:
         look = _Look()
-        async for place, led in self._ctx.turn.each([*self._led.items()]):
+        async for place, led in self._ctx.time_slice.each([*self._led.items()]):
             try:
                 share = self._share(led)
                 if share is None:
@@ -286,7 +286,7 @@ class _Fetching:
         left_records, left_bytes = self._body.max_records, self._max_bytes
         part_bytes = max(self._max_bytes // max(len(look.offers), 1), 1)
         mode, member_id = self._body.share_acquire_mode, self._session.key.member_id
-        async for place in self._ctx.turn.each(look.offers):
+        async for place in self._ctx.time_slice.each(look.offers):
             led = self._led[place]
             wish = Wish(member_id, left_records, self._body.batch_size, mode == _RECORD_LIMIT)
             try:
@@ -349,7 +349,7 @@ class _Fetching:
 
 async def _by_topic(ctx: Context, rows: dict[Place, PartitionData]) -> tuple[ShareFetchableTopicResponse, ...]:
     topics: dict[bytes, list[PartitionData]] = {}
-    async for place, row in ctx.turn.each(rows.items()):
+    async for place, row in ctx.time_slice.each(rows.items()):
         topics.setdefault(place.topic_id, []).append(row)
     return tuple(
         ShareFetchableTopicResponse(topic_id=topic_id, partitions=tuple(rows_of))

@@ -18,7 +18,7 @@ from ...protocol.messages.share_group_describe import (
     ShareGroupDescribeRequest,
     ShareGroupDescribeResponse,
 )
-from ..runtime.turns import in_turns
+from ..runtime.time_slices import run_cooperatively
 from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
 from .authorized_operations import group_operations
@@ -31,7 +31,7 @@ _UNSEEN = "The group has described topic(s) that the client is not authorized to
 async def handle(ctx: Context, request: Request) -> ShareGroupDescribeResponse:
     body: ShareGroupDescribeRequest = request.body
     groups = []
-    async for group_id in ctx.turn.each(await ctx.turn.once(body.group_ids)):
+    async for group_id in ctx.time_slice.each(await ctx.time_slice.once(body.group_ids)):
         described = await _describe(ctx, group_id)
         if body.include_authorized_operations and not described.error_code:
             described = replace(described, authorized_operations=group_operations(ctx, group_id))
@@ -47,7 +47,7 @@ async def _describe(ctx: Context, group_id: str) -> DescribedGroup:
         if not group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID)
         shard = groups.shard_led(ctx.node, group_id)
-        described = await in_turns(groups.coordinator.describe_share_group(group_id))
+        described = await run_cooperatively(groups.coordinator.describe_share_group(group_id))
         await groups.settle(shard)
         if ctx.services.authorizer is not None and not await _may_see(ctx, described):
             raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, _UNSEEN)
@@ -61,7 +61,7 @@ async def _may_see(ctx: Context, group: DescribedGroup) -> bool:
     """Whether the client may describe all topics that members have."""
     seen: set[str] = set()
     for member in group.members:
-        async for one in ctx.turn.each(member.assignment.topic_partitions):
+        async for one in ctx.time_slice.each(member.assignment.topic_partitions):
             if one.topic_name not in seen and not ctx.may(Operation.DESCRIBE, ResourceType.TOPIC, one.topic_name):
                 return False
             seen.add(one.topic_name)

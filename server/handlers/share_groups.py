@@ -14,7 +14,7 @@ from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
 from ..config.features import SHARE_GROUPS
 from ..coordination.jobs import Steps
-from ..runtime.turns import in_turns
+from ..runtime.time_slices import run_cooperatively
 from ..services.context import Context
 from ..sharing.share_records import SharePartitionKey
 from ..sharing.state_coordinator import ShareStateCoordinator
@@ -65,16 +65,16 @@ class StateApi(NamedTuple, Generic[Response]):
         body = request.body
         if not are_served(ctx):
             return await self.not_coordinator(ctx, request)
-        service, clock, turn = ctx.services.coordinators.share_states, ctx.services.clock, ctx.turn
-        if not body.group_id or not all(await turn.map(attrgetter("partitions"), body.topics)):
+        service, clock, time_slice = ctx.services.coordinators.share_states, ctx.services.clock, ctx.time_slice
+        if not body.group_id or not all(await time_slice.map(attrgetter("partitions"), body.topics)):
             return self.response()
         found: dict[SharePartitionKey, tuple[int, Any]] = {}
         homes: dict[int, ShareStateShard] = {}
         """By partition of `__share_group_state`."""
         for topic in body.topics:
-            async for row in turn.each(topic.partitions):
+            async for row in time_slice.each(topic.partitions):
                 key, home = SharePartitionKey(body.group_id, topic.topic_id, row.partition), NOWHERE
-                said = row if self.read is None else await in_turns(self.read(row), turn)
+                said = row if self.read is None else await run_cooperatively(self.read(row), time_slice)
                 try:
                     shard = service.shard_led(ctx.node, key.text)
                     home = shard.partition
@@ -83,17 +83,19 @@ class StateApi(NamedTuple, Generic[Response]):
                 except KafkaError as error:
                     found[key] = home, self._refused(key, error)
         lost = {}
-        async for home, shard in turn.each(homes.items()):
+        async for home, shard in time_slice.each(homes.items()):
             try:
                 await service.settle(shard)
             except KafkaError as error:
                 lost[home] = error
         rows: dict[bytes, list[Any]] = {}
-        async for key, (home, answer) in turn.each(found.items()):
+        async for key, (home, answer) in time_slice.each(found.items()):
             rows.setdefault(key.topic_id, []).append(self._refused(key, lost[home]) if home in lost else answer)
-        results = await turn.map(lambda each: self.topic(topic_id=each[0], partitions=tuple(each[1])), rows.items())
-        await turn.empty(found)
-        await turn.empty(rows)
+        results = await time_slice.map(
+            lambda each: self.topic(topic_id=each[0], partitions=tuple(each[1])), rows.items()
+        )
+        await time_slice.empty(found)
+        await time_slice.empty(rows)
         return self.response(results=tuple(results))
 
     def _refused(self, key: SharePartitionKey, error: KafkaError) -> Any:
@@ -112,18 +114,18 @@ class StateApi(NamedTuple, Generic[Response]):
     async def told_of_each(self, ctx: Context, request: Request, error: KafkaError) -> Response:
         """The error, of each partition that is named, once; topics without any are left out, as in Apache Kafka."""
         named: dict[bytes, dict[int, None]] = {}
-        async for topic in ctx.turn.each(request.body.topics):
-            async for row in ctx.turn.each(topic.partitions):
+        async for topic in ctx.time_slice.each(request.body.topics):
+            async for row in ctx.time_slice.each(topic.partitions):
                 named.setdefault(topic.topic_id, {})[row.partition] = None
         results = []
         for topic_id, indexes in named.items():
-            partitions = await ctx.turn.map(
+            partitions = await ctx.time_slice.map(
                 lambda index: self.partition(
                     partition=index, error_code=error.code, error_message=error.message or None
                 ),
                 indexes,
             )
             results.append(self.topic(topic_id=topic_id, partitions=tuple(partitions)))
-            await ctx.turn.empty(indexes)
-        await ctx.turn.empty(named)
+            await ctx.time_slice.empty(indexes)
+        await ctx.time_slice.empty(named)
         return self.response(results=tuple(results))

@@ -103,14 +103,14 @@ class Acknowledging:
 
     async def run(self) -> None:
         """Each partition on its own; nothing of one that is refused. One that is named twice counts as it is named last."""
-        turn = self._ctx.turn
+        time_slice = self._ctx.time_slice
         rows: dict[Place, Any] = {}
         for topic in self._topics:
-            async for row in turn.each(topic.partitions):
+            async for row in time_slice.each(topic.partitions):
                 rows[Place(topic.topic_id, row.partition_index)] = row
         empty: list[Place] = []
         has_said = False
-        async for place, row in turn.each(rows.items()):
+        async for place, row in time_slice.each(rows.items()):
             try:
                 await self._check(place, row.acknowledgement_batches)
                 known(self._ctx, place)
@@ -125,28 +125,28 @@ class Acknowledging:
         if has_said:
             # As Apache Kafka: of a request that says nothing of any record only errors are told.
             self.answers.update(dict.fromkeys(empty))
-        await turn.empty(rows)
+        await time_slice.empty(rows)
 
     async def settle(self) -> None:
         """Wait until what was written is on disk."""
-        turn = self._ctx.turn
-        async for place, led in turn.each(self._written.items()):
+        time_slice = self._ctx.time_slice
+        async for place, led in time_slice.each(self._written.items()):
             try:
                 await self._leaders.settled(led)
             except KafkaError as error:
                 self.answers[place] = error.with_traceback(None)
-        turn.begin()
+        time_slice.begin()
 
     async def _check(self, place: Place, batches: tuple[Any, ...]) -> None:
         """Raise INVALID_REQUEST unless they are in order and have types that there are. An unknown topic comes first."""
         if self._ctx.services.topics.by_id(place.topic_id) is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
-        turn, before = self._ctx.turn, -1
-        async for batch in turn.each(batches):
+        time_slice, before = self._ctx.time_slice, -1
+        async for batch in time_slice.each(batches):
             first, last, types = batch.first_offset, batch.last_offset, batch.acknowledge_types
             if first > last or first < before or len(types) not in (1, last - first + 1):
                 raise KafkaError(ErrorCode.INVALID_REQUEST)
-            async for at in turn.each(range(0, len(types), TYPES_AT_ONCE)):
+            async for at in time_slice.each(range(0, len(types), TYPES_AT_ONCE)):
                 some = types[at : at + TYPES_AT_ONCE]
                 if min(some) < GAP or (most := max(some)) > self._type_max or (most == RENEW and not self._renews):
                     raise KafkaError(ErrorCode.INVALID_REQUEST)
@@ -164,15 +164,15 @@ class Acknowledging:
                 return refused
             self._tries_left -= 1
             await services.clock.sleep(STATE_RETRY_MS)
-            self._ctx.turn.begin()
+            self._ctx.time_slice.begin()
 
     async def _acknowledge(self, place: Place, batches: tuple[Any, ...]) -> KafkaError | None:
-        leaders, turn = self._leaders, self._ctx.turn
+        leaders, time_slice = self._leaders, self._ctx.time_slice
         led = leaders.find(SharePartitionKey(self._whose.group_id, *place))
         if led is None or led.share is None or led.partition.leader != self._ctx.node.node_id:
             return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
         pieces: list[list[Acknowledgement]] = []
-        async for piece in turn.each(_pieces(batches)):
+        async for piece in time_slice.each(_pieces(batches)):
             pieces.append(piece)
         try:
             # All or nothing: where it takes several turns, they are looked at before anything is done.
@@ -181,14 +181,14 @@ class Acknowledging:
                 if not rest:
                     self._carry_out(place, led, update)
                     return None
-                await turn.next()
+                await time_slice.next()
             self._check_seams(led, pieces)
             for is_done in False, True:
                 for piece in pieces:
                     rest = piece
                     while rest:
-                        if turn.is_over():
-                            await turn.next()
+                        if time_slice.is_over():
+                            await time_slice.next()
                         update, rest = self._meant(led, rest)
                         if is_done:
                             self._carry_out(place, led, update)

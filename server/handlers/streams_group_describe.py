@@ -19,7 +19,7 @@ from ...protocol.messages.streams_group_describe import (
     StreamsGroupDescribeResponse,
     Topology,
 )
-from ..runtime.turns import Turn, in_turns
+from ..runtime.time_slices import TimeSlice, run_cooperatively
 from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
 from .authorized_operations import group_operations
@@ -30,12 +30,12 @@ _UNSEEN = "The described group uses topics that the client is not authorized to 
 
 async def handle(ctx: Context, request: Request) -> StreamsGroupDescribeResponse:
     body: StreamsGroupDescribeRequest = request.body
-    turn = Turn()
+    time_slice = TimeSlice()
     groups = []
-    async for group_id in turn.each(await turn.once(body.group_ids)):
+    async for group_id in time_slice.each(await time_slice.once(body.group_ids)):
         groups.append(await _describe(ctx, group_id))
     if body.include_authorized_operations:
-        groups = await turn.map(
+        groups = await time_slice.map(
             lambda one: (
                 one if one.error_code else replace(one, authorized_operations=group_operations(ctx, one.group_id))
             ),
@@ -50,7 +50,7 @@ async def _describe(ctx: Context, group_id: str) -> DescribedGroup:
         groups.check_streams_protocol()
         check_without_words(ctx, Operation.DESCRIBE, ResourceType.GROUP, group_id)
         shard = groups.shard_led(ctx.node, group_id)
-        described = await in_turns(groups.coordinator.describe_streams_group(group_id))
+        described = await run_cooperatively(groups.coordinator.describe_streams_group(group_id))
         await groups.settle(shard)
         if ctx.services.authorizer is not None and described.topology is not None:
             await _check_topics(ctx, described.topology)
@@ -63,10 +63,10 @@ async def _describe(ctx: Context, group_id: str) -> DescribedGroup:
 
 async def _check_topics(ctx: Context, topology: Topology) -> None:
     """Raise TOPIC_AUTHORIZATION_FAILED unless the client may describe all of them."""
-    turn, seen = Turn(), set[str]()
+    time_slice, seen = TimeSlice(), set[str]()
     for one in topology.subtopologies or ():
         internal = (topic.name for topic in (*one.state_changelog_topics, *one.repartition_source_topics))
-        async for name in turn.each((*one.source_topics, *one.repartition_sink_topics, *internal)):
+        async for name in time_slice.each((*one.source_topics, *one.repartition_sink_topics, *internal)):
             if name not in seen and not ctx.may(Operation.DESCRIBE, ResourceType.TOPIC, name):
                 raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, _UNSEEN)
             seen.add(name)

@@ -32,7 +32,7 @@ from ..groups.streams.answering import Heard
 from ..groups.streams.applications.configured import InternalTopic, StatusCode
 from ..groups.streams.requests import check_size
 from ..partitions.internal_topics import INTERNAL_TOPICS
-from ..runtime.turns import Turn
+from ..runtime.time_slices import TimeSlice
 from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
 from .coordinating import Carrying
@@ -78,8 +78,8 @@ def _told(ctx: Context, heard: Heard) -> Any:
 async def _check_topics(ctx: Context, topology: Topology) -> None:
     """Raise STREAMS_INVALID_TOPOLOGY or TOPIC_AUTHORIZATION_FAILED if a topic of it cannot be used."""
     check_size(topology)
-    turn, names = Turn(), set[str]()
-    async for name in turn.each(_names(topology)):
+    time_slice, names = TimeSlice(), set[str]()
+    async for name in time_slice.each(_names(topology)):
         names.add(name)
     if used := sorted(names & INTERNAL_TOPICS):
         raise KafkaError(
@@ -87,7 +87,7 @@ async def _check_topics(ctx: Context, topology: Topology) -> None:
             f"Use of Kafka internal topics {','.join(used)} in a Kafka Streams topology is prohibited.",
         )
     invalid = []
-    async for name in turn.each(names):
+    async for name in time_slice.each(names):
         if not _is_name(name):
             invalid.append(name)
     if invalid:
@@ -95,7 +95,7 @@ async def _check_topics(ctx: Context, topology: Topology) -> None:
         raise KafkaError(ErrorCode.STREAMS_INVALID_TOPOLOGY, f"Topic names {shown} are not valid topic names.")
     if ctx.services.authorizer is None:
         return
-    async for name in turn.each(sorted(names)):
+    async for name in time_slice.each(sorted(names)):
         check_without_words(ctx, Operation.DESCRIBE, ResourceType.TOPIC, name)
 
 
@@ -119,9 +119,9 @@ async def _with_topics(
     ctx: Context, heard: Heard, response: StreamsGroupHeartbeatResponse
 ) -> StreamsGroupHeartbeatResponse:
     """Make the internal topics that are missing, and say what keeps them from being made."""
-    turn, refused, failed = Turn(), list[str](), list[str]()
+    time_slice, refused, failed = TimeSlice(), list[str](), list[str]()
     if not ctx.may(Operation.CREATE, ResourceType.CLUSTER, is_attempt=False):
-        async for name in turn.each(heard.missing):
+        async for name in time_slice.each(heard.missing):
             if not ctx.may(Operation.CREATE, ResourceType.TOPIC, name):
                 refused.append(name)
     if refused:
@@ -131,7 +131,7 @@ async def _with_topics(
         return _detailed(response, f"Creation failed: {partitions} partitions; at most {PARTITIONS_MAX} are allowed.")
     refusals: list[tuple[str, KafkaError]] = []
     plans: list[TopicPlan] = []
-    async for topic in turn.each(heard.missing.values()):
+    async for topic in time_slice.each(heard.missing.values()):
         try:
             plans.append(_plan(ctx, topic))
         except KafkaError as error:

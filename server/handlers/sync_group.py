@@ -14,7 +14,7 @@ from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from ..coordination.service import Parked
-from ..runtime.turns import Turn
+from ..runtime.time_slices import TimeSlice
 from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
 from .permissions import check
@@ -34,7 +34,7 @@ async def handle(ctx: Context, request: Request) -> SyncGroupResponse:
         check(ctx, Operation.READ, ResourceType.GROUP, body.group_id)
         shard = await groups.route(ctx.node, body.group_id)
         if len(body.assignments) > ASSIGNMENTS_AT_ONCE:
-            body = await _of_members(body, groups.coordinator.member_ids(shard, body.group_id), ctx.turn)
+            body = await _of_members(body, groups.coordinator.member_ids(shard, body.group_id), ctx.time_slice)
         groups.coordinator.sync(shard, body, ctx.services.clock.now_ms(), answer)
         response = await answer.wait(ctx.client)
         await groups.settle(shard)
@@ -43,11 +43,11 @@ async def handle(ctx: Context, request: Request) -> SyncGroupResponse:
     return response
 
 
-async def _of_members(body: SyncGroupRequest, member_ids: Collection[str], turn: Turn) -> SyncGroupRequest:
+async def _of_members(body: SyncGroupRequest, member_ids: Collection[str], time_slice: TimeSlice) -> SyncGroupRequest:
     """The request with the assignments of members alone, one each: the last. Who joins meanwhile begins another generation,
     in which the request is of no use."""
     found: dict[str, SyncGroupRequestAssignment] = {}
-    async for one in turn.each(body.assignments):
+    async for one in time_slice.each(body.assignments):
         if one.member_id in member_ids:
             found[one.member_id] = one
     return replace(body, assignments=tuple(found.values()))

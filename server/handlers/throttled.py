@@ -193,7 +193,7 @@ async def _emptied(ctx: Context, request: Request, answer: FetchResponse) -> Fet
         sessions.forget(session_id)
         session_id = NO_SESSION
     elif session_id != NO_SESSION:
-        async for topic in ctx.turn.each(answer.responses):
+        async for topic in ctx.time_slice.each(answer.responses):
             name = topic.topic_id if request.version >= TOPIC_IDS else topic.topic
             sessions.untell(body, [(name, data.partition_index) for data in topic.partitions])
     return FetchResponse(error_code=answer.error_code, session_id=session_id, responses=())
@@ -208,7 +208,7 @@ async def _size_bytes(ctx: Context, request: Request, answer: FetchResponse | Sh
     size_bytes = 0
     topics: Sequence[Any] = answer.responses
     for topic in topics:
-        async for data in ctx.turn.each(topic.partitions):
+        async for data in ctx.time_slice.each(topic.partitions):
             size_bytes += PARTITION_BYTES + (len(data.records) if data.records else 0)
     return size_bytes
 

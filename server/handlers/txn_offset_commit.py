@@ -24,7 +24,7 @@ from ..coordination.records import Producer
 from ..groups.offsets.commits import TopicCommit
 from ..groups.offsets.offsets import Place
 from ..partitions.internal_topics import OFFSETS_TOPIC
-from ..runtime.turns import Turn
+from ..runtime.time_slices import TimeSlice
 from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
 from ..transactions.verification import Verification, ability_of
@@ -41,24 +41,24 @@ _NO_SEQUENCE = -1
 
 async def handle(ctx: Context, request: Request) -> TxnOffsetCommitResponse:
     body: TxnOffsetCommitRequest = request.body
-    known, turn = ctx.services.topics, Turn()
+    known, time_slice = ctx.services.topics, TimeSlice()
     if not ctx.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, body.transactional_id):
-        return await _refused(body, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, turn)
+        return await _refused(body, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, time_slice)
     if not ctx.may(Operation.READ, ResourceType.GROUP, body.group_id):
-        return await _refused(body, ErrorCode.GROUP_AUTHORIZATION_FAILED, turn)
-    found, commits = await found_of(ctx, body.topics, lambda asked: known.get(asked.name), turn)
+        return await _refused(body, ErrorCode.GROUP_AUTHORIZATION_FAILED, time_slice)
+    found, commits = await found_of(ctx, body.topics, lambda asked: known.get(asked.name), time_slice)
     error, refused = await _commit(ctx, body, request.version, commits) if commits else (ErrorCode.NONE, {})
     if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and request.version < _LOADING_SINCE:
         error = ErrorCode.COORDINATOR_NOT_AVAILABLE
 
-    turn.begin()
+    time_slice.begin()
     answers = []
-    async for known_as, asked in turn.each(zip(found, body.topics, strict=True)):
+    async for known_as, asked in time_slice.each(zip(found, body.topics, strict=True)):
         answers.append(
             TxnOffsetCommitResponseTopic(
                 name=asked.name,
                 partitions=tuple(
-                    await turn.map(
+                    await time_slice.map(
                         lambda one, known_as=known_as: TxnOffsetCommitResponsePartition(  # type: ignore[misc]
                             partition_index=one.partition_index,
                             error_code=known_as.error_of(one.partition_index, error, refused),
@@ -68,15 +68,15 @@ async def handle(ctx: Context, request: Request) -> TxnOffsetCommitResponse:
                 ),
             )
         )
-    await turn.empty(found, commits)
+    await time_slice.empty(found, commits)
     return TxnOffsetCommitResponse(topics=tuple(answers))
 
 
-async def _refused(body: TxnOffsetCommitRequest, code: ErrorCode, turn: Turn) -> TxnOffsetCommitResponse:
+async def _refused(body: TxnOffsetCommitRequest, code: ErrorCode, time_slice: TimeSlice) -> TxnOffsetCommitResponse:
     """The same for every partition."""
     answers = []
-    async for asked in turn.each(body.topics):
-        rows = await turn.map(
+    async for asked in time_slice.each(body.topics):
+        rows = await time_slice.map(
             lambda one: TxnOffsetCommitResponsePartition(partition_index=one.partition_index, error_code=code),
             asked.partitions,
         )

@@ -16,7 +16,7 @@ from ...protocol.messages.update_features import (
     UpdateFeaturesResponse,
 )
 from ..config.features import UpgradeType, refusal
-from ..runtime.turns import Turn
+from ..runtime.time_slices import TimeSlice
 from ..services.context import Context
 
 RESULTS_SINCE_TYPES = 1
@@ -25,10 +25,10 @@ RESULTS_SINCE_TYPES = 1
 
 async def handle(ctx: Context, request: Request) -> UpdateFeaturesResponse:
     body: UpdateFeaturesRequest = request.body
-    turn, config, cluster = Turn(), ctx.services.config, ctx.services.cluster
+    time_slice, config, cluster = TimeSlice(), ctx.services.config, ctx.services.cluster
     levels: dict[str, int] = {}
     async with cluster.change_lock:
-        async for update in turn.each(body.feature_updates):
+        async for update in time_slice.each(body.feature_updates):
             kind = update.upgrade_type
             if request.version < RESULTS_SINCE_TYPES and update.allow_downgrade:
                 kind = UpgradeType.SAFE_DOWNGRADE

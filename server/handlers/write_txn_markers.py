@@ -20,7 +20,7 @@ from ...protocol.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from ...storage.logs.log import Log
-from ..runtime.turns import Turn
+from ..runtime.time_slices import TimeSlice
 from ..services.context import Context
 from .routing import led_partition
 
@@ -32,10 +32,10 @@ async def handle(ctx: Context, request: Request) -> WriteTxnMarkersResponse:
     body: WriteTxnMarkersRequest = request.body
     results: dict[int, Results] = {}
     written: dict[Log, list[tuple[dict[int, ErrorCode], int]]] = {}
-    turn = Turn()
+    time_slice = TimeSlice()
     for marker in body.markers:
-        async for topic in turn.each(marker.topics):
-            async for index in turn.each(topic.partition_indexes):
+        async for topic in time_slice.each(marker.topics):
+            async for index in time_slice.each(topic.partition_indexes):
                 of_topic = results.setdefault(marker.producer_id, {}).setdefault(topic.name, {})
                 of_topic[index] = _write(ctx, marker, topic.name, index)
                 if not of_topic[index] and (log := ctx.services.topics.partition(topic.name, index).log).needs_flush:
@@ -43,30 +43,30 @@ async def handle(ctx: Context, request: Request) -> WriteTxnMarkersResponse:
     for log in await ctx.services.appends.flusher.flush_each(written):
         for of_topic, index in written[log]:
             of_topic[index] = ErrorCode.KAFKA_STORAGE_ERROR
-    turn.begin()
+    time_slice.begin()
     answers = []
     for producer_id, topics in results.items():
         told = []
-        async for name, partitions in turn.each(topics.items()):
-            rows = await turn.map(
+        async for name, partitions in time_slice.each(topics.items()):
+            rows = await time_slice.map(
                 lambda one: WritableTxnMarkerPartitionResult(partition_index=one[0], error_code=one[1]),
                 partitions.items(),
             )
             told.append(WritableTxnMarkerTopicResult(name=name, partitions=tuple(rows)))
         answers.append(WritableTxnMarkerResult(producer_id=producer_id, topics=tuple(told)))
-        await turn.empty(topics)
-    await turn.empty(results)
+        await time_slice.empty(topics)
+    await time_slice.empty(results)
     return WriteTxnMarkersResponse(markers=tuple(answers))
 
 
 async def refused(_: Context, request: Request, error: KafkaError) -> WriteTxnMarkersResponse:
     """The error, of each partition."""
     body: WriteTxnMarkersRequest = request.body
-    turn, answers = Turn(), []
+    time_slice, answers = TimeSlice(), []
     for marker in body.markers:
         told = []
-        async for topic in turn.each(marker.topics):
-            rows = await turn.map(
+        async for topic in time_slice.each(marker.topics):
+            rows = await time_slice.map(
                 lambda index: WritableTxnMarkerPartitionResult(partition_index=index, error_code=error.code),
                 topic.partition_indexes,
             )

@@ -11,7 +11,7 @@ import trio
 
 from ..page.pages import STATIC, Pages, Shown, Stream
 from ..page.section import EVENTS
-from ..runtime.turns import Turn
+from ..runtime.time_slices import TimeSlice
 from .access import Access, Refused
 from .answering import Answering, Reply, query_fields, refusal
 from .call import JSON_TYPE
@@ -199,10 +199,10 @@ class Conversation:
 
     async def _body(self) -> bytes | None:
         """All of the request's body; None at the connection's end. Raises CallError 413."""
-        body, turn = bytearray(), Turn()
+        body, time_slice = bytearray(), TimeSlice()
         while isinstance(event := await self._event(), h11.Data):
-            if turn.is_over():  # a chunk may be one byte
-                await turn.next()
+            if time_slice.is_over():  # a chunk may be one byte
+                await time_slice.next()
             body += event.data
             if len(body) > BODY_BYTES_MAX:
                 raise CallError(413, f"expected a body of at most {BODY_BYTES_MAX} bytes")

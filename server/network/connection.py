@@ -111,7 +111,7 @@ class Connection:
         """As Apache Kafka writes it: in ACLs, groups and telemetry."""
         self.listener = listener
         self.node_id = desk.node_id
-        self.turn = transport.turn
+        self.time_slice = transport.time_slice
         """Of the task that serves it: for handlers that mostly have little to do."""
         self.busy = False
         self._moved_s = trio.current_time()
@@ -217,9 +217,9 @@ class Connection:
         self._context = self._desk.context_for(self)
         if self._desk.login is not None:
             await self._log_in()
-        turn, transport = self.turn, self._transport
+        time_slice, transport = self.time_slice, self._transport
         while self._session.is_open or self.busy:  # an answer is sent to its end
-            if self._left is None and turn.is_over():
+            if self._left is None and time_slice.is_over():
                 await self._stand_in_queue()
             parts = self.take(None) if self._left is None and self._error is None else None
             if self._error is not None:
@@ -259,13 +259,13 @@ class Connection:
         if fd >= 0 and ready.watch(fd, self) and ready.stand(self):
             await self._park()
         else:
-            await self.turn.next()
+            await self.time_slice.next()
 
     async def _park(self) -> None:
         self._task = trio.lowlevel.current_task()
         self.is_parked = True
         await trio.lowlevel.wait_task_rescheduled(self._stop_waiting)
-        self.turn.begin()
+        self.time_slice.begin()
 
     def _raise(self) -> NoReturn:
         error, self._error = self._error, None
@@ -536,7 +536,7 @@ class Connection:
                 self._holding = None
         if holding.cancelled_caught:
             raise PeerGoneError("closed while it was mute")
-        self.turn.begin()
+        self.time_slice.begin()
 
     async def _hold(self, until: trio.Event, for_s: float, is_client_needed: bool) -> None:
         if not self._desk.is_open:
@@ -554,7 +554,7 @@ class Connection:
                 self._holding = None
         if holding.cancelled_caught:
             raise PeerGoneError("closed while its request was kept waiting")
-        self.turn.begin()
+        self.time_slice.begin()
 
     def idle_s(self, now_s: float) -> float:
         """How long no byte has moved in either direction, as far as the calls of this have seen it.

@@ -16,7 +16,7 @@ from ...storage.disk.descriptors import KEPT_FOR_SEGMENTS, is_scarce
 from ..quotas.connections import ConnectionRates, Where
 from ..runtime.addresses import plain_address, with_port
 from ..runtime.clock import Clock
-from ..runtime.turns import Turn
+from ..runtime.time_slices import TimeSlice
 from .authentication.counts import Authentications
 from .connection import Connection
 from .connection_limits import ConnectionLimits
@@ -288,27 +288,27 @@ class Connections:
 
     async def close_idle(self, max_idle_ms: int) -> None:
         """Close connections on which no byte has moved, in either direction, for `max_idle_ms`."""
-        turn = Turn()
-        async for connection in turn.each(tuple(self._open)):
+        time_slice = TimeSlice()
+        async for connection in time_slice.each(tuple(self._open)):
             if connection in self._open and connection.idle_s(trio.current_time()) > max_idle_ms / 1000:
                 log.info("closing %s: idle longer than connections.max.idle.ms (%d)", connection.peer, max_idle_ms)
                 connection.close()
 
     async def drain(self, deadline_s: float, listeners: Collection[Listener]) -> None:
         """Close connections to `listeners` as their requests end; those still busy after `deadline_s` are closed too."""
-        turn = Turn()
+        time_slice = TimeSlice()
         with trio.move_on_after(deadline_s):
             while left := self._of(listeners):
                 is_seen_at_once = True
                 for connection in left:
-                    if turn.is_over():
+                    if time_slice.is_over():
                         is_seen_at_once = False
-                        await turn.next()
+                        await time_slice.next()
                     if not connection.busy or connection.is_held:
                         connection.close()
                 if is_seen_at_once:  # else some may have ended already, and nobody would tell
                     await self._draining.park()
-        async for connection in turn.each(self._of(listeners)):
+        async for connection in time_slice.each(self._of(listeners)):
             log.warning("closing %s in the middle of a request: the node stops", connection.peer)
             connection.close()
 

@@ -10,7 +10,7 @@ import trio
 
 from ...protocol.connection import Request
 from ..runtime.log_lines import printable
-from ..runtime.turns import Turn
+from ..runtime.time_slices import TimeSlice
 from ..security.principal import Principal
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Client(Protocol):
     """Name and version of the client's library, if it has told them."""
 
     @property
-    def turn(self) -> Turn:
+    def time_slice(self) -> TimeSlice:
         """Of the task that serves it."""
 
     @property

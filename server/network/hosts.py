@@ -9,7 +9,7 @@ from functools import partial
 import trio
 
 from ..quotas.validation import is_literal_address
-from ..runtime.turns import Turn
+from ..runtime.time_slices import TimeSlice
 
 RESOLVED_AT_ONCE = 4
 """One that its resolver never answers keeps its thread."""
@@ -26,10 +26,10 @@ class Hosts:
     async def addresses(self, names: Iterable[str | None]) -> dict[str, str]:
         """Of those that are no addresses themselves, and that are found in time."""
         found: dict[str, str] = {}
-        turn = Turn()
-        distinct = await turn.once(names)
+        time_slice = TimeSlice()
+        distinct = await time_slice.once(names)
         with trio.move_on_after(RESOLVED_WITHIN_S):
-            async for name in turn.each(distinct):
+            async for name in time_slice.each(distinct):
                 if name and not is_literal_address(name):
                     address = await trio.to_thread.run_sync(
                         partial(resolve, name), limiter=self._resolving, abandon_on_cancel=True

@@ -24,7 +24,7 @@ from typing import Protocol
 
 import trio
 
-from ..runtime.turns import Turn
+from ..runtime.time_slices import TimeSlice
 from .frames import INITIAL_BUFFER_BYTES
 from .transport import Part
 
@@ -161,14 +161,14 @@ class ReadyConnections:
                 await self._first.park()
             epoll = self._epoll
             assert epoll is not None
-            turn = Turn()
+            time_slice = TimeSlice()
             while True:
                 # It is readable for as long as it has an event to tell of.
                 await trio.lowlevel.wait_readable(epoll.fileno())
-                turn.begin()
+                time_slice.begin()
                 self._handed_over = 0
                 self._is_awake = True
-                await self._serve_until_none_is_ready(epoll, turn)
+                await self._serve_until_none_is_ready(epoll, time_slice)
                 self._is_awake = False
         finally:
             self._is_running = self._is_awake = False
@@ -180,7 +180,7 @@ class ReadyConnections:
                 each.is_queued = False
                 each.wake()
 
-    async def _serve_until_none_is_ready(self, epoll: select.epoll, turn: Turn) -> None:
+    async def _serve_until_none_is_ready(self, epoll: select.epoll, time_slice: TimeSlice) -> None:
         queue, looks = self._queue, 0
         while True:
             for fd, event in epoll.poll(0, AT_ONCE):
@@ -191,7 +191,7 @@ class ReadyConnections:
                         watched.is_queued = True
                         queue.append(watched)
             if queue:
-                is_over = self._serve(queue, turn)
+                is_over = self._serve(queue, time_slice)
                 looks = LOOKS if self._in_a_row >= ALONE_REQUESTS else 0
                 if not is_over:
                     continue
@@ -202,10 +202,10 @@ class ReadyConnections:
             else:
                 return
             await trio.lowlevel.checkpoint()
-            turn.begin()
+            time_slice.begin()
             self._handed_over = 0
 
-    def _serve(self, queue: deque[Watched], turn: Turn) -> bool:
+    def _serve(self, queue: deque[Watched], time_slice: TimeSlice) -> bool:
         """One request of each in the queue, until it is empty or the time slice is over; returns whether that is so."""
         answered: list[tuple[Watched, list[Part]]] = []
         while queue:
@@ -217,7 +217,7 @@ class ReadyConnections:
                     answered.append((watched, parts))
                 elif not watched.is_parked:
                     self._handed_over += 1
-            is_over = self._handed_over >= HANDED_OVER_MAX or turn.is_over()
+            is_over = self._handed_over >= HANDED_OVER_MAX or time_slice.is_over()
             if is_over or len(answered) >= TOGETHER or not queue:
                 for each, parts in answered:
                     if each is self._last:

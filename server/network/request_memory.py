@@ -19,7 +19,7 @@ from typing import Protocol
 
 import trio
 
-from ..runtime.turns import Turn
+from ..runtime.time_slices import TimeSlice
 from .transport import PeerGoneError
 
 STANDS_STILL_S = 10.0
@@ -136,8 +136,8 @@ class RequestMemory:
         while True:
             if not self.is_short:
                 await self._became_short.park()
-            turn = Turn()
-            async for each in turn.each(list(self._granted_s)):
+            time_slice = TimeSlice()
+            async for each in time_slice.each(list(self._granted_s)):
                 if self.is_short and each.held_bytes:
                     each.shrink()
             await trio.sleep(LOOK_EVERY_S)

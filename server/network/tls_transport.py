@@ -68,8 +68,8 @@ class TlsTransport(PlainTransport):
         spent_bytes = 0
         while True:
             # A signature takes a millisecond, and a hundred clients may come at once.
-            if self.turn.is_pass_over():
-                await self.turn.next()
+            if self.time_slice.is_pass_over():
+                await self.time_slice.next()
             try:
                 self._tls.do_handshake()
                 break
@@ -202,7 +202,7 @@ class TlsTransport(PlainTransport):
                 data = file.read_now(position, size_bytes)
             except WouldWaitError:
                 await read_ahead(piece)
-                self.turn.begin()
+                self.time_slice.begin()
                 data = file.read_at(position, size_bytes)
             if len(data) != size_bytes:  # The file is shorter than promised: the frame cannot be completed.
                 raise PeerGoneError(f"file ended {left - len(data)} bytes before the promised end")
@@ -224,8 +224,8 @@ class TlsTransport(PlainTransport):
         """Send what is encrypted."""
         while not self._send_now():
             await self._writable()
-        if self.turn.is_over():
-            await self.turn.next()
+        if self.time_slice.is_over():
+            await self.time_slice.next()
 
     def _send_now(self) -> bool:
         """Send what is encrypted as far as the socket takes it now; returns whether that was all.

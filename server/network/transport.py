@@ -18,7 +18,7 @@ import trio
 
 from ...storage.disk.files import Buffer, FileSlice, WouldWaitError
 from ..runtime.cold_reads import read_ahead
-from ..runtime.turns import Turn
+from ..runtime.time_slices import TimeSlice
 
 Part: TypeAlias = bytes | bytearray | memoryview | FileSlice
 
@@ -52,7 +52,7 @@ class PlainTransport:
         if sock.family != socket.AF_UNIX:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._sock = sock
-        self.turn = Turn()
+        self.time_slice = TimeSlice()
         """Of the connection's task; it begins anew whenever the client has kept it waiting."""
         self.has_moved = False
         """Set whenever bytes have moved, either way; whoever looks whether any do takes it back."""
@@ -96,7 +96,7 @@ class PlainTransport:
             trio.ClosedResourceError: `close` was called meanwhile.
         """
         await trio.lowlevel.wait_readable(self._sock)
-        self.turn.begin()
+        self.time_slice.begin()
 
     async def send(self, parts: Sequence[Part]) -> None:
         """Send all parts in order; large file slices go from the page cache to the socket uncopied.
@@ -133,8 +133,8 @@ class PlainTransport:
                     if is_copied:
                         buffers.append(await self._read(part))
                         copied_bytes += part.size_bytes
-                        if self.turn.is_over():
-                            await self.turn.next()
+                        if self.time_slice.is_over():
+                            await self.time_slice.next()
                     else:
                         await self._send_file(part)
                 elif part:
@@ -183,8 +183,8 @@ class PlainTransport:
                 at += 1
             if sent:
                 buffers[at] = memoryview(buffers[at])[sent:]
-            if at < len(buffers) and self.turn.is_over():
-                await self.turn.next()
+            if at < len(buffers) and self.time_slice.is_over():
+                await self.time_slice.next()
 
     async def _send_file(self, part: FileSlice) -> None:
         file, position, left = part.file, part.position, part.size_bytes
@@ -204,8 +204,8 @@ class PlainTransport:
             self.has_moved = True
             position += sent
             left -= sent
-            if self.turn.is_over():
-                await self.turn.next()
+            if self.time_slice.is_over():
+                await self.time_slice.next()
 
     async def _read(self, part: FileSlice) -> Buffer:
         try:
@@ -219,11 +219,11 @@ class PlainTransport:
 
     async def _read_ahead(self, part: FileSlice) -> None:
         await read_ahead(part)
-        self.turn.begin()
+        self.time_slice.begin()
 
     async def _writable(self) -> None:
         await trio.lowlevel.wait_writable(self._sock)
-        self.turn.begin()
+        self.time_slice.begin()
 
     def close(self) -> None:
         """Close the socket at once and wake a task that waits on it."""

@@ -17,7 +17,7 @@ from typing import Protocol
 import trio
 
 from ...storage.disk.files import FileSlice
-from ..runtime.turns import Turn
+from ..runtime.time_slices import TimeSlice
 from .transport import Part
 
 COUNTED_BYTES_MIN = 64 << 10
@@ -74,20 +74,20 @@ class UnsentAnswers:
             await trio.sleep(LOOK_EVERY_S)
 
     async def _end_oldest(self) -> None:
-        turn = Turn()
+        time_slice = TimeSlice()
         before_s = trio.current_time() - MAY_LIE_S
         left_bytes = self.used_bytes
         of_address: Counter[str] = Counter()
         old: dict[str, deque[tuple[Sender, _Answer]]] = {}
-        async for sender, answer in turn.each(list(self._answers.items())):
+        async for sender, answer in time_slice.each(list(self._answers.items())):
             of_address[answer.address] += answer.size_bytes
             if answer.since_s <= before_s:
                 old.setdefault(answer.address, deque()).append((sender, answer))
         most = [(-of_address[address], address) for address in old]
         heapify(most)
         while most and left_bytes > self.limit_bytes:
-            if turn.is_over():
-                await turn.next()
+            if time_slice.is_over():
+                await time_slice.next()
             address = most[0][1]
             sender, answer = old[address].popleft()
             of_address[address] -= answer.size_bytes

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ..runtime.turns import Turn
+from ..runtime.time_slices import TimeSlice
 
 if TYPE_CHECKING:
     from ...protocol.messages.fetch import FetchRequest, FetchTopic, PartitionData
@@ -113,7 +113,7 @@ class FetchSessions:
             self.partition_count -= self._counted.pop(session_id)
 
     async def begin(
-        self, request: FetchRequest, by_topic_id: bool, elapsed_ms: int, turn: Turn
+        self, request: FetchRequest, by_topic_id: bool, elapsed_ms: int, time_slice: TimeSlice
     ) -> tuple[FetchSession | None, list[FetchItem]]:
         """The partitions to read for `request`, and the session it belongs to (None without one).
 
@@ -132,9 +132,9 @@ class FetchSessions:
                 return None, [*items_of(request.topics[0], by_topic_id)]  # as most clients without sessions ask
             items: dict[tuple[TopicKey, int], FetchItem] = {}
             may_open = epoch == INITIAL_EPOCH
-            async for topic in turn.each(request.topics):
+            async for topic in time_slice.each(request.topics):
                 may_open = may_open and len(topic.topic) <= NAME_CHARS_MAX
-                async for item in turn.each(items_of(topic, by_topic_id)):
+                async for item in time_slice.each(items_of(topic, by_topic_id)):
                     items[item.topic, item.partition] = item
             session = self._open(items, by_topic_id, elapsed_ms) if may_open and items else None
             return session, list(items.values())
@@ -153,7 +153,7 @@ class FetchSessions:
         session.next_epoch = 1 if epoch == MAX_EPOCH else epoch + 1
         session.last_used_at_ms = elapsed_ms
         self._sessions[session_id] = self._sessions.pop(session_id)
-        await self._update(session, request, turn)
+        await self._update(session, request, time_slice)
         self._make_room(session, elapsed_ms)
         return session, list(session.items.values())
 
@@ -212,15 +212,15 @@ class FetchSessions:
                     f" have {self._max_partitions}",
                 )
 
-    async def _update(self, session: FetchSession, request: FetchRequest, turn: Turn) -> None:
-        async for asked in turn.each(request.topics):
+    async def _update(self, session: FetchSession, request: FetchRequest, time_slice: TimeSlice) -> None:
+        async for asked in time_slice.each(request.topics):
             if len(asked.topic) > NAME_CHARS_MAX:
                 self._drop(session.session_id)
                 raise KafkaError(
                     ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
                     f"fetch session {session.session_id} names a topic by {len(asked.topic)} characters",
                 )
-            async for item in turn.each(items_of(asked, session.by_topic_id)):
+            async for item in time_slice.each(items_of(asked, session.by_topic_id)):
                 key = (item.topic, item.partition)
                 known = session.items.get(key)
                 if known is None:
@@ -230,9 +230,9 @@ class FetchSessions:
                     known.max_bytes = item.max_bytes
                     known.current_leader_epoch = item.current_leader_epoch
                     known.last_fetched_epoch = item.last_fetched_epoch
-        async for forgotten in turn.each(request.forgotten_topics_data):
+        async for forgotten in time_slice.each(request.forgotten_topics_data):
             topic: TopicKey = forgotten.topic_id if session.by_topic_id else forgotten.topic
-            async for partition in turn.each(forgotten.partitions):
+            async for partition in time_slice.each(forgotten.partitions):
                 session.items.pop((topic, partition), None)
 
     @staticmethod

@@ -20,7 +20,7 @@ from ...storage.logs import log_reader
 from ...storage.logs.log import Log
 from ...storage.logs.log_reader import FoundOffset
 from ..runtime.disk import Work, in_thread
-from ..runtime.turns import Turn
+from ..runtime.time_slices import TimeSlice
 
 # How long one request may have a thread before others get it.
 SEARCHING_S = 0.05
@@ -58,9 +58,9 @@ class Searches:
 
     async def run(self, searches: Sequence[Search], address: str, check: Callable[[], None]) -> None:
         """Bring all of them to their ends. `check` is asked between two pieces, and ends it by what it raises."""
-        turn = Turn()
+        time_slice = TimeSlice()
         in_each_data_dir: dict[str, list[Search]] = {}
-        async for search in turn.each(searches):
+        async for search in time_slice.each(searches):
             in_each_data_dir.setdefault(data_dir_of(search.log), []).append(search)
         for data_dir, those in in_each_data_dir.items():
             done = 0

@@ -16,7 +16,7 @@ import trio
 from ...storage.disk.paths import TopicPartition
 from ...storage.logs.log_reader import LogReader
 from ...storage.segment.log_offset_metadata import LogOffsetMetadata
-from ..runtime.turns import Turn
+from ..runtime.time_slices import TimeSlice
 from ..runtime.waking import Waking
 from .topics import Partition, Topic
 from .watcher import Watcher
@@ -116,11 +116,11 @@ class Waiter:
         self._table[log.topic_partition].watches.add(watch)
         self._watches.append((log.topic_partition, watch))
 
-    async def leave(self, turn: Turn) -> None:
+    async def leave(self, time_slice: TimeSlice) -> None:
         """Watch nothing any more; what `__exit__` does, for those who are not in a hurry."""
         while self._watches:
-            if turn.is_over():
-                await turn.next()
+            if time_slice.is_over():
+                await time_slice.next()
             self._forget(*self._watches.pop())
 
     def __exit__(self, *_: object) -> None:

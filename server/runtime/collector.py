@@ -18,7 +18,7 @@ from typing import ClassVar
 import trio
 
 from .freeing import give_back
-from .turns import passes
+from .time_slices import passes
 
 log = logging.getLogger("ottla.collector")
 

@@ -28,7 +28,7 @@ from ..quotas.clients import Mutations
 from ..quotas.table import QuotaTable
 from ..runtime.clock import Clock
 from ..runtime.loggers import Loggers
-from ..runtime.turns import Turn, in_turns
+from ..runtime.time_slices import TimeSlice, run_cooperatively
 from ..security.acls.kinds import CLUSTER_NAME, Operation, ResourceType
 from ..security.sasl.logins import Logins
 from .coordinators import Coordinators
@@ -90,7 +90,7 @@ class Context:
     """The node whose listener took the connection; routing facts are seen from here."""
     listener: Listener
     client: Client
-    turn: Turn = field(default_factory=Turn)
+    time_slice: TimeSlice = field(default_factory=TimeSlice)
     """Of the task that serves the connection: for handlers that mostly have little to do."""
     mutations: Mutations | None = None
     """The quota of the topics that the request makes, deletes or lets grow; None: none."""
@@ -123,6 +123,6 @@ class Context:
     async def may_any(self, operation: Operation, resource_type: ResourceType) -> bool:
         """Whether the client may do this to some resource of the type, be there one or not. In turns."""
         authorizer, client = self.services.authorizer, self.client
-        return authorizer is None or await in_turns(
+        return authorizer is None or await run_cooperatively(
             authorizer.allows_any(client.principal, client.client_host, operation, resource_type)
         )

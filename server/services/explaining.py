@@ -23,7 +23,7 @@ from ..cleaning.advice import OpenTransactionFacts, Remedy, moment, next_roll_se
 from ..cleaning.status import CleanerStatus
 from ..runtime.clock import NOW_MS_MAX
 from ..runtime.disk import Work, in_thread
-from ..runtime.turns import Turn, in_turns
+from ..runtime.time_slices import TimeSlice, run_cooperatively
 from ..transactions.listing import OpenTransaction
 from .context import Services
 
@@ -78,36 +78,36 @@ class Explaining:
     """The explanations of some logs, one after the other, each as of the moment at which it is asked for."""
 
     def __init__(
-        self, services: Services, logs: Sequence[Log], opened: Mapping[int, OpenTransaction], turn: Turn
+        self, services: Services, logs: Sequence[Log], opened: Mapping[int, OpenTransaction], time_slice: TimeSlice
     ) -> None:
         self._services = services
         self._logs = iter(logs)
         self._opened = opened
-        self._turn = turn
+        self._time_slice = time_slice
         self._statuses = services.cleaning.statuses(logs, aborted_at_ms=self._aborted_at_ms)
 
     @classmethod
-    async def of(cls, services: Services, logs: Sequence[Log], turn: Turn) -> Explaining:
+    async def of(cls, services: Services, logs: Sequence[Log], time_slice: TimeSlice) -> Explaining:
         """Begin, with a look at the open transactions of all."""
-        return cls(services, logs, await _open_transactions(services, turn), turn)
+        return cls(services, logs, await _open_transactions(services, time_slice), time_slice)
 
     async def next(self) -> PartitionExplanation:
         """Explain the next log."""
-        if self._turn.is_over():  # a log of one segment is one piece
-            await self._turn.next()
+        if self._time_slice.is_over():  # a log of one segment is one piece
+            await self._time_slice.next()
         log = next(self._logs)
         if not log.is_surveyed or not log.segments.active.is_ready:
             await in_thread(Work.READ, data_dir_of(log), _survey, log)
-            self._turn.begin()
-        status = await in_turns(next(self._statuses), self._turn)
+            self._time_slice.begin()
+        status = await run_cooperatively(next(self._statuses), self._time_slice)
         hanging = self._unheard_of(status)
         if hanging:
             # A coordinator knows of a transaction for longer than a log has it open. So what is open in the log before and after
             # coordinators were asked again, and they have not heard of, hangs; what began since may be told next time.
             was_any_away = self._is_any_away()
-            self._opened = await _open_transactions(self._services, self._turn)
+            self._opened = await _open_transactions(self._services, self._time_slice)
             (again,) = self._services.cleaning.statuses([log], aborted_at_ms=self._aborted_at_ms)
-            status = await in_turns(again, self._turn)
+            status = await run_cooperatively(again, self._time_slice)
             hanging &= self._unheard_of(status)
             if was_any_away or self._is_any_away():
                 hanging.clear()
@@ -243,9 +243,9 @@ def _facts(producer_id: int, first_offset: int, known: OpenTransaction | None) -
     )
 
 
-async def _open_transactions(services: Services, turn: Turn) -> Mapping[int, OpenTransaction]:
+async def _open_transactions(services: Services, time_slice: TimeSlice) -> Mapping[int, OpenTransaction]:
     """By producer id; nothing if nobody has used transactions since the start, and none is left from before."""
     at_work = services.coordinators.transactions_at_work
     if at_work is None:
         return {}
-    return await in_turns(at_work.coordinator.open_transactions(services.clock.now_ms()), turn)
+    return await run_cooperatively(at_work.coordinator.open_transactions(services.clock.now_ms()), time_slice)

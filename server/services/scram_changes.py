@@ -9,7 +9,7 @@ import trio
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.scram import ScramCredential
 from ..cluster.cluster import Cluster
-from ..runtime.turns import Turn
+from ..runtime.time_slices import TimeSlice
 from ..security.sasl.scram_users import SCRAM_USERS, Credentials, ScramUsers
 
 USERS_MAX = 10_000
@@ -38,19 +38,19 @@ class ScramChanges:
         Raises:
             KafkaError: POLICY_VIOLATION (too many users), KAFKA_STORAGE_ERROR; nothing has changed then.
         """
-        turn, missing = Turn(), []
+        time_slice, missing = TimeSlice(), []
         async with self._cluster.change_lock:
             changed: dict[str, Credentials] = {}
-            async for user, mechanism in turn.each(deletions):
+            async for user, mechanism in time_slice.each(deletions):
                 present = changed.get(user, self.users.of(user))
                 if mechanism in present:
                     changed[user] = {name: each for name, each in present.items() if name != mechanism}
                 else:
                     missing.append((user, mechanism))
-            async for user, credentials in turn.each(upsertions.items()):
+            async for user, credentials in time_slice.each(upsertions.items()):
                 changed[user] = {**changed.get(user, self.users.of(user)), **credentials}
             new = 0
-            async for user, credentials in turn.each(changed.items()):
+            async for user, credentials in time_slice.each(changed.items()):
                 new += bool(credentials) and not self.users.of(user)
             if len(self.users) + new > USERS_MAX:
                 raise KafkaError(
@@ -58,7 +58,7 @@ class ScramChanges:
                     f"{len(self.users) + new} users of SCRAM, more than the {USERS_MAX} that there may be",
                 )
             if changed:
-                facts = await turn.map(lambda each: (each[0], self.users.facts(*each) or None), changed.items())
+                facts = await time_slice.map(lambda each: (each[0], self.users.facts(*each) or None), changed.items())
                 with trio.CancelScope(shield=True):
                     await self._cluster.write(self._cluster.catalog.put_entries, SCRAM_USERS, dict(facts))
                     self.users.put(changed)

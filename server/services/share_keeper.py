@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from ...protocol.errors import KafkaError
 from ..groups.share.keeper import UNKNOWN_OFFSET, Offsets, Refusals, SharePlace, StateSummary
 from ..groups.share.states import Topics
-from ..runtime.turns import Turn
+from ..runtime.time_slices import TimeSlice
 from ..sharing.share_records import SharePartitionKey
 from ..sharing.state_service import ShareStateService
 from ..sharing.state_shard import ShareStateShard
@@ -62,21 +62,21 @@ class ShareKeeper:
         """Do it for each partition, in turns; then wait once for each partition of the topic that it is kept in."""
         if not self._states.coordinator.shards:
             await self._states.ensure_topic()
-        turn = Turn()
+        time_slice = TimeSlice()
         refusals: dict[SharePlace, KafkaError] = {}
         touched: dict[ShareStateShard, list[SharePartitionKey]] = {}
         for topic_id, indexes in partitions.items():
-            async for index in turn.each(indexes):
+            async for index in time_slice.each(indexes):
                 key = SharePartitionKey(group_id, topic_id, index)
                 try:
                     act(key)
                     touched.setdefault(self._states.coordinator.shard_for(key.text), []).append(key)
                 except KafkaError as error:
                     refusals[topic_id, index] = error.with_traceback(None)
-        async for shard, keys in turn.each(touched.items()):
+        async for shard, keys in time_slice.each(touched.items()):
             try:
                 await self._states.settle(shard)
             except KafkaError as error:
                 refusals |= {(key.topic_id, key.partition): error for key in keys}
-        await turn.empty(touched)
+        await time_slice.empty(touched)
         return refusals

@@ -21,7 +21,7 @@ from ..coordination.deadlines import Deadline, Deadlines
 from ..coordination.ground import Ground
 from ..partitions.topics import Partition
 from ..runtime.nursery import Tasks
-from ..runtime.turns import Turn
+from ..runtime.time_slices import TimeSlice
 from .beginning import STATE_RETRY_MS, STATE_TRIES, Beginning, Led, told
 from .share_group_config import ShareGroupConfig, share_group_config
 from .share_partition import RUNS_AT_ONCE, SharePartition, Update
@@ -90,7 +90,7 @@ class ShareLeaders:
 
     async def run(self) -> None:
         """Let acquisition locks end in time, until cancelled."""
-        clock, turn = self._ground.clock, Turn()
+        clock, time_slice = self._ground.clock, TimeSlice()
         while True:
             due_ms = self._deadlines.next_due_ms()
             with trio.CancelScope() as self._sleep:
@@ -98,9 +98,9 @@ class ShareLeaders:
                     await trio.sleep_forever()
                 else:
                     await clock.sleep_until(due_ms)
-            await turn.next()
+            await time_slice.next()
             try:
-                self._deadlines.run_due(clock.now_ms(), turn.is_over)
+                self._deadlines.run_due(clock.now_ms(), time_slice.is_over)
             except Exception:
                 log.exception("acquisition locks could not be ended")
 
@@ -200,8 +200,8 @@ class ShareLeaders:
             self._tasks.start_soon(self._let_go_of, left)
 
     async def _let_go_of(self, left: list[Led]) -> None:
-        turn = Turn()
-        async for led in turn.each(left):
+        time_slice = TimeSlice()
+        async for led in time_slice.each(left):
             self._let_go(led, _moved(led.partition))
 
     def begun_anew(self, key: SharePartitionKey) -> None:
@@ -243,8 +243,8 @@ class ShareLeaders:
             self._tasks.start_soon(self._forget_all)
 
     async def _forget_all(self) -> None:
-        turn = Turn()
-        async for key in turn.each(tuple(self._led)):
+        time_slice = TimeSlice()
+        async for key in time_slice.each(tuple(self._led)):
             self.begun_anew(key)
 
     def close(self) -> None:
@@ -254,9 +254,9 @@ class ShareLeaders:
     async def _leave(self, node_id: int, leaving: list[tuple[ShareSession, trio.Event]], groups: set[str]) -> None:
         for session, done in leaving:
             await self._release(node_id, session, done)
-        turn = Turn()
+        time_slice = TimeSlice()
         for group_id in {*groups, *(session.key.group_id for session, _ in leaving)}:
-            async for key in turn.each(tuple(self._of_groups.get(group_id, ()))):
+            async for key in time_slice.each(tuple(self._of_groups.get(group_id, ()))):
                 if any(of_node.members(group_id) for of_node in self.sessions.values()):
                     break
                 self.begun_anew(key)
@@ -265,15 +265,15 @@ class ShareLeaders:
         """Raises nothing: what cannot be released its locks release. While the share coordinator loads it is waited for."""
         try:
             await trio.lowlevel.checkpoint()  # a broker that is killed writes nothing more
-            turn, tries_left = Turn(), STATE_TRIES
+            time_slice, tries_left = TimeSlice(), STATE_TRIES
             for place in session.places:
                 has_more = True
                 while has_more:
-                    if turn.is_over():
-                        await turn.next()
+                    if time_slice.is_over():
+                        await time_slice.next()
                     try:
                         if has_more := self._release_some(node_id, session, place):
-                            await turn.next()
+                            await time_slice.next()
                     except KafkaError as error:
                         has_more = error.code is ErrorCode.COORDINATOR_NOT_AVAILABLE and tries_left > 0
                         if not has_more:
@@ -305,11 +305,11 @@ class ShareLeaders:
 
     async def _begin_all(self) -> None:
         """Whoever fetches from thousands for the first time has all of them begun; tasks that start together run in one pass."""
-        turn = Turn()
+        time_slice = TimeSlice()
         while some := self._to_begin[:BEGUN_AT_ONCE]:
             for led in some:
                 self._tasks.start_soon(self._begin, led)
-            await turn.next()
+            await time_slice.next()
             del self._to_begin[: len(some)]
 
     async def _begin(self, led: Led) -> None:

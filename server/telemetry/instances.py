@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.schema import ZERO_UUID
 from ..config.broker_config import Texts
-from ..runtime.turns import Turn
+from ..runtime.time_slices import TimeSlice
 from .subscriptions import ALL_METRICS, DEFAULT_INTERVAL_MS, Subscription, subscription_of
 
 log = logging.getLogger("ottla.telemetry")
@@ -87,8 +87,8 @@ class Instances:
     async def subscribe(self, subscriptions: Mapping[str, Texts]) -> None:
         """These are all subscriptions from now on; who asks again is told at once. One that means nothing is passed over, with a
         line in the log: they have been checked, but may have been written by another hand."""
-        turn, held = Turn(), dict[str, tuple[Texts, Subscription]]()
-        async for name, texts in turn.each(subscriptions.items()):
+        time_slice, held = TimeSlice(), dict[str, tuple[Texts, Subscription]]()
+        async for name, texts in time_slice.each(subscriptions.items()):
             known = self._subscriptions.get(name)
             try:
                 made = known[1] if known is not None and known[0] == texts else subscription_of(texts)
@@ -156,8 +156,10 @@ class Instances:
         return instance
 
     async def _made(self, instance_id: bytes, facts: Mapping[str, str | None], connection: object) -> Instance:
-        turn, version, meant = Turn(), self._version, list[Subscription]()
-        async for _, each in turn.each(self._subscriptions.values()):  # another dict, should they change meanwhile
+        time_slice, version, meant = TimeSlice(), self._version, list[Subscription]()
+        async for _, each in time_slice.each(
+            self._subscriptions.values()
+        ):  # another dict, should they change meanwhile
             if each.means(facts):
                 meant.append(each)
         metrics = tuple(sorted({name for each in meant for name in each.metrics}))

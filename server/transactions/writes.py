@@ -17,7 +17,7 @@ from ..config.broker_config import BrokerConfig
 from ..coordination.records import Producer
 from ..partitions.topics import Topics
 from ..runtime.clock import Clock
-from ..runtime.turns import Turn
+from ..runtime.time_slices import TimeSlice
 from .verification import NOT_NOW, Ability, UnverifiedError, Verification, ability_of
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class TransactionalWrites:
 async def transactional_writes(
     body: ProduceRequest,
     version: int,
-    turn: Turn,
+    time_slice: TimeSlice,
     *,
     topics: Topics,
     clock: Clock,
@@ -115,8 +115,8 @@ async def transactional_writes(
             INVALID_PRODUCER_ID_MAPPING (of several producers).
     """
     found = []
-    async for topic in turn.each(body.topic_data):
-        async for data in turn.each(topic.partition_data):
+    async for topic in time_slice.each(body.topic_data):
+        async for data in time_slice.each(topic.partition_data):
             if (batch := _transactional_batch(data.records)) is not None:
                 found.append((topic, data.index, batch))
     if not found:
@@ -126,7 +126,7 @@ async def transactional_writes(
     producers: set[Producer] = set()
     sequences: dict[TopicPartition, int] = {}
     nowhere: set[TopicPartition] = set()
-    async for topic, index, batch in turn.each(found):
+    async for topic, index, batch in time_slice.each(found):
         known = topics.get(topic.name) if version < _TOPIC_IDS_SINCE else topics.by_id(topic.topic_id)
         if unwritten and (topic.name if version < _TOPIC_IDS_SINCE else topic.topic_id) in unwritten:
             continue

@@ -29,7 +29,7 @@ from ottla.protocol.connection import encode_request, parse_response
 from ottla.server.broker.life import run_broker
 from ottla.server.client.connection import api_of
 from ottla.server.config.static_config import static_config
-from ottla.server.runtime import turns
+from ottla.server.runtime import time_slices
 from ottla.server.runtime.clock import Clock
 
 from ...support.suite import NotRunError, Options, Suite, run_suite
@@ -138,7 +138,7 @@ def body(suite: Suite, options: Options) -> None:
 
 
 async def count(suite: Suite, arguments: argparse.Namespace) -> None:
-    turns.TURN_S = turns.PASS_S = float("inf")  # what else the machine does must not end a turn
+    time_slices.SLICE_S = time_slices.PASS_S = float("inf")  # what else the machine does must not end a turn
     clock = Clock()
     with tempfile.TemporaryDirectory() as directory:
         flags = OPTIONS | {"log.dirs": directory}

@@ -13,7 +13,7 @@ from ....protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommi
 from ....storage.disk.paths import TopicPartition
 from ...broker.broker import Broker
 from ...partitions.internal_topics import OFFSETS_TOPIC
-from ...runtime.turns import Turn, in_turns
+from ...runtime.time_slices import TimeSlice, run_cooperatively
 
 _OFFSET_COMMIT_KEY, _OFFSET_COMMIT_VERSION = 8, 9
 
@@ -33,7 +33,7 @@ async def commit_offsets(broker: Broker, group_id: str, positions: Mapping[Topic
         KafkaError: A topic or partition is not there, the group has members, its coordinator is not at hand, or metadata is too
             long: nothing is committed then. What the disk or the append failed with.
     """
-    services, turn = broker.services, Turn()
+    services, time_slice = broker.services, TimeSlice()
     await broker.handlers.loaded(_OFFSET_COMMIT_KEY)  # in a thread, what groups need
     from ...groups.offsets.commits import TopicCommit
 
@@ -43,7 +43,7 @@ async def commit_offsets(broker: Broker, group_id: str, positions: Mapping[Topic
     request = OffsetCommitRequest(group_id=group_id, topics=())
     while True:
         by_topic: dict[str, list[OffsetCommitRequestPartition]] = {}
-        async for (name, index), position in turn.each(positions.items()):
+        async for (name, index), position in time_slice.each(positions.items()):
             services.topics.partition(name, index)
             by_topic.setdefault(name, []).append(
                 OffsetCommitRequestPartition(
@@ -57,7 +57,7 @@ async def commit_offsets(broker: Broker, group_id: str, positions: Mapping[Topic
         commits = [TopicCommit(name, topic.id, by_topic[name]) for name, topic in found.items() if topic is not None]
         now_ms = services.clock.now_ms()
         shard = coordinator.shard_for(group_id)
-        prepared = await in_turns(coordinator.prepare(shard, request, commits, now_ms), turn)
+        prepared = await run_cooperatively(coordinator.prepare(shard, request, commits, now_ms), time_slice)
         for place, code in prepared.refused.items():
             raise KafkaError(
                 code, f"the offset of group {group_id} in {TopicPartition(*place)} is refused: {code.name}"
@@ -96,7 +96,7 @@ async def remove_group(broker: Broker, group_id: str) -> None:
     services = broker.services
     await broker.handlers.loaded(_OFFSET_COMMIT_KEY)
     groups = services.coordinators.groups
-    await in_turns(groups.coordinator.delete_group(group_id, services.clock.now_ms()), Turn())
+    await run_cooperatively(groups.coordinator.delete_group(group_id, services.clock.now_ms()), TimeSlice())
     await groups.settle(groups.coordinator.shard_for(group_id))
 
 

@@ -10,7 +10,7 @@ from ....protocol.errors import KafkaError
 from ...broker.broker import Broker
 from ...groups.share.keeper import UNKNOWN_OFFSET
 from ...partitions.internal_topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC
-from ...runtime.turns import Turn, in_turns
+from ...runtime.time_slices import TimeSlice, run_cooperatively
 from ...services.share_keeper import ShareKeeper
 from ..errors import ControlError, Kind, did_you_mean
 from ..refusals import refusal
@@ -87,18 +87,20 @@ class GroupDescription:
 
 async def list_groups(broker: Broker) -> GroupList:
     """All groups. ControlError UNAVAILABLE: some are being loaded."""
-    groups, turn = await _groups(broker), Turn()
+    groups, time_slice = await _groups(broker), TimeSlice()
     if groups is None:
         return GroupList(())
     try:
-        listed = await in_turns(groups.coordinator.list_groups(_partitions(broker, groups), (), ()), turn)
+        listed = await run_cooperatively(
+            groups.coordinator.list_groups(_partitions(broker, groups), (), ()), time_slice
+        )
         found = {each.group_id: each for each in listed}
         states = []
-        for group_id in await turn.sorted(found):
+        for group_id in await time_slice.sorted(found):
             each = found[group_id]
-            offsets, lag = await _offsets(broker, groups, group_id, each.group_type, turn)
+            offsets, lag = await _offsets(broker, groups, group_id, each.group_type, time_slice)
             states.append(GroupState(group_id, each.group_type, each.group_state, lag, len(offsets)))
-            await turn.empty(offsets)
+            await time_slice.empty(offsets)
     except KafkaError as error:
         raise refusal(error) from error
     return GroupList(tuple(states))
@@ -110,7 +112,7 @@ async def describe_group(broker: Broker, group_id: str) -> GroupDescription:
     Raises:
         ControlError: NOT_FOUND; UNAVAILABLE: groups are being loaded.
     """
-    groups, turn = await _groups(broker), Turn()
+    groups, time_slice = await _groups(broker), TimeSlice()
     try:
         group = None if groups is None else groups.coordinator.shard_of(group_id).groups.get(group_id)
         if groups is None or group is None:
@@ -119,16 +121,16 @@ async def describe_group(broker: Broker, group_id: str) -> GroupDescription:
             raise ControlError(Kind.NOT_FOUND, f"there is no group {group_id[:249]!r}{did_you_mean(group_id, known)}")
         kind = group.type_name
         shown = KINDS[kind]
-        described = await in_turns(shown.describe(groups.coordinator, group_id), turn)
+        described = await run_cooperatively(shown.describe(groups.coordinator, group_id), time_slice)
         members = list[GroupMember]()
-        async for each in turn.each(described.members):
+        async for each in time_slice.each(described.members):
             has = shown.assigned(broker, described, each)
-            assigned = None if has is None else tuple(await turn.map(_partition, has))
+            assigned = None if has is None else tuple(await time_slice.map(_partition, has))
             members.append(
                 GroupMember(each.member_id, shown.instance_id(each), each.client_id, each.client_host, assigned)
             )
         state = described.group_state
-        offsets, lag = await _offsets(broker, groups, group_id, kind, turn)
+        offsets, lag = await _offsets(broker, groups, group_id, kind, time_slice)
     except KafkaError as error:
         raise refusal(error) from error
     return GroupDescription(GroupState(group_id, kind, state, lag, len(offsets)), tuple(members), tuple(offsets))
@@ -206,17 +208,17 @@ def _partition(of: Place) -> str:
 
 
 async def _offsets(
-    broker: Broker, groups: GroupService, group_id: str, kind: str, turn: Turn
+    broker: Broker, groups: GroupService, group_id: str, kind: str, time_slice: TimeSlice
 ) -> tuple[list[GroupOffset], int]:
     """By topic and partition; and the lag of all together."""
     if kind == SHARE:
-        return await _share_offsets(broker, groups, group_id, turn)
+        return await _share_offsets(broker, groups, group_id, time_slice)
     positions = groups.coordinator.positions(groups.coordinator.shard_of(group_id), group_id, stable=False)
-    found = await in_turns(groups.coordinator.fetch_all(positions), turn)
+    found = await run_cooperatively(groups.coordinator.fetch_all(positions), time_slice)
     offsets, lag = list[GroupOffset](), 0
-    for topic in await turn.sorted(found):
+    for topic in await time_slice.sorted(found):
         committed = {each.partition: each.committed for each in found[topic] if each.committed is not None}
-        async for partition in turn.each(await turn.sorted(committed)):
+        async for partition in time_slice.each(await time_slice.sorted(committed)):
             at, end = committed[partition], _end(broker, topic, partition)
             behind = 0 if end is None else max(0, end - at.offset)
             offsets.append(GroupOffset(topic, partition, at.offset, end, behind, at.metadata))
@@ -225,7 +227,7 @@ async def _offsets(
 
 
 async def _share_offsets(
-    broker: Broker, groups: GroupService, group_id: str, turn: Turn
+    broker: Broker, groups: GroupService, group_id: str, time_slice: TimeSlice
 ) -> tuple[list[GroupOffset], int]:
     """Where members have fetched: elsewhere nobody knows yet where the group begins."""
     offsets, lag = list[GroupOffset](), 0
@@ -237,9 +239,9 @@ async def _share_offsets(
     names = {
         topic.name: topic_id for topic_id in states if (topic := broker.services.topics.by_id(topic_id)) is not None
     }
-    for name in await turn.sorted(names):
+    for name in await time_slice.sorted(names):
         topic_id = names[name]
-        async for partition in turn.each(sorted(states[topic_id].partitions)):
+        async for partition in time_slice.each(sorted(states[topic_id].partitions)):
             summary = found[topic_id, partition]
             if summary.start_offset != UNKNOWN_OFFSET:
                 end = _end(broker, name, partition)

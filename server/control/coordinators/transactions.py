@@ -10,7 +10,7 @@ from ....storage.logs.log import Log
 from ....storage.steps import Steps
 from ...broker.broker import Broker
 from ...coordination.shard import ShardState
-from ...runtime.turns import in_turns
+from ...runtime.time_slices import run_cooperatively
 from ..errors import ControlError, Kind
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ async def list_open_transactions(broker: Broker) -> OpenTransactions:
     Raises:
         ControlError: UNAVAILABLE: some are being loaded; nobody can tell what hangs.
     """
-    return await in_turns(open_in_pieces(broker))
+    return await run_cooperatively(open_in_pieces(broker))
 
 
 def open_in_pieces(broker: Broker) -> Steps[OpenTransactions]:

@@ -14,7 +14,7 @@ from ....storage.pictures.taking import BARS_MAX, picture_in_pieces
 from ...broker.broker import Broker
 from ...cleaning.status import CleanerStatus
 from ...runtime.disk import Work, in_thread
-from ...runtime.turns import Turn, in_turns
+from ...runtime.time_slices import TimeSlice, run_cooperatively
 from ..partitions import logs_of
 
 PICTURES_MAX = 1_000
@@ -65,17 +65,17 @@ async def topic_picture(
 
 
 async def pictures(
-    broker: Broker, logs: Sequence[Log], turn: Turn | None = None, *, bars_max: int = BARS_MAX
+    broker: Broker, logs: Sequence[Log], time_slice: TimeSlice | None = None, *, bars_max: int = BARS_MAX
 ) -> list[LogPicture]:
     """The picture of each of these logs, each as of the moment at which it was taken."""
-    turn = turn or Turn()
+    time_slice = time_slice or TimeSlice()
     found: dict[Log, LogPicture] = {}
     states: dict[Log, tuple[object, ...] | None] = {}
     """Of those whose picture is to be taken anew."""
-    async for log, dirty_from in turn.each(
+    async for log, dirty_from in time_slice.each(
         zip(logs, broker.services.cleaning.manager.first_dirty_offsets(logs), strict=True)
     ):
-        await _ready(log, turn)
+        await _ready(log, time_slice)
         state = _state(broker, log, dirty_from, bars_max)
         known_state, known = _TAKEN.get(log, (None, None))
         if known is None or state is None or state != known_state:
@@ -83,8 +83,10 @@ async def pictures(
         else:
             found[log] = known
     assessments = broker.services.cleaning.statuses(list(states), with_ways=False)
-    async for (log, state), assessing in turn.each(zip(states.items(), assessments, strict=True)):
-        found[log] = taken = await _taken(broker, log, await in_turns(assessing, turn), turn, bars_max)
+    async for (log, state), assessing in time_slice.each(zip(states.items(), assessments, strict=True)):
+        found[log] = taken = await _taken(
+            broker, log, await run_cooperatively(assessing, time_slice), time_slice, bars_max
+        )
         if (
             state is not None
             and taken.eligible_at_ms is None
@@ -94,9 +96,9 @@ async def pictures(
     return [found[log] for log in logs]
 
 
-async def _taken(broker: Broker, log: Log, status: CleanerStatus, turn: Turn, bars_max: int) -> LogPicture:
+async def _taken(broker: Broker, log: Log, status: CleanerStatus, time_slice: TimeSlice, bars_max: int) -> LogPicture:
     watched, tp = broker.services.cleaning.watched, log.topic_partition
-    return await in_turns(
+    return await run_cooperatively(
         picture_in_pieces(
             log,
             status.eligibility,
@@ -106,7 +108,7 @@ async def _taken(broker: Broker, log: Log, status: CleanerStatus, turn: Turn, ba
             horizon=watched.horizon(tp),
             bars_max=bars_max,
         ),
-        turn,
+        time_slice,
     )
 
 
@@ -150,9 +152,9 @@ async def all_pictures(broker: Broker, *, bars_max: int = BARS_MAX, most: int = 
 
 async def logs_by_name(broker: Broker, *, internal: bool = False) -> list[Log]:
     """All logs by topic and partition: those of clients' topics, or with the broker's own."""
-    turn, logs = Turn(), list[Log]()
+    time_slice, logs = TimeSlice(), list[Log]()
     topics = {each.name: each for each in broker.services.topics if internal or not each.is_internal}
-    async for name in turn.each(await turn.sorted(topics)):
+    async for name in time_slice.each(await time_slice.sorted(topics)):
         logs += [each.log for each in topics[name].partitions]
     return logs
 
@@ -163,11 +165,11 @@ async def picture_of(broker: Broker, log: Log, *, bars_max: int = BARS_MAX) -> L
     return found
 
 
-async def _ready(log: Log, turn: Turn) -> None:
+async def _ready(log: Log, time_slice: TimeSlice) -> None:
     """Once after a start what is to be known of a log is read from the disk."""
     if not log.is_surveyed or not log.segments.active.is_ready:
         await in_thread(Work.READ, data_dir_of(log), _survey, log)
-        turn.begin()
+        time_slice.begin()
 
 
 def _survey(log: Log) -> None:

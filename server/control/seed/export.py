@@ -6,7 +6,7 @@ from math import isfinite, isnan
 from typing import Any
 
 from ...broker.broker import Broker
-from ...runtime.turns import Turn
+from ...runtime.time_slices import TimeSlice
 from ..quotas import list_quotas
 from .fields import NOT_FINITE
 
@@ -14,9 +14,9 @@ from .fields import NOT_FINITE
 async def export(broker: Broker) -> dict[str, Any]:
     """What `seed_from` takes: each topic that is not the broker's own, with partitions, replicas and configs that are set; and
     each access control entry and quota."""
-    services, turn = broker.services, Turn()
+    services, time_slice = broker.services, TimeSlice()
     topics: dict[str, Any] = {}
-    async for topic in turn.each(sorted(services.topics, key=lambda each: each.name)):
+    async for topic in time_slice.each(sorted(services.topics, key=lambda each: each.name)):
         if topic.is_internal or services.topics.get(topic.name) is not topic:
             continue
         entry: dict[str, Any] = {
@@ -28,7 +28,7 @@ async def export(broker: Broker) -> dict[str, Any]:
         topics[topic.name] = entry
     exported: dict[str, Any] = {"topics": topics}
     if services.authorizer is not None and len(services.authorizer.index):
-        exported["acls"] = await turn.sorted(await turn.map(str, services.authorizer.index.all()))
+        exported["acls"] = await time_slice.sorted(await time_slice.map(str, services.authorizer.index.all()))
     if quotas := (await list_quotas(broker)).quotas:
         exported["quotas"] = {
             state.entity: {

@@ -32,7 +32,7 @@ from ...config.changes import check_topic_configs
 from ...partitions.internal_topics import INTERNAL_TOPICS
 from ...partitions.topics import Topic
 from ...runtime.disk import Work, in_thread
-from ...runtime.turns import Turn
+from ...runtime.time_slices import TimeSlice
 from ..acls import add_acls
 from ..cases.load import load_case
 from ..cases.table import CASES
@@ -93,8 +93,8 @@ async def plant(broker: Broker, seed: Seed, *, unless_there: bool = False) -> Pl
         ControlError: INVALID, CONFLICT (a topic or group is there), NOT_FOUND (a group's topic is not), UNAVAILABLE, FAILED:
             one line that names file, line and field. The broker has what it had before.
     """
-    turn = Turn()
-    there = await _there(broker, seed, turn)
+    time_slice = TimeSlice()
+    there = await _there(broker, seed, time_slice)
     if unless_there and there:
         is_all = len(there) == len(seed.topics) + len(seed.cases) + len(seed.groups)
         log.log(logging.INFO if is_all else logging.WARNING, "%s is not planted: %s is there", seed.source, there[0][1])
@@ -105,8 +105,8 @@ async def plant(broker: Broker, seed: Seed, *, unless_there: bool = False) -> Pl
         raise seed.acls[0].field.error(
             "there is no authorizer: start the broker with authorizer.class.name", Kind.CONFLICT
         )
-    plans = await _plans(broker, seed, turn)
-    await _check_groups(broker, seed, {plan.name: len(plan.replicas) for plan in plans}, turn)
+    plans = await _plans(broker, seed, time_slice)
+    await _check_groups(broker, seed, {plan.name: len(plan.replicas) for plan in plans}, time_slice)
     made = _Made([], [], {})
     try:
         for topic, plan in zip(seed.topics, plans, strict=True):
@@ -115,7 +115,7 @@ async def plant(broker: Broker, seed: Seed, *, unless_there: bool = False) -> Pl
             await _load(broker, case, made)
         for group in seed.groups:
             made.groups.append(group.name)
-            await _commit(broker, group, turn)
+            await _commit(broker, group, time_slice)
         await _limit(broker, seed, made)
         acls = await _add(broker, seed.acls)  # The last: nothing fails behind it.
     except BaseException:
@@ -180,12 +180,12 @@ async def _take_back(broker: Broker, made: _Made) -> None:
 # Looking
 
 
-async def _there(broker: Broker, seed: Seed, turn: Turn) -> list[tuple[Field, str]]:
+async def _there(broker: Broker, seed: Seed, time_slice: TimeSlice) -> list[tuple[Field, str]]:
     """What of the seed the broker has already."""
     topics = broker.services.topics
     found = [(each.field, f"the topic {each.name}") for each in seed.topics if topics.get(each.name) is not None]
     found += [(each.field, f"the topic {each.topic}") for each in seed.cases if topics.get(each.topic) is not None]
-    async for group in turn.each(seed.groups):
+    async for group in time_slice.each(seed.groups):
         try:
             if await group_exists(broker, group.name):
                 found.append((group.field, f"the group {group.name}"))
@@ -194,12 +194,12 @@ async def _there(broker: Broker, seed: Seed, turn: Turn) -> list[tuple[Field, st
     return found
 
 
-async def _plans(broker: Broker, seed: Seed, turn: Turn) -> list[TopicPlan]:
+async def _plans(broker: Broker, seed: Seed, time_slice: TimeSlice) -> list[TopicPlan]:
     services = broker.services
     config, planner = services.config.current, services.topic_admin.planner
     flat: dict[str, str] = {}
     plans = []
-    async for topic in turn.each(seed.topics):
+    async for topic in time_slice.each(seed.topics):
         _check_configs(topic)
         try:
             _check_name(topic.name, flat)
@@ -257,9 +257,9 @@ def _check_records(records: Sequence[SeedRecord], partitions: int, config: LogCo
             raise record.field.error(f"it has {size_bytes} bytes; max.message.bytes is {config.max_message_bytes}")
 
 
-async def _check_groups(broker: Broker, seed: Seed, planned: dict[str, int], turn: Turn) -> None:
+async def _check_groups(broker: Broker, seed: Seed, planned: dict[str, int], time_slice: TimeSlice) -> None:
     topics, new = broker.services.topics, planned | {case.topic: 1 for case in seed.cases}
-    async for each in turn.each(offset for group in seed.groups for offset in group.offsets):
+    async for each in time_slice.each(offset for group in seed.groups for offset in group.offsets):
         there = topics.get(each.topic)
         count = new.get(each.topic) if there is None else len(there.partitions)
         if count is None:
@@ -354,13 +354,13 @@ def _size_of(key: object, value: object, headers: object) -> int:
     return size_bytes + RECORD_OVERHEAD_BYTES + sum(len(name) + len(data or b"") + 4 for name, data in headers)
 
 
-async def _commit(broker: Broker, group: SeedGroup, turn: Turn) -> None:
+async def _commit(broker: Broker, group: SeedGroup, time_slice: TimeSlice) -> None:
     positions: dict[TopicPartition, Position] = {}
     for each in group.offsets:
         topic = broker.services.topics.get(each.topic)
         if topic is None or (each.partition is not None and each.partition >= len(topic.partitions)):
             raise each.field.error(f"the topic {each.topic} was changed meanwhile", Kind.CONFLICT)
-        async for partition in turn.each(
+        async for partition in time_slice.each(
             topic.partitions if each.partition is None else [topic.partitions[each.partition]]
         ):
             ends = {EARLIEST: partition.log.log_start_offset, LATEST: partition.log.high_watermark}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...broker.broker import Broker
-from ...runtime.turns import Turn
+from ...runtime.time_slices import TimeSlice
 from ...services.explaining import Explaining, PartitionExplanation
 from ..partitions import logs_of
 
@@ -40,6 +40,6 @@ async def explain(broker: Broker, topic: str, partitions: Sequence[int] | None =
     """
     logs = logs_of(broker, topic, partitions)
     now_ms = broker.clock.now_ms()
-    explaining = await Explaining.of(broker.services, logs, Turn())
+    explaining = await Explaining.of(broker.services, logs, TimeSlice())
     found = tuple([await explaining.next() for _ in logs])
     return Explanation(topic=topic, now_ms=now_ms, partitions=found)

@@ -17,7 +17,7 @@ from ...broker.broker import Broker
 from ...cleaning.advice import moment
 from ...client.partitioner import partition_of
 from ...runtime.disk import Work, in_thread
-from ...runtime.turns import Turn, in_turns
+from ...runtime.time_slices import TimeSlice, run_cooperatively
 from ..errors import ControlError, Kind, check_number
 from ..partitions import logs_of
 
@@ -144,9 +144,9 @@ async def _search(broker: Broker, log: Log, key: bytes, records_max: int) -> Key
     data_dir, now_ms = data_dir_of(log), broker.clock.now_ms()
     if not log.is_surveyed:
         await in_thread(Work.READ, data_dir, log.survey)
-    dirty_from, turn = broker.services.cleaning.manager.first_dirty_offset(log), Turn()
-    bound = await in_turns(find_bound_in_pieces(log, dirty_from, now_ms), turn)
-    measured = await in_turns(dirtiness_in_pieces(log, dirty_from, now_ms, bound), turn)
+    dirty_from, time_slice = broker.services.cleaning.manager.first_dirty_offset(log), TimeSlice()
+    bound = await run_cooperatively(find_bound_in_pieces(log, dirty_from, now_ms), time_slice)
+    measured = await run_cooperatively(dirtiness_in_pieces(log, dirty_from, now_ms, bound), time_slice)
     steps = KeySearch(
         log,
         key,

@@ -11,7 +11,7 @@ from ....storage.disk import paths
 from ....storage.disk.paths import TopicPartition
 from ...cleaning.leases import LEASE_MS_MAX
 from ...runtime.disk import Work, in_thread
-from ...runtime.turns import Turn
+from ...runtime.time_slices import TimeSlice
 from ..call import Call, Lives, Nothing
 from ..fields import Length, Name, PartitionId, Range, TopicName
 
@@ -51,7 +51,7 @@ async def status(lives: Lives, request: PartitionRequest) -> CleaningStatus:
     log = broker.leases.log_of(tp)
     data_dir = data_dir_of(log)
     real_data_dir = await in_thread(Work.READ, data_dir, os.path.realpath, data_dir)
-    segments = await Turn().map(lambda each: (each.base_offset, each.size_bytes), log.segments)
+    segments = await TimeSlice().map(lambda each: (each.base_offset, each.size_bytes), log.segments)
     lease = broker.leases.of(tp)
     return CleaningStatus(
         data_dir=real_data_dir,

@@ -6,7 +6,7 @@ from typing import Any
 
 from ...broker.metrics import samples
 from ...control.errors import ControlError, Kind
-from ...runtime.turns import Turn
+from ...runtime.time_slices import TimeSlice
 from ...runtime.worker import in_worker
 from ..call import Call, Lives, Nothing, Text
 from ..prometheus import CONTENT_TYPE, exposition
@@ -34,7 +34,7 @@ async def metrics(lives: Lives, request: Nothing) -> Text:
     found = samples(
         services.logs, services.cleaning, services.appends, services.quotas, broker.connections, broker.clock
     )
-    return Text(await in_worker(exposition, await Turn().map(lambda sample: sample, found)))
+    return Text(await in_worker(exposition, await TimeSlice().map(lambda sample: sample, found)))
 
 
 CALLS: tuple[Call[Any, Any], ...] = (

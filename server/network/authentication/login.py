@@ -95,7 +95,7 @@ class _Talk:
         self._login = login
         self._desk = desk
         self._context = context
-        self._turn = client.turn
+        self._time_slice = client.time_slice
         self._frames = frames
         self._send = send
         self._rules = rules
@@ -145,8 +145,8 @@ class _Talk:
             await self._send(parts)
 
     async def _next(self) -> memoryview:
-        if self._turn.is_over():  # there may be no end of requests for versions that nobody knows
-            await self._turn.next()
+        if self._time_slice.is_over():  # there may be no end of requests for versions that nobody knows
+            await self._time_slice.next()
         most_bytes, why = self._rules.max_receive_bytes, MAX_RECEIVE
         if self._rules.is_limited_in_all and self._allowance.left_bytes < most_bytes:
             most_bytes, why = self._allowance.left_bytes, f"of {BEFORE_BYTES} before it has logged in"

@@ -9,7 +9,7 @@ from ...broker.broker import Broker
 from ...control.acls import list_acls, why_allowed
 from ...control.errors import ControlError
 from ...control.quotas import list_quotas, list_throttled
-from ...runtime.turns import Turn
+from ...runtime.time_slices import TimeSlice
 from ..section import ROWS_MAX, Page, Row, Section
 
 
@@ -74,8 +74,8 @@ async def _question(broker: Broker, fields: Mapping[str, str]) -> Question:
 
 async def quotas(broker: Broker, fields: Mapping[str, str]) -> Page:
     """What is set, and who is throttled at the moment."""
-    count, rows, turn = 0, list[Row](), Turn()
-    async for each in turn.each((await list_quotas(broker)).quotas):
+    count, rows, time_slice = 0, list[Row](), TimeSlice()
+    async for each in time_slice.each((await list_quotas(broker)).quotas):
         count += len(each.quotas)
         if len(rows) < ROWS_MAX:
             rows += [

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ...broker.broker import Broker
 from ...partitions.topics import Topic
-from ...runtime.turns import Turn
+from ...runtime.time_slices import TimeSlice
 from ..section import Row, Section
 
 TOPICS_MAX = 50
@@ -31,11 +31,11 @@ class Standing:
 
 async def of_all(broker: Broker) -> Section:
     """All compacted topics but the broker's own."""
-    turn, found = Turn(), []
+    time_slice, found = TimeSlice(), []
     for topic in list(broker.services.topics):
         if topic.is_internal:
             continue
-        standing = await _standing(broker, topic, turn)
+        standing = await _standing(broker, topic, time_slice)
         if standing.is_compacted:
             found.append(standing)
     shown = sorted(sorted(found, key=_dirtiest)[:TOPICS_MAX], key=lambda each: each.topic)
@@ -44,7 +44,7 @@ async def of_all(broker: Broker) -> Section:
 
 async def of_one(broker: Broker, topic: Topic) -> Section:
     """`topic` alone, whatever its policy."""
-    return Section("compact", "compact_topic", await _standing(broker, topic, Turn()))
+    return Section("compact", "compact_topic", await _standing(broker, topic, TimeSlice()))
 
 
 def _dirtiest(standing: Standing) -> int:
@@ -55,11 +55,11 @@ def _rows(standings: Sequence[Standing]) -> tuple[Row, ...]:
     return tuple(Row(f"compacted-{each.topic}", each) for each in standings)
 
 
-async def _standing(broker: Broker, topic: Topic, turn: Turn) -> Standing:
+async def _standing(broker: Broker, topic: Topic, time_slice: TimeSlice) -> Standing:
     cleaning, offsets, dirty, under_way, is_compacted = broker.services.cleaning, 0, 0, 0, False
     logs = [partition.log for partition in topic.partitions]
     dirty_from = cleaning.manager.first_dirty_offsets(logs)
-    async for log in turn.each(logs):
+    async for log in time_slice.each(logs):
         is_compacted = "compact" in log.config.cleanup_policy
         if not is_compacted:
             break

@@ -18,7 +18,7 @@ from ...control.partitions import logs_of
 from ...control.pictures.look import partition_picture
 from ...control.pictures.taking import picture_of
 from ...control.why.dry_run import dry_run
-from ...runtime.turns import Turn
+from ...runtime.time_slices import TimeSlice
 from ...services.explaining import Explaining, PartitionExplanation
 from ..fields import number
 from ..formats import segment
@@ -123,7 +123,7 @@ _WHYS: WeakKeyDictionary[Log, tuple[LogPicture, Why]] = WeakKeyDictionary()
 async def _why_of(broker: Broker, log: Log, picture: LogPicture) -> Why:
     known_picture, why = _WHYS.get(log, (None, None))
     if why is None or picture is not known_picture:
-        explained = await (await Explaining.of(broker.services, [log], Turn())).next()
+        explained = await (await Explaining.of(broker.services, [log], TimeSlice())).next()
         why = _why(picture, explained)
         if explained.waits_for is not Waits.OPEN_TRANSACTION:  # whose coordinator may change its mind
             _WHYS[log] = picture, why

@@ -12,7 +12,7 @@ from ...control.pictures.taking import pictures
 from ...control.topic.configs import topic_configs
 from ...control.topics import TopicState, list_topics, topic_named
 from ...partitions.topics import Partition
-from ...runtime.turns import Turn
+from ...runtime.time_slices import TimeSlice
 from ..formats import segment
 from ..section import Page, Row, Section
 from . import compaction
@@ -53,7 +53,7 @@ async def view(broker: Broker, fields: Mapping[str, str]) -> Page:
     """All topics; the broker's own, too, with the field `internal`."""
     with_internal = "internal" in fields
     topics = (await list_topics(broker, internal=with_internal)).topics
-    rows = await Turn().map(lambda each: Row(f"topic-{each.name}", _row(broker, each)), topics)
+    rows = await TimeSlice().map(lambda each: Row(f"topic-{each.name}", _row(broker, each)), topics)
     return Page(
         "Topics",
         "/topics",
@@ -79,7 +79,7 @@ async def one(broker: Broker, fields: Mapping[str, str]) -> Page:
     topic = topic_named(broker, fields["topic"])
     known = tuple(topic.partitions)
     taken = await pictures(broker, [each.log for each in known], bars_max=BARS_MAX)
-    rows = await Turn().map(
+    rows = await TimeSlice().map(
         lambda each: Row(f"partition-{each[0].index}", _partition(*each)), zip(known, taken, strict=True)
     )
     return Page(

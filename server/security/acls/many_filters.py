@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import TypeAlias
 
-from ...runtime.turns import Turn
+from ...runtime.time_slices import TimeSlice
 from .acl import Acl
 from .filters import AclFilter
 from .index import AclIndex, Pattern
@@ -70,11 +70,11 @@ class ManyFilters:
             if found is not None:
                 yield found
 
-    async def clear(self, turn: Turn) -> None:
+    async def clear(self, time_slice: TimeSlice) -> None:
         """Forget all filters, in turns: hundreds of thousands of values would go in one go."""
         for numbers in self._numbers.values():
-            await turn.empty(numbers)
-        await turn.empty(self._patterns)
+            await time_slice.empty(numbers)
+        await time_slice.empty(self._patterns)
 
     def _look_for(self, asked: dict[str, object], number: int) -> None:
         self._numbers[tuple(asked)][tuple(asked.values())].append(number)

@@ -380,7 +380,7 @@ def test_no_time_is_taken_past_the_clock(floor: str) -> None:
     }
     tell = {"server/runtime/floods.py"}  # lines a second, for who reads along
     keep_threads = {
-        "server/runtime/turns.py",
+        "server/runtime/time_slices.py",
         "server/partitions/searches.py",
         "server/control/pictures/look.py",
         "server/page/pages.py",

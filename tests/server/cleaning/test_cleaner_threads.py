@@ -17,7 +17,7 @@ import trio.testing
 
 from ottla.server.broker.broker import Broker
 from ottla.server.cleaning.status import CleanerStatus
-from ottla.server.runtime import turns
+from ottla.server.runtime import time_slices
 from ottla.storage.cleaning import cleaner_manager
 from ottla.storage.disk.checkpoints import OffsetCheckpoint
 from ottla.storage.disk.os_files import OsFile, OsFiles
@@ -468,7 +468,7 @@ async def test_others_have_their_turns_while_a_log_is_chosen_among_many(
     async with serving(tmp_path, OsFiles(), log_cleaner_backoff_ms=str(10**9)) as served:
         await served.ask(create_topic, "t", partitions=partitions, **SMALL)
         monkeypatch.setattr(cleaner_manager, "MEASURED_AT_ONCE", 1)
-        monkeypatch.setattr(turns, "TURN_S", -1.0)
+        monkeypatch.setattr(time_slices, "SLICE_S", -1.0)
         async with counting_passes() as passes:
             assert await served.broker.services.cleaning._choose() is None
         assert passes.count >= partitions // 2

@@ -14,7 +14,7 @@ import trio
 
 from ottla.server.broker.broker import Broker
 from ottla.server.config.authorization import STANDARD
-from ottla.server.runtime.turns import in_turns
+from ottla.server.runtime.time_slices import run_cooperatively
 from ottla.server.security.acls.acl import Acl
 from ottla.server.security.acls.filters import AclFilter
 from ottla.server.security.acls.kinds import Operation, PatternType, Permission, ResourceType
@@ -98,7 +98,7 @@ class History:
             assert authorizer.allows(who, host, operation, TOPIC, name) is told
             assert authorizer.decide(who, host, operation, TOPIC, name).is_allowed is told
             assert (operation in authorizer.allowed(who, host, ASKED, TOPIC, name)) is told
-            any_told = await in_turns(authorizer.allows_any(who, host, operation, TOPIC))
+            any_told = await run_cooperatively(authorizer.allows_any(who, host, operation, TOPIC))
             assert any_told is allows_any(list(self.model), *asked, False)
 
     def question(self) -> tuple[Principal, str, Operation, str]:

@@ -24,7 +24,7 @@ from ottla.protocol.messages.renew_delegation_token import RenewDelegationTokenR
 from ottla.server.broker.broker import Broker
 from ottla.server.cluster import token_changes
 from ottla.server.config.authorization import STANDARD
-from ottla.server.runtime.turns import Turn
+from ottla.server.runtime.time_slices import TimeSlice
 from ottla.server.security.acls.acl import parse
 from ottla.server.security.principal import Principal
 from ottla.server.security.tokens.token import Token
@@ -270,13 +270,13 @@ def test_thousands_that_have_expired_go_in_turns(monkeypatch: pytest.MonkeyPatch
                 await made(alice)
             sweeping, had = trio.lowlevel.current_task(), 0
 
-            async def next_turn(self: Turn) -> None:
+            async def next_turn(self: TimeSlice) -> None:
                 nonlocal had
                 had += trio.lowlevel.current_task() is sweeping
                 await trio.lowlevel.checkpoint()
 
-            monkeypatch.setattr(Turn, "is_over", lambda self: True)
-            monkeypatch.setattr(Turn, "next", next_turn)
+            monkeypatch.setattr(TimeSlice, "is_over", lambda self: True)
+            monkeypatch.setattr(TimeSlice, "next", next_turn)
             await changes.sweep(broker.clock.now_ms() + 100 * DAY_MS)
             monkeypatch.undo()
             assert len(changes.tokens) == 0

@@ -28,7 +28,7 @@ from ottla.protocol.messages.write_txn_markers import (
 from ottla.server.control.errors import ControlError, Kind
 from ottla.server.control.why.dry_run import dry_run
 from ottla.server.control.why.explain import explain
-from ottla.server.runtime import turns
+from ottla.server.runtime import time_slices
 from ottla.server.services.explaining import Explaining, PartitionExplanation
 from ottla.storage.disk.paths import TopicPartition
 from support.broker.admin_calls import AdminCalls
@@ -175,7 +175,7 @@ def test_a_transaction_that_begins_between_two_looks_is_told_as_its_coordinator_
 
     async def begin() -> Explaining:
         services = broker.inner.services
-        return await Explaining.of(services, [services.logs.logs[T_0]], turns.Turn())
+        return await Explaining.of(services, [services.logs.logs[T_0]], time_slices.TimeSlice())
 
     explaining = broker.run(begin)
     producer.produce("t", ("k", "v" * 600))
@@ -465,13 +465,13 @@ def test_many_partitions_are_explained_in_turns(
     broker: ottla.Broker, client: RawClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     create_topic(client, "many", partitions=20)
-    monkeypatch.setattr(turns, "TURN_S", 0)
-    monkeypatch.setattr(turns, "PASS_S", 0)
+    monkeypatch.setattr(time_slices, "SLICE_S", 0)
+    monkeypatch.setattr(time_slices, "PASS_S", 0)
 
     async def passes_taken() -> int:
-        before = turns.passes()
+        before = time_slices.passes()
         await explain(broker.inner, "many")
-        return turns.passes() - before
+        return time_slices.passes() - before
 
     assert broker.run(passes_taken) >= 20
 

@@ -16,7 +16,7 @@ from ottla.server.control.clock import advance
 from ottla.server.control.compaction import Compacted, compact, wait_until_compacted
 from ottla.server.control.errors import ControlError, Kind
 from ottla.server.control.segments import roll
-from ottla.server.runtime import turns
+from ottla.server.runtime import time_slices
 from ottla.storage.logs.log import Log
 from support.broker.admin import set_topic_configs
 from support.broker.conversation import create_topic
@@ -247,8 +247,8 @@ async def test_partitions_may_be_named(tmp_path: Path) -> None:
 
 async def test_many_partitions_are_looked_at_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with resting(tmp_path, topic={"partitions": 20}) as (served, _):
-        monkeypatch.setattr(turns, "TURN_S", 0)
-        monkeypatch.setattr(turns, "PASS_S", 0)
-        before = turns.passes()
+        monkeypatch.setattr(time_slices, "SLICE_S", 0)
+        monkeypatch.setattr(time_slices, "PASS_S", 0)
+        before = time_slices.passes()
         await wait_until_compacted(served.broker, "t")
-        assert turns.passes() - before >= 40
+        assert time_slices.passes() - before >= 40

@@ -61,7 +61,7 @@ from ottla.server import handlers
 from ottla.server.groups.settings import MEMBERS_A_PIECE
 from ottla.server.network.desk import finished
 from ottla.server.partitions.topics import Topic
-from ottla.server.runtime import turns
+from ottla.server.runtime import time_slices
 from ottla.storage.disk.os_files import OsFiles
 from support.broker.contexts import context_of
 from support.broker.conversation import create_topic
@@ -258,7 +258,7 @@ async def test_others_have_their_turns_in_the_midst_of_a_large_request_and_no_lo
         await served.broker.services.coordinators.transactions.ensure_topic()
         for case in CASES.values():
             await handled(served, case)  # what is loaded with the first one does not count
-        monkeypatch.setattr(turns, "TURN_S", -1.0)
+        monkeypatch.setattr(time_slices, "SLICE_S", -1.0)
         for name, case in CASES.items():
 
             def between(name: str = name) -> None:
@@ -304,7 +304,7 @@ async def test_of_many_assignments_a_member_is_given_the_last_that_names_it(
             protocols=(JoinGroupRequestProtocol(name="range", metadata=b""),),
         )
         joined, _ = await handled(served, Case(join, 5))
-        monkeypatch.setattr(turns, "TURN_S", -1.0)
+        monkeypatch.setattr(time_slices, "SLICE_S", -1.0)
         given = [*((name, b"x") for name in more_names()), (joined.member_id, b"first"), (joined.member_id, b"last")]
         sync = SyncGroupRequest(
             group_id="g",
@@ -326,7 +326,7 @@ async def test_an_offset_of_a_topic_that_is_deleted_while_its_commit_is_made_rea
         broker = served.broker
         topic = await create(served, "t")
         await broker.services.coordinators.groups.ensure_topic()
-        monkeypatch.setattr(turns, "TURN_S", -1.0)
+        monkeypatch.setattr(time_slices, "SLICE_S", -1.0)
         passes = 0
 
         def delete() -> None:
@@ -352,7 +352,7 @@ async def test_a_partition_that_comes_while_a_commit_is_made_ready_is_not_answer
         broker = served.broker
         topic = await create(served, "t")
         await broker.services.coordinators.groups.ensure_topic()
-        monkeypatch.setattr(turns, "TURN_S", -1.0)
+        monkeypatch.setattr(time_slices, "SLICE_S", -1.0)
         passes = 0
 
         def grow() -> None:
@@ -392,7 +392,7 @@ async def test_a_fetch_of_offsets_sees_a_commit_in_all_partitions_or_in_none(
         broker = served.broker
         await broker.services.coordinators.groups.ensure_topic()
         await handled(served, Case(commit_of(*MANY_INDEXES), 8))
-        monkeypatch.setattr(turns, "TURN_S", -1.0)
+        monkeypatch.setattr(time_slices, "SLICE_S", -1.0)
         passes = 0
 
         def commit() -> None:

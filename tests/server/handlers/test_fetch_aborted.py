@@ -11,7 +11,7 @@ import trio
 from ottla.protocol.messages.fetch import FetchRequest
 from ottla.protocol.records import RecordBatch
 from ottla.server.handlers import fetch
-from ottla.server.runtime import turns
+from ottla.server.runtime import time_slices
 from ottla.storage.logs.log import Log
 from ottla.storage.produce.validation import AppendOrigin
 from support.broker.conversation import fetch_request
@@ -26,7 +26,7 @@ ABORTED = 30
 @pytest.mark.parametrize("at_once", [1, ABORTED - 1, ABORTED, ABORTED + 1])
 def test_all_aborted_transactions_are_named_in_turns(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetch, "ABORTED_AT_ONCE", at_once)
-    monkeypatch.setattr(turns, "TURN_S", 0.0)
+    monkeypatch.setattr(time_slices, "SLICE_S", 0.0)
 
     async def work() -> None:
         async with running(CrashFiles()) as (broker, client):

@@ -144,7 +144,7 @@ from ottla.server.control.acls import add_acls, remove_acls
 from ottla.server.handlers import streams_group_heartbeat
 from ottla.server.network.desk import finished
 from ottla.server.partitions.topics import Partition
-from ottla.server.runtime import turns
+from ottla.server.runtime import time_slices
 from ottla.server.security.acls.acl import parse
 from ottla.storage.cleaning import dirtiness
 from ottla.storage.disk.os_files import OsFiles
@@ -156,7 +156,7 @@ from support.sizes import FULL, size
 
 FEW, MANY = 20, size(130, 200)
 """Up to a hundred some handlers take at once."""
-CLOCK_STEP_S = turns.TURN_S / 4
+CLOCK_STEP_S = time_slices.SLICE_S / 4
 
 
 class Looks:
@@ -1020,7 +1020,7 @@ async def looks_of(
     monkeypatch: pytest.MonkeyPatch, work: Callable[[], Any], *, counts_blocks: bool = False
 ) -> tuple[Looks, Any]:
     looks = Looks(counts_blocks=counts_blocks)
-    monkeypatch.setattr(turns, "perf_counter", looks.perf_counter)
+    monkeypatch.setattr(time_slices, "perf_counter", looks.perf_counter)
     own = Own(looks)
     # A collection would count the finalizers of what other tests left behind.
     gc.disable()
@@ -1455,13 +1455,13 @@ async def turns_had(monkeypatch: pytest.MonkeyPatch, broker: Broker, name: str, 
     """How often a request gives way, if it does whenever it asks whether to."""
     asking, had = trio.lowlevel.current_task(), 0
 
-    async def next_turn(self: turns.Turn) -> None:
+    async def next_turn(self: time_slices.TimeSlice) -> None:
         nonlocal had
         had += trio.lowlevel.current_task() is asking
         await trio.lowlevel.checkpoint()
 
-    monkeypatch.setattr(turns.Turn, "is_over", lambda self: True)
-    monkeypatch.setattr(turns.Turn, "next", next_turn)
+    monkeypatch.setattr(time_slices.TimeSlice, "is_over", lambda self: True)
+    monkeypatch.setattr(time_slices.TimeSlice, "next", next_turn)
     try:
         await ask(broker, name, version, body)
     finally:
@@ -1634,12 +1634,12 @@ def between_turns(monkeypatch: pytest.MonkeyPatch, change: Callable[[], Awaitabl
     """Every look at the clock ends a turn from now on, and before the second turn begins `change` happens."""
     left = [change]
 
-    async def then(self: turns.Turn) -> None:
+    async def then(self: time_slices.TimeSlice) -> None:
         if left:
             await left.pop()()
 
-    monkeypatch.setattr(turns.Turn, "is_over", lambda self: True)
-    monkeypatch.setattr(turns.Turn, "next", then)
+    monkeypatch.setattr(time_slices.TimeSlice, "is_over", lambda self: True)
+    monkeypatch.setattr(time_slices.TimeSlice, "next", then)
 
 
 ABC = ("a", "b", "c")
@@ -1787,7 +1787,7 @@ def test_a_fetch_does_not_miss_what_happens_between_its_look_and_its_wait(
                     broker.waits.moved(partition.log)
                 looked.append(change)
 
-            async def when_looked(self: turns.Turn) -> None:
+            async def when_looked(self: time_slices.TimeSlice) -> None:
                 await trio.lowlevel.checkpoint()
                 if not looked and seen:
                     await happen()
@@ -1799,8 +1799,8 @@ def test_a_fetch_does_not_miss_what_happens_between_its_look_and_its_wait(
                 return locate(offset, **how)
 
             monkeypatch.setattr(partition.log, "locate", locating)
-            monkeypatch.setattr(turns.Turn, "is_over", lambda self: True)
-            monkeypatch.setattr(turns.Turn, "next", when_looked)
+            monkeypatch.setattr(time_slices.TimeSlice, "is_over", lambda self: True)
+            monkeypatch.setattr(time_slices.TimeSlice, "next", when_looked)
             body = fetch(
                 0,
                 session_epoch=-1,
@@ -1848,7 +1848,7 @@ def test_a_batch_of_a_transaction_is_asked_about_though_its_topic_came_after_the
 
             asking = trio.lowlevel.current_task()
 
-            async def come(self: turns.Turn) -> None:
+            async def come(self: time_slices.TimeSlice) -> None:
                 await trio.lowlevel.checkpoint()
                 # The broker's own tasks take turns, too.
                 if "late" in looked_up and trio.lowlevel.current_task() is asking:
@@ -1857,8 +1857,8 @@ def test_a_batch_of_a_transaction_is_asked_about_though_its_topic_came_after_the
                     await create(broker, "late", 1)
 
             monkeypatch.setattr(broker.services.topics, "get", spied)
-            monkeypatch.setattr(turns.Turn, "is_over", lambda self: True)
-            monkeypatch.setattr(turns.Turn, "next", come)
+            monkeypatch.setattr(time_slices.TimeSlice, "is_over", lambda self: True)
+            monkeypatch.setattr(time_slices.TimeSlice, "next", come)
             try:
                 answer = await ask(broker, "Produce", version, body)
             finally:
@@ -1895,7 +1895,7 @@ def test_a_node_that_is_cancelled_while_its_leaderships_are_told_is_no_half_node
                     scope.cancel()
 
                 monkeypatch.setattr(broker.services.coordinators, "leader_moved", moved)
-                monkeypatch.setattr(turns.Turn, "is_over", lambda self: True)
+                monkeypatch.setattr(time_slices.TimeSlice, "is_over", lambda self: True)
                 try:
                     await (broker.stop_node(1) if verb == "stop" else broker.start_node(1))
                 finally:

@@ -31,7 +31,7 @@ from ottla.server.http.conversation import BODY_BYTES_MAX, HEAD_BYTES_MAX, Conve
 from ottla.server.http.encoding import encoded
 from ottla.server.http.listener import AdminHttp
 from ottla.server.http.table import CallError, Route, Table
-from ottla.server.runtime import turns
+from ottla.server.runtime import time_slices
 from ottla.storage.disk.checkpoints import OffsetCheckpoint
 from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.disk.paths import CLEANER_CHECKPOINT, TopicPartition, staging_root
@@ -652,7 +652,7 @@ class TellsPasses:
 
 
 async def test_a_body_in_the_smallest_chunks_lets_the_others_have_their_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "TURN_S", 0)
+    monkeypatch.setattr(time_slices, "SLICE_S", 0)
     calls, (client, server) = TellsPasses(), trio.testing.memory_stream_pair()
     head = "POST /v1/cleaning/pause HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
     await client.send_all(head.encode() + b"1\r\nx\r\n" * 500 + b"0\r\n\r\n")

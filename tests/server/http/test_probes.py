@@ -20,7 +20,7 @@ from ottla.server.http.call import Lives, Nothing
 from ottla.server.http.calls import probes
 from ottla.server.http.listener import AdminHttp
 from ottla.server.http.prometheus import CONTENT_TYPE, exposition
-from ottla.server.runtime import turns
+from ottla.server.runtime import time_slices
 from support.broker.admin_calls import AdminCalls
 from support.broker.conversation import create_topic, produce
 from support.broker.raw_client import RawClient
@@ -97,13 +97,13 @@ def test_labels_may_be_anything() -> None:
 async def test_metrics_of_many_partitions_are_gathered_in_turns(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(turns, "TURN_S", 0)
-    monkeypatch.setattr(turns, "PASS_S", 0)
+    monkeypatch.setattr(time_slices, "SLICE_S", 0)
+    monkeypatch.setattr(time_slices, "PASS_S", 0)
     async with ottla.open_broker(tmp_path) as broker:
-        before = turns.passes()
+        before = time_slices.passes()
         found = await probes.metrics(cast(Lives, SimpleNamespace(broker=broker)), Nothing())
         lines = [line for line in found.text.splitlines() if not line.startswith("#")]
-        assert turns.passes() - before >= len(lines) - 1
+        assert time_slices.passes() - before >= len(lines) - 1
 
 
 async def test_while_it_starts_it_lives_and_is_not_ready_and_calls_wait(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from ottla.server.network.connections import ACCEPTED_AT_ONCE, Connections
 from ottla.server.network.listener import Listener
 from ottla.server.network.shares import Shares
 from ottla.server.quotas.connections import ConnectionRates
-from ottla.server.runtime import turns
+from ottla.server.runtime import time_slices
 from ottla.server.runtime.clock import Clock
 from ottla.storage.disk.os_files import OsFiles
 from support.broker.conversation import address
@@ -115,7 +115,7 @@ class IdleConnection:
 
 @pytest.mark.parametrize("why", ["idle", "the node stops"])
 async def test_many_that_go_at_once_are_closed_in_turns(monkeypatch: pytest.MonkeyPatch, why: str) -> None:
-    monkeypatch.setattr(turns, "TURN_S", 0)
+    monkeypatch.setattr(time_slices, "SLICE_S", 0)
     connections = Connections(cast(ConnectionLimits, None), cast(Shares, None), Clock(), cast(ConnectionRates, None))
     closed: list[int] = []
     passes: list[None] = []

@@ -31,7 +31,7 @@ from ottla.server.network.large_requests import (
     write_now,
 )
 from ottla.server.network.transport import SEND_BYTES, PeerGoneError, PlainTransport
-from ottla.server.runtime import turns
+from ottla.server.runtime import time_slices
 from ottla.server.runtime.collector import LOOK_S, NOW_AND_THEN_S
 from support.broker.conversation import address, create_topic, list_offset
 from support.broker.raw_client import RawClient
@@ -299,7 +299,7 @@ class FastReader:
     "parts", [[bytes(5 << 20)], [bytes(300_000)] * 10, [bytes(1)] * 5_000], ids=["one", "some", "many"]
 )
 async def test_an_answer_to_a_fast_reader_is_sent_in_turns(parts: list[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "TURN_S", 0.0)
+    monkeypatch.setattr(time_slices, "SLICE_S", 0.0)
     sock = FastReader()
     async with counting_passes() as passes:
         for _ in range(3):
@@ -315,7 +315,7 @@ def test_pipelined_requests_are_answered_in_turns_of_time(
     broker: ottla.Broker, client: RawClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Sixteen requests, by which turns were counted before, may take a second."""
-    monkeypatch.setattr(turns, "TURN_S", 0.0)
+    monkeypatch.setattr(time_slices, "SLICE_S", 0.0)
     steps = 0
 
     class Steps(trio.abc.Instrument):

@@ -41,7 +41,7 @@ from ottla.server.network.desk import HangUpError
 from ottla.server.network.frames import FrameReader
 from ottla.server.network.request_memory import RequestMemory
 from ottla.server.network.transport import PeerGoneError, PlainTransport
-from ottla.server.runtime import turns
+from ottla.server.runtime import time_slices
 from ottla.storage.topics.options import ConfigError
 from support.broker.contexts import Staying
 from support.broker.conversation import address
@@ -374,17 +374,17 @@ async def test_who_takes_its_time_is_cut_off(autojump_clock: trio.testing.MockCl
 
 
 async def test_a_flood_of_what_may_be_asked_for_again_leaves_others_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "TURN_S", 0)
+    monkeypatch.setattr(time_slices, "SLICE_S", 0)
     ours, theirs = socket.socketpair()
     with ours, theirs:
         transport = PlainTransport(ours)
         frames = FrameReader(transport, 1 << 20, RequestMemory(1 << 20), "here", lambda reason: None)
         theirs.sendall(FROM_THE_FUTURE * 50)
         theirs.shutdown(socket.SHUT_WR)
-        before = turns.passes()
+        before = time_slices.passes()
         with pytest.raises(PeerGoneError):
             await log_in_to(RULES, Greeting(), None, Staying(), frames, transport.send, Allowance(), Counts())
-        assert turns.passes() - before >= 50
+        assert time_slices.passes() - before >= 50
         frames.close()
 
 

@@ -55,7 +55,7 @@ from ottla.server.network.request_memory import RequestMemory
 from ottla.server.network.shares import Shares
 from ottla.server.network.tls_transport import TlsTransport
 from ottla.server.network.transport import Part, PeerGoneError, PlainTransport
-from ottla.server.runtime import turns
+from ottla.server.runtime import time_slices
 from ottla.server.runtime.collector import Collector
 from ottla.storage.disk.files import FileSlice
 from support.noted import noted
@@ -137,7 +137,7 @@ class Desk:
             await self.may_answer.wait()
         else:
             await trio.lowlevel.checkpoint()
-        client.turn.begin()
+        client.time_slice.begin()
         return answer
 
     def produce(self, client: Any, request: Request) -> Any:
@@ -310,7 +310,7 @@ async def serving(*, is_run: bool = True) -> AsyncIterator[Served]:
 @pytest.fixture
 def still(monkeypatch: pytest.MonkeyPatch) -> None:
     """Time stands still: no slice ends, however slow the machine is."""
-    monkeypatch.setattr(turns, "perf_counter", lambda: 0.0)
+    monkeypatch.setattr(time_slices, "perf_counter", lambda: 0.0)
 
 
 # Which task carries a request out
@@ -562,17 +562,17 @@ async def test_a_client_that_sends_much_at_once_has_one_request_in_turn_with_eac
 async def test_others_have_their_turn_while_one_client_never_stops(monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving() as served:
         peer = await served.watched()
-        monkeypatch.setattr(turns, "TURN_S", 0)
-        before = turns.passes()
+        monkeypatch.setattr(time_slices, "SLICE_S", 0)
+        before = time_slices.passes()
         assert len(await peer.asked(*range(50))) == 50
-        assert turns.passes() - before >= 50
+        assert time_slices.passes() - before >= 50
 
 
 async def test_a_client_whose_requests_fill_many_slices_keeps_no_other_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where its own task carries them out, as its first one has to wait."""
     async with serving() as served:
         greedy, other = await served.watched(), await served.watched()
-        monkeypatch.setattr(turns, "TURN_S", 0)
+        monkeypatch.setattr(time_slices, "SLICE_S", 0)
         greedy.socket.sendall(request(0, "pass") + b"".join(request(number, "greedy") for number in range(1, 200)))
         served.desk.meanwhile = lambda key: other.send(1, 2, 3, keys="other") if len(served.desk.asked) == 20 else None
         assert [number for number, _ in await greedy.answers()] == [*range(200)]
@@ -587,7 +587,7 @@ async def test_what_comes_while_requests_before_it_are_answered_is_not_missed(
     """The socket is asked once for many requests, and says once that more has come, maybe between two slices."""
     async with serving() as served:
         peer = await served.watched()
-        monkeypatch.setattr(turns, "TURN_S", 0)
+        monkeypatch.setattr(time_slices, "SLICE_S", 0)
         peer_sends = {f"g{during}": lambda: peer.send(count)}
         served.desk.meanwhile = lambda key: peer_sends.pop(key, lambda: None)()
         assert await peer.asked(*range(count)) == [*range(count + 1)]
@@ -603,7 +603,7 @@ async def test_every_request_is_answered_whenever_it_comes(monkeypatch: pytest.M
         unsent = [b"" for _ in peers]
 
         def send_some(_key: str = "") -> None:
-            monkeypatch.setattr(turns, "TURN_S", chance.choice((0, turn_s)))
+            monkeypatch.setattr(time_slices, "SLICE_S", chance.choice((0, turn_s)))
             for _ in range(chance.randint(0, 2)):
                 at = chance.randrange(len(peers))
                 if len(sent[at]) < 40:
@@ -615,7 +615,7 @@ async def test_every_request_is_answered_whenever_it_comes(monkeypatch: pytest.M
                 peers[at].socket.sendall(unsent[at][:size_bytes])
                 unsent[at] = unsent[at][size_bytes:]
 
-        turn_s = turns.TURN_S
+        turn_s = time_slices.SLICE_S
         served.desk.meanwhile = send_some
         for _ in range(20):
             send_some()
@@ -634,7 +634,7 @@ async def test_a_client_that_comes_later_has_an_answer_though_others_always_have
     async with serving() as served:
         greedy = [await served.watched() for _ in range(greedy_count)]
         other = await served.watched()
-        monkeypatch.setattr(turns, "TURN_S", 0)
+        monkeypatch.setattr(time_slices, "SLICE_S", 0)
         left = 500
 
         def meanwhile(key: str) -> None:
@@ -678,8 +678,8 @@ async def test_answers_are_sent_together_and_the_first_of_them_waits_for_a_few_o
 async def test_no_other_task_goes_on_before_the_answers_are_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving() as served:
         peers = [await served.watched() for _ in range(5)]
-        monkeypatch.setattr(turns, "TURN_S", 0)
-        before = turns.passes()
+        monkeypatch.setattr(time_slices, "SLICE_S", 0)
+        before = time_slices.passes()
         unsent: list[int] = []
         served.desk.meanwhile = lambda key: unsent.append(len(served.desk.asked) - 1 - answered_peers(peers))
         for peer in peers:
@@ -687,7 +687,7 @@ async def test_no_other_task_goes_on_before_the_answers_are_sent(monkeypatch: py
         for peer in peers:
             assert await peer.answers() == [(1, "g1")]
         assert unsent == [0] * 5
-        assert turns.passes() - before >= 5
+        assert time_slices.passes() - before >= 5
 
 
 async def test_answers_before_a_request_that_waits_are_sent_in_its_slice(still: None) -> None:
@@ -706,7 +706,7 @@ async def test_a_slice_leaves_so_many_requests_to_the_connections_own_tasks(stil
     async with serving() as served:
         peers = [await served.watched() for _ in range(2 * HANDED_OVER_MAX + 5)]
         passes: list[int] = []
-        served.desk.meanwhile = lambda key: passes.append(turns.passes())
+        served.desk.meanwhile = lambda key: passes.append(time_slices.passes())
         for peer in peers:
             peer.send(1, keys="pass{}")
         for peer in peers:
@@ -720,8 +720,8 @@ async def test_requests_that_come_together_are_read_in_slices_of_time(
     monkeypatch: pytest.MonkeyPatch, key_bytes: int, count: int
 ) -> None:
     """From many clients, one or many requests each: no pass of the scheduler is longer than a slice and a request."""
-    now_s, request_s = 0.0, turns.TURN_S / 4
-    monkeypatch.setattr(turns, "perf_counter", lambda: now_s)
+    now_s, request_s = 0.0, time_slices.SLICE_S / 4
+    monkeypatch.setattr(time_slices, "perf_counter", lambda: now_s)
     async with serving() as served:
         peers = [await served.watched() for _ in range(40 // count)]
         passes: list[int] = []
@@ -729,7 +729,7 @@ async def test_requests_that_come_together_are_read_in_slices_of_time(
         def take_time(key: str) -> None:
             nonlocal now_s
             now_s += request_s
-            passes.append(turns.passes())
+            passes.append(time_slices.passes())
 
         served.desk.meanwhile = take_time
         key = "k" * key_bytes
@@ -743,7 +743,7 @@ async def test_requests_that_come_together_are_read_in_slices_of_time(
         for peer, some in zip(peers, found, strict=True):
             some += await peer.answers()
             assert some == [(1, key)] * count
-        assert max(Counter(passes).values()) * request_s <= turns.TURN_S + request_s
+        assert max(Counter(passes).values()) * request_s <= time_slices.SLICE_S + request_s
 
 
 async def send_all(peer: Peer, data: bytes) -> None:
@@ -1085,7 +1085,7 @@ async def test_a_connection_that_is_closed_before_its_second_request_ends_withou
     async with serving() as served:
         peer = served.connect()
         other = await served.watched()
-        monkeypatch.setattr(turns, "TURN_S", 0)  # others have a slice after its first request
+        monkeypatch.setattr(time_slices, "SLICE_S", 0)  # others have a slice after its first request
 
         async def close() -> None:
             peer.connection.close()
@@ -1579,7 +1579,7 @@ async def exchange(
     connect: Callable[[Served], Awaitable[trio.abc.Stream]],
 ) -> None:
     """Let so many clients have so many answers together."""
-    chance, turn_s = random.Random(seed), turns.TURN_S
+    chance, turn_s = random.Random(seed), time_slices.SLICE_S
     asked = 0
     async with serving() as served, trio.open_nursery() as nursery:
 
@@ -1605,7 +1605,7 @@ async def exchange(
             asked += requests
 
         served.desk.meanwhile = lambda key: monkeypatch.setattr(
-            turns, "TURN_S", chance.choice((0, turn_s / 30, turn_s))
+            time_slices, "SLICE_S", chance.choice((0, turn_s / 30, turn_s))
         )
         nursery.start_soon(let_answer)
         with trio.fail_after(size(60, 600)):

@@ -10,7 +10,7 @@ import trio.testing
 
 from ottla.server.network.request_memory import LOOK_EVERY_S, SHRINK_AT_ONCE, STANDS_STILL_S, RequestMemory
 from ottla.server.network.transport import PeerGoneError
-from ottla.server.runtime import turns
+from ottla.server.runtime import time_slices
 from support.sizes import size
 
 
@@ -231,7 +231,7 @@ async def test_whatever_connections_do_everyone_is_served_and_all_comes_back(
 async def test_thousands_that_keep_memory_for_later_give_it_back_in_turns(
     monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
 ) -> None:
-    monkeypatch.setattr(turns, "TURN_S", 0)
+    monkeypatch.setattr(time_slices, "SLICE_S", 0)
     memory = RequestMemory(2000)
     idle = [Holder(memory, f"{number}") for number in range(1000)]
     for each in idle:

@@ -16,7 +16,7 @@ import ottla
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.server.network.unsent_answers import LOOK_EVERY_S, MAY_LIE_S, UnsentAnswers
-from ottla.server.runtime import turns
+from ottla.server.runtime import time_slices
 from support.broker.conversation import address
 from support.broker.raw_client import RawClient
 
@@ -82,7 +82,7 @@ def addresses(answers: UnsentAnswers, stack: ExitStack, count: int) -> list[Send
 async def test_who_goes_is_found_in_the_number_of_answers_however_many_addresses_there_are(
     autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turns, "TURN_S", 3_600.0)
+    monkeypatch.setattr(time_slices, "SLICE_S", 3_600.0)
     calls: dict[int, int] = {}
     for count in (50, 400):
         with ExitStack() as stack:
@@ -106,7 +106,7 @@ async def test_who_goes_is_found_in_the_number_of_answers_however_many_addresses
 async def test_others_have_their_turns_while_many_go_and_who_has_been_sent_meanwhile_stays(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(turns, "TURN_S", -1.0)
+    monkeypatch.setattr(time_slices, "SLICE_S", -1.0)
     monkeypatch.setattr("ottla.server.network.unsent_answers.MAY_LIE_S", 0.0)
     others = 0
 

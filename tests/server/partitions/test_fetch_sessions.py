@@ -16,7 +16,7 @@ from ottla.server.partitions.fetch_sessions import (
     FetchSession,
     FetchSessions,
 )
-from ottla.server.runtime.turns import Turn
+from ottla.server.runtime.time_slices import TimeSlice
 
 
 def request(
@@ -41,7 +41,7 @@ def request(
 def begin(
     sessions: FetchSessions, asked: FetchRequest, by_topic_id: bool, elapsed_ms: int
 ) -> tuple[FetchSession | None, list[FetchItem]]:
-    return trio.run(sessions.begin, asked, by_topic_id, elapsed_ms, Turn())
+    return trio.run(sessions.begin, asked, by_topic_id, elapsed_ms, TimeSlice())
 
 
 def opened(sessions: FetchSessions, *offsets: tuple[str, int, int]) -> FetchSession:

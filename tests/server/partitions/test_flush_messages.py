@@ -19,7 +19,7 @@ from ottla.protocol.messages.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from ottla.server.runtime import turns
+from ottla.server.runtime import time_slices
 from support.broker.conversation import fetch_request
 from support.broker.in_process_broker import InProcessClient, pass_time, run_in_order, running
 from support.disk.crash_files import CrashFiles
@@ -64,7 +64,7 @@ def test_commits_that_come_together_share_a_sync(
     flush_messages: str, syncs_max: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # They come in one pass of the scheduler, however busy the machine is.
-    monkeypatch.setattr(turns, "perf_counter", lambda: 0.0)
+    monkeypatch.setattr(time_slices, "perf_counter", lambda: 0.0)
     files = CrashFiles()
 
     async def work() -> None:

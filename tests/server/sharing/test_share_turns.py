@@ -24,7 +24,7 @@ from ottla.server.coordination.shard import ShardState
 from ottla.server.handlers import share_fetch
 from ottla.server.handlers.share_sessions import TYPES_AT_ONCE
 from ottla.server.network.desk import finished
-from ottla.server.runtime.turns import Turn, in_turns, passes
+from ottla.server.runtime.time_slices import TimeSlice, passes, run_cooperatively
 from ottla.server.sharing import leaders, share_sessions
 from ottla.server.sharing.acknowledging import ACCEPT, RENEW
 from ottla.server.sharing.beginning import Beginning, Led
@@ -97,12 +97,12 @@ def test_a_member_that_comes_again_keeps_what_it_acquires_then(how: str, monkeyp
                 elif how == "its connection breaks while the new session begins":
                     monkeypatch.setattr(share_sessions, "AT_ONCE", 1)
 
-                    async def broken(steps: Steps[Any], turn: Turn) -> Any:
+                    async def broken(steps: Steps[Any], time_slice: TimeSlice) -> Any:
                         next(steps)
                         before.close()
-                        return await in_turns(steps, turn)
+                        return await run_cooperatively(steps, time_slice)
 
-                    monkeypatch.setattr(share_fetch, "in_turns", broken)
+                    monkeypatch.setattr(share_fetch, "run_cooperatively", broken)
                 else:
                     nursery.start_soon(end, before)
                     sessions = broker.services.coordinators.share_leaders.sessions[0]
@@ -154,7 +154,7 @@ def test_a_member_whose_session_ends_again_while_the_last_one_is_being_released_
     run_in_order(main)
 
 
-class Watched(Turn):
+class Watched(TimeSlice):
     """A turn that is always over, and counts how often the others were let in."""
 
     def __init__(self) -> None:
@@ -178,7 +178,7 @@ def test_types_of_acknowledgements_are_looked_at_in_turns_however_many_a_batch_h
         async with running(CrashFiles()) as (broker, client):
             topic_id = await shared_topic(broker, client)
             connection, watched = Connection(Member("m"), 0), Watched()
-            context = replace(context_of(broker, connection.client), turn=watched)
+            context = replace(context_of(broker, connection.client), time_slice=watched)
             fetch = fetch_request(
                 "g", connection, topic_id, frozenset({0}), {}, max_wait_ms=0, max_records=500, batch_size=1, mode=0
             )

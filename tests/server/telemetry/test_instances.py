@@ -180,7 +180,7 @@ def test_a_stored_subscription_that_means_nothing_is_passed_over(caplog: pytest.
 
 
 def test_others_go_on_while_many_subscriptions_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ottla.server.runtime.turns.TURN_S", 0.0)
+    monkeypatch.setattr("ottla.server.runtime.time_slices.SLICE_S", 0.0)
     clients = Clients()
     wanted = {f"s{number}": {"metrics": f"m{number}", "match": "client_id=.*"} for number in range(50)}
     passes = 0

@@ -8,7 +8,7 @@ import trio
 
 from ottla.server.broker.broker import Broker
 from ottla.server.network.desk import Client, LoggingIn
-from ottla.server.runtime.turns import Turn
+from ottla.server.runtime.time_slices import TimeSlice
 from ottla.server.security.principal import ANONYMOUS, Principal
 from ottla.server.services.context import Context
 
@@ -25,8 +25,8 @@ class Staying:
     farewell: Callable[[], object] | None = None
 
     @property
-    def turn(self) -> Turn:
-        return Turn()
+    def time_slice(self) -> TimeSlice:
+        return TimeSlice()
 
     def check_peer(self) -> None:
         pass

@@ -27,7 +27,7 @@ from ottla.server.broker.life import run_broker
 from ottla.server.client.connection import api_of
 from ottla.server.config.static_config import static_config
 from ottla.server.network.desk import Client, finished
-from ottla.server.runtime import turns
+from ottla.server.runtime import time_slices
 from ottla.server.runtime.clock import Clock
 from support.broker.contexts import context_of
 from support.disk.crash_files import CrashFiles
@@ -63,7 +63,9 @@ def run_in_order(work: Callable[[], Awaitable[Result]]) -> Result:
         patch.setattr(trio.to_thread, "run_sync", _in_place)
         patch.setattr("trio._core._run._ALLOW_DETERMINISTIC_SCHEDULING", True)
         patch.setattr("trio._core._run._r", random.Random(0))
-        patch.setattr(turns, "perf_counter", lambda: 0.0)  # else a slow machine ends turns that a fast one does not
+        patch.setattr(
+            time_slices, "perf_counter", lambda: 0.0
+        )  # else a slow machine ends turns that a fast one does not
         return trio.run(body, clock=trio.testing.MockClock())
 
 

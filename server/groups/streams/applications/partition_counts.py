@@ -38,7 +38,7 @@ def repartition_counts(subtopologies: Collection[Subtopology], existing: Callabl
     due = [(0, at) for at, one in enumerate(order) if one.source_topics or _known(one, counts)]
     queued = {at for _, at in due}
     while due:
-        turn, at = heappop(due)
+        time_slice, at = heappop(due)
         one = order[at]
         known = _known(one, counts) + [count for name in one.source_topics if (count := existing(name)) is not None]
         for sink in one.repartition_sink_topics if known else ():
@@ -48,7 +48,7 @@ def repartition_counts(subtopologies: Collection[Subtopology], existing: Callabl
             for reader in readers.get(sink, ()):
                 if reader not in queued:
                     queued.add(reader)
-                    heappush(due, (turn if reader > at else turn + 1, reader))
+                    heappush(due, (time_slice if reader > at else time_slice + 1, reader))
     if any(sink not in counts for one in order for sink in one.repartition_sink_topics):
         message = f"{_FAILED}. There may be loops in the topology that cannot be resolved."
         raise KafkaError(ErrorCode.STREAMS_INVALID_TOPOLOGY, message)

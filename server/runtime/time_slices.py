@@ -1,10 +1,10 @@
 """Time slices: how long one task may keep Trio's thread.
 
-    turn = Turn()
-    async for group in turn.each(groups):
+    time_slice = TimeSlice()
+    async for group in time_slice.each(groups):
         ...
 
-Before each of them whatever was looked up may have gone: there may be a checkpoint like any other.
+Between two groups there may be a checkpoint: what was looked up before it may no longer be there.
 
 Tasks that want another slice wait in one queue. The first has waited longest and is next. Each pass of Trio's scheduler lets in as
 many as PASS_S has room for, and at least one; each counts as a whole slice, or as its last one if that was longer. With a plain
@@ -32,16 +32,19 @@ Result = TypeVar("Result")
 Key = TypeVar("Key", bound=Hashable)
 Ordered = TypeVar("Ordered", str, int)
 
-TURN_S = 0.003
+SLICE_S = 0.003
 PASS_S = 0.005
-LATE_TURN_PART = 0.1
-"""Of a whole turn, for one that begins in a pass that is over: enough for most requests."""
+LATE_SLICE_PART = 0.1
+"""Of a whole slice, for one that begins after its pass has lasted PASS_S: enough for most requests."""
 # Names; it takes a millisecond.
 SORTED_AT_ONCE = 4_096
 
 
-class Turn:
-    """A turn of the task that makes it; it begins at once. `end_s` is another one after each wait."""
+class TimeSlice:
+    """The time slice of the task that makes it. It begins at once, and again after each wait.
+
+    `end_s` is when it ends, by `perf_counter`.
+    """
 
     __slots__ = ("_begin_s", "end_s")
 
@@ -49,13 +52,13 @@ class Turn:
         self.begin()
 
     def begin(self) -> None:
-        """Begin anew, after the task has waited for something else anyway."""
+        """Begin again, after the task has waited for something else."""
         now_s = self._begin_s = perf_counter()
         pass_end_s = _pass_end_s()
         if now_s <= pass_end_s:
-            self.end_s = now_s + TURN_S
+            self.end_s = now_s + SLICE_S
         else:
-            self.end_s = max(now_s + LATE_TURN_PART * TURN_S, pass_end_s + TURN_S)
+            self.end_s = max(now_s + LATE_SLICE_PART * SLICE_S, pass_end_s + SLICE_S)
 
     @staticmethod
     def is_pass_over() -> bool:
@@ -67,24 +70,29 @@ class Turn:
         return perf_counter() >= self.end_s
 
     async def next(self) -> None:
-        """Let the others go on, and begin anew when it is this task's turn. A checkpoint; may be cancelled."""
+        """Let the other tasks run, and begin again when this one is the first in the queue. A checkpoint; may be cancelled."""
         try:
             line = _LINE.get()
         except LookupError:
             line = _Line()
             _LINE.set(line)
         # It may be a whole slice that follows a short one.
-        await line.stand(max(perf_counter() - self._begin_s, TURN_S))
+        await line.stand(max(perf_counter() - self._begin_s, SLICE_S))
         self._begin_s = perf_counter()
-        self.end_s = self._begin_s + TURN_S
+        self.end_s = self._begin_s + SLICE_S
 
     def each(self, things: Iterable[Thing]) -> _Each[Thing]:
-        """`things` one after the other, for `async for`; whenever the slice is over, others go on before the next one's work."""
+        """Yield `things` one after the other. Other tasks run in between whenever the slice is over."""
         return _Each(self, things)
 
     async def map(self, work: Callable[[Thing], Result], things: Iterable[Thing]) -> list[Result]:
         """What `work` returns for each of `things`, which must not change meanwhile; what they stand for may."""
-        return [work(thing) async for thing in self.each(things)]
+        found: list[Result] = []
+        for thing in things:  # not by `each`, which takes as long as a short work
+            if self.is_over():
+                await self.next()
+            found.append(work(thing))
+        return found
 
     async def once(self, things: Iterable[Key]) -> dict[Key, None]:
         """Each of `things` once, in their order."""
@@ -109,9 +117,9 @@ class Turn:
         return runs[0] if len(runs) == 1 else await self.map(lambda thing: thing, merge(*runs))
 
 
-async def in_turns(steps: Steps[Result], turn: Turn | None = None) -> Result:
-    """Do all pieces, letting others in between whenever a turn, that of the caller if given, is over. Raises what a piece does."""
-    turn = turn or Turn()
+async def run_cooperatively(steps: Steps[Result], time_slice: TimeSlice | None = None) -> Result:
+    """Do all pieces. Other tasks run in between whenever the slice, that of the caller if given, is over. Raises what a piece does."""
+    time_slice = time_slice or TimeSlice()
     try:
         while True:
             try:
@@ -119,8 +127,8 @@ async def in_turns(steps: Steps[Result], turn: Turn | None = None) -> Result:
             except StopIteration as end:
                 result: Result = end.value
                 return result
-            if turn.is_over():
-                await turn.next()
+            if time_slice.is_over():
+                await time_slice.next()
     finally:
         steps.close()  # What it holds meanwhile goes now, not when somebody lets go of a traceback.
 
@@ -128,10 +136,10 @@ async def in_turns(steps: Steps[Result], turn: Turn | None = None) -> Result:
 class _Each(Generic[Thing]):
     """An iterator, as Trio has no good end for an async generator that is left early."""
 
-    __slots__ = ("_things", "_turn")
+    __slots__ = ("_things", "_time_slice")
 
-    def __init__(self, turn: Turn, things: Iterable[Thing]) -> None:
-        self._turn = turn
+    def __init__(self, time_slice: TimeSlice, things: Iterable[Thing]) -> None:
+        self._time_slice = time_slice
         self._things = iter(things)
 
     def __aiter__(self) -> Self:
@@ -139,8 +147,8 @@ class _Each(Generic[Thing]):
 
     async def __anext__(self) -> Thing:
         for thing in self._things:
-            if perf_counter() >= self._turn.end_s:
-                await self._turn.next()
+            if perf_counter() >= self._time_slice.end_s:
+                await self._time_slice.next()
             return thing
         raise StopAsyncIteration
 
@@ -202,7 +210,7 @@ class _Passes(trio.abc.Instrument):
 
 
 def passes() -> int:
-    """How many passes the scheduler has begun since somebody first asked for a turn."""
+    """How many passes the scheduler has begun since somebody first asked for a time slice."""
     return _passes().count
 
 
@@ -226,4 +234,4 @@ def _passes() -> _Passes:
 
 
 _PASSES: trio.lowlevel.RunVar[_Passes] = trio.lowlevel.RunVar("passes of the scheduler")
-_LINE: trio.lowlevel.RunVar[_Line] = trio.lowlevel.RunVar("line of turns")
+_LINE: trio.lowlevel.RunVar[_Line] = trio.lowlevel.RunVar("queue for time slices")

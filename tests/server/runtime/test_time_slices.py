@@ -7,20 +7,20 @@ from collections import Counter
 import pytest
 import trio
 
-from ottla.server.runtime import turns
-from ottla.server.runtime.turns import Turn
+from ottla.server.runtime import time_slices
+from ottla.server.runtime.time_slices import TimeSlice
 
 
 def test_a_turn_is_over_after_some_milliseconds_and_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = 100.0
-    monkeypatch.setattr(turns, "perf_counter", lambda: now_s)
-    turn = Turn()
-    now_s += turns.TURN_S * 0.9
-    assert not turn.is_over()
-    now_s += turns.TURN_S * 0.1
-    assert turn.is_over()
-    turn.begin()
-    assert not turn.is_over()
+    monkeypatch.setattr(time_slices, "perf_counter", lambda: now_s)
+    time_slice = TimeSlice()
+    now_s += time_slices.SLICE_S * 0.9
+    assert not time_slice.is_over()
+    now_s += time_slices.SLICE_S * 0.1
+    assert time_slice.is_over()
+    time_slice.begin()
+    assert not time_slice.is_over()
 
 
 @pytest.mark.parametrize(("slice_part", "most"), [(1.0, 2), (0.0, 2), (10.0, 1)])
@@ -29,19 +29,19 @@ async def test_in_each_pass_so_many_go_on_as_have_room_in_order(
 ) -> None:
     """PASS_S has room for slices until it is used up, by a whole slice of each that goes on, or its last one if that was longer."""
     now_s = 100.0
-    monkeypatch.setattr(turns, "perf_counter", lambda: now_s)
+    monkeypatch.setattr(time_slices, "perf_counter", lambda: now_s)
     went_on: list[int | None] = []
     """The pass in which each went on, in the order in which they wanted to."""
 
     async def work() -> None:
         nonlocal now_s
-        turn = Turn()
+        time_slice = TimeSlice()
         for _ in range(4):
-            now_s += turns.TURN_S * slice_part
+            now_s += time_slices.SLICE_S * slice_part
             place = len(went_on)
             went_on.append(None)
-            await turn.next()
-            went_on[place] = turns.passes()
+            await time_slice.next()
+            went_on[place] = time_slices.passes()
 
     async with trio.open_nursery() as nursery:
         for _ in range(9):
@@ -62,7 +62,7 @@ async def test_whoever_is_cancelled_in_line_leaves_it_to_the_others(leaves: int)
 
     async def work(number: int) -> None:
         with scopes[number]:
-            await Turn().next()
+            await TimeSlice().next()
             done.append(number)
 
     async with trio.open_nursery() as nursery:
@@ -72,32 +72,32 @@ async def test_whoever_is_cancelled_in_line_leaves_it_to_the_others(leaves: int)
         scopes[leaves].cancel()
     assert {0, 1, 2} - {leaves} <= set(done)
     with trio.fail_after(60):
-        await Turn().next()
+        await TimeSlice().next()
 
 
 async def test_alone_the_next_turn_is_a_checkpoint() -> None:
     with trio.testing.assert_checkpoints():
-        await Turn().next()
+        await TimeSlice().next()
     with trio.move_on_after(0) as scope:
-        await Turn().next()
+        await TimeSlice().next()
     assert scope.cancelled_caught
-    await Turn().next()
+    await TimeSlice().next()
 
 
 async def test_turns_that_begin_late_in_a_pass_are_short_and_those_of_the_line_are_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now_s = 100.0
-    monkeypatch.setattr(turns, "perf_counter", lambda: now_s)
-    await Turn().next()
-    assert not Turn.is_pass_over()
-    now_s += turns.PASS_S + turns.TURN_S
-    assert Turn.is_pass_over()
-    late = Turn()
+    monkeypatch.setattr(time_slices, "perf_counter", lambda: now_s)
+    await TimeSlice().next()
+    assert not TimeSlice.is_pass_over()
+    now_s += time_slices.PASS_S + time_slices.SLICE_S
+    assert TimeSlice.is_pass_over()
+    late = TimeSlice()
     assert not late.is_over()
-    now_s += turns.LATE_TURN_PART * turns.TURN_S * 1.1
+    now_s += time_slices.LATE_SLICE_PART * time_slices.SLICE_S * 1.1
     assert late.is_over()
     await late.next()
-    assert not Turn.is_pass_over()
-    now_s += turns.TURN_S * 0.9
+    assert not TimeSlice.is_pass_over()
+    now_s += time_slices.SLICE_S * 0.9
     assert not late.is_over()
