@@ -150,7 +150,7 @@ class WriterSource(Source):
             self.line(f"else: out += {'string_prefix' if type.name == 'string' else 'uvarint'}({n})")
         else:
             count = f"len({source})"
-            if type.item is not None:
+            if type.item is not None or type.name == "records":
                 count = self.fresh("n")
                 self.line(f"{count} = len({source})")
             self._run.append((self._length_format(type), count))
@@ -158,7 +158,7 @@ class WriterSource(Source):
         if type.item is not None:
             self._items(type.item, source, count)
         elif type.name == "records":
-            self.line(f"if len({source}): out = parts.add({source})")
+            self.line(f"if {count}: out = parts.add({source})")
         else:
             if type.name == "bytes":
                 self._refuse(f"len({source}) > most_bytes")

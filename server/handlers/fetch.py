@@ -59,7 +59,7 @@ from ..partitions.fetch_sessions import (
     FetchSession,
     FetchSessions,
     TopicKey,
-    items_of,
+    item_of,
 )
 from ..partitions.topics import Partition
 from ..partitions.waits import Waiter, Wanted
@@ -191,7 +191,8 @@ def _fetch_one(ctx: Context, request: Request) -> FetchResponse | None:
         return None
     if len(topics) != 1 or len(topics[0].partitions) != 1:
         return None
-    (item,) = items_of(topics[0], request.version >= TOPIC_IDS)
+    topic = topics[0]
+    item = item_of(topic, topic.partitions[0], request.version >= TOPIC_IDS)
     max_bytes = min(body.max_bytes, services.config.current.fetch_max_bytes)
     try:
         partition = led_partition(ctx, item.topic, item.partition)
@@ -199,7 +200,7 @@ def _fetch_one(ctx: Context, request: Request) -> FetchResponse | None:
     except (KafkaError, WouldWaitError):
         return None
     data, wanted, offered_bytes, more_aborted = found
-    if wanted is None or more_aborted is not None or len(data.records or b"") > COPIED_BYTES:
+    if wanted is None or more_aborted is not None or (data.records and len(data.records) > COPIED_BYTES):
         return None
     if offered_bytes < min(body.min_bytes, max_bytes) and body.max_wait_ms > 0:
         return None
@@ -207,7 +208,7 @@ def _fetch_one(ctx: Context, request: Request) -> FetchResponse | None:
         throttle_time_ms=0,
         error_code=ErrorCode.NONE,
         session_id=NO_SESSION,
-        responses=(_group((item.topic, [data])),),
+        responses=(_topic_answer(topic=topic.topic, topic_id=topic.topic_id, partitions=(data,)),),
         node_endpoints=(),
     )
 
@@ -350,7 +351,8 @@ def _read(
         WouldWaitError: Only if `at_once`.
     """
     log = partition.log
-    partition.check_leader_epoch(item.current_leader_epoch)
+    if item.current_leader_epoch != -1:
+        partition.check_leader_epoch(item.current_leader_epoch)
     high_watermark, last_stable_offset = log.high_watermark, log.last_stable_offset
     if item.last_fetched_epoch >= 0:
         diverging = _diverging_epoch(partition, item)
@@ -377,7 +379,7 @@ def _read(
     )
     aborted: tuple[AbortedTransaction, ...] | None = () if committed else None
     more_aborted = None
-    if committed and records:
+    if committed and records.size_bytes:
         more_aborted = log.overlapping_aborted(item.fetch_offset, up_to, records, at_once=at_once)
         aborted = tuple(map(_told_aborted, islice(more_aborted, ABORTED_AT_ONCE)))
         if len(aborted) == ABORTED_AT_ONCE and records.size_bytes > MANY_ABORTED_BYTES:
@@ -393,7 +395,7 @@ def _read(
         last_stable_offset=last_stable_offset,
         log_start_offset=log.log_start_offset,
         aborted_transactions=aborted,
-        records=records if records else b"",
+        records=records if records.size_bytes else b"",
     )
     return Found(data, Wanted(log, start, end, item.max_bytes), offered_bytes, more_aborted)
 

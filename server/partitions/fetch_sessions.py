@@ -16,7 +16,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ..runtime.time_slices import TimeSlice
 
 if TYPE_CHECKING:
-    from ...protocol.messages.fetch import FetchRequest, FetchTopic, PartitionData
+    from ...protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 
 NO_SESSION = 0
 INITIAL_EPOCH = 0
@@ -245,13 +245,16 @@ class FetchSessions:
 
 def items_of(topic: FetchTopic, by_topic_id: bool) -> Iterable[FetchItem]:
     """The partitions that a request names of one topic, in its order."""
-    key: TopicKey = topic.topic_id if by_topic_id else topic.topic
-    for wanted in topic.partitions:
-        yield FetchItem(
-            key,
-            wanted.partition,
-            wanted.fetch_offset,
-            wanted.partition_max_bytes,
-            wanted.current_leader_epoch,
-            wanted.last_fetched_epoch,
-        )
+    return (item_of(topic, wanted, by_topic_id) for wanted in topic.partitions)
+
+
+def item_of(topic: FetchTopic, wanted: FetchPartition, by_topic_id: bool) -> FetchItem:
+    """A partition of `topic` that a request names."""
+    return FetchItem(
+        topic.topic_id if by_topic_id else topic.topic,
+        wanted.partition,
+        wanted.fetch_offset,
+        wanted.partition_max_bytes,
+        wanted.current_leader_epoch,
+        wanted.last_fetched_epoch,
+    )

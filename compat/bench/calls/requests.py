@@ -93,6 +93,11 @@ def fetching(offset: int, session_epoch: int) -> FetchRequest:
 
 
 def fetch(_: int) -> Conversation:
+    yield COUNTED
+    yield fetching(0, -1)
+
+
+def fetch_in_session(_: int) -> Conversation:
     whole = yield fetching(0, -1)
     session = yield fetching(whole.responses[0].partitions[0].high_watermark, 0)
     yield COUNTED
@@ -319,7 +324,8 @@ def rows() -> list[Row]:
         Row("AddPartitionsToTxn of 1 partition", lambda number: transaction(number, "add")),
         Row("TxnOffsetCommit of 1 partition", lambda number: transaction(number, "commit")),
         Row("EndTxn, 2 partitions", lambda number: transaction(number, "end")),
-        Row("Produce of 1 record", produce),
-        Row("Fetch, nothing new", fetch),
+        Row("Produce of 1 record", produce, 45),
+        Row("Fetch of 1 partition", fetch, 45),
+        Row("Fetch in a session, nothing new", fetch_in_session),
         Row("Metadata of 1 topic", metadata),
     ]
