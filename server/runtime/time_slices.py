@@ -147,7 +147,7 @@ class _Each(Generic[Thing]):
 
     async def __anext__(self) -> Thing:
         for thing in self._things:
-            if perf_counter() >= self._time_slice.end_s:
+            if self._time_slice.is_over():
                 await self._time_slice.next()
             return thing
         raise StopAsyncIteration

@@ -29,6 +29,7 @@ from ottla.storage.disk.files import FileSlice
 from support.broker.contexts import context_of
 from support.broker.conversation import address, create_topic, fetch_request, produce_request
 from support.broker.conversation import produce as produced
+from support.broker.housekeeping import have_on_disk
 from support.broker.in_process_broker import NOW_MS, run_in_order, running
 from support.broker.raw_client import RawClient
 from support.disk.crash_files import CrashFiles
@@ -183,6 +184,7 @@ async def life(*, at_once: bool) -> tuple[dict[str, tuple[bool, bytes | None]], 
             for name, configs in TOPICS.items()
         ]
         await client.ask(CreateTopicsRequest(topics=tuple(wanted), timeout_ms=1_000), 7)
+        have_on_disk(broker)
         told = {name: await answered(broker, step, at_once=at_once) for name, step in STEPS.items()}
         return told, {name: broker.services.topics.partition(name, 0).log.log_end_offset for name in TOPICS}
 

@@ -21,6 +21,7 @@ from ottla.protocol.messages.write_txn_markers import (
 )
 from ottla.server.runtime import time_slices
 from support.broker.conversation import fetch_request
+from support.broker.housekeeping import have_on_disk
 from support.broker.in_process_broker import InProcessClient, pass_time, run_in_order, running
 from support.disk.crash_files import CrashFiles
 from support.lives.server_crashes import FLUSHED
@@ -114,6 +115,7 @@ def test_a_flush_that_is_refused_for_a_while_is_made_up_for() -> None:
 
     async def work() -> None:
         async with living(files, **FLUSHED) as life:
+            have_on_disk(life.broker)
             log = life.broker.services.topics.partition("a", 0).log
             log.leader_epochs.assign(0, 0)  # so that what is refused is the flush
             files.is_short = True

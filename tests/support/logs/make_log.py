@@ -75,8 +75,13 @@ def reopen(
         recovery_point=recovery_point,
         log_start_offset=log.log_start_offset,
         producer_expiration_ms=log.producers.expiration_ms,
-        **{option.attribute: getattr(log.config, option.attribute) for option in TOPIC_OPTIONS.values()},
+        **config_values(log.config),
     )
+
+
+def config_values(config: LogConfig) -> dict[str, Any]:
+    """All options of a log, as `make_log` takes them."""
+    return {option.attribute: getattr(config, option.attribute) for option in TOPIC_OPTIONS.values()}
 
 
 def remove_deleted(log: Log, elapsed_ms: int) -> None:

@@ -26,11 +26,11 @@ from ottla.storage.disk.checkpoints import OffsetCheckpoint
 from ottla.storage.filter.clean_rules import RemovedRecords
 from ottla.storage.topics.catalog import Catalog
 from ottla.storage.topics.catalog_file import CatalogState, PartitionEntry, TopicEntry
-from ottla.storage.topics.config import TOPIC_OPTIONS, LogConfig
+from ottla.storage.topics.config import TOPIC_OPTIONS
 from ottla.storage.topics.options import format_value
 from support.cleaner.cleaner_pair import Pair
 from support.disk.crash_files import CrashFiles
-from support.logs.make_log import SECRET, TP, clean, make_log, reopen
+from support.logs.make_log import SECRET, TP, clean, config_values, make_log, reopen
 
 DATA_DIR = "/data"
 Run = Callable[[CompactionPlan, CrashFiles], Sequence[GroupResult]]
@@ -73,7 +73,7 @@ class CompactionPair(Pair):
             clean_shutdown=True,
             log_start_offset=stored.log_start_offset,
             producer_expiration_ms=self.log.producers.expiration_ms,
-            **{name: getattr(stored.config, name) for name in LogConfig.__dataclass_fields__},
+            **config_values(stored.config),
         )
         first_dirty, _ = first_dirty_offset(log, checkpoint)
         bounds = measure(log, first_dirty, self.now_ms)
