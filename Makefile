@@ -109,6 +109,7 @@ nightly: $(BIN)/.ready
 # What is missing of Java, Maven, Go and a C compiler is named, and the rest measured. BENCH="--quick --rows small", say.
 bench: $(BIN)/.ready
 	$(BIN)/python -m compat.bench.race $(or $(BENCH),--write)
+	$(if $(BENCH),,$(BIN)/python -m compat.bench.mixed)
 
 # The tools' versions are pinned, as they decide the bytes.
 $(VENV)-release/.ready: compat/release/requirements.txt
