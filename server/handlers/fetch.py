@@ -149,18 +149,8 @@ async def _fetch(ctx: Context, request: Request) -> FetchResponse:
         if now_s >= deadline_s:
             break
         with waits.waiter(min_bytes, committed=committed, is_alone=len(look.wanted) == 1) as waiter:
-            is_stale = look.has_waited
-            for wanted in look.wanted:
-                if time_slice.is_over():
-                    await time_slice.next()
-                    is_stale = True
-                waiter.watch(wanted)
-            is_complete = waiter.is_complete
-            if not is_complete and waits.changes == changes:
-                await wait_for(ctx, waiter, deadline_s)
-                time_slice.begin()
-            await waiter.leave(time_slice)
-        if is_complete and not is_stale:
+            is_enough = await _watch(ctx, look, waiter, changes, deadline_s)
+        if is_enough:
             break
         changes = waits.changes
         if len(items) > FREED_AT_ONCE:
@@ -182,6 +172,26 @@ async def _fetch(ctx: Context, request: Request) -> FetchResponse:
         responses=responses,
         node_endpoints=_endpoints(ctx, look.leaders) if look.leaders else (),
     )
+
+
+async def _watch(ctx: Context, look: Look, waiter: Waiter, changes: int, deadline_s: float) -> bool:
+    """Wait until there may be enough, unless there is already, or something has changed since `changes` were counted.
+
+    Returns:
+        Whether what `look` has found is enough.
+    """
+    time_slice, is_stale = ctx.time_slice, look.has_waited
+    for wanted in look.wanted:
+        if time_slice.is_over():
+            await time_slice.next()
+            is_stale = True
+        waiter.watch(wanted)
+    is_complete = waiter.is_complete
+    if not is_complete and ctx.services.waits.changes == changes:
+        await wait_for(ctx, waiter, deadline_s)
+        time_slice.begin()
+    await waiter.leave(time_slice)
+    return is_complete and not is_stale
 
 
 def _fetch_one(ctx: Context, request: Request) -> FetchResponse | None:
