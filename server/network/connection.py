@@ -229,8 +229,6 @@ class Connection:
                 if parts and (unsent := transport.send_now(parts)):
                     await self._send_unsent(unsent)
             elif self._left is not None:
-                if time_slice.is_pass_over():  # others that were woken with this one have had all of it
-                    await time_slice.next()
                 await self._go_on()
             elif self._session.is_open:
                 await self._readable()

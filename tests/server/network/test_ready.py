@@ -112,8 +112,6 @@ class Desk:
         self.loadable: dict[int, Handler] = {}
         self.meanwhile: Callable[[str], object] = lambda key: None
         """Done in the midst of every request."""
-        self.in_task: Callable[[str], object] = lambda key: None
-        """Done in the task of a connection whose request waits."""
         self.may_answer = trio.Event()
 
     async def loaded(self, key: int) -> Handler:
@@ -135,7 +133,6 @@ class Desk:
 
     async def _waited(self, client: Any, key: str, answer: Any) -> Any:
         self.begun.append(key)
-        self.in_task(key)
         if key.startswith("later"):
             await self.may_answer.wait()
         else:
@@ -747,33 +744,6 @@ async def test_requests_that_come_together_are_read_in_slices_of_time(
             some += await peer.answers()
             assert some == [(1, key)] * count
         assert max(Counter(passes).values()) * request_s <= time_slices.SLICE_S + request_s
-
-
-async def test_requests_that_are_left_to_many_tasks_at_once_do_not_add_up_to_a_long_pass(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    now_s, request_s = 0.0, time_slices.SLICE_S / 4
-    monkeypatch.setattr(time_slices, "perf_counter", lambda: now_s)
-    async with serving() as served:
-        peers = [await served.watched() for _ in range(HANDED_OVER_MAX)]
-        passes: list[int] = []
-
-        def take_time(key: str) -> None:
-            nonlocal now_s
-            now_s += request_s
-            passes.append(time_slices.passes())
-
-        served.desk.in_task = take_time
-        for peer in peers:
-            peer.send(1, keys="pass{}")
-        found: list[list[tuple[int, str]]] = [[] for _ in peers]
-        while len(passes) < len(peers):
-            for peer, some in zip(peers, found, strict=True):
-                some += await peer.answers()
-        for peer, some in zip(peers, found, strict=True):
-            some += await peer.answers()
-            assert some == [(1, "pass1")]
-        assert max(Counter(passes).values()) * request_s <= time_slices.PASS_S + request_s
 
 
 async def send_all(peer: Peer, data: bytes) -> None:
