@@ -204,10 +204,11 @@ class LogManager:
 
     def unmade(self, data_dir: str) -> list[Log]:
         """Those that are promised in this directory, and not on disk yet."""
-        for log in tuple(self._unmade):
-            if log.is_made or log.failure is not None:
-                self._unmade.pop(log, None)
-        return [log for log in tuple(self._unmade) if log.data_dir == data_dir]
+        for log in [log for log in tuple(self._unmade) if log.is_made]:
+            self._unmade.pop(log, None)
+        unmade = [log for log in tuple(self._unmade) if log.data_dir == data_dir]
+        has_failed = bool(unmade) and unmade[0].failure is not None  # all of a directory have one health
+        return [] if has_failed else unmade
 
     def _new(self, now_ms: int, elapsed_ms: int) -> Making:
         working, unmade, left = self._working_dirs(), self._unmade, self._left

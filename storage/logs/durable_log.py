@@ -30,13 +30,10 @@ class DurableLog(LogReader):
         """When it was flushed or, at first, opened; in elapsed time."""
         self.is_place_on_disk = True
         """Whether the name of its directory is; see `Log.relocate`."""
+        self.is_made = contents.is_on_disk
+        """Whether it has a directory and a log file."""
         self._making = None if contents.is_on_disk else threading.Lock()
         """Held by who makes the log; None once it is made."""
-
-    @property
-    def is_made(self) -> bool:
-        """Whether it has a directory and a log file."""
-        return self._making is None
 
     def make(self) -> None:
         """Have a log on disk that is not there yet; nothing if it is. In any thread, as long as the owner's does not append.
@@ -60,7 +57,7 @@ class DurableLog(LogReader):
             files.sync_dir(self.data_dir)
             self.segments.exchange((segment,), (empty,))
             self._active = segment
-            self._making = None
+            self._making, self.is_made = None, True
 
     def has_directory(self) -> bool:
         """Whether there is a directory of it, be it half made, for who has seen to that nobody begins to `make` it; waits for
