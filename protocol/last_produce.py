@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import struct
+from functools import lru_cache
 from typing import Any
 
 from .connection import Request, encode_response
@@ -18,6 +19,8 @@ from .messages.produce import PartitionProduceData, ProduceRequest, ProduceRespo
 from .schema import unsealed
 from .wire import read_uvarint, uvarint
 
+HEAD_BYTES_MAX = 1 << 10
+"""Of what comes before the records. A client may have names of 32 KB, and keep its connection."""
 _INT32 = struct.Struct(">i")
 _NO_TAGS = bytes(3)
 """Behind the records of a flexible version: of the partition, the topic and the body."""
@@ -33,6 +36,12 @@ _NOWHERE_ELSE = (-2, -3, -4)
 _Data: Any = unsealed(PartitionProduceData)
 _Topic: Any = unsealed(TopicProduceData)
 _Body: Any = unsealed(ProduceRequest)
+
+
+@lru_cache(maxsize=256)
+def _head(length_at: int, is_flexible: bool) -> struct.Struct:
+    """Key and version, correlation id, all else before the length of the records, the length or its first byte."""
+    return struct.Struct(f">4si{length_at - 8}s{'B' if is_flexible else 'i'}")
 
 
 class LastProduce:
@@ -53,7 +62,7 @@ class LastProduce:
 
     def __init__(self, frame: memoryview, request: Request, length_at: int, end: bytes) -> None:
         # In a flexible version the length has one byte at least.
-        head = struct.Struct(f">4si{length_at - 8}s{'B' if end else 'i'}")
+        head = _head(length_at, bool(end))
         self._unpack, self._length_end, self._end = head.unpack_from, head.size, end
         start, _, rest, _ = head.unpack_from(frame)
         self._head = start, rest
@@ -82,7 +91,8 @@ class LastProduce:
         records_at = request.end_at - len(end) - len(records)
         length_at = records_at - len(length)
         # A varint may have more bytes than it needs.
-        return cls(frame, request, length_at, end) if frame[length_at:records_at] == length else None
+        is_there = frame[length_at:records_at] == length and frame[records_at : records_at + len(records)] == records
+        return cls(frame, request, length_at, end) if is_there and length_at <= HEAD_BYTES_MAX else None
 
     def parse(self, frame: memoryview) -> Request | None:
         """What `parse_request` makes of `frame`; None if more than correlation id and records differ."""

@@ -173,9 +173,7 @@ class Housekeeping:
         refused: KafkaError | None = None
         promised = self._logs.unmade(data_dir)
         had, self._unmade_before[data_dir] = self._unmade_before.get(data_dir, 0), len(promised)
-        if len(promised) > had:
-            return  # more are being promised, by those who wait for the same disk
-        unmade = iter(promised)
+        unmade = iter(promised[:had])  # those that came since may be of somebody who promises more, on the same disk
         while some := [*islice(unmade, MADE_AT_ONCE)]:
             refused = await in_thread(Work.HOUSEKEEPING, data_dir, _made, some) or refused
         if refused is not None:

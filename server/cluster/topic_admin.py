@@ -119,7 +119,12 @@ class TopicAdmin:
         try:
             async with self._cluster.change_lock:
                 if wish in self._wishes:
-                    await self._carry_out(self._taken(wish))
+                    taken = self._taken(wish)
+                    await self._carry_out(taken)
+                    if len(taken) > 1 and wish.failure is not None:  # it may be for what one of them wants
+                        for each in taken:
+                            each.failure = None
+                            await self._carry_out([each])
         finally:
             self._wishes.pop(wish, None)
         return wish.outcome()
@@ -154,7 +159,7 @@ class TopicAdmin:
                 made = await self._make([each for wish in wishes for each in wish.new], fill)
             except Exception as error:  # noqa: BLE001 - told to all of them
                 for wish in wishes:
-                    wish.failure = error
+                    wish.failure = error.with_traceback(None)
                 return
             for wish in wishes:
                 async for entry in time_slice.each(wish.new):

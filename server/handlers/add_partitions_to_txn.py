@@ -26,6 +26,7 @@ from ...protocol.messages.add_partitions_to_txn import (
 from ...storage.disk.paths import TopicPartition
 from ..coordination.records import Producer
 from ..partitions.internal_topics import INTERNAL_TOPICS
+from ..runtime.cold_reads import have_made
 from ..runtime.time_slices import TimeSlice
 from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
@@ -92,6 +93,8 @@ async def _add(ctx: Context, asked: AddPartitionsToTxnTransaction, version: int,
     services = ctx.services
     producer = Producer(asked.producer_id, asked.producer_epoch)
     try:
+        async for one in time_slice.each(() if asked.verify_only else partitions):
+            await have_made(services.topics.partition(*one).log)  # a marker that ends the transaction does not wait
         transactions = services.coordinators.transactions
         shard = await transactions.route(ctx.node, asked.transactional_id)
         if asked.verify_only:

@@ -47,14 +47,17 @@ class Carrying(NamedTuple, Generic[S, Done]):
         try:
             shard = self.service.shard_led(self.ctx.node, self.key)
             steps = self.work(shard)
-            next(steps)
-        except StopIteration as end:
+            try:
+                next(steps)
+            except StopIteration as end:
+                done = end.value
+            else:
+                return self._rest(shard, steps)
             if self.settles and not self.service.is_settled(shard):
-                return self._settled(shard, end.value)
-            return end.value if self.after is None else self.after(end.value)
+                return self._settled(shard, done)
+            return done if self.after is None else self.after(done)
         except KafkaError as error:
             return self.refused(error)
-        return self._rest(shard, steps)
 
     async def _when_there(self) -> Any:
         try:

@@ -20,6 +20,7 @@ from ...protocol.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from ...storage.logs.log import Log
+from ..runtime.cold_reads import have_made
 from ..runtime.time_slices import TimeSlice
 from ..services.context import Context
 from .routing import led_partition
@@ -37,7 +38,7 @@ async def handle(ctx: Context, request: Request) -> WriteTxnMarkersResponse:
         async for topic in time_slice.each(marker.topics):
             async for index in time_slice.each(topic.partition_indexes):
                 of_topic = results.setdefault(marker.producer_id, {}).setdefault(topic.name, {})
-                of_topic[index] = _write(ctx, marker, topic.name, index)
+                of_topic[index] = await _write(ctx, marker, topic.name, index)
                 if not of_topic[index] and (log := ctx.services.topics.partition(topic.name, index).log).needs_flush:
                     written.setdefault(log, []).append((of_topic, index))
     for log in await ctx.services.appends.flusher.flush_each(written):
@@ -75,10 +76,11 @@ async def refused(_: Context, request: Request, error: KafkaError) -> WriteTxnMa
     return WriteTxnMarkersResponse(markers=tuple(answers))
 
 
-def _write(ctx: Context, marker: WritableTxnMarker, topic: str, index: int) -> ErrorCode:
+async def _write(ctx: Context, marker: WritableTxnMarker, topic: str, index: int) -> ErrorCode:
     if marker.producer_id < 0 or marker.producer_epoch < 0 or marker.transaction_version < 0:
         return ErrorCode.UNKNOWN_SERVER_ERROR  # Apache Kafka's answer to a marker that cannot be.
     try:
+        await have_made(led_partition(ctx, topic, index).log)
         ctx.services.coordinators.markers.write(
             led_partition(ctx, topic, index).topic_partition,
             producer_id=marker.producer_id,

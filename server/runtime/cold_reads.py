@@ -12,6 +12,7 @@ import trio
 
 from ...protocol.errors import KafkaError
 from ...storage.disk.files import FileSlice, WouldWaitError
+from ...storage.logs.log import Log
 from ...storage.logs.log_reader import LogReader
 from ...storage.segment.index import CorruptIndexError
 from .disk import Work, threads
@@ -25,6 +26,12 @@ async def bring(cold: WouldWaitError, log: LogReader) -> None:
     """Wait for what a look at `log` had to wait for. If that cannot be had, who looks without `at_once` is told why."""
     with suppress(OSError, KafkaError, CorruptIndexError):
         await trio.to_thread.run_sync(cold.bring, limiter=threads(Work.COLD, os.path.dirname(log.directory)))
+
+
+async def have_made(log: Log) -> None:
+    """Have a log on disk, for what appends to it without waiting; what the disk refuses, that is told."""
+    if not log.is_made:
+        await bring(WouldWaitError(log.make), log)
 
 
 async def read_ahead(part: FileSlice) -> None:

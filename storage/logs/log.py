@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from ...protocol.errors import ErrorCode, KafkaError
@@ -554,7 +555,10 @@ class Log(DurableLog):
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR: the disk refused; this was no clean stop.
         """
-        self.make()
+        with suppress(KafkaError):
+            self.make()
+        if not self.is_made:
+            return  # the next start finds nothing of it, and promises it again
         with self._working():
             if self._must_roll:
                 self._roll(now_ms)

@@ -12,7 +12,7 @@ import pytest
 from ottla.protocol.apis import APIS
 from ottla.protocol.connection import Request, encode_request, encode_response, parse_request
 from ottla.protocol.errors import ProtocolError
-from ottla.protocol.last_produce import LastProduce
+from ottla.protocol.last_produce import HEAD_BYTES_MAX, LastProduce
 from ottla.protocol.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -143,9 +143,13 @@ def test_a_request_with_tagged_fields_or_a_longer_varint_is_not_kept() -> None:
     end = len(plain)
     tagged = [plain[:at] + b"\1\x05\1x" + plain[at + 1 :] for at in (end - 3, end - 2, end - 1)]
     longer = plain[: end - 104] + b"\xe5\0" + plain[end - 103 :]
+    # As `longer`, in the count of the last tags, where the records begin with what looks like their length.
+    records = bytes([102]) + bytes(99) + b"\0"
+    shifted = bytes(frame_of(9, body_of(records)))[:-3] + b"\x80\0\0\0"
+    assert read(memoryview(shifted)) is not None
     assert read(memoryview(longer)) is not None
 
-    for frame in [memoryview(bytearray(each)) for each in (*tagged, longer)]:
+    for frame in [memoryview(bytearray(each)) for each in (*tagged, longer, shifted)]:
         assert LastProduce.of(frame, parse_request(frame)) is None
 
 
@@ -220,6 +224,13 @@ def others(answer: ProduceResponse) -> Iterator[ProduceResponse]:
         {"partition_responses": (dataclasses.replace(partition, index=4),)},
     ):
         yield dataclasses.replace(answer, responses=(dataclasses.replace(topic, **changes),))
+
+
+def test_long_names_are_not_kept() -> None:
+    for client_id in ("c" * 900, "c" * 2_000):
+        frame = frame_of(9, body_of(bytes(100)), client_id=client_id)
+        last = LastProduce.of(frame, parse_request(frame))
+        assert (last is None) == (len(client_id) > HEAD_BYTES_MAX)
 
 
 def test_nothing_is_kept_of_the_frame() -> None:

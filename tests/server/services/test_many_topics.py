@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 import errno
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
 import trio.testing
 
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from ottla.protocol.messages.end_txn import EndTxnRequest
+from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
 from ottla.server.cluster.topic_admin import TopicAdmin
 from ottla.server.cluster.topic_plans import PARTITIONS_MAX, TopicPlan
 from ottla.server.partitions.topics import Topic
+from ottla.storage.disk.os_files import OsFiles
+from ottla.storage.disk.paths import TopicPartition
+from ottla.storage.logs.log import Log
 from support.broker.admin import create, delete, wanted
+from support.broker.conversation import create_topic
 from support.broker.raw_client import RawClient
 from support.broker.served import serving
 from support.broker.stored_broker import StoredBroker
@@ -126,12 +140,13 @@ def test_one_write_has_no_more_than_one_request_may_want() -> None:
 
 def test_a_disk_that_refuses_refuses_all_of_a_write_and_nothing_of_it_stays() -> None:
     async def work(store: Store) -> None:
-        refused = False
+        refused = 0
 
         def refuse(operation: str, path: str, _: int) -> None:
             nonlocal refused
-            if operation == "rename" and path.endswith("ottla.json.tmp") and not refused:
-                refused = True
+            # Of the three that are written together, then alone; each write is taken back.
+            if operation == "rename" and path.endswith("ottla.json.tmp") and refused < 2 * (1 + 3):
+                refused += 1
                 raise OSError(errno.ENOSPC, "No space left on device", path)
 
         store.files.refuse = refuse
@@ -141,6 +156,62 @@ def test_a_disk_that_refuses_refuses_all_of_a_write_and_nothing_of_it_stays() ->
         assert store.names == {"b"} and [each.topic for each in store.broker.services.logs.logs] == ["b"]
 
     run(work)
+
+
+def test_what_one_of_them_cannot_have_keeps_nobody_else_from_a_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work(store: Store) -> None:
+        def check_descriptors(count: int = 1) -> None:
+            if count > 5:
+                raise OSError(errno.EMFILE, "Too many open files")
+
+        monkeypatch.setattr(store.files, "check_descriptors", check_descriptors)
+        outcomes = await at_once(store, store.plans("a"), store.plans("much", partitions=6), store.plans("b"))
+        assert outcomes == [["a"], E.KAFKA_STORAGE_ERROR, ["b"]]
+        assert store.names == {"a", "b"}
+
+    run(work)
+
+
+def end_a_transaction_without_records(client: RawClient, topic: str) -> None:
+    begun = client.ask(InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=9_000, producer_id=-1), 4)
+    of_it: dict[str, Any] = {"producer_id": begun.producer_id, "producer_epoch": begun.producer_epoch}
+    added = AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id="x",
+        v3_and_below_topics=(AddPartitionsToTxnTopic(name=topic, partitions=(0,)),),
+        **{f"v3_and_below_{field}": value for field, value in of_it.items()},
+    )
+    (row,) = client.ask(added, 3).results_by_topic_v3_and_below
+    assert row.results_by_partition[0].partition_error_code == E.NONE
+    assert client.ask(EndTxnRequest(transactional_id="x", committed=True, **of_it), 3).error_code == E.NONE
+
+
+def write_marker(client: RawClient, topic: str, partition: int) -> None:
+    topics = (WritableTxnMarkerTopic(name=topic, partition_indexes=(partition,)),)
+    marker = WritableTxnMarker(producer_id=7, producer_epoch=0, topics=topics, coordinator_epoch=0)
+    (row,) = client.ask(WriteTxnMarkersRequest(markers=(marker,)), 1).markers
+    assert row.topics[0].partitions[0].error_code == E.NONE
+
+
+async def test_markers_do_not_wait_for_a_log_to_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A transaction without records, and the markers of an administrator."""
+    trios, here = list[str](), threading.get_ident()
+    make = Log.make
+
+    def noting(log: Log) -> None:
+        if not log.is_made and threading.get_ident() == here:
+            trios.append(str(log.topic_partition))
+        make(log)
+
+    monkeypatch.setattr(Log, "make", noting)
+    async with serving(tmp_path, OsFiles()) as served:
+        await served.ask(create_topic, "t", partitions=2)
+        logs = served.broker.services.logs.logs
+        await served.ask(end_a_transaction_without_records, "t")
+        await served.ask(write_marker, "t", 1)
+        with trio.fail_after(20):
+            while [logs[TopicPartition("t", number)].log_end_offset for number in (0, 1)] != [1, 1]:
+                await trio.lowlevel.checkpoint()
+        assert trios == []
 
 
 def test_who_leaves_before_the_turn_came_has_wanted_nothing() -> None:
