@@ -32,10 +32,14 @@ from .cluster import Cluster
 from .leadership import first_leadership
 from .partition_logs import NewPartitions, PartitionLogs
 from .replicas import Replicas
-from .topic_plans import PARTITIONS_MAX, Planner, TopicPlan
+from .topic_plans import Planner, TopicPlan
 
 LOGS_AT_ONCE = 2_000
 """So many logs of deleted topics are taken from all who look for them in one go; it takes a few milliseconds."""
+
+
+GATHERED_MAX = 100
+"""Partitions that requests of several clients get in one write."""
 
 
 class _Wish:
@@ -119,12 +123,7 @@ class TopicAdmin:
         try:
             async with self._cluster.change_lock:
                 if wish in self._wishes:
-                    taken = self._taken(wish)
-                    await self._carry_out(taken)
-                    if len(taken) > 1 and wish.failure is not None:  # it may be for what one of them wants
-                        for each in taken:
-                            each.failure = None
-                            await self._carry_out([each])
+                    await self._carry_out(self._taken(wish))
         finally:
             self._wishes.pop(wish, None)
         return wish.outcome()
@@ -134,8 +133,9 @@ class TopicAdmin:
         return self._rng.randbytes(16)
 
     def _taken(self, first: _Wish) -> list[_Wish]:
-        """This wish, and others that wait, as much as one request may want. Who wants one of the same names is to wait on."""
-        taken, names, left = list[_Wish](), set[str](), PARTITIONS_MAX
+        """This wish, and others that wait, GATHERED_MAX partitions together: they are made or refused together, so a large one stands
+        for itself. Who wants one of the same names is to wait on."""
+        taken, names, left = list[_Wish](), set[str](), GATHERED_MAX
         for wish in (first, *(each for each in self._wishes if each is not first)):
             wanted = {flat(plan.name) for plan in wish.plans}
             left -= sum(len(plan.replicas) for plan in wish.plans)

@@ -22,8 +22,8 @@ from ottla.protocol.messages.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from ottla.server.cluster.topic_admin import TopicAdmin
-from ottla.server.cluster.topic_plans import PARTITIONS_MAX, TopicPlan
+from ottla.server.cluster.topic_admin import GATHERED_MAX, TopicAdmin
+from ottla.server.cluster.topic_plans import TopicPlan
 from ottla.server.partitions.topics import Topic
 from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.disk.paths import TopicPartition
@@ -130,9 +130,9 @@ def test_names_that_metrics_could_not_tell_apart_are_not_made_together() -> None
     run(work)
 
 
-def test_one_write_has_no_more_than_one_request_may_want() -> None:
+def test_one_write_has_few_partitions_of_several_clients() -> None:
     async def work(store: Store) -> None:
-        wishes = (store.plans(name, partitions=PARTITIONS_MAX // 2 + 1) for name in "ab")
+        wishes = (store.plans(name, partitions=GATHERED_MAX // 2 + 1) for name in "ab")
         assert await at_once(store, *wishes) == [["a"], ["b"]] and store.writes == 2
 
     run(work)
@@ -140,13 +140,12 @@ def test_one_write_has_no_more_than_one_request_may_want() -> None:
 
 def test_a_disk_that_refuses_refuses_all_of_a_write_and_nothing_of_it_stays() -> None:
     async def work(store: Store) -> None:
-        refused = 0
+        refused = False
 
         def refuse(operation: str, path: str, _: int) -> None:
             nonlocal refused
-            # Of the three that are written together, then alone; each write is taken back.
-            if operation == "rename" and path.endswith("ottla.json.tmp") and refused < 2 * (1 + 3):
-                refused += 1
+            if operation == "rename" and path.endswith("ottla.json.tmp") and not refused:
+                refused = True
                 raise OSError(errno.ENOSPC, "No space left on device", path)
 
         store.files.refuse = refuse
@@ -161,11 +160,13 @@ def test_a_disk_that_refuses_refuses_all_of_a_write_and_nothing_of_it_stays() ->
 def test_what_one_of_them_cannot_have_keeps_nobody_else_from_a_topic(monkeypatch: pytest.MonkeyPatch) -> None:
     async def work(store: Store) -> None:
         def check_descriptors(count: int = 1) -> None:
-            if count > 5:
+            if count > GATHERED_MAX:
                 raise OSError(errno.EMFILE, "Too many open files")
 
         monkeypatch.setattr(store.files, "check_descriptors", check_descriptors)
-        outcomes = await at_once(store, store.plans("a"), store.plans("much", partitions=6), store.plans("b"))
+        outcomes = await at_once(
+            store, store.plans("a"), store.plans("much", partitions=GATHERED_MAX), store.plans("b")
+        )
         assert outcomes == [["a"], E.KAFKA_STORAGE_ERROR, ["b"]]
         assert store.names == {"a", "b"}
 
