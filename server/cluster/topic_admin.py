@@ -35,15 +35,15 @@ from .replicas import Replicas
 from .topic_plans import Planner, TopicPlan
 
 LOGS_AT_ONCE = 2_000
-"""So many logs of deleted topics are taken from all who look for them in one go; it takes a few milliseconds."""
+"""Logs of deleted topics that are removed from the tables at once, which takes a few milliseconds."""
 
 
 GATHERED_MAX = 100
 """Partitions that requests of several clients get in one write."""
 
 
-class _Wish:
-    """Topics that one request wants, and what becomes of them."""
+class _Creation:
+    """The topics that one request creates, and the result."""
 
     def __init__(self, plans: Sequence[TopicPlan], hidden_s: float = 0) -> None:
         self.plans = plans
@@ -80,8 +80,8 @@ class TopicAdmin:
         self._logs = partition_logs
         self._collector = collector
         self._rng = rng
-        self._wishes: dict[_Wish, None] = {}
-        """Those that nobody has begun to carry out."""
+        self._waiting: dict[_Creation, None] = {}
+        """Creations that have not begun."""
         self.planner = Planner(cluster.nodes, cluster.topics, live_config, rng)
 
     async def create(self, plan: TopicPlan, *, fill: Fill | None = None) -> Topic:
@@ -93,10 +93,10 @@ class TopicAdmin:
         if fill is None:
             (made,) = await self.create_all([plan])
         else:
-            wish = _Wish([plan])
+            creation = _Creation([plan])
             async with self._cluster.change_lock:
-                await self._carry_out([wish], fill)
-            (made,) = wish.outcome()
+                await self._carry_out([creation], fill)
+            (made,) = creation.outcome()
         if isinstance(made, KafkaError):
             raise made
         return made
@@ -118,54 +118,54 @@ class TopicAdmin:
         """
         if not plans:
             return []
-        wish = _Wish(plans, hidden_s)
-        self._wishes[wish] = None
+        creation = _Creation(plans, hidden_s)
+        self._waiting[creation] = None
         try:
             async with self._cluster.change_lock:
-                if wish in self._wishes:
-                    await self._carry_out(self._taken(wish))
+                if creation in self._waiting:
+                    await self._carry_out(self._taken(creation))
         finally:
-            self._wishes.pop(wish, None)
-        return wish.outcome()
+            self._waiting.pop(creation, None)
+        return creation.outcome()
 
     def new_id(self) -> bytes:
         """The id of another topic."""
         return self._rng.randbytes(16)
 
-    def _taken(self, first: _Wish) -> list[_Wish]:
-        """This wish, and others that wait, GATHERED_MAX partitions together: they are made or refused together, so a large one stands
-        for itself. Who wants one of the same names is to wait on."""
-        taken, names, left = list[_Wish](), set[str](), GATHERED_MAX
-        for wish in (first, *(each for each in self._wishes if each is not first)):
-            wanted = {flat(plan.name) for plan in wish.plans}
-            left -= sum(len(plan.replicas) for plan in wish.plans)
+    def _taken(self, first: _Creation) -> list[_Creation]:
+        """This creation and others that wait, together GATHERED_MAX partitions, as they succeed or fail together: a large one is alone.
+        One that has a name of another waits for the next write."""
+        taken, names, left = list[_Creation](), set[str](), GATHERED_MAX
+        for creation in (first, *(each for each in self._waiting if each is not first)):
+            wanted = {flat(plan.name) for plan in creation.plans}
+            left -= sum(len(plan.replicas) for plan in creation.plans)
             if taken and left < 0:
                 break
             if names.isdisjoint(wanted):
                 names |= wanted
-                taken.append(wish)
-        for wish in taken:
-            del self._wishes[wish]
+                taken.append(creation)
+        for creation in taken:
+            del self._waiting[creation]
         return taken
 
-    async def _carry_out(self, wishes: Sequence[_Wish], fill: Fill | None = None) -> None:
-        """Make the topics of `wishes`; each has its outcome on return. For the holder of `change_lock`."""
+    async def _carry_out(self, creations: Sequence[_Creation], fill: Fill | None = None) -> None:
+        """Make the topics of `creations`; each has its outcome on return. For the holder of `change_lock`."""
         time_slice, partitions = TimeSlice(), 0
-        with trio.CancelScope(shield=True), self._collector.putting_off():  # half a topic is nobody's wish
+        with trio.CancelScope(shield=True), self._collector.putting_off():  # half a topic is of no use
             try:
                 coming: dict[str, str] = {}
-                for wish in wishes:
-                    wish.entries = await time_slice.map(partial(self._entry, coming), wish.plans)
-                made = await self._make([each for wish in wishes for each in wish.new], fill)
+                for creation in creations:
+                    creation.entries = await time_slice.map(partial(self._entry, coming), creation.plans)
+                made = await self._make([each for creation in creations for each in creation.new], fill)
             except Exception as error:  # noqa: BLE001 - told to all of them
-                for wish in wishes:
-                    wish.failure = error.with_traceback(None)
+                for creation in creations:
+                    creation.failure = error.with_traceback(None)
                 return
-            for wish in wishes:
-                async for entry in time_slice.each(wish.new):
-                    self._show(made[entry.name], wish.hidden_s)
+            for creation in creations:
+                async for entry in time_slice.each(creation.new):
+                    self._show(made[entry.name], creation.hidden_s)
                     partitions += len(entry.partitions)
-                wish.made = made
+                creation.made = made
         self._collector.partitions_made(partitions)
 
     def _entry(self, coming: dict[str, str], plan: TopicPlan) -> TopicEntry | KafkaError:
@@ -177,7 +177,14 @@ class TopicAdmin:
         return TopicEntry(plan.name, self.new_id(), self._entries(plan.replicas), dict(plan.configs))
 
     async def _make(self, entries: Sequence[TopicEntry], fill: Fill | None) -> dict[str, Topic]:
-        """The topics of `entries`, by name, in the catalog and with logs. Nobody knows them yet."""
+        """Write `entries` to the catalog and give them logs. No client sees the topics yet.
+
+        Returns:
+            The topics by name.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR: neither catalog nor disk has anything of them.
+        """
         if not entries:
             return {}
         try:
@@ -220,9 +227,9 @@ class TopicAdmin:
                 return present
             factor = min(factor, len(self._cluster.nodes))
             plan = self.planner.plan(name, num_partitions=partitions, replication_factor=factor, configs=configs)
-            wish = _Wish([plan])
-            await self._carry_out([wish])
-        (made,) = wish.outcome()
+            creation = _Creation([plan])
+            await self._carry_out([creation])
+        (made,) = creation.outcome()
         if isinstance(made, KafkaError):
             raise made
         return made

@@ -30,7 +30,7 @@ Ordered = TypeVar("Ordered", int, str, bytes, tuple[bytes, int], tuple[float, in
 Job: TypeAlias = Steps[None]
 
 IsOver: TypeAlias = Callable[[], bool]
-"""Whether whoever asks has worked long enough (`TimeSlice.is_over`)."""
+"""Whether the caller's time slice is over (`TimeSlice.is_over`)."""
 
 
 def never() -> bool:

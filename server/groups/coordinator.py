@@ -1,4 +1,4 @@
-"""The front door of group coordination: finds the group, and asks whoever knows the rules.
+"""The entry of group coordination: finds the group, and calls the protocol that has its rules.
 
 Called by the request handlers and by `service`, which feeds it time. One coordinator serves all nodes of the process;
 which node may speak for a group is a fact of routing. Handlers ask for it once, by the shard that they hand over here; each step looks

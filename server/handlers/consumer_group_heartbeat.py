@@ -20,7 +20,7 @@ from ...protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeat
 from ..groups.classic.protocol import Caller
 from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
-from .coordinating import Carrying, check_topics
+from .coordinating import CoordinatorCall, check_topics
 from .permissions import check_without_words, seeing
 
 
@@ -37,7 +37,7 @@ def handle(ctx: Context, request: Request) -> Any:
     names, before = body.subscribed_topic_names, None
     if names and ctx.services.authorizer is not None:
         before = partial(check_topics, ctx, names)
-    return Carrying(ctx, groups, body.group_id, work, _refused, before).out()
+    return CoordinatorCall(ctx, groups, body.group_id, work, _refused, before).carry_out()
 
 
 def _refused(error: KafkaError) -> ConsumerGroupHeartbeatResponse:

@@ -19,8 +19,8 @@ S = TypeVar("S", bound=Shard)
 Done = TypeVar("Done")
 
 
-class Carrying(NamedTuple, Generic[S, Done]):
-    """A request on its way through a coordinator.
+class CoordinatorCall(NamedTuple, Generic[S, Done]):
+    """A request to a coordinator, and how it is carried out.
 
     Attributes:
         work: Given the shard of `key`, which this node leads; it may not be ACTIVE.
@@ -39,7 +39,7 @@ class Carrying(NamedTuple, Generic[S, Done]):
     after: Callable[[Done], Any] | None = None
     settles: bool = True
 
-    def out(self) -> Any:
+    def carry_out(self) -> Any:
         """What a handler returns: the answer, or a coroutine where something is to be waited for (the topic, further pieces, the
         disk)."""
         if self.before is not None or not self.service.coordinator.shards:

@@ -18,7 +18,7 @@ from ..groups.coordinator import GroupCoordinator
 from ..groups.shard import Shard
 from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
-from .coordinating import Carrying
+from .coordinating import CoordinatorCall
 from .permissions import check
 
 
@@ -31,7 +31,7 @@ def handle(ctx: Context, request: Request) -> Any:
         return _refused(error)
     # It tells nothing that a power loss could make untrue.
     work = partial(_beat, groups.coordinator, body)
-    return Carrying(ctx, groups, body.group_id, work, _refused, settles=False).out()
+    return CoordinatorCall(ctx, groups, body.group_id, work, _refused, settles=False).carry_out()
 
 
 def _beat(coordinator: GroupCoordinator, body: HeartbeatRequest, shard: Shard) -> Steps[HeartbeatResponse]:

@@ -19,7 +19,7 @@ from ..groups.classic.protocol import Caller
 from ..groups.share.requests import check_member_id
 from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
-from .coordinating import Carrying, check_topics
+from .coordinating import CoordinatorCall, check_topics
 from .permissions import check_without_words
 from .share_groups import check_served
 
@@ -38,7 +38,7 @@ def handle(ctx: Context, request: Request) -> Any:
     names, before = body.subscribed_topic_names, None
     if names and ctx.services.authorizer is not None:
         before = partial(check_topics, ctx, names)
-    return Carrying(ctx, groups, body.group_id, work, _refused, before).out()
+    return CoordinatorCall(ctx, groups, body.group_id, work, _refused, before).carry_out()
 
 
 def _refused(error: KafkaError) -> ShareGroupHeartbeatResponse:

@@ -35,7 +35,7 @@ from ..partitions.internal_topics import INTERNAL_TOPICS
 from ..runtime.time_slices import TimeSlice
 from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
-from .coordinating import Carrying
+from .coordinating import CoordinatorCall
 from .permissions import check_without_words
 
 _ERRORS_SHOWN = 3
@@ -53,7 +53,7 @@ def handle(ctx: Context, request: Request) -> Any:
     caller = Caller(request.client_id or "", f"/{ctx.client.client_host}", request.version, None)
     before = None if body.topology is None else partial(_check_topics, ctx, body.topology)
     work = partial(_heartbeat, ctx, body, caller)
-    return Carrying(ctx, groups, body.group_id, work, _refused, before, partial(_told, ctx)).out()
+    return CoordinatorCall(ctx, groups, body.group_id, work, _refused, before, partial(_told, ctx)).carry_out()
 
 
 def _heartbeat(ctx: Context, body: StreamsGroupHeartbeatRequest, caller: Caller, shard: Shard) -> Steps[Heard]:

@@ -101,6 +101,7 @@ class Connection:
     """Work that is left to the task."""
 
     _last_produce: LastProduce | None = None
+    """Of its last request, if that was a Produce that the next one may repeat."""
 
     farewell: Callable[[], object] | None = None
     """Called once, when it is gone: for what others keep for it. It must not name this."""

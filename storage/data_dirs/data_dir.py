@@ -115,7 +115,7 @@ class DataDir:
         Args:
             logs: All logs of the broker; those in this directory are closed.
         """
-        mine = [log for log in logs.values() if log.data_dir == self.path and not log.is_left_alone]
+        mine = [log for log in logs.values() if log.data_dir == self.path and log.is_made and not log.is_left_alone]
         clean_stop.write(self._files, self.path, mine)
 
     def release(self) -> None:

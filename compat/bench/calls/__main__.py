@@ -147,7 +147,7 @@ async def count(suite: Suite, arguments: argparse.Namespace) -> None:
             host, port = broker.nodes[0].advertised("PLAINTEXT")
             coordinators = broker.services.coordinators
             for each in (coordinators.groups, coordinators.transactions, coordinators.share_states):
-                await each.ensure_topic()  # in a thread, which nobody here would wait for
+                await each.ensure_topic()  # made in a thread: the counted request must not wait for it
             with closing(Connection((host, port))) as connection:
                 await connection.ask(topic())
                 numbers = itertools.count()

@@ -89,7 +89,7 @@ def fetch_body() -> bytes:
 
 
 def prepare_fetches(broker: BrokerProcess, versions: Sequence[int]) -> dict[str, Asked]:
-    """The same of 4 KB that are some twenty batches, as long ago written: in these versions, from 7 on in a session, too."""
+    """Fetches of 4 KB that are BATCHES batches in an older part of the log, in each of `versions`; from 7 on also in a session."""
     create_topic(broker.bootstrap, READ_IN_BATCHES)
     value = random.Random(3).randbytes(READ_BYTES // BATCHES - RECORD_OVERHEAD_BYTES)
     batch = one_record_batch(value)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ottla.protocol.connection import Request
-from ottla.protocol.errors import ErrorCode
+from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
@@ -113,5 +113,22 @@ def test_a_topology_is_looked_at_before_and_each_refusal_is_an_answer() -> None:
         gone = StreamsGroupHeartbeatRequest(group_id="streams", member_id="b", member_epoch=1)
         way, refused = await ask(broker, gone)
         assert (way, refused.error_code) == (AT_ONCE, ErrorCode.UNKNOWN_MEMBER_ID)
+
+    with_broker(work)
+
+
+@pytest.mark.parametrize("kind", JOINS)
+def test_a_refusal_after_the_step_is_an_answer(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The topic of groups may go while the answer is made."""
+
+    def gone(_: object) -> bool:
+        raise KafkaError(ErrorCode.NOT_COORDINATOR, "no partition")
+
+    async def work(broker: Broker) -> None:
+        groups = broker.services.coordinators.groups
+        await ask(broker, JOINS[kind]())
+        monkeypatch.setattr(groups, "is_settled", gone)
+        way, answer = await ask(broker, JOINS[kind]())
+        assert (way, answer.error_code) == (AT_ONCE, ErrorCode.NOT_COORDINATOR)
 
     with_broker(work)

@@ -167,6 +167,22 @@ def test_a_stop_makes_what_is_promised() -> None:
     assert again.was_clean and set(again.logs) == {A, B} and all(log.topic_id == ID for log in again.logs.values())
 
 
+def test_a_stop_without_room_for_an_empty_log_is_a_clean_one() -> None:
+    files = CrashFiles()
+    manager = opened(files)
+    (log,) = promise(manager)
+
+    def refuse(operation: str, path: str, _: int) -> None:
+        if "t-0" in path:
+            raise OSError(errno.ENOSPC, "No space left on device", path)
+
+    files.refuse = refuse
+    manager.close(0)
+    files.refuse = None
+    assert not log.is_made
+    assert opened(files).was_clean
+
+
 def test_what_has_the_name_is_put_aside() -> None:
     files = CrashFiles()
     manager = opened(files)
