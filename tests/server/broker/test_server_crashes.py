@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import socket
 import subprocess
 import sys
 from functools import partial
@@ -98,6 +99,20 @@ def test_a_life_has_the_same_operations_in_every_process() -> None:
             check=True,
         ).stdout.splitlines()
         assert there == here, f"seed {seed}"
+
+
+def test_a_life_has_the_same_operations_though_a_stray_client_knocks() -> None:
+    """Ports are used again: a client that looks for the broker of another test may find this one."""
+    files, knocks = CrashFiles(), list[socket.socket]()
+
+    async def knock(life: share_life.ShareLife) -> None:
+        knocks.append(socket.create_connection(("127.0.0.1", life.broker.nodes[0].listeners[0].port)))
+        await share_life.DAYS[len(knocks) - 1](life)
+
+    run_in_order(partial(share_life.live, files, Ledger(), [knock] * len(share_life.DAYS)))
+    for each in knocks:
+        each.close()
+    assert tuple(files.operations) == operations_of(SHARES)
 
 
 @pytest.mark.parametrize("lost", ["a-0", "b-0", "__consumer_offsets-0"])
