@@ -29,7 +29,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from operator import attrgetter
 from typing import Any, NamedTuple
 
 import trio
@@ -50,21 +49,20 @@ from ...protocol.schema import maker
 from ...protocol.wire import as_array
 from ...storage.disk.files import WouldWaitError
 from ...storage.segment.index import AbortedTxn
+from ...storage.steps import Steps, to_the_end
 from ..network.connection import PEER_CHECK_MS
-from ..network.transport import COPIED_BYTES
 from ..partitions.fetch_sessions import (
-    FINAL_EPOCH,
+    INITIAL_EPOCH,
     NO_SESSION,
     FetchItem,
     FetchSession,
     FetchSessions,
     TopicKey,
-    item_of,
 )
 from ..partitions.topics import Partition
 from ..partitions.waits import Waiter, Wanted
 from ..runtime.cold_reads import TRIES_MAX, bring
-from ..runtime.time_slices import TimeSlice
+from ..runtime.time_slices import run_cooperatively
 from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
 from .permissions import refusal
@@ -78,6 +76,8 @@ TOPIC_IDS = 13
 READ_COMMITTED = 1
 # Of thousands that have been parked for long, each look costs: who leaves holds its place for as long again at most.
 PEER_CHECK_MS_MAX = 60_000
+# Partitions that one fetch may look at in one go: a millisecond.
+AT_ONCE = 50
 # Partitions whose errors and answers may go in one go: a tenth of a millisecond.
 FREED_AT_ONCE = 100
 # Aborted transactions of a partition that take less than a millisecond; 50 MB of records may hold half a million.
@@ -101,15 +101,35 @@ class Found(NamedTuple):
 
 
 @dataclass(slots=True)
+class Asked:
+    """What a request asks for."""
+
+    session: FetchSession | None
+    is_incremental: bool
+    """Whether the answer holds what is news alone."""
+    items: list[FetchItem]
+    unread: Collection[TopicKey]
+    """The topics that the client may not read."""
+    min_bytes: int
+    max_bytes: int
+    max_wait_ms: int
+    committed: bool
+
+
+@dataclass(slots=True)
 class Look:
     """What one look at all wanted partitions found."""
 
+    left_bytes: int
+    """What the answer may still hold."""
     answers: list[Answer] = field(default_factory=list)
     offered_bytes: int = 0
     must_answer: bool = False
     missing_count: int = 0
     """Partitions that are not there."""
     aborted_count: int = 0
+    more_aborted: Iterator[AbortedTxn] | None = None
+    """Aborted transactions that the last of `answers` does not name yet."""
     has_waited: bool = False
     """Whether others had their turn meanwhile, as it was long or the disk had to be waited for: there may be more by now."""
     wanted: list[Wanted] = field(default_factory=list)
@@ -117,61 +137,108 @@ class Look:
 
 
 def handle(ctx: Context, request: Request) -> Any:
-    """A fetch of one partition without a session is answered here, if it need not wait and finds no error."""
-    return _fetch_one(ctx, request) or _fetch(ctx, request)
+    """A fetch of few partitions that need not wait is answered here."""
+    body, services = request.body, ctx.services
+    sessions, waits = services.fetch_sessions[ctx.node.node_id], services.waits
+    if not sessions.is_short(body, AT_ONCE):
+        return _fetch(ctx, request)
+    try:
+        session, items = to_the_end(sessions.begin(body, request.version >= TOPIC_IDS, services.clock.elapsed_ms()))
+    except KafkaError as error:
+        return _refused(error)
+    unread = None if services.authorizer is None else to_the_end(_unread(ctx, body, items))
+    asked = _asked(ctx, body, session, items, unread)
+    changes, look = waits.changes, Look(asked.max_bytes)
+    try:
+        for item in items:
+            _look_at(ctx, asked, look, item)
+            if look.more_aborted is not None or look.aborted_count >= ABORTED_AT_ONCE:
+                return _go_on(ctx, asked)
+    except WouldWaitError:
+        return _go_on(ctx, asked)
+    if body.max_wait_ms > 0 and _may_wait(ctx, asked, look):
+        look.has_waited = True  # before the coroutine begins
+        return _go_on(ctx, asked, look, changes)
+    return _answer_of(ctx, asked, look, to_the_end(_by_topic(asked, look)))
 
 
 async def _fetch(ctx: Context, request: Request) -> FetchResponse:
-    body: FetchRequest = request.body
-    waits, time_slice = ctx.services.waits, ctx.time_slice
+    """A fetch of many partitions."""
+    body, services, time_slice = request.body, ctx.services, ctx.time_slice
+    sessions = services.fetch_sessions[ctx.node.node_id]
+    beginning = sessions.begin(body, request.version >= TOPIC_IDS, services.clock.elapsed_ms())
     try:
-        session, items = await ctx.services.fetch_sessions[ctx.node.node_id].begin(
-            body, request.version >= TOPIC_IDS, ctx.services.clock.elapsed_ms(), time_slice
-        )
+        session, items = await run_cooperatively(beginning, time_slice)
     except KafkaError as error:
-        return FetchResponse(throttle_time_ms=0, error_code=error.code, session_id=NO_SESSION, responses=())
-    unread: Collection[TopicKey] = ()
-    if ctx.services.authorizer is not None:
-        unread = await _unread(ctx, body, items, time_slice)
-    max_bytes = min(body.max_bytes, ctx.services.config.current.fetch_max_bytes)
-    min_bytes = min(body.min_bytes, max_bytes)
-    committed = body.isolation_level == READ_COMMITTED
+        return _refused(error)
+    unread = None
+    if services.authorizer is not None:
+        unread = await run_cooperatively(_unread(ctx, body, items), time_slice)
+    return await _go_on(ctx, _asked(ctx, body, session, items, unread))
 
-    changes = waits.changes
-    look = await _look(ctx, items, unread, max_bytes, committed, time_slice)
+
+async def _go_on(ctx: Context, asked: Asked, look: Look | None = None, changes: int = 0) -> FetchResponse:
+    """Look until there is enough, or time is over.
+
+    Args:
+        look: What was found before, if that is not enough.
+        changes: As `waits` counted them before that look.
+    """
+    waits, time_slice = ctx.services.waits, ctx.time_slice
+    if look is None:
+        changes, look = waits.changes, await _look(ctx, asked)
     missing_count, deadline_s = look.missing_count, None
-    while look.wanted and not look.must_answer and look.missing_count == missing_count:
-        if look.offered_bytes >= min_bytes or ctx.services.cluster.is_stopping:
-            break
+    while _may_wait(ctx, asked, look) and look.missing_count == missing_count:
         now_s = trio.current_time()
         if deadline_s is None:
-            deadline_s = now_s + body.max_wait_ms / 1000
+            deadline_s = now_s + asked.max_wait_ms / 1000
         if now_s >= deadline_s:
             break
-        with waits.waiter(min_bytes, committed=committed, is_alone=len(look.wanted) == 1) as waiter:
+        with waits.waiter(asked.min_bytes, committed=asked.committed, is_alone=len(look.wanted) == 1) as waiter:
             is_enough = await _watch(ctx, look, waiter, changes, deadline_s)
         if is_enough:
             break
         changes = waits.changes
-        if len(items) > FREED_AT_ONCE:
+        if len(asked.items) > FREED_AT_ONCE:
             await time_slice.empty(look.answers, look.wanted)
-        look = await _look(ctx, items, unread, max_bytes, committed, time_slice)
+        look = await _look(ctx, asked)
         if waiter.is_complete:
             break
+    responses = await run_cooperatively(_by_topic(asked, look), time_slice)
+    if len(asked.items) > FREED_AT_ONCE:
+        await time_slice.empty(look.wanted, look.answers, asked.items)
+    return _answer_of(ctx, asked, look, responses)
 
-    answers = (
-        look.answers if session is None else await _told(session, look.answers, body.session_epoch > 0, time_slice)
+
+def _refused(error: KafkaError) -> FetchResponse:
+    return FetchResponse(throttle_time_ms=0, error_code=error.code, session_id=NO_SESSION, responses=())
+
+
+def _asked(
+    ctx: Context,
+    body: FetchRequest,
+    session: FetchSession | None,
+    items: list[FetchItem],
+    unread: Collection[TopicKey] | None,
+) -> Asked:
+    max_bytes = min(body.max_bytes, ctx.services.config.current.fetch_max_bytes)
+    return Asked(
+        session,
+        session is not None and body.session_epoch > INITIAL_EPOCH,
+        items,
+        unread or (),
+        min(body.min_bytes, max_bytes),
+        max_bytes,
+        body.max_wait_ms,
+        body.isolation_level == READ_COMMITTED,
     )
-    responses = await _by_topic(answers, time_slice)
-    if len(items) > FREED_AT_ONCE:
-        await time_slice.empty(look.wanted, look.answers, answers, items)
-    return _answer(
-        throttle_time_ms=0,
-        error_code=ErrorCode.NONE,
-        session_id=session.session_id if session else NO_SESSION,
-        responses=responses,
-        node_endpoints=_endpoints(ctx, look.leaders) if look.leaders else (),
-    )
+
+
+def _may_wait(ctx: Context, asked: Asked, look: Look) -> bool:
+    """Whether what was found is not enough, and more may come."""
+    if not look.wanted or look.must_answer or look.offered_bytes >= asked.min_bytes:
+        return False
+    return not ctx.services.cluster.is_stopping
 
 
 async def _watch(ctx: Context, look: Look, waiter: Waiter, changes: int, deadline_s: float) -> bool:
@@ -194,32 +261,13 @@ async def _watch(ctx: Context, look: Look, waiter: Waiter, changes: int, deadlin
     return is_complete and not is_stale
 
 
-def _fetch_one(ctx: Context, request: Request) -> FetchResponse | None:
-    body: FetchRequest = request.body
-    services, topics = ctx.services, body.topics
-    if body.session_epoch != FINAL_EPOCH or body.session_id != NO_SESSION or services.authorizer is not None:
-        return None
-    if len(topics) != 1 or len(topics[0].partitions) != 1:
-        return None
-    topic = topics[0]
-    item = item_of(topic, topic.partitions[0], request.version >= TOPIC_IDS)
-    max_bytes = min(body.max_bytes, services.config.current.fetch_max_bytes)
-    try:
-        partition = led_partition(ctx, item.topic, item.partition)
-        found = _read(partition, item, max_bytes, True, body.isolation_level == READ_COMMITTED, at_once=True)
-    except (KafkaError, WouldWaitError):
-        return None
-    data, wanted, offered_bytes, more_aborted = found
-    if wanted is None or more_aborted is not None or (data.records and len(data.records) > COPIED_BYTES):
-        return None
-    if offered_bytes < min(body.min_bytes, max_bytes) and body.max_wait_ms > 0:
-        return None
+def _answer_of(ctx: Context, asked: Asked, look: Look, responses: tuple[FetchableTopicResponse, ...]) -> FetchResponse:
     return _answer(
         throttle_time_ms=0,
         error_code=ErrorCode.NONE,
-        session_id=NO_SESSION,
-        responses=(_topic_answer(topic=topic.topic, topic_id=topic.topic_id, partitions=(data,)),),
-        node_endpoints=(),
+        session_id=NO_SESSION if asked.session is None else asked.session.session_id,
+        responses=responses,
+        node_endpoints=_endpoints(ctx, look.leaders) if look.leaders else (),
     )
 
 
@@ -228,18 +276,6 @@ def _endpoints(ctx: Context, leaders: set[int]) -> tuple[NodeEndpoint, ...]:
         NodeEndpoint(node_id=node_id, host=host, port=port, rack=rack)
         for node_id, host, port, rack in endpoints(ctx, leaders)
     )
-
-
-async def _told(session: FetchSession, answers: list[Answer], incremental: bool, time_slice: TimeSlice) -> list[Answer]:
-    """Those that the answer holds: in an incremental one, what is news."""
-    told = []
-    async for item, data in time_slice.each(answers):
-        # Every item is told, so that the session knows what the client knows.
-        if item.has_news(data) or not incremental:
-            told.append((item, data))
-            if incremental and data.records:
-                FetchSessions.served(session, item)
-    return told
 
 
 async def wait_for(ctx: Context, waiter: Waiter, deadline_s: float) -> None:
@@ -252,13 +288,19 @@ async def wait_for(ctx: Context, waiter: Waiter, deadline_s: float) -> None:
         patience_ms = min(2 * patience_ms, PEER_CHECK_MS_MAX)
 
 
-async def _unread(ctx: Context, body: FetchRequest, items: list[FetchItem], time_slice: TimeSlice) -> set[TopicKey]:
+def _unread(ctx: Context, body: FetchRequest, items: list[FetchItem]) -> Steps[set[TopicKey]]:
     """The topics that the client may not read. A broker, which its replica id tells, needs a right to the cluster instead."""
     is_broker = body.replica_id >= 0 or body.replica_state.replica_id >= 0
+    found = set[TopicKey]()
     if is_broker and ctx.may(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
-        return set()
-    known, found = ctx.services.topics, set()
-    async for key in time_slice.each(dict.fromkeys(await time_slice.map(attrgetter("topic"), items))):
+        return found
+    known, seen = ctx.services.topics, set[TopicKey]()
+    for item in items:
+        yield
+        key = item.topic
+        if key in seen:
+            continue
+        seen.add(key)
         topic = None if isinstance(key, str) else known.by_id(key)
         name = key if isinstance(key, str) else None if topic is None else topic.name
         # An id that is nobody's is no secret, but of brokers.
@@ -267,88 +309,72 @@ async def _unread(ctx: Context, body: FetchRequest, items: list[FetchItem], time
     return found
 
 
-async def _look(
-    ctx: Context,
-    items: list[FetchItem],
-    unread: Collection[TopicKey],
-    max_bytes: int,
-    committed: bool,
-    time_slice: TimeSlice,
-) -> Look:
-    """Read what is there now, in order, until `max_bytes` are found; of topics in `unread` nothing.
+async def _look(ctx: Context, asked: Asked) -> Look:
+    """Look at all partitions, in order.
 
     What is not in memory is brought by a worker thread first; nearly always nothing has to be.
     """
-    look = Look()
-    left_bytes = max_bytes
-    for item in items:
+    look, time_slice = Look(asked.max_bytes), ctx.time_slice
+    for item in asked.items:
         if look.answers and time_slice.is_over():
             await time_slice.next()
             look.has_waited = True
-        if look.aborted_count >= ABORTED_MAX:
-            left_bytes, look.must_answer = 0, True  # the client is to come again for it, not to wait
-        if unread and item.topic in unread:
-            look.answers.append((item, _refusal(item, refusal(ResourceType.TOPIC))))
-            look.missing_count += 1
-            continue
-        try:
-            partition = led_partition(ctx, item.topic, item.partition)
-        except NotLeaderError as error:
-            look.leaders.add(error.partition.leader)
-            current_leader = LeaderIdAndEpoch(
-                leader_id=error.partition.leader, leader_epoch=error.partition.leader_epoch
-            )
-            look.answers.append((item, _refusal(item, error, current_leader)))
-            look.must_answer = True
-            continue
-        except KafkaError as error:
-            look.answers.append((item, _refusal(item, error)))
-            look.missing_count += 1
-            continue
-        try:
+        for left in reversed(range(TRIES_MAX)):
             try:
-                found = _read(partition, item, left_bytes, look.offered_bytes == 0, committed, at_once=True)
+                _look_at(ctx, asked, look, item, at_once=left > 0)
+                break
             except WouldWaitError as cold:
-                found = await _read_cold(ctx, cold, partition, item, left_bytes, look, committed)
-        except KafkaError as error:
-            found = Found(_refusal(item, error))
-        data, wanted, offered_bytes, more_aborted = found
-        if more_aborted is not None:
+                look.has_waited = True
+                await bring(cold, led_partition(ctx, item.topic, item.partition).log)
+        if look.more_aborted is not None:
+            more = await time_slice.map(_told_aborted, look.more_aborted)
+            _, data = look.answers.pop()
             assert data.aborted_transactions is not None
-            more = await time_slice.map(_told_aborted, more_aborted)
             data = replace(data, aborted_transactions=as_array([*data.aborted_transactions, *more]))
-            look.has_waited = True
-        look.aborted_count += len(data.aborted_transactions or ())
-        look.answers.append((item, data))
-        if wanted is None:
-            look.must_answer = True
-        else:
-            look.wanted.append(wanted)
-            look.offered_bytes += offered_bytes
-            left_bytes = max(0, left_bytes - offered_bytes)
+            look.answers.append((item, data))
+            look.aborted_count += len(more)
+            look.more_aborted, look.has_waited = None, True
     return look
 
 
-async def _read_cold(
-    ctx: Context,
-    cold: WouldWaitError,
-    partition: Partition,
-    item: FetchItem,
-    left_bytes: int,
-    look: Look,
-    committed: bool,
-) -> Found:
-    """`_read`, once all that it looks at is in memory; the partition is not the same any more if it has been made anew."""
-    first = look.offered_bytes == 0
-    look.has_waited = True
-    for _ in range(TRIES_MAX):
-        await bring(cold, partition.log)
+def _look_at(ctx: Context, asked: Asked, look: Look, item: FetchItem, *, at_once: bool = True) -> None:
+    """Note what a partition has to give now, as much as there is room for.
+
+    Raises:
+        WouldWaitError: Only if `at_once`; nothing was noted.
+    """
+    if look.aborted_count >= ABORTED_MAX:
+        look.left_bytes, look.must_answer = 0, True  # the client is to come again for it, not to wait
+    if asked.unread and item.topic in asked.unread:
+        look.answers.append((item, _refusal(item, refusal(ResourceType.TOPIC))))
+        look.missing_count += 1
+        return
+    try:
         partition = led_partition(ctx, item.topic, item.partition)
-        try:
-            return _read(partition, item, left_bytes, first, committed, at_once=True)
-        except WouldWaitError as colder:
-            cold = colder
-    return _read(partition, item, left_bytes, first, committed, at_once=False)
+    except NotLeaderError as error:
+        look.leaders.add(error.partition.leader)
+        current_leader = LeaderIdAndEpoch(leader_id=error.partition.leader, leader_epoch=error.partition.leader_epoch)
+        look.answers.append((item, _refusal(item, error, current_leader)))
+        look.must_answer = True
+        return
+    except KafkaError as error:
+        look.answers.append((item, _refusal(item, error)))
+        look.missing_count += 1
+        return
+    try:
+        data, wanted, offered_bytes, look.more_aborted = _read(
+            partition, item, look.left_bytes, look.offered_bytes == 0, asked.committed, at_once=at_once
+        )
+    except KafkaError as error:
+        data, wanted, offered_bytes = _refusal(item, error), None, 0
+    look.aborted_count += len(data.aborted_transactions or ())
+    look.answers.append((item, data))
+    if wanted is None:
+        look.must_answer = True
+    else:
+        look.wanted.append(wanted)
+        look.offered_bytes += offered_bytes
+        look.left_bytes = max(0, look.left_bytes - offered_bytes)
 
 
 def _read(
@@ -444,25 +470,30 @@ def _refusal(item: FetchItem, error: KafkaError, current_leader: LeaderIdAndEpoc
     )
 
 
-async def _by_topic(answers: list[Answer], time_slice: TimeSlice) -> tuple[FetchableTopicResponse, ...]:
-    """Group neighbouring partitions of one topic, keeping the order."""
-    if len(answers) == 1:
-        ((item, data),) = answers
-        return (_group((item.topic, [data])),)
-    groups: list[tuple[TopicKey, list[PartitionData]]] = []
-    async for item, data in time_slice.each(answers):
-        if not groups or groups[-1][0] != item.topic:
-            groups.append((item.topic, []))
-        groups[-1][1].append(data)
-    if len(groups) == 1:
-        return (_group(groups[0]),)
-    found = as_array(await time_slice.map(_group, groups))
-    await time_slice.empty(groups)
-    return found
+def _by_topic(asked: Asked, look: Look) -> Steps[tuple[FetchableTopicResponse, ...]]:
+    """What of a look is told: all, or what is news. Neighbouring partitions of one topic are a group."""
+    session, is_incremental = asked.session, asked.is_incremental
+    groups: list[FetchableTopicResponse] = []
+    topic: TopicKey = ""
+    partitions: list[PartitionData] = []
+    for item, data in look.answers:
+        yield
+        # Every item is asked, so that the session knows what the client knows.
+        if session is not None and not item.has_news(data) and is_incremental:
+            continue
+        if session is not None and is_incremental and data.records:
+            FetchSessions.served(session, item)
+        if partitions and item.topic != topic:
+            groups.append(_group(topic, partitions))
+            partitions = []
+        topic = item.topic
+        partitions.append(data)
+    if partitions:
+        groups.append(_group(topic, partitions))
+    return as_array(groups)
 
 
-def _group(group: tuple[TopicKey, list[PartitionData]]) -> FetchableTopicResponse:
-    topic, partitions = group
+def _group(topic: TopicKey, partitions: list[PartitionData]) -> FetchableTopicResponse:
     if isinstance(topic, str):
         return _topic_answer(topic=topic, partitions=as_array(partitions))
     return _topic_answer(topic_id=topic, partitions=as_array(partitions))

@@ -10,13 +10,14 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ..runtime.time_slices import TimeSlice
+from ...storage.steps import Steps
 
 if TYPE_CHECKING:
-    from ...protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+    from ...protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, PartitionData
 
 NO_SESSION = 0
 INITIAL_EPOCH = 0
@@ -112,12 +113,23 @@ class FetchSessions:
         if self._sessions.pop(session_id, None) is not None:
             self.partition_count -= self._counted.pop(session_id)
 
-    async def begin(
-        self, request: FetchRequest, by_topic_id: bool, elapsed_ms: int, time_slice: TimeSlice
-    ) -> tuple[FetchSession | None, list[FetchItem]]:
-        """The partitions to read for `request`, and the session it belongs to (None without one).
+    def is_short(self, request: FetchRequest, partitions_max: int) -> bool:
+        """Whether a request and its session name so many partitions at most."""
+        session = self._sessions.get(request.session_id)
+        left = partitions_max - (0 if session is None else len(session.items))
+        named: Iterable[FetchTopic | ForgottenTopic] = chain(request.topics, request.forgotten_topics_data)
+        for each in named:
+            if left < 0:
+                break
+            left -= max(1, len(each.partitions))
+        return left >= 0
 
-        While this takes several turns the session's next epoch is given away already, so nobody else changes it.
+    def begin(
+        self, request: FetchRequest, by_topic_id: bool, elapsed_ms: int
+    ) -> Steps[tuple[FetchSession | None, list[FetchItem]]]:
+        """Find the partitions to read for `request`, and the session it belongs to (None without one).
+
+        After the first step the session's next epoch is given away, so nobody else changes it.
 
         Raises:
             KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH,
@@ -128,14 +140,16 @@ class FetchSessions:
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if session_id != NO_SESSION:
                 self._drop(session_id)
-            elif epoch == FINAL_EPOCH and len(request.topics) == 1 and len(request.topics[0].partitions) == 1:
-                return None, [*items_of(request.topics[0], by_topic_id)]  # as most clients without sessions ask
             items: dict[tuple[TopicKey, int], FetchItem] = {}
             may_open = epoch == INITIAL_EPOCH
-            async for topic in time_slice.each(request.topics):
+            for topic in request.topics:
                 may_open = may_open and len(topic.topic) <= NAME_CHARS_MAX
-                async for item in time_slice.each(items_of(topic, by_topic_id)):
+                for wanted in topic.partitions:
+                    item = item_of(topic, wanted, by_topic_id)
                     items[item.topic, item.partition] = item
+                    yield
+                if not topic.partitions:
+                    yield
             session = self._open(items, by_topic_id, elapsed_ms) if may_open and items else None
             return session, list(items.values())
         session = self._sessions.get(session_id)
@@ -153,7 +167,7 @@ class FetchSessions:
         session.next_epoch = 1 if epoch == MAX_EPOCH else epoch + 1
         session.last_used_at_ms = elapsed_ms
         self._sessions[session_id] = self._sessions.pop(session_id)
-        await self._update(session, request, time_slice)
+        yield from self._update(session, request)
         self._make_room(session, elapsed_ms)
         return session, list(session.items.values())
 
@@ -212,15 +226,18 @@ class FetchSessions:
                     f" have {self._max_partitions}",
                 )
 
-    async def _update(self, session: FetchSession, request: FetchRequest, time_slice: TimeSlice) -> None:
-        async for asked in time_slice.each(request.topics):
+    def _update(self, session: FetchSession, request: FetchRequest) -> Steps[None]:
+        for asked in request.topics:
             if len(asked.topic) > NAME_CHARS_MAX:
                 self._drop(session.session_id)
                 raise KafkaError(
                     ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
                     f"fetch session {session.session_id} names a topic by {len(asked.topic)} characters",
                 )
-            async for item in time_slice.each(items_of(asked, session.by_topic_id)):
+            yield
+            for wanted in asked.partitions:
+                yield
+                item = item_of(asked, wanted, session.by_topic_id)
                 key = (item.topic, item.partition)
                 known = session.items.get(key)
                 if known is None:
@@ -230,9 +247,11 @@ class FetchSessions:
                     known.max_bytes = item.max_bytes
                     known.current_leader_epoch = item.current_leader_epoch
                     known.last_fetched_epoch = item.last_fetched_epoch
-        async for forgotten in time_slice.each(request.forgotten_topics_data):
+        for forgotten in request.forgotten_topics_data:
             topic: TopicKey = forgotten.topic_id if session.by_topic_id else forgotten.topic
-            async for partition in time_slice.each(forgotten.partitions):
+            yield
+            for partition in forgotten.partitions:
+                yield
                 session.items.pop((topic, partition), None)
 
     @staticmethod
@@ -241,11 +260,6 @@ class FetchSessions:
         key = (item.topic, item.partition)
         if key in session.items:
             session.items[key] = session.items.pop(key)
-
-
-def items_of(topic: FetchTopic, by_topic_id: bool) -> Iterable[FetchItem]:
-    """The partitions that a request names of one topic, in its order."""
-    return (item_of(topic, wanted, by_topic_id) for wanted in topic.partitions)
 
 
 def item_of(topic: FetchTopic, wanted: FetchPartition, by_topic_id: bool) -> FetchItem:

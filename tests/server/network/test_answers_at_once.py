@@ -14,11 +14,11 @@ import trio.testing
 
 import ottla
 from ottla.protocol.apis import snake_case
-from ottla.protocol.connection import Request, encode_request, encode_response, parse_request
+from ottla.protocol.connection import Request, encode_request, encode_response, parse_request, parse_response
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
 from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from ottla.protocol.messages.fetch import FetchRequest
+from ottla.protocol.messages.fetch import FetchRequest, ForgottenTopic
 from ottla.server.broker.broker import Broker
 from ottla.server.client.connection import api_of
 from ottla.server.config.emulation import release_of
@@ -36,6 +36,8 @@ from support.disk.crash_files import CrashFiles
 from support.logs.batches import batch, broken
 
 AT_ONCE, LATER = True, False
+LAST_SESSION = -1
+"""In place of its id."""
 COROUTINES: dict[int, Any] = {0: produce._append_each, 1: fetch._fetch}
 """By API key, what a handler returns where it may have to wait."""
 VALUES = [("k", "v" * 100)]
@@ -72,6 +74,14 @@ def asked(topic: str = "a", offset: int = 0, **options: Any) -> Callable[[], Any
 
 def in_session() -> FetchRequest:
     return replace(fetch_request("a", 0), session_id=0, session_epoch=0)
+
+
+def going_on(epoch: int, *fetched: FetchRequest, forgotten: str = "", **options: Any) -> Callable[[], Any]:
+    """A fetch in the session that was begun last."""
+    rows = tuple(topic for each in fetched for topic in each.topics)
+    names = (ForgottenTopic(topic=forgotten, partitions=(0,)),) if forgotten else ()
+    changes = {"topics": rows, "forgotten_topics_data": names, "session_id": LAST_SESSION, "session_epoch": epoch}
+    return lambda: replace(fetch_request("a", 0, **options), **changes)
 
 
 def of_two(message: Callable[[], Any]) -> Callable[[], Any]:
@@ -128,13 +138,27 @@ STEPS: dict[str, Step] = {
     "a fetch at the end": Step(AT_ONCE, asked("small")),
     "a fetch that would wait": Step(LATER, asked("small", max_wait_ms=1)),
     "a fetch for more than there is": Step(LATER, asked(min_bytes=1 << 20, max_wait_ms=1)),
-    "a fetch beyond the end": Step(LATER, asked(offset=10_000)),
-    "a fetch of another epoch": Step(LATER, asked(leader_epoch=9)),
-    "a fetch of what is not there": Step(LATER, asked("nowhere")),
-    "a fetch of two topics": Step(LATER, of_two(asked())),
-    "a fetch that begins a session": Step(LATER, in_session),
+    "a fetch beyond the end": Step(AT_ONCE, asked(offset=10_000)),
+    "a fetch of another epoch": Step(AT_ONCE, asked(leader_epoch=9)),
+    "a fetch of what is not there": Step(AT_ONCE, asked("nowhere")),
+    "a fetch of two topics": Step(AT_ONCE, of_two(asked())),
+    "a fetch that begins a session": Step(AT_ONCE, in_session),
+    "the next": Step(AT_ONCE, going_on(1)),
+    "of a moved offset, with another topic": Step(
+        AT_ONCE, going_on(2, fetch_request("a", 3), fetch_request("stamped", 0))
+    ),
+    "of one topic less": Step(AT_ONCE, going_on(3, forgotten="a")),
+    "at the end of the log": Step(AT_ONCE, going_on(4, fetch_request("stamped", 1))),
+    "at the end, until a time": Step(LATER, going_on(5, max_wait_ms=1)),
+    "of what is not there beside it": Step(AT_ONCE, going_on(6, fetch_request("nowhere", 0))),
+    "which is no news, but an error": Step(AT_ONCE, going_on(7)),
+    "of an epoch that was": Step(AT_ONCE, going_on(7)),
+    "of many": Step(LATER, going_on(8, *(fetch_request("a", 0, each) for each in range(fetch.AT_ONCE + 1)))),
+    "which are still many": Step(LATER, going_on(9)),
+    "the session's end": Step(LATER, going_on(-1, fetch_request("a", 0))),
+    "after its end": Step(AT_ONCE, going_on(10)),
     "much": Step(AT_ONCE, sent("b", pairs=[("k", "v" * COPIED_BYTES)])),
-    "a fetch of much": Step(LATER, asked("b")),
+    "a fetch of much": Step(AT_ONCE, asked("b")),
 }
 TOPICS: dict[str, dict[str, str]] = {
     "a": {},
@@ -147,9 +171,11 @@ TOPICS: dict[str, dict[str, str]] = {
 }
 
 
-async def answered(broker: Broker, step: Step, *, at_once: bool) -> tuple[bool, bytes | None]:
+async def answered(broker: Broker, step: Step, session_id: int, *, at_once: bool) -> tuple[bool, bytes | None]:
     """Whether there was an answer at once, and its bytes."""
     message = step.message()
+    if isinstance(message, FetchRequest) and message.session_id == LAST_SESSION:
+        message = replace(message, session_id=session_id)
     api = api_of(message)
     frame = memoryview(bytearray(encode_request(api, step.version, 1, "c", message)))[4:]
     request = parse_request(frame)
@@ -185,7 +211,12 @@ async def life(*, at_once: bool) -> tuple[dict[str, tuple[bool, bytes | None]], 
         ]
         await client.ask(CreateTopicsRequest(topics=tuple(wanted), timeout_ms=1_000), 7)
         have_on_disk(broker)
-        told = {name: await answered(broker, step, at_once=at_once) for name, step in STEPS.items()}
+        told, session_id = dict[str, tuple[bool, bytes | None]](), 0
+        for name, step in STEPS.items():
+            told[name] = _, answer = await answered(broker, step, session_id, at_once=at_once)
+            if step.message is in_session:
+                assert answer is not None
+                session_id = parse_response(api_of(in_session()), step.version, answer[4:])[1].session_id
         return told, {name: broker.services.topics.partition(name, 0).log.log_end_offset for name in TOPICS}
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 
 import pytest
-import trio
 
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, PartitionData
@@ -16,7 +15,7 @@ from ottla.server.partitions.fetch_sessions import (
     FetchSession,
     FetchSessions,
 )
-from ottla.server.runtime.time_slices import TimeSlice
+from ottla.storage.steps import to_the_end
 
 
 def request(
@@ -41,7 +40,7 @@ def request(
 def begin(
     sessions: FetchSessions, asked: FetchRequest, by_topic_id: bool, elapsed_ms: int
 ) -> tuple[FetchSession | None, list[FetchItem]]:
-    return trio.run(sessions.begin, asked, by_topic_id, elapsed_ms, TimeSlice())
+    return to_the_end(sessions.begin(asked, by_topic_id, elapsed_ms))
 
 
 def opened(sessions: FetchSessions, *offsets: tuple[str, int, int]) -> FetchSession:
