@@ -80,7 +80,12 @@ def going_on(epoch: int, *fetched: FetchRequest, forgotten: str = "", **options:
     """A fetch in the session that was begun last."""
     rows = tuple(topic for each in fetched for topic in each.topics)
     names = (ForgottenTopic(topic=forgotten, partitions=(0,)),) if forgotten else ()
-    changes = {"topics": rows, "forgotten_topics_data": names, "session_id": LAST_SESSION, "session_epoch": epoch}
+    changes: dict[str, Any] = {
+        "topics": rows,
+        "forgotten_topics_data": names,
+        "session_id": LAST_SESSION,
+        "session_epoch": epoch,
+    }
     return lambda: replace(fetch_request("a", 0, **options), **changes)
 
 
