@@ -114,7 +114,7 @@ def encode_response(
         head += kept[version]
     else:
         header_bytes = len(head)
-        spoken.response.write_within(body, parts, most_elements, most_bytes)
+        spoken.response.write(body, parts, most_elements, most_bytes)
         if kept is not None:
             kept[version] = bytes(head[header_bytes:])
     elements = parts.elements

@@ -45,10 +45,13 @@ def _read_long(data: BytesLike, at: int, *, byte_count_max: int, mask: int) -> t
     raise CorruptRecordError(f"variable-length integer at byte {at} is longer than {byte_count_max} bytes")
 
 
-def append_varint(out: bytearray, value: int) -> None:
-    """Append a signed integer of up to 64 bits; the shortest form, the only one any writer emits."""
-    raw = value << 1 if value >= 0 else ~(value << 1)
-    while raw >= 0x80:
-        out.append((raw & 0x7F) | 0x80)
-        raw >>= 7
-    out.append(raw)
+def varints(*values: int) -> bytes:
+    """Signed integers of up to 64 bits, one after the other; the shortest forms, the only ones any writer emits."""
+    out = bytearray()
+    for value in values:
+        raw = value << 1 if value >= 0 else ~(value << 1)
+        while raw >= 0x80:
+            out.append((raw & 0x7F) | 0x80)
+            raw >>= 7
+        out.append(raw)
+    return bytes(out)

@@ -23,7 +23,7 @@ of fixed size, within each `out`.
 import struct
 from typing import Any
 
-from .codegen import MAX_STRING_BYTES, Source, array_methods, is_fixed, split_fields, uvarint
+from .codegen import MAX_STRING_BYTES, NO_LIMIT, Source, array_methods, is_fixed, split_fields, uvarint
 from .errors import LargeMessageError
 from .schema import Field, Type
 
@@ -37,10 +37,11 @@ class WriterSource(Source):
             "uvarint": uvarint,
             "string_prefix": _string_prefix,
             "LargeMessageError": LargeMessageError,
+            "NO_LIMIT": NO_LIMIT,
             "Misfit": (struct.error, AttributeError, TypeError),
         }
         self._run: list[tuple[str, str]] = []  # (format, expression) not written yet
-        self.line("def write(value, parts, most_elements, most_bytes):", +1)
+        self.line("def write(value, parts, most_elements=NO_LIMIT, most_bytes=NO_LIMIT):", +1)
         self.line("out = parts.tail")
         self.line("left = most_elements")
         self.line("try:", +1)

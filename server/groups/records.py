@@ -26,7 +26,7 @@ from ...protocol.messages.consumer_offsets import (
     OffsetCommitValue,
 )
 from ...protocol.wire import Codec, codec
-from ..coordination.blobs import NUMBER, read_message, read_number, write_blob, writing_blob
+from ..coordination.blobs import NUMBER, blob_types, read_message, read_number, write_blob, writing_blob
 from ..coordination.jobs import Steps
 from ..coordination.records import Pair
 
@@ -47,14 +47,15 @@ RECORD_TYPES: dict[int, tuple[type[Any], type[Any]]] = {
 }
 """Classes of key and value of the kinds of groups that have records of several types, whose keys all name their `group_id`."""
 
-_KEY_TYPES: dict[type, int] = {GroupMetadataKey: _GROUP_KEY_TYPE} | {
-    key: number for number, (key, _) in RECORD_TYPES.items()
-}
-
 _OFFSET_KEY = codec(OffsetCommitKey, 0, False)
 _OFFSET_VALUE = codec(OffsetCommitValue, _OFFSET_VALUE_VERSION, _OFFSET_VALUE_VERSION >= _FIRST_FLEXIBLE_VERSION)
 _OFFSET_VALUE_WITH_EXPIRY = codec(OffsetCommitValue, _OFFSET_VALUE_VERSION_WITH_EXPIRY, False)
 _GROUP_KEY = codec(GroupMetadataKey, 0, False)
+_BLOBS = {
+    GroupMetadataKey: (_GROUP_KEY_TYPE, _GROUP_KEY),
+    GroupMetadataValue: (GROUP_VALUE_VERSION, codec(GroupMetadataValue, GROUP_VALUE_VERSION, False)),
+    **blob_types(RECORD_TYPES),
+}
 
 
 class CommittedOffset(NamedTuple):
@@ -134,11 +135,8 @@ def read_record(key: bytes | None, value: bytes | None) -> OffsetRecord | GroupR
 
 def write_record(key: object, value: object | None) -> Pair:
     """Any record of a group but of its offsets, in the version that is written."""
-    written = None
-    if value is not None:
-        version = GROUP_VALUE_VERSION if isinstance(value, GroupMetadataValue) else 0
-        written = write_blob(version, codec(type(value), version, not isinstance(value, GroupMetadataValue)), value)
-    return write_blob(_KEY_TYPES[type(key)], codec(type(key), 0, False), key), written
+    written = None if value is None else write_blob(*_BLOBS[type(value)], value)
+    return write_blob(*_BLOBS[type(key)], key), written
 
 
 class Ready(NamedTuple):
@@ -162,7 +160,7 @@ def ready(made_of: object, change: tuple[Any, Any], arrays: Mapping[str, tuple[o
 
 def writing_record(key: object, value: Any, arrays: Mapping[str, Iterable[object]]) -> Steps[Pair]:
     """`write_record` in pieces (`writing_blob`), of a record of one of RECORD_TYPES."""
-    value_bytes = yield from writing_blob(0, codec(type(value), 0, True), value, arrays)
+    value_bytes = yield from writing_blob(*_BLOBS[type(value)], value, arrays)
     return write_record(key, None)[0], value_bytes
 
 
