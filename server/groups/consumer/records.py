@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, TypeAlias
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.consumer_group_log import (
@@ -31,13 +30,10 @@ from ....protocol.messages.consumer_group_log import (
 from ....protocol.messages.consumer_offsets import GroupMetadataKey
 from ...coordination.jobs import Steps, in_order
 from ..assigning.assignment import Assignment
-from ..records import Ready, ready
+from ..records import Change, Ready, ready
 from .member import Member, Owned, ResolvedRegex
 
 EPOCH_MAX = 2**31 - 1
-
-Change: TypeAlias = tuple[Any, Any]
-"""Key and value, as messages of `protocol.messages.consumer_group_log`; None deletes the key."""
 
 
 def group_epoch(group_id: str, epoch: int, metadata_hash: int) -> Change:

@@ -15,12 +15,11 @@ from ...coordination.jobs import Steps
 from ...coordination.records import Records
 from ..assigning.assignment import Assignment, Assignor, GroupSpec, MemberSubscription
 from ..assigning.topics import TopicView, ids_of
-from ..records import write_record
+from ..records import Change, write_record
 from ..settings import MEMBERS_A_PIECE, OWNED_MAX
 from . import records
 from .group import ConsumerGroup
 from .member import Member, ResolvedRegex
-from .records import Change
 
 ASSIGNED_AT_ONCE = 4_000
 """Partitions, and members times topics: some milliseconds."""

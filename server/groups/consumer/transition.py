@@ -23,13 +23,12 @@ from ..assigning.assignors import ASSIGNORS
 from ..assigning.metadata_hash import MetadataHashes
 from ..assigning.regexes import REFRESH_AT_MOST_EVERY_MS, check_regex
 from ..assigning.topics import TopicView
-from ..records import Ready, made_change
+from ..records import Change, Ready
 from ..settings import GROUP_NAMES_MAX, GroupSettings
 from . import records, targets
 from .group import ConsumerGroup, subscribed_topics
 from .member import Member
 from .reconciliation import Claim, Target, next_step
-from .records import Change
 from .steps_ahead import StepAhead
 
 log = logging.getLogger("ottla.groups")
@@ -54,13 +53,12 @@ class Transition:
         new: The member with its news.
         replaced: The static member whose place it takes (`membership.taking_over`).
         changes: What is to be written before all else.
-        made: Records that may have been made already.
+        made: Changes that may have been made already.
         ahead: Its step, if that may have been made.
 
     Attributes:
         changes: What is to be written; complete after `run`.
         member: The member after its step.
-        made: The records among `changes` that need not be made any more.
         has_stepped: Its assignment, state or epoch changed.
         has_assigned: There is another target assignment.
         must_assign: There is to be one, which takes too long to make it here.
@@ -74,7 +72,7 @@ class Transition:
         old: Member,
         new: Member,
         replaced: Member | None,
-        changes: list[Change],
+        changes: list[Change | Ready],
         made: Collection[Ready] = (),
         ahead: StepAhead | None = None,
     ) -> None:
@@ -83,7 +81,7 @@ class Transition:
         self.member = new
         self.replaced = replaced
         self.changes = changes
-        self.made = (*made, None if ahead is None else ahead.made)
+        self._made = made
         self._ahead = ahead
         self.has_assigned = False
         self.must_assign = False
@@ -131,19 +129,26 @@ class Transition:
         group_id, heir, held = self.group.group_id, self.old, self.group.targets.get(replaced.member_id, {})
         self.changes += records.member_tombstones(group_id, replaced.member_id)
         self._put_member(heir)
-        made = made_change(self.made, ConsumerGroupTargetAssignmentMemberKey, (heir.member_id, held))
+        made = self._ready(ConsumerGroupTargetAssignmentMemberKey, (heir.member_id, held))
         self.changes.append(made or records.target(group_id, heir.member_id, held))
-        made = made_change(self.made, ConsumerGroupCurrentMemberAssignmentKey, heir)
+        made = self._ready(ConsumerGroupCurrentMemberAssignmentKey, heir)
         self.changes.append(made or records.current_assignment(group_id, heir))
 
     def _put_member(self, member: Member) -> None:
-        made = made_change(self.made, ConsumerGroupMemberMetadataKey, member)
+        made = self._ready(ConsumerGroupMemberMetadataKey, member)
         self.changes.append(made or records.member_metadata(self.group.group_id, member))
+
+    def _ready(self, key: type, made_of: object) -> Ready | None:
+        """The change whose key is of this class and that was made of that, if it has been made."""
+        for one in self._made:
+            if type(one.change[0]) is key and one.made_of == made_of:
+                return one
+        return None
 
     def _take(self, ahead: StepAhead) -> None:
         self.member, self.has_stepped = ahead.after, ahead.made is not None
         if ahead.made is not None:
-            self.changes.append(ahead.made.change)
+            self.changes.append(ahead.made)
 
     def _take_subscription(self) -> bool:
         """Whether the member subscribes to something else than before.

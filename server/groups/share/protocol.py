@@ -18,7 +18,6 @@ from ....protocol.messages import share_group_heartbeat as message
 from ....protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from ...coordination.deadlines import Deadlines
 from ...coordination.jobs import AT_ONCE, Job, Steps
-from ...coordination.records import Records
 from ...coordination.store import RecordStore
 from ..assigning.assignment import Assignment
 from ..assigning.metadata_hash import MetadataHashes
@@ -26,12 +25,11 @@ from ..assigning.topic_changes import TopicChanges
 from ..assigning.topics import TopicView
 from ..classic.protocol import Caller
 from ..kinds import is_at_rest
-from ..records import Ready, write_record
+from ..records import Change, Ready, records_of, write_record
 from ..settings import ASSIGN_AGAIN_MS, GroupSettings
 from . import records, targets
 from .group import ShareGroup
 from .member import LEAVE_EPOCH, ShareMember
-from .records import Change
 from .states import StateTable, Topics, check_size
 from .timers import Sessions
 from .transition import Surroundings, Transition
@@ -200,7 +198,7 @@ class ShareProtocol:
         transition.run(
             Surroundings(self._settings, self._topics, self._hashes, now_ms, elapsed_ms, max_bytes, is_asking)
         )
-        self._write(shard, transition.changes, now_ms, ready)
+        self._write(shard, transition.changes, now_ms)
         self._after(shard, transition, now_ms, elapsed_ms)
         member = transition.member
         must_tell = epoch == 0 or request.subscribed_topic_names is not None or member.assigned != old.assigned
@@ -254,7 +252,7 @@ class ShareProtocol:
                 for member_id, assignment in found.items():
                     if member_id in group.members and group.targets.get(member_id) != assignment:
                         group.set_target(member_id, assignment)
-                shard.apply(*last)
+                shard.apply([last])
         except KafkaError as error:
             log.warning("group %s: there is no new assignment: %s", group.group_id, error)
             if error.code is ErrorCode.UNKNOWN_SERVER_ERROR:  # the target is too large: another try would end alike
@@ -394,15 +392,11 @@ class ShareProtocol:
         if states != group.states:
             self._write(shard, [records.state_partitions(group.group_id, states)], now_ms)
 
-    def _write(self, shard: Shard, changes: Collection[Change], now_ms: int, ready: Ready | None = None) -> None:
+    def _write(self, shard: Shard, changes: Collection[Change | Ready], now_ms: int) -> None:
         """Append changes of one group as one batch, then apply them; errors as `RecordStore.append`."""
         if changes:
-            made = Records()
-            for change in changes:
-                made.add(*(ready.pair if ready is not None and change is ready.change else write_record(*change)))
-            self._store.append(shard.partition, made, now_ms)
-            for key, value in changes:
-                shard.apply(key, value)
+            self._store.append(shard.partition, records_of(changes), now_ms)
+            shard.apply(changes)
 
 
 def share_group(group_id: str, group: object, word: str = "Group") -> ShareGroup:

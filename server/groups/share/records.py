@@ -8,21 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, TypeAlias
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages import share_group_log as log
 from ...coordination.jobs import AT_ONCE, Steps, in_order
 from ...coordination.records import Pair
 from ..assigning.assignment import Assignment
-from ..records import Ready, ready, write_record, writing_record
+from ..records import Change, Ready, ready, write_record, writing_record
 from .member import ShareMember
 from .states import StateTable, TopicStates
 
 EPOCH_MAX = 2**31 - 1
-
-Change: TypeAlias = tuple[Any, Any]
-"""Key and value, as messages of `protocol.messages.share_group_log`; None deletes the key."""
 
 
 def group_epoch(group_id: str, epoch: int, metadata_hash: int) -> Change:

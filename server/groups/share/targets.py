@@ -14,11 +14,11 @@ from ...coordination.records import Records
 from ..assigning.assignment import Assignment, GroupSpec, MemberSubscription
 from ..assigning.simple import simple_assignor
 from ..assigning.topics import TopicView, ids_of
+from ..records import Change
 from ..settings import MEMBERS_A_PIECE
 from . import records
 from .group import ShareGroup
 from .member import ShareMember
-from .records import Change
 from .states import TopicStates
 
 ASSIGNED_AT_ONCE = 2_000

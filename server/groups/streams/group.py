@@ -196,6 +196,10 @@ class StreamsGroup:
                 for task in _each(places):
                     roles.setdefault(task, Counter())[member.process_id] += 1
 
+    def set_topology(self, topology: Topology | None) -> None:
+        self.topology = topology
+        self.configured = None
+
     def remove(self, member_id: str) -> None:
         self._take_out(member_id)
         self.members.pop(member_id, None)

@@ -19,14 +19,14 @@ from ....protocol.messages.streams_group_heartbeat import (
 )
 from ...coordination.deadlines import Deadlines
 from ...coordination.jobs import Job, Steps, to_the_end
-from ...coordination.records import Records
 from ...coordination.store import RecordStore
 from ..assigning.topic_changes import TopicChanges
 from ..assigning.topics import TopicView
 from ..classic.group import ClassicGroup
 from ..classic.protocol import Caller
 from ..kinds import is_at_rest
-from ..records import write_record
+from ..records import Change, records_of
+from ..records import Ready as ReadyRecord
 from ..settings import GroupSettings
 from . import records, targets
 from .answering import Heard, answered
@@ -34,7 +34,6 @@ from .describing import endpoints
 from .group import StreamsGroup
 from .member import LEAVE_EPOCH, Member, MemberState
 from .membership import claim_of, member_for, streams_group, with_news
-from .records import Change
 from .target_jobs import TargetJobs
 from .timers import MemberTimers
 from .transition import Ready, Seen, Surroundings, Transition, preparing
@@ -180,7 +179,7 @@ class StreamsProtocol:
         """
         if request.member_epoch == LEAVE_EPOCH:
             return self._leave(shard, request, now_ms)
-        changes: list[Change] = []
+        changes: list[Change | ReadyRecord] = []
         known = shard.groups.get(request.group_id)
         if ready is None or not ready.seen.is_still(known):
             ready = to_the_end(self._preparing(shard, request))
@@ -197,7 +196,7 @@ class StreamsProtocol:
             self._elapsed_ms(),
         )
         transition.run(around, claim_of(request))
-        self.write(shard, transition.changes, now_ms, ready)
+        self.write(shard, transition.changes, now_ms)
         kept = streams_group(group.group_id, shard.groups.get(group.group_id))
         if isinstance(known, ClassicGroup):
             self._close_classic(known, now_ms)
@@ -208,7 +207,9 @@ class StreamsProtocol:
         interval_ms = self._settings.of_group(kept.group_id, "streams.heartbeat.interval.ms")
         return answered(kept, transition, request, known, interval_ms)
 
-    def _group_for(self, shard: Shard, request: StreamsGroupHeartbeatRequest, changes: list[Change]) -> StreamsGroup:
+    def _group_for(
+        self, shard: Shard, request: StreamsGroupHeartbeatRequest, changes: list[Change | ReadyRecord]
+    ) -> StreamsGroup:
         """The group; a new one, or one in place of a classic group without members, for a member that joins."""
         group_id = request.group_id
         known = shard.groups.get(group_id)
@@ -279,14 +280,8 @@ class StreamsProtocol:
 
     # Records
 
-    def write(self, shard: Shard, changes: Collection[Change], now_ms: int, ready: Ready | None = None) -> None:
+    def write(self, shard: Shard, changes: Collection[Change | ReadyRecord], now_ms: int) -> None:
         """Append changes of one group as one batch, then apply them; errors as `RecordStore.append`."""
-        if not changes:
-            return
-        made = Records()
-        known, record = (ready.written if ready is not None else None) or (None, None)
-        for change in changes:
-            made.add(*(record if record is not None and change is known else write_record(*change)))
-        self._store.append(shard.partition, made, now_ms)
-        for key, value in changes:
-            shard.apply(key, value)
+        if changes:
+            self._store.append(shard.partition, records_of(changes), now_ms)
+            shard.apply(changes)

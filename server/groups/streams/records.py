@@ -7,7 +7,6 @@ when it is read again.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any, TypeAlias
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.consumer_offsets import GroupMetadataKey
@@ -28,13 +27,11 @@ from ....protocol.messages.streams_group_log import (
     StreamsGroupTopologyKey,
     TaskIds,
 )
+from ..records import Change
 from .applications.topology import Topology
 from .member import Epochs, Member, Places, Tasks
 
 EPOCH_MAX = 2**31 - 1
-
-Change: TypeAlias = tuple[Any, Any]
-"""Key and value, as messages of `protocol.messages.streams_group_log`; None deletes the key."""
 
 
 def group_epoch(

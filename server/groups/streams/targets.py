@@ -13,14 +13,13 @@ from typing import NamedTuple
 from ....protocol.errors import ErrorCode, KafkaError
 from ...coordination.jobs import Steps
 from ...coordination.records import Records
-from ..records import write_record
+from ..records import Change, write_record
 from ..settings import MEMBERS_A_PIECE
 from . import records
 from .applications.configured import Configured
 from .assignor import AssignedMember, sticky
 from .group import StreamsGroup
 from .member import NO_TASKS, Member, Tasks
-from .records import Change
 
 TASKS_AT_ONCE = 1_000
 """Active and standby ones: some milliseconds."""
