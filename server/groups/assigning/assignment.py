@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple, TypeAlias
 
-from ...coordination.jobs import Steps
+from ...coordination.jobs import A_PIECE, Steps
 
 Assignment: TypeAlias = Mapping[bytes, frozenset[int]]
 """Topic id -> partition indexes; no topic without partitions."""
@@ -42,19 +42,21 @@ Assignor: TypeAlias = Callable[[GroupSpec, Callable[[bytes], int]], Steps[Mappin
 
 
 def frozen(by_topic: Mapping[bytes, AbstractSet[int]]) -> Steps[Assignment]:
-    """What a member is given, a topic a piece; no topic without partitions."""
+    """What a member is given, some topics a piece; no topic without partitions."""
     found: dict[bytes, frozenset[int]] = {}
-    for topic_id, indexes in by_topic.items():
+    for number, (topic_id, indexes) in enumerate(by_topic.items(), 1):
         if indexes:
             found[topic_id] = frozenset(indexes)
-        yield
+        if number % A_PIECE == 0:
+            yield
     return found
 
 
 def by_topic(places: Iterable[tuple[bytes, int]]) -> Steps[Assignment]:
-    """What a member is given, of topic ids and partitions; one a piece."""
+    """What a member is given, of topic ids and partitions; some a piece."""
     found: dict[bytes, set[int]] = {}
-    for topic_id, index in places:
+    for number, (topic_id, index) in enumerate(places, 1):
         found.setdefault(topic_id, set()).add(index)
-        yield
+        if number % A_PIECE == 0:
+            yield
     return (yield from frozen(found))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from ....protocol.errors import ErrorCode, KafkaError
-from ...coordination.jobs import Steps
+from ...coordination.jobs import A_PIECE, Steps
 from ...coordination.records import Records
 from ..assigning.assignment import Assignment, Assignor, GroupSpec, MemberSubscription
 from ..assigning.topics import TopicView, ids_of
@@ -77,7 +77,7 @@ def new_targets(
     # Most members subscribe to the same topics.
     known: dict[tuple[frozenset[str], str | None], frozenset[bytes]] = {}
     subscribing = {}
-    for member_id, member in members.items():
+    for number, (member_id, member) in enumerate(members.items(), 1):
         key = member.topic_names, member.topic_regex
         if key not in known:
             known[key] = yield from ids_of(names_of(member, regexes), topics)
@@ -88,7 +88,8 @@ def new_targets(
             known[key],
             before.get(member_id, {}),
         )
-        yield
+        if number % A_PIECE == 0:
+            yield
     spec = GroupSpec(subscribing, is_homogeneous(members.values()))
     assigned = yield from assignor(spec, topics.partition_count)
     return {member_id: assigned.get(member_id, {}) for member_id in members}

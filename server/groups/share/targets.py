@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from ....protocol.errors import ErrorCode, KafkaError
-from ...coordination.jobs import Steps
+from ...coordination.jobs import A_PIECE, Steps
 from ...coordination.records import Records
 from ..assigning.assignment import Assignment, GroupSpec, MemberSubscription
 from ..assigning.simple import simple_assignor
@@ -49,7 +49,7 @@ def new_targets(
     ids: dict[frozenset[str], frozenset[bytes]] = {}
     counts: dict[frozenset[str], int] = {}
     subscribing = {}
-    for member_id, member in members.items():
+    for number, (member_id, member) in enumerate(members.items(), 1):
         names = member.topic_names
         if names not in ids:
             ids[names] = yield from ids_of(names, topics)
@@ -57,7 +57,8 @@ def new_targets(
         subscribing[member_id] = MemberSubscription(
             member_id, None, member.rack_id, ids[names], before.get(member_id, {})
         )
-        yield
+        if number % A_PIECE == 0:
+            yield
     assignable = {topic_id: one.partitions for topic_id, one in initialized.items()}
     if len(ids) > 1:
         # Each subscriber of a topic gets a part of it.

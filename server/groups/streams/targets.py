@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from ....protocol.errors import ErrorCode, KafkaError
-from ...coordination.jobs import Steps
+from ...coordination.jobs import A_PIECE, Steps
 from ...coordination.records import Records
 from ..records import Change, write_record
 from ..settings import MEMBERS_A_PIECE
@@ -48,9 +48,10 @@ def new_targets(
     if configured.problem is not None or configured.subtopologies is None:
         return dict.fromkeys(members, NO_TASKS)
     assigned = {}
-    for member_id, member in members.items():
+    for number, (member_id, member) in enumerate(members.items(), 1):
         assigned[member_id] = AssignedMember(member.process_id, before.get(member_id, NO_TASKS))
-        yield
+        if number % A_PIECE == 0:
+            yield
     return (yield from sticky(assigned, configured.subtopologies, int(configs.get(STANDBYS, "0"))))
 
 
