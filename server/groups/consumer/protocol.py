@@ -28,7 +28,7 @@ from ..kinds import is_at_rest
 from ..records import Change, Ready, records_of, write_record
 from ..settings import ASSIGN_AGAIN_MS, GroupSettings
 from . import records, targets
-from .group import ConsumerGroup, subscribed_topics
+from .group import ConsumerGroup, all_topics
 from .member import LEAVE_EPOCH, STATIC_LEAVE_EPOCH, Member, MemberState, ResolvedRegex, away
 from .membership import claim_of, claiming, consumer_group, identified, member_for, with_news
 from .migration import TRIES, Migration, Upgrade, is_large
@@ -104,8 +104,8 @@ class ConsumerProtocol:
 
     def _settle(self, shard: Shard, group: object) -> None:
         """Have who has what ready soon: members of the classic protocol ask for it at once."""
-        if isinstance(group, ConsumerGroup) and not group.is_settled:
-            self._start_job(shard, group.settling())
+        if isinstance(group, ConsumerGroup) and not group.owners.is_settled:
+            self._start_job(shard, group.owners.settling())
 
     def _take_up(self, shard: Shard, group: ConsumerGroup, now_ms: int) -> None:
         loading = self.loaded(shard, group, now_ms)
@@ -205,7 +205,10 @@ class ConsumerProtocol:
         made = list[Ready]()
         if not isinstance(group, ConsumerGroup) or request.member_epoch == LEAVE_EPOCH:
             return made, None
-        yield from group.settling()
+        known = group.static_member(request.instance_id) or group.members.get(request.member_id)
+        if known is None or not has_many(known, group.targets.get(known.member_id, {})):
+            return made, None
+        yield from group.owners.settling()
         try:
             old, replaced = member_for(group, request, self._new_id)
             assignment = group.targets.get((replaced or old).member_id, {})
@@ -222,7 +225,7 @@ class ConsumerProtocol:
             if new.is_reconciled_to(epoch) and not has_new_subscription:
                 return made, None
             subscribes_to = targets.subscribing(new, group.regexes, self._topics)
-            target = Target(epoch, assignment, subscribes_to, has_new_subscription, group.is_free)
+            target = Target(epoch, assignment, subscribes_to, has_new_subscription, group.owners.is_free)
             return made, (yield from step_ahead(group, new, target, claim))
         except KafkaError:  # `heartbeat` says it
             return made, None
@@ -374,7 +377,7 @@ class ConsumerProtocol:
         in_use = {pattern: both for pattern, both in made.items() if pattern in group.regex_subscribers}
         resolved = {pattern: one for pattern, (one, _) in in_use.items()}
         changes: list[Change | Ready] = [ready for _, ready in in_use.values()]
-        names = subscribed_topics(group.members.values(), {**group.regexes, **resolved}.values())
+        names = all_topics(group.name_subscribers, {**group.regexes, **resolved}.values())
         topics_hash = self._hashes.of(names)
         is_news = any(
             one.topics != (group.regexes[pattern].topics if pattern in group.regexes else frozenset())

@@ -88,8 +88,10 @@ def target(group_id: str, member_id: str, assignment: Assignment) -> Change:
         group_id=group_id, member_id=member_id
     ), ConsumerGroupTargetAssignmentMemberValue(
         topic_partitions=tuple(
-            TopicPartition(topic_id=topic_id, partitions=tuple(sorted(partitions)))
-            for topic_id, partitions in sorted(assignment.items())
+            [
+                TopicPartition(topic_id=topic_id, partitions=tuple(sorted(partitions)))
+                for topic_id, partitions in sorted(assignment.items())
+            ]
         )
     )
 
@@ -183,11 +185,12 @@ def tombstones(group_id: str, member_ids: Collection[str], regexes: Iterable[str
 
 
 def _topic_partitions(owned: Owned) -> tuple[TopicPartitions, ...]:
-    return tuple(
-        TopicPartitions(topic_id=topic_id, partitions=indexes, assignment_epochs=tuple(epochs[one] for one in indexes))
-        for topic_id, epochs in sorted(owned.items())
-        for indexes in [tuple(sorted(epochs))]
-    )
+    rows = []
+    for topic_id, epochs in sorted(owned.items()):
+        indexes = tuple(sorted(epochs))
+        since = tuple(map(epochs.__getitem__, indexes))
+        rows.append(TopicPartitions(topic_id=topic_id, partitions=indexes, assignment_epochs=since))
+    return tuple(rows)
 
 
 def owned_of(topics: Iterable[TopicPartitions], member_epoch: int) -> Owned:

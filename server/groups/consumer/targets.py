@@ -153,11 +153,9 @@ def amended(
 
 def changes(group: ConsumerGroup, targets: Mapping[str, Assignment], epoch: int, now_ms: int) -> list[Change]:
     """The records of a new target assignment; members for whom nothing changes have none."""
-    return [
-        *(
-            records.target(group.group_id, member_id, assignment)
-            for member_id, assignment in targets.items()
-            if group.targets.get(member_id) != assignment
-        ),
-        records.target_metadata(group.group_id, epoch, now_ms),
+    changed = [
+        records.target(group.group_id, member_id, assignment)
+        for member_id, assignment in targets.items()
+        if group.targets.get(member_id) != assignment
     ]
+    return [*changed, records.target_metadata(group.group_id, epoch, now_ms)]

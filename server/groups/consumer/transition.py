@@ -26,7 +26,7 @@ from ..assigning.topics import TopicView
 from ..records import Change, Ready
 from ..settings import GROUP_NAMES_MAX, GroupSettings
 from . import records, targets
-from .group import ConsumerGroup, subscribed_topics
+from .group import ConsumerGroup
 from .member import Member
 from .reconciliation import Claim, Target, next_step
 from .steps_ahead import StepAhead
@@ -107,7 +107,7 @@ class Transition:
         if new != self.old:
             self._put_member(new)
         has_new_subscription = self._take_subscription()
-        self._take_topics()
+        self._take_topics(has_new_subscription=has_new_subscription)
         epoch, assignment = self._take_target()
         if has_new_subscription or not new.is_reconciled_to(epoch):
             ahead, group = self._ahead, self.group
@@ -118,7 +118,7 @@ class Transition:
                 return
             subscribes_to = targets.subscribing(new, group.regexes, around.topics)
             self.member = next_step(
-                new, Target(epoch, assignment, subscribes_to, has_new_subscription, group.is_free), claim
+                new, Target(epoch, assignment, subscribes_to, has_new_subscription, group.owners.is_free), claim
             )
         self.has_stepped = self.member != new
         if self.has_stepped:
@@ -177,6 +177,13 @@ class Transition:
             self.must_resolve = self._is_time_to_resolve(is_unknown=is_unknown)
         return subscribes_anew(old, new)
 
+    def _subscribed_topics(self) -> frozenset[str]:
+        """By any member, with its news."""
+        group = self.group
+        before = self.replaced or group.members.get(self.old.member_id)
+        others = group.subscribed_topics if before is None else group.subscribed_without([before])
+        return others | targets.names_of(self.member, group.regexes)
+
     def _check_names(self) -> None:
         """Raise GROUP_MAX_SIZE_REACHED if the group would name too many topics; members that name the same count once."""
         lists = self.group.name_subscribers
@@ -205,7 +212,7 @@ class Transition:
             or since_ms > self._around.settings.group_consumer_regex_refresh_interval_ms
         )
 
-    def _take_topics(self) -> None:
+    def _take_topics(self, *, has_new_subscription: bool) -> None:
         """Bring the group to its next epoch if subscriptions or topics have changed."""
         group = self.group
         is_refreshed = group.refresh_at_ms is not None and self._around.elapsed_ms < group.refresh_at_ms
@@ -214,8 +221,8 @@ class Transition:
         self.has_seen_topics = True
         if group.refresh_at_ms is not None and not is_refreshed:
             self._around.hashes.forget()  # It is time to look whether nobody said so.
-        regexes = (one for pattern, one in group.regexes.items() if pattern != self._dropped_regex)
-        topics_hash = self._around.hashes.of(subscribed_topics(self._members().values(), regexes))
+        names = self._subscribed_topics() if has_new_subscription else group.subscribed_topics
+        topics_hash = self._around.hashes.of(names)
         if self._must_bump or topics_hash != group.metadata_hash:
             self._epoch += 1
             self.changes.append(records.group_epoch(group.group_id, self._epoch, topics_hash))
@@ -227,7 +234,7 @@ class Transition:
         """The target assignment's epoch and the member's part in it: another one if the group's epoch is ahead, the
         last one is old enough, and it does not take long."""
         group, new, settings = self.group, self.member, self._around.settings
-        holder = self.replaced or group.static_member(new.instance_id) or new
+        holder = self.replaced or new
         held = group.targets.get(holder.member_id, {})
         since_ms = _since(group.assigned_at_ms, self._around.elapsed_ms)
         if group.assignment_epoch >= self._epoch or since_ms < settings.of_group(
@@ -249,9 +256,11 @@ class Transition:
 
     def _members(self) -> Mapping[str, Member]:
         """The members as they will be."""
-        gone = self.replaced.member_id if self.replaced is not None else None
-        stay = {member_id: member for member_id, member in self.group.members.items() if member_id != gone}
-        return {**stay, self.member.member_id: self.member}
+        members = dict(self.group.members)
+        if self.replaced is not None:
+            del members[self.replaced.member_id]
+        members[self.member.member_id] = self.member
+        return members
 
 
 def subscribes_anew(old: Member, new: Member) -> bool:

@@ -80,14 +80,12 @@ def new_targets(
 
 def changes(group: ShareGroup, targets: Mapping[str, Assignment], epoch: int, now_ms: int) -> list[Change]:
     """The records of a new target assignment; members for whom nothing changes have none."""
-    return [
-        *(
-            records.target(group.group_id, member_id, assignment)
-            for member_id, assignment in targets.items()
-            if group.targets.get(member_id) != assignment
-        ),
-        records.target_metadata(group.group_id, epoch, now_ms),
+    changed = [
+        records.target(group.group_id, member_id, assignment)
+        for member_id, assignment in targets.items()
+        if group.targets.get(member_id) != assignment
     ]
+    return [*changed, records.target_metadata(group.group_id, epoch, now_ms)]
 
 
 def written(group: ShareGroup, targets: Mapping[str, Assignment], max_bytes: int) -> Steps[Records]:

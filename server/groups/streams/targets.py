@@ -93,11 +93,9 @@ def amended(group: StreamsGroup, whole: WholeTarget) -> None:
 
 def changes(group: StreamsGroup, targets: Mapping[str, Tasks], epoch: int, now_ms: int) -> list[Change]:
     """The records of a new target assignment; members for whom nothing changes have none."""
-    return [
-        *(
-            records.target(group.group_id, member_id, tasks)
-            for member_id, tasks in targets.items()
-            if group.targets.get(member_id) != tasks
-        ),
-        records.target_metadata(group.group_id, epoch, now_ms),
+    changed = [
+        records.target(group.group_id, member_id, tasks)
+        for member_id, tasks in targets.items()
+        if group.targets.get(member_id) != tasks
     ]
+    return [*changed, records.target_metadata(group.group_id, epoch, now_ms)]
