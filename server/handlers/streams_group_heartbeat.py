@@ -25,7 +25,7 @@ from ...protocol.messages.streams_group_heartbeat import (
     Topology,
 )
 from ..cluster.topic_plans import PARTITIONS_MAX, TopicPlan, check_name
-from ..coordination.jobs import Steps
+from ..coordination.jobs import A_PIECE, Job, Steps
 from ..groups.classic.protocol import Caller
 from ..groups.shard import Shard
 from ..groups.streams.answering import Heard
@@ -35,7 +35,7 @@ from ..partitions.internal_topics import INTERNAL_TOPICS
 from ..runtime.time_slices import TimeSlice
 from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
-from .coordinating import CoordinatorCall
+from .coordinating import CoordinatorCall, check_topics
 from .permissions import check_without_words
 
 _ERRORS_SHOWN = 3
@@ -75,28 +75,26 @@ def _told(ctx: Context, heard: Heard) -> Any:
     return _with_topics(ctx, heard, heard.response) if heard.missing else heard.response
 
 
-async def _check_topics(ctx: Context, topology: Topology) -> None:
+def _check_topics(ctx: Context, topology: Topology) -> Job:
     """Raise STREAMS_INVALID_TOPOLOGY or TOPIC_AUTHORIZATION_FAILED if a topic of it cannot be used."""
     check_size(topology)
-    time_slice, names = TimeSlice(), set[str]()
-    async for name in time_slice.each(_names(topology)):
-        names.add(name)
+    names = set(_names(topology))
     if used := sorted(names & INTERNAL_TOPICS):
         raise KafkaError(
             ErrorCode.STREAMS_INVALID_TOPOLOGY,
             f"Use of Kafka internal topics {','.join(used)} in a Kafka Streams topology is prohibited.",
         )
     invalid = []
-    async for name in time_slice.each(names):
+    for number, name in enumerate(names, 1):
         if not _is_name(name):
             invalid.append(name)
+        if number % A_PIECE == 0:
+            yield
     if invalid:
         shown = ",".join(sorted(invalid)[:_NAMES_SHOWN])
         raise KafkaError(ErrorCode.STREAMS_INVALID_TOPOLOGY, f"Topic names {shown} are not valid topic names.")
-    if ctx.services.authorizer is None:
-        return
-    async for name in time_slice.each(sorted(names)):
-        check_without_words(ctx, Operation.DESCRIBE, ResourceType.TOPIC, name)
+    if ctx.services.authorizer is not None:
+        yield from check_topics(ctx, sorted(names))
 
 
 def _names(topology: Topology) -> Iterator[str]:

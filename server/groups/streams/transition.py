@@ -108,7 +108,6 @@ def preparing(
         if seen.topology is None:
             change = records.topology(group_id, topology)
             written = ReadyRecord(topology, change, write_record(*change))
-            yield
         # No piece ends between here and the heartbeat if there is nothing to look at.
         return Ready(seen, topology, written, (yield from _look_at(topology, seen.group, topics, changes, elapsed_ms)))
     except KafkaError as error:

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
+from operator import attrgetter
 
 from .....protocol.errors import ErrorCode, KafkaError
 from .....protocol.messages import streams_group_heartbeat as wire
 from .....protocol.messages import streams_group_log as log
-from ....coordination.jobs import Steps
+from ....coordination.jobs import A_PIECE, Steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,18 +57,18 @@ def of_request(topology: wire.Topology) -> Steps[Topology]:
     if topology.epoch < 0:
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "Topology epoch must be non-negative.")
     written = []
-    for one in topology.subtopologies:
+    for number, one in enumerate(topology.subtopologies, 1):
         written.append((yield from _written(one)))
-        yield
+        if number % A_PIECE == 0:
+            yield
     subtopologies = {one.subtopology_id: one for one in _sorted(written)}
-    yield
     if len(subtopologies) < len(topology.subtopologies):
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "Two subtopologies have the same id.")
     return Topology(topology.epoch, subtopologies)
 
 
 def _sorted(subtopologies: Iterable[log.Subtopology]) -> list[log.Subtopology]:
-    return sorted(subtopologies, key=lambda one: one.subtopology_id)
+    return sorted(subtopologies, key=attrgetter("subtopology_id"))
 
 
 def _written(one: wire.Subtopology) -> Steps[log.Subtopology]:
