@@ -189,7 +189,7 @@ class StreamsGroup:
         """Take over what a record says of a member, old or new."""
         self._take_out(member.member_id)
         self.members[member.member_id] = member
-        for owned in (member.assigned, member.revoking):
+        for owned in filter(any, (member.assigned, member.revoking)):
             for task in _each(owned.active):
                 self.active_processes[task] = member.process_id
             for roles, places in ((self.standby_processes, owned.standby), (self.warmup_processes, owned.warmup)):
@@ -213,7 +213,7 @@ class StreamsGroup:
         member = self.members.get(member_id)
         if member is None:
             return
-        for owned in (member.assigned, member.revoking):
+        for owned in filter(any, (member.assigned, member.revoking)):
             for task in _each(owned.active):
                 if self.active_processes.get(task) == member.process_id:
                     del self.active_processes[task]

@@ -171,7 +171,7 @@ class StreamsProtocol:
         """Let a member join, stay or leave.
 
         Args:
-            ready: As `preparing` made it for the request; None: it is made here.
+            ready: As `preparing` made it for the request just now; None: it is made here.
 
         Raises:
             KafkaError: GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, INVALID_REQUEST,
@@ -181,13 +181,12 @@ class StreamsProtocol:
             return self._leave(shard, request, now_ms)
         changes: list[Change | ReadyRecord] = []
         known = shard.groups.get(request.group_id)
-        if ready is None or not ready.seen.is_still(known):
+        if ready is None:
             ready = to_the_end(self._preparing(shard, request))
         group = self._group_for(shard, request, changes)
         old = member_for(group, request)
         transition = Transition(group, old, with_news(old, request, caller), changes, ready)
-        is_first = not group.members
-        waits = is_first and self._settings.of_group(group.group_id, "streams.initial.rebalance.delay.ms") > 0
+        waits = not group.members and self._settings.of_group(group.group_id, "streams.initial.rebalance.delay.ms") > 0
         around = Surroundings(
             self._configs_of(group),
             self._settings.of_group(group.group_id, "streams.assignment.interval.ms"),
@@ -200,7 +199,7 @@ class StreamsProtocol:
         kept = streams_group(group.group_id, shard.groups.get(group.group_id))
         if isinstance(known, ClassicGroup):
             self._close_classic(known, now_ms)
-        self._keep(shard, kept, transition, now_ms, is_first=is_first)
+        self._keep(shard, kept, transition, now_ms, waits=waits)
         if request.shutdown_application and kept.shutdown_by is None:
             log.info("group %s: member %s wants the application to end", kept.group_id, old.member_id)
             kept.shutdown_by = old.member_id
@@ -228,7 +227,7 @@ class StreamsProtocol:
             raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
         return group
 
-    def _keep(self, shard: Shard, group: StreamsGroup, transition: Transition, now_ms: int, *, is_first: bool) -> None:
+    def _keep(self, shard: Shard, group: StreamsGroup, transition: Transition, now_ms: int, *, waits: bool) -> None:
         """Take over what is not in the log."""
         member, elapsed_ms = transition.member, self._elapsed_ms()
         group.configured = transition.configured
@@ -237,7 +236,7 @@ class StreamsProtocol:
             group.refresh_at_ms = elapsed_ms + _REFRESH_AFTER_MS
         if transition.has_assigned:
             group.assigned_at_ms = elapsed_ms
-        if is_first:
+        if waits:
             self.timers.await_members(shard, group)
         self.timers.keep_alive(shard, group, member)
         if transition.has_stepped:

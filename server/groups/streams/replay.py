@@ -114,7 +114,11 @@ def _current_assignment(
 
 
 def _places(rows: Iterable[TaskIds | OwnedTaskIds]) -> Places:
-    return {one.subtopology_id: frozenset(one.partitions) for one in rows if one.partitions}
+    places = {}
+    for one in rows:
+        if one.partitions:
+            places[one.subtopology_id] = frozenset(one.partitions)
+    return places
 
 
 def _epochs(rows: Iterable[OwnedTaskIds], member_epoch: int) -> Mapping[str, Mapping[int, int]]:

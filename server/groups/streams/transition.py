@@ -122,7 +122,6 @@ def _topology_of(known: Topology | None, wanted: message.Topology | None) -> Ste
         return topology
     if known.epoch <= topology.epoch and known != topology:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Topology updates are not supported yet.")
-    yield
     return known
 
 
