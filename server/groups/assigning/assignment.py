@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from ...coordination.jobs import A_PIECE, Steps
+
+Row = TypeVar("Row")
 
 Assignment: TypeAlias = Mapping[bytes, frozenset[int]]
 """Topic id -> partition indexes; no topic without partitions."""
@@ -39,6 +41,14 @@ class GroupSpec(NamedTuple):
 
 Assignor: TypeAlias = Callable[[GroupSpec, Callable[[bytes], int]], Steps[Mapping[str, Assignment]]]
 """(group, partition count of a topic id) -> assignment by member id. A member left out gets nothing."""
+
+
+def rows_of(row: Callable[..., Row], assignment: Assignment) -> tuple[Row, ...]:
+    """An assignment as rows of a message, in order."""
+    rows = []
+    for topic_id, partitions in sorted(assignment.items()):
+        rows.append(row(topic_id=topic_id, partitions=tuple(sorted(partitions))))
+    return tuple(rows)
 
 
 def frozen(by_topic: Mapping[bytes, AbstractSet[int]]) -> Steps[Assignment]:

@@ -29,7 +29,7 @@ from ....protocol.messages.consumer_group_log import (
 )
 from ....protocol.messages.consumer_offsets import GroupMetadataKey
 from ...coordination.jobs import Steps, in_order
-from ..assigning.assignment import Assignment
+from ..assigning.assignment import Assignment, rows_of
 from ..records import Change, Ready, ready
 from .member import Member, Owned, ResolvedRegex
 
@@ -86,14 +86,7 @@ def target_metadata(group_id: str, epoch: int, now_ms: int) -> Change:
 def target(group_id: str, member_id: str, assignment: Assignment) -> Change:
     return ConsumerGroupTargetAssignmentMemberKey(
         group_id=group_id, member_id=member_id
-    ), ConsumerGroupTargetAssignmentMemberValue(
-        topic_partitions=tuple(
-            [
-                TopicPartition(topic_id=topic_id, partitions=tuple(sorted(partitions)))
-                for topic_id, partitions in sorted(assignment.items())
-            ]
-        )
-    )
+    ), ConsumerGroupTargetAssignmentMemberValue(topic_partitions=rows_of(TopicPartition, assignment))
 
 
 def writing_target(group_id: str, member_id: str, assignment: Assignment) -> Steps[Ready]:

@@ -90,11 +90,17 @@ def _states(
 
 
 def _assignment(topics: Iterable[log.TopicPartition | log.TopicPartitions]) -> Assignment:
-    return {one.topic_id: frozenset(one.partitions) for one in topics}
+    assignment = {}
+    for one in topics:
+        assignment[one.topic_id] = frozenset(one.partitions)
+    return assignment
 
 
 def _topic_states(topics: Iterable[log.TopicPartitionsInfo]) -> dict[bytes, TopicStates]:
-    return {one.topic_id: TopicStates(one.topic_name, frozenset(one.partitions)) for one in topics}
+    states = {}
+    for one in topics:
+        states[one.topic_id] = TopicStates(one.topic_name, frozenset(one.partitions))
+    return states
 
 
 APPLY: dict[type, Callable[[ShareGroup, Any, Any], None]] = {
