@@ -10,7 +10,7 @@ A read value never shares memory with the frame, but for `Records`: those are a 
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeAlias
 
 from .codegen import MAX_ELEMENTS, NO_LIMIT, Source, as_array, read_uvarint, uvarint
 from .reader_source import ReaderSource
@@ -66,21 +66,9 @@ __all__ = [
 ]
 
 
-class Parts:
-    """The pieces of a message being written: our own bytes, and between them records that are passed on untouched."""
-
-    __slots__ = ("elements", "tail")
-
-    def __init__(self) -> None:
-        self.tail = bytearray()
-        self.elements: list[Any] = [self.tail]
-
-    def add(self, records: RecordsPart) -> bytearray:
-        """Put records behind what was written so far; returns the new tail to write to."""
-        self.tail = bytearray()
-        self.elements += (records, self.tail)
-        return self.tail
-
+Parts: TypeAlias = list[Any]
+"""The pieces of a message being written: our own bytes, and between them records that are passed on untouched. The last is ours, a
+bytearray that what comes next is appended to."""
 
 ReadWithin = Callable[[memoryview, int, int], tuple[Any, int, int]]
 

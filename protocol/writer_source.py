@@ -42,7 +42,7 @@ class WriterSource(Source):
         }
         self._run: list[tuple[str, str]] = []  # (format, expression) not written yet
         self.line("def write(value, parts, most_elements=NO_LIMIT, most_bytes=NO_LIMIT):", +1)
-        self.line("out = parts.tail")
+        self.line("out = parts[-1]")
         self.line("left = most_elements")
         self.line("try:", +1)
         self._struct(cls, "value")
@@ -159,7 +159,10 @@ class WriterSource(Source):
         if type.item is not None:
             self._items(type.item, source, count)
         elif type.name == "records":
-            self.line(f"if {count}: out = parts.add({source})")
+            self.line(f"if {count}:", +1)
+            self.line("out = bytearray()")
+            self.line(f"parts += ({source}, out)")
+            self.dedent()
         else:
             if type.name == "bytes":
                 self._refuse(f"len({source}) > most_bytes")

@@ -9,7 +9,7 @@ from struct import Struct
 from typing import Any
 
 from ...protocol.errors import ProtocolError
-from ...protocol.wire import Codec, Parts, codec, uvarint
+from ...protocol.wire import Codec, codec, uvarint
 from .jobs import AT_ONCE, Steps
 
 NUMBER = Struct(">h")
@@ -26,10 +26,9 @@ def blob_types(record_types: Mapping[int, tuple[type[Any], type[Any]]]) -> dict[
 
 
 def write_blob(number: int, with_codec: Codec, message: object) -> bytes:
-    parts = Parts()
-    parts.tail += NUMBER.pack(number)
-    with_codec.write(message, parts)
-    return bytes(parts.tail)
+    blob = bytearray(NUMBER.pack(number))
+    with_codec.write(message, [blob])
+    return bytes(blob)
 
 
 def writing_blob(number: int, with_codec: Codec, message: Any, arrays: Mapping[str, Iterable[object]]) -> Steps[bytes]:
