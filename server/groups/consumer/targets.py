@@ -36,15 +36,6 @@ def preferred_assignor(members: Iterable[Member], default: str) -> str:
     return max(votes, key=votes.__getitem__, default=default)
 
 
-def is_homogeneous(members: Collection[Member]) -> bool:
-    """All subscribe to the same topics by name, or all by one regular expression and to none by name."""
-    by_name = {member.topic_names for member in members}
-    by_regex = {member.topic_regex or None for member in members}
-    if by_regex <= {None}:
-        return len(by_name) <= 1
-    return len(by_regex) == 1 and by_name == {frozenset()}
-
-
 def names_of(member: Member, regexes: Mapping[str, ResolvedRegex]) -> frozenset[str]:
     """All topics that the member subscribes to, as far as its regular expression has been resolved."""
     resolved = regexes.get(member.topic_regex or "")
@@ -78,7 +69,7 @@ def new_targets(
     known: dict[tuple[frozenset[str], str | None], frozenset[bytes]] = {}
     subscribing = {}
     for number, (member_id, member) in enumerate(members.items(), 1):
-        key = member.topic_names, member.topic_regex
+        key = member.topic_names, member.topic_regex or None
         if key not in known:
             known[key] = yield from ids_of(names_of(member, regexes), topics)
         subscribing[member_id] = MemberSubscription(
@@ -90,7 +81,9 @@ def new_targets(
         )
         if number % A_PIECE == 0:
             yield
-    spec = GroupSpec(subscribing, is_homogeneous(members.values()))
+    # All subscribe to the same topics by name, or all by one regular expression and to none by name.
+    is_homogeneous = len(known) <= 1 and not any(map(all, known))
+    spec = GroupSpec(subscribing, is_homogeneous)
     assigned = yield from assignor(spec, topics.partition_count)
     return {member_id: assigned.get(member_id, {}) for member_id in members}
 

@@ -150,9 +150,11 @@ class ShareGroup:
 
     def put(self, member: ShareMember) -> None:
         """Take over what a record says of a member, old or new."""
-        self._take_out(member.member_id)
+        before = self.members.get(member.member_id)
+        if before is None or before.topic_names != member.topic_names:
+            self._take_out(member.member_id)
+            self.name_subscribers[member.topic_names] += 1
         self.members[member.member_id] = member
-        self.name_subscribers[member.topic_names] += 1
 
     def remove(self, member_id: str) -> None:
         self._take_out(member_id)

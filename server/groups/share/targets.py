@@ -30,7 +30,7 @@ def are_many(members: int, names: Collection[str], initialized: Mapping[bytes, T
     """Whether it takes long to assign these partitions to so many members that subscribe to so many topics."""
     if members > MEMBERS_A_PIECE or members * len(names) > ASSIGNED_AT_ONCE:
         return True
-    return sum(len(one.partitions) for one in initialized.values()) > ASSIGNED_AT_ONCE
+    return sum([len(one.partitions) for one in initialized.values()]) > ASSIGNED_AT_ONCE
 
 
 def new_targets(
