@@ -12,9 +12,9 @@ Behaviour
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from ...protocol.connection import Request
@@ -78,7 +78,10 @@ def _told(ctx: Context, heard: Heard) -> Any:
 def _check_topics(ctx: Context, topology: Topology) -> Job:
     """Raise STREAMS_INVALID_TOPOLOGY or TOPIC_AUTHORIZATION_FAILED if a topic of it cannot be used."""
     check_size(topology)
-    names = set(_names(topology))
+    names, name_of = set[str](), attrgetter("name")
+    for one in topology.subtopologies:
+        names.update(one.source_topics, one.repartition_sink_topics)
+        names.update(map(name_of, one.repartition_source_topics), map(name_of, one.state_changelog_topics))
     if used := sorted(names & INTERNAL_TOPICS):
         raise KafkaError(
             ErrorCode.STREAMS_INVALID_TOPOLOGY,
@@ -95,14 +98,6 @@ def _check_topics(ctx: Context, topology: Topology) -> Job:
         raise KafkaError(ErrorCode.STREAMS_INVALID_TOPOLOGY, f"Topic names {shown} are not valid topic names.")
     if ctx.services.authorizer is not None:
         yield from check_topics(ctx, sorted(names))
-
-
-def _names(topology: Topology) -> Iterator[str]:
-    for one in topology.subtopologies:
-        yield from one.source_topics
-        yield from one.repartition_sink_topics
-        yield from (topic.name for topic in one.repartition_source_topics)
-        yield from (topic.name for topic in one.state_changelog_topics)
 
 
 def _is_name(name: str) -> bool:

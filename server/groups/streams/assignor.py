@@ -140,7 +140,7 @@ class _Work:
                 yield
             if not self._keep_active(task, self._active_before.get(task)):
                 left.add(task)
-        for number, task in enumerate(_by_partition(self._sizes), 1):
+        for number, task in enumerate(_by_partition(self._sizes) if self._standby_before else (), 1):
             if number % A_PIECE == 0:
                 yield
             if task in left and self._keep_active(task, self._least_loaded(self._standby_before.get(task, ()), None)):
