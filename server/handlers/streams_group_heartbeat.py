@@ -25,7 +25,7 @@ from ...protocol.messages.streams_group_heartbeat import (
     Topology,
 )
 from ..cluster.topic_plans import PARTITIONS_MAX, TopicPlan, check_name
-from ..coordination.jobs import A_PIECE, Job, Steps
+from ..coordination.jobs import Job, Steps
 from ..groups.classic.protocol import Caller
 from ..groups.shard import Shard
 from ..groups.streams.answering import Heard
@@ -35,7 +35,7 @@ from ..partitions.internal_topics import INTERNAL_TOPICS
 from ..runtime.time_slices import TimeSlice
 from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
-from .coordinating import CoordinatorCall, check_topics
+from .coordinating import NAMES_AT_ONCE, CoordinatorCall, check_topics
 from .permissions import check_without_words
 
 _ERRORS_SHOWN = 3
@@ -88,10 +88,10 @@ def _check_topics(ctx: Context, topology: Topology) -> Job:
             f"Use of Kafka internal topics {','.join(used)} in a Kafka Streams topology is prohibited.",
         )
     invalid = []
-    for number, name in enumerate(names, 1):
+    for name in names:
         if not _is_name(name):
             invalid.append(name)
-        if number % A_PIECE == 0:
+        if len(names) > NAMES_AT_ONCE:
             yield
     if invalid:
         shown = ",".join(sorted(invalid)[:_NAMES_SHOWN])

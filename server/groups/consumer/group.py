@@ -1,6 +1,6 @@
 """One consumer group as a table: what its records say, and what follows from it.
 
-Changed only by `replay.apply`, with records that are in the log, so that a reload finds the same table. What is not in
+Changed only by `replay`, with records that are in the log, so that a reload finds the same table. What is not in
 the log (deadlines, whether topics are to be looked at again) is kept by `protocol` and starts anew with a load.
 """
 

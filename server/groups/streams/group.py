@@ -1,6 +1,6 @@
 """One streams group as a table: what its records say, and what follows from it.
 
-Changed only by `replay.apply`, with records that are in the log, so that a reload finds the same table. What is not in the log
+Changed only by `replay`, with records that are in the log, so that a reload finds the same table. What is not in the log
 (deadlines, what the topology makes of the topics, who wants the application to end) is kept by `protocol` and starts anew with
 a load.
 """

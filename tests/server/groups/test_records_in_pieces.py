@@ -15,7 +15,14 @@ from ottla.server.groups.consumer.group import ConsumerGroup
 from ottla.server.groups.consumer.member import Member, Owned, ResolvedRegex
 from ottla.server.groups.records import Ready, write_record
 from ottla.server.groups.share import records as share_records
+from ottla.server.groups.share import replay as share_replay
+from ottla.server.groups.share.group import ShareGroup
 from ottla.server.groups.share.member import ShareMember
+from ottla.server.groups.streams import records as streams_records
+from ottla.server.groups.streams import replay as streams_replay
+from ottla.server.groups.streams.applications.topology import of_request
+from ottla.server.groups.streams.group import StreamsGroup
+from support.groups.streams_groups import COUNTS as COUNTED
 from support.sizes import FULL, size
 
 KINDS: dict[str, tuple[Any, Any]] = {
@@ -114,3 +121,24 @@ def test_a_table_that_takes_what_was_made_is_that_which_reads_the_records() -> N
     derived = {"version": 0, "owners": None}
     assert vars(taken) | derived == vars(read) | derived
     assert taken.owners.table == read.owners.table
+
+
+def test_a_share_member_is_taken_as_its_record_says_it() -> None:
+    member = ShareMember("m", rack_id="r", client_id="c", client_host="/h", topic_names=names(3))
+    one = to_the_end(share_records.writing_member("g", member))
+    key, value = one.change
+    taken, read = ShareGroup("g", 0), ShareGroup("g", 0)
+    share_replay.TAKE[type(key)](taken, key, one.made_of)
+    share_replay.APPLY[type(key)](read, key, value)
+    assert vars(taken) == vars(read)
+
+
+def test_a_topology_is_taken_as_its_record_says_it() -> None:
+    made_of = to_the_end(of_request(COUNTED))
+    key, value = streams_records.topology("g", made_of)
+    taken, read = StreamsGroup("g", 0), StreamsGroup("g", 0)
+    streams_replay.TAKE[type(key)](taken, key, made_of)
+    streams_replay.APPLY[type(key)](read, key, value)
+    assert vars(taken) == vars(read)
+    assert read.topology is not None and taken.topology is not None
+    assert taken.topology.subtopology_of == read.topology.subtopology_of

@@ -13,7 +13,7 @@ from operator import attrgetter
 from .....protocol.errors import ErrorCode, KafkaError
 from .....protocol.messages import streams_group_heartbeat as wire
 from .....protocol.messages import streams_group_log as log
-from ....coordination.jobs import A_PIECE, Steps
+from ....coordination.jobs import Steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +56,11 @@ def of_request(topology: wire.Topology) -> Steps[Topology]:
     id."""
     if topology.epoch < 0:
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "Topology epoch must be non-negative.")
-    written = []
-    for number, one in enumerate(topology.subtopologies, 1):
-        written.append((yield from _written(one)))
-        if number % A_PIECE == 0:
+    written = list[log.Subtopology]()
+    for one in topology.subtopologies:
+        if written:
             yield
+        written.append((yield from _written(one)))
     subtopologies = {one.subtopology_id: one for one in _sorted(written)}
     if len(subtopologies) < len(topology.subtopologies):
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "Two subtopologies have the same id.")
