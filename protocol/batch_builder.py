@@ -29,7 +29,7 @@ from .records import (
     NO_TIMESTAMP,
     TRANSACTIONAL_BIT,
 )
-from .varints import BytesLike, varints
+from .varints import BytesLike, append_fields
 
 Headers = Iterable[tuple[str, BytesLike | None]]
 RecordParts = tuple[int, int, BytesLike | None, BytesLike | None, Headers]
@@ -114,18 +114,12 @@ def append_record(
 ) -> None:
     """Append one record to a records block that is not compressed yet."""
     pairs = tuple(headers)
-    body = bytearray(1)  # record attributes: none are defined
-    body += varints(timestamp_delta, offset_delta, -1 if key is None else len(key))
-    body += key or b""
-    body += varints(-1 if value is None else len(value))
-    body += value or b""
-    body += varints(len(pairs))
+    fields = [timestamp_delta, offset_delta, key, value, len(pairs)]
     for name, content in pairs:
-        raw = name.encode()
-        body += varints(len(raw)) + raw + varints(-1 if content is None else len(content))
-        body += content or b""
-    out += varints(len(body))
-    out += body
+        fields += name.encode(), content
+    body = bytearray(1)  # record attributes: none are defined
+    append_fields(body, fields)
+    append_fields(out, [body])
 
 
 def seal_batch(

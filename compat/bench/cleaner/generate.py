@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ottla.protocol.batch_builder import build_batch, seal_batch
 from ottla.protocol.records import TRANSACTIONAL_BIT
-from ottla.protocol.varints import varints
+from ottla.protocol.varints import varint
 from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.disk.paths import TopicPartition
 from ottla.storage.logs.log import Log
@@ -171,5 +171,5 @@ def _value_field(value: bytes) -> bytes:
     return _varint(len(value)) + value + b"\0"
 
 
-_varint = cache(varints)
+_varint = cache(varint)
 NO_VALUE = _varint(-1) + b"\0"
