@@ -302,9 +302,9 @@ def rows() -> list[Row]:
     of_kinds = [
         row
         for api, kind, first_most, second_most in (
-            ("ConsumerGroupHeartbeat", CONSUMER, 260, 260),
-            ("ShareGroupHeartbeat", SHARE, 420, 260),
-            ("StreamsGroupHeartbeat", STREAMS, 385, 335),
+            ("ConsumerGroupHeartbeat", CONSUMER, 250, 250),
+            ("ShareGroupHeartbeat", SHARE, 400, 250),
+            ("StreamsGroupHeartbeat", STREAMS, 370, 320),
         )
         for row in (
             Row(f"{api}, nothing new", lambda number, kind=kind: stays(kind, number), STAYS_MOST),  # type: ignore[misc]
