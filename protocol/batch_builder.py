@@ -29,7 +29,7 @@ from .records import (
     NO_TIMESTAMP,
     TRANSACTIONAL_BIT,
 )
-from .varints import BytesLike, append_varint
+from .varints import BytesLike, append_fields
 
 Headers = Iterable[tuple[str, BytesLike | None]]
 RecordParts = tuple[int, int, BytesLike | None, BytesLike | None, Headers]
@@ -113,26 +113,13 @@ def append_record(
     headers: Headers = (),
 ) -> None:
     """Append one record to a records block that is not compressed yet."""
-    body = bytearray(1)  # record attributes: none are defined
-    append_varint(body, timestamp_delta)
-    append_varint(body, offset_delta)
-    _append_field(body, key)
-    _append_field(body, value)
     pairs = tuple(headers)
-    append_varint(body, len(pairs))
+    fields = [timestamp_delta, offset_delta, key, value, len(pairs)]
     for name, content in pairs:
-        _append_field(body, name.encode())
-        _append_field(body, content)
-    append_varint(out, len(body))
-    out += body
-
-
-def _append_field(body: bytearray, content: BytesLike | None) -> None:
-    if content is None:
-        body.append(1)  # length -1
-    else:
-        append_varint(body, len(content))
-        body += content
+        fields += name.encode(), content
+    body = bytearray(1)  # record attributes: none are defined
+    append_fields(body, fields)
+    append_fields(out, [body])
 
 
 def seal_batch(
@@ -180,14 +167,14 @@ def seal_batch(
         record_count,
     )
     batch += block
-    _write_crc(batch)
+    write_crc(memoryview(batch))
     return batch
 
 
 def finish_batch(view: memoryview, start: int, end: int) -> None:
     """Make length and CRC of the batch in `view[start:end]` those of its bytes."""
     _I32.pack_into(view, start + LENGTH_POSITION, end - start - LOG_OVERHEAD_BYTES)
-    write_crc(view, start, end)
+    write_crc(view[start:end])
 
 
 def assign_in_place(batch: bytearray | memoryview, base_offset: int, partition_leader_epoch: int) -> None:
@@ -205,14 +192,9 @@ def set_timestamp_type_in_place(batch: bytearray | memoryview, *, log_append_tim
     attributes = attributes | LOG_APPEND_TIME_BIT if log_append_time else attributes & ~LOG_APPEND_TIME_BIT
     _I16.pack_into(batch, ATTRIBUTES_POSITION, attributes)
     _I64.pack_into(batch, MAX_TIMESTAMP_POSITION, max_timestamp)
-    _write_crc(batch)
+    write_crc(memoryview(batch))
 
 
-def write_crc(view: memoryview, start: int, end: int) -> None:
-    """Renew the CRC of the batch `view[start:end]`."""
-    _U32.pack_into(view, start + CRC_POSITION, crc32c(view[start + ATTRIBUTES_POSITION : end]))
-
-
-def _write_crc(batch: bytearray | memoryview) -> None:
-    with memoryview(batch) as view:
-        write_crc(view, 0, len(view))
+def write_crc(batch: memoryview) -> None:
+    """Renew the CRC of one batch."""
+    _U32.pack_into(batch, CRC_POSITION, crc32c(batch[ATTRIBUTES_POSITION:]))

@@ -14,6 +14,7 @@ from .schema import Field, Type, fields_of
 # bound what reading it costs. All arrays and tagged fields of one message together may hold this many elements. What a
 # client may send is less, see `connection.REQUEST_ELEMENTS_MAX`.
 MAX_ELEMENTS = 1_000_000
+NO_LIMIT = 1 << 62
 MAX_STRING_BYTES = 0x7FFF  # Kafka's limit, for compact strings too
 MAX_LENIENT_BYTES = 1 << 10
 """Of a string that is not UTF-8. Written again it has three times as many."""

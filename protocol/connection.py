@@ -104,9 +104,8 @@ def encode_response(
         version = 0
         body = _unsupported_api_versions() if body is None else body
     spoken = _SPOKEN.get((api.key, version)) or _spoken(api, version)
-    parts = Parts()
-    head = parts.tail
-    head += bytes(8)
+    head = bytearray(8)
+    parts: Parts = [head]
     if spoken.has_flexible_response_header:
         head.append(0)
     kept = body.written if isinstance(body, Kept) else None
@@ -114,18 +113,17 @@ def encode_response(
         head += kept[version]
     else:
         header_bytes = len(head)
-        spoken.response.write_within(body, parts, most_elements, most_bytes)
+        spoken.response.write(body, parts, most_elements, most_bytes)
         if kept is not None:
             kept[version] = bytes(head[header_bytes:])
-    elements = parts.elements
-    if len(elements) == 1:
+    if len(parts) == 1:
         size = len(head)
     else:
-        if not parts.tail:  # the message ends with records
-            elements.pop()
-        size = sum(map(len, elements))
+        if not parts[-1]:  # the message ends with records
+            parts.pop()
+        size = sum(map(len, parts))
     _SIZE_AND_CORRELATION_ID.pack_into(head, 0, size - 4, request.correlation_id)
-    return elements
+    return parts
 
 
 def _spoken(api: Api, version: int) -> Spoken:
@@ -155,10 +153,9 @@ def _unsupported_api_versions() -> Any:
 def encode_request(api: Api, version: int, correlation_id: int, client_id: str | None, body: Any) -> bytes:
     """A whole request frame, size included. `body`'s records must be bytes-like."""
     flexible = api.is_flexible(version)
-    parts = Parts()
-    parts.tail += request_header(api.key, version, correlation_id, client_id, flexible)
+    parts: Parts = [bytearray(request_header(api.key, version, correlation_id, client_id, flexible))]
     codec(api.request, version, flexible).write(body, parts)
-    frame = b"".join(parts.elements)
+    frame = b"".join(parts)
     return _SIZE.pack(len(frame)) + frame
 
 

@@ -8,6 +8,8 @@ accepts: at most five bytes for 32 bits and ten for 64; bits beyond the width ar
 does. A reader that runs off the buffer raises IndexError, which callers turn into their own error.
 """
 
+from collections.abc import Iterable
+
 from .errors import CorruptRecordError
 
 BytesLike = bytes | bytearray | memoryview
@@ -45,10 +47,22 @@ def _read_long(data: BytesLike, at: int, *, byte_count_max: int, mask: int) -> t
     raise CorruptRecordError(f"variable-length integer at byte {at} is longer than {byte_count_max} bytes")
 
 
-def append_varint(out: bytearray, value: int) -> None:
-    """Append a signed integer of up to 64 bits; the shortest form, the only one any writer emits."""
-    raw = value << 1 if value >= 0 else ~(value << 1)
-    while raw >= 0x80:
-        out.append((raw & 0x7F) | 0x80)
-        raw >>= 7
-    out.append(raw)
+def append_fields(out: bytearray, fields: Iterable[int | BytesLike | None]) -> None:
+    """Append signed integers of up to 64 bits, and bytes behind their length, which is -1 for None. Integers have the shortest form, the
+    only one any writer emits."""
+    for field in fields:
+        value = field if isinstance(field, int) else -1 if field is None else len(field)
+        raw = value << 1 if value >= 0 else ~(value << 1)
+        while raw >= 0x80:
+            out.append((raw & 0x7F) | 0x80)
+            raw >>= 7
+        out.append(raw)
+        if not isinstance(field, int) and field:
+            out += field
+
+
+def varint(value: int) -> bytes:
+    """One such integer."""
+    out = bytearray()
+    append_fields(out, [value])
+    return bytes(out)

@@ -10,9 +10,9 @@ A read value never shares memory with the frame, but for `Records`: those are a 
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, TypeAlias
 
-from .codegen import MAX_ELEMENTS, Source, as_array, read_uvarint, uvarint
+from .codegen import MAX_ELEMENTS, NO_LIMIT, Source, as_array, read_uvarint, uvarint
 from .reader_source import ReaderSource
 from .schema import (
     ZERO_UUID,
@@ -38,6 +38,7 @@ from .writer_source import WriterSource
 
 __all__ = [
     "MAX_ELEMENTS",
+    "NO_LIMIT",
     "ZERO_UUID",
     "Bool",
     "Bytes",
@@ -65,25 +66,15 @@ __all__ = [
 ]
 
 
-class Parts:
-    """The pieces of a message being written: our own bytes, and between them records that are passed on untouched."""
-
-    __slots__ = ("elements", "tail")
-
-    def __init__(self) -> None:
-        self.tail = bytearray()
-        self.elements: list[Any] = [self.tail]
-
-    def add(self, records: RecordsPart) -> bytearray:
-        """Put records behind what was written so far; returns the new tail to write to."""
-        self.tail = bytearray()
-        self.elements += (records, self.tail)
-        return self.tail
-
+Parts: TypeAlias = list[Any]
+"""The pieces of a message being written: our own bytes, and between them records that are passed on untouched. The last is ours, a
+bytearray that what comes next is appended to."""
 
 ReadWithin = Callable[[memoryview, int, int], tuple[Any, int, int]]
-WriteWithin = Callable[[Any, Parts, int, int], None]
-NO_LIMIT = 1 << 62
+
+
+class Write(Protocol):
+    def __call__(self, value: Any, parts: Parts, most_elements: int = NO_LIMIT, most_bytes: int = NO_LIMIT) -> None: ...
 
 
 class Codec:
@@ -101,13 +92,6 @@ class Codec:
         value, at, _ = self.read_within(view, at, MAX_ELEMENTS)
         return value, at
 
-    def write(self, value: Any, parts: Parts) -> None:
-        """Append a value to `parts`. Fields that this version lacks are left out.
-
-        Raises ValueError when the value does not fit the schema (our mistake, not the peer's); `parts` is then spoilt.
-        """
-        self.write_within(value, parts, NO_LIMIT, NO_LIMIT)
-
     @cached_property
     def read_within(self) -> ReadWithin:
         """`read_within(view, at, most_elements) -> (value, next_at, elements_left)`: as `read`.
@@ -118,14 +102,14 @@ class Codec:
         return read
 
     @cached_property
-    def write_within(self) -> WriteWithin:
-        """`write_within(value, parts, most_elements, most_bytes)`: as `write`.
+    def write(self) -> Write:
+        """`write(value, parts, most_elements, most_bytes)` appends a value to `parts`. Fields that this version lacks are left out.
 
-        Raises LargeMessageError, at the latest an element behind the limits, or an array of elements of
-        fixed size; `parts` is then spoilt. Of arrays of numbers
+        Raises ValueError when the value does not fit the schema (our mistake, not the peer's), and LargeMessageError at the latest
+        an element behind the limits, or an array of elements of fixed size; `parts` is then spoilt. Of arrays of numbers
         the elements are not counted, nor the bytes of records; bytes are counted anew between records.
         """
-        write: WriteWithin = self._compile("write")
+        write: Write = self._compile("write")
         return write
 
     def source(self, direction: Literal["read", "write"]) -> str:

@@ -23,7 +23,7 @@ of fixed size, within each `out`.
 import struct
 from typing import Any
 
-from .codegen import MAX_STRING_BYTES, Source, array_methods, is_fixed, split_fields, uvarint
+from .codegen import MAX_STRING_BYTES, NO_LIMIT, Source, array_methods, is_fixed, split_fields, uvarint
 from .errors import LargeMessageError
 from .schema import Field, Type
 
@@ -37,11 +37,12 @@ class WriterSource(Source):
             "uvarint": uvarint,
             "string_prefix": _string_prefix,
             "LargeMessageError": LargeMessageError,
+            "NO_LIMIT": NO_LIMIT,
             "Misfit": (struct.error, AttributeError, TypeError),
         }
         self._run: list[tuple[str, str]] = []  # (format, expression) not written yet
-        self.line("def write(value, parts, most_elements, most_bytes):", +1)
-        self.line("out = parts.tail")
+        self.line("def write(value, parts, most_elements=NO_LIMIT, most_bytes=NO_LIMIT):", +1)
+        self.line("out = parts[-1]")
         self.line("left = most_elements")
         self.line("try:", +1)
         self._struct(cls, "value")
@@ -158,7 +159,10 @@ class WriterSource(Source):
         if type.item is not None:
             self._items(type.item, source, count)
         elif type.name == "records":
-            self.line(f"if {count}: out = parts.add({source})")
+            self.line(f"if {count}:", +1)
+            self.line("out = bytearray()")
+            self.line(f"parts += ({source}, out)")
+            self.dedent()
         else:
             if type.name == "bytes":
                 self._refuse(f"len({source}) > most_bytes")

@@ -16,7 +16,7 @@ import pyarrow.dataset as ds
 from numpy.typing import NDArray
 
 from ottla.protocol.batch_builder import seal_batch
-from ottla.protocol.varints import append_varint
+from ottla.protocol.varints import varint
 from ottla.storage.disk.paths import TopicPartition
 
 from ..support.logs.big_log import write_big_log
@@ -103,9 +103,9 @@ class _Template:
     def __init__(self, value_bytes: int | None) -> None:
         block, key_at, value_at = bytearray(), [], []
         for index in range(RECORDS_A_BATCH):
-            head = b"\0\0" + _varint(index) + _varint(16)
-            value = b"\1" if value_bytes is None else _varint(value_bytes) + bytes(16) + TAIL
-            block += _varint(len(head) + 16 + len(value) + 1) + head
+            head = b"\0\0" + varint(index) + varint(16)
+            value = b"\1" if value_bytes is None else varint(value_bytes) + bytes(16) + TAIL
+            block += varint(len(head) + 16 + len(value) + 1) + head
             key_at.append(len(block))
             block += bytes(16)
             value_at.append(len(block) + 1)
@@ -132,9 +132,3 @@ def _numbers(column: pa.Array, length: int) -> Numbers:
     digits = np.where(text >= ord("a"), text - ord("a") + 10, text - ord("0")).astype(np.uint64)
     numbers: Numbers = (digits << _SHIFTS).sum(axis=1, dtype=np.uint64)
     return numbers
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    append_varint(out, value)
-    return bytes(out)

@@ -9,17 +9,26 @@ from struct import Struct
 from typing import Any
 
 from ...protocol.errors import ProtocolError
-from ...protocol.wire import Codec, Parts, uvarint
+from ...protocol.wire import Codec, codec, uvarint
 from .jobs import AT_ONCE, Steps
 
 NUMBER = Struct(">h")
 
 
+def blob_types(record_types: Mapping[int, tuple[type[Any], type[Any]]]) -> dict[type, tuple[int, Codec]]:
+    """Number and codec of each key and value, by class; `record_types` has both classes by the key's type.
+
+    Values have schema version 0, which is flexible.
+    """
+    return {key: (number, codec(key, 0, False)) for number, (key, _) in record_types.items()} | {
+        value: (0, codec(value, 0, True)) for _, value in record_types.values()
+    }
+
+
 def write_blob(number: int, with_codec: Codec, message: object) -> bytes:
-    parts = Parts()
-    parts.tail += NUMBER.pack(number)
-    with_codec.write(message, parts)
-    return bytes(parts.tail)
+    blob = bytearray(NUMBER.pack(number))
+    with_codec.write(message, [blob])
+    return bytes(blob)
 
 
 def writing_blob(number: int, with_codec: Codec, message: Any, arrays: Mapping[str, Iterable[object]]) -> Steps[bytes]:

@@ -53,18 +53,15 @@ class LogStore:
         self, partition: int, records: Records | Sequence[Pair], now_ms: int, *, producer: Producer | None = None
     ) -> int:
         try:
-            return self._append(partition, records, now_ms, producer)
+            made = records if isinstance(records, Records) else Records(records)
+            batch = made.sealed(now_ms, producer, self._base_sequence)
+            return self._appends.append_own(TopicPartition(self._topic, partition), batch).base_offset
         except KafkaError as error:
             raise as_told(error) from error
         except Exception as error:
             # Who builds on the append takes back what it has begun, whatever the append failed of.
             logger.exception("cannot append to %s-%d", self._topic, partition)
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"the append failed: {error!r}") from error
-
-    def _append(self, partition: int, records: Records | Sequence[Pair], now_ms: int, producer: Producer | None) -> int:
-        made = records if isinstance(records, Records) else Records(records)
-        batch = made.sealed(now_ms, producer, self._base_sequence)
-        return self._appends.append_own(TopicPartition(self._topic, partition), batch).base_offset
 
     async def settle(self, partition: int) -> None:
         """Return once as much of the partition is on disk as `flush.messages` asks for; KafkaError as for `append`."""

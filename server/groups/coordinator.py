@@ -45,7 +45,7 @@ from .classic.records import LEAST_MEMBER_BYTES, group_value
 from .classic_requests import ClassicRequests, each_told
 from .consumer.classic_members import ClassicMembers
 from .consumer.group import ConsumerGroup
-from .consumer.migration import Migration, Upgrade
+from .consumer.migration import Migration
 from .consumer.protocol import ConsumerProtocol
 from .consumer.records import group_epoch, target_metadata
 from .consumer.requests import check_request
@@ -182,17 +182,11 @@ class GroupCoordinator(Coordinator[Shard]):
         if (answer := self._consumer.unchanged(shard, request, caller)) is not None:
             return answer
         prepared = yield from self._consumer.preparing(shard, request, caller)
-        upgrade = None if request.member_epoch else (yield from self._upgrading(shard, request.group_id))
+        group, upgrade = shard.groups.get(request.group_id), None
+        if request.member_epoch == 0 and isinstance(group, ClassicGroup) and group.members:
+            upgrade = yield from self._migration.upgrade(group)
         _check_stays(shard, request.group_id)
         return self._consumer.heartbeat(shard, request, caller, now_ms(), upgrade, prepared)
-
-    def _upgrading(self, shard: Shard, group_id: str) -> Steps[Upgrade | None]:
-        """What a classic group with members becomes when a member of the other protocol joins it (`Migration.upgrade`), as the group
-        is when the last piece is done."""
-        group = shard.groups.get(group_id)
-        if isinstance(group, ClassicGroup) and group.members:
-            return (yield from self._migration.upgrade(group))
-        return None
 
     def share_heartbeat(
         self, shard: Shard, request: ShareGroupHeartbeatRequest, caller: Caller, now_ms: Callable[[], int]

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from ...protocol.errors import ProtocolError
 from ...protocol.messages import consumer_group_log, share_group_log, streams_group_log
@@ -26,9 +26,9 @@ from ...protocol.messages.consumer_offsets import (
     OffsetCommitValue,
 )
 from ...protocol.wire import Codec, codec
-from ..coordination.blobs import NUMBER, read_message, read_number, write_blob, writing_blob
+from ..coordination.blobs import NUMBER, blob_types, read_message, read_number, write_blob, writing_blob
 from ..coordination.jobs import Steps
-from ..coordination.records import Pair
+from ..coordination.records import Pair, Records
 
 _OFFSET_KEY_TYPES = (0, 1)
 OFFSET_KEY_START = NUMBER.pack(1)
@@ -47,14 +47,15 @@ RECORD_TYPES: dict[int, tuple[type[Any], type[Any]]] = {
 }
 """Classes of key and value of the kinds of groups that have records of several types, whose keys all name their `group_id`."""
 
-_KEY_TYPES: dict[type, int] = {GroupMetadataKey: _GROUP_KEY_TYPE} | {
-    key: number for number, (key, _) in RECORD_TYPES.items()
-}
-
 _OFFSET_KEY = codec(OffsetCommitKey, 0, False)
 _OFFSET_VALUE = codec(OffsetCommitValue, _OFFSET_VALUE_VERSION, _OFFSET_VALUE_VERSION >= _FIRST_FLEXIBLE_VERSION)
 _OFFSET_VALUE_WITH_EXPIRY = codec(OffsetCommitValue, _OFFSET_VALUE_VERSION_WITH_EXPIRY, False)
 _GROUP_KEY = codec(GroupMetadataKey, 0, False)
+_BLOBS = {
+    GroupMetadataKey: (_GROUP_KEY_TYPE, _GROUP_KEY),
+    GroupMetadataValue: (GROUP_VALUE_VERSION, codec(GroupMetadataValue, GROUP_VALUE_VERSION, False)),
+    **blob_types(RECORD_TYPES),
+}
 
 
 class CommittedOffset(NamedTuple):
@@ -134,26 +135,27 @@ def read_record(key: bytes | None, value: bytes | None) -> OffsetRecord | GroupR
 
 def write_record(key: object, value: object | None) -> Pair:
     """Any record of a group but of its offsets, in the version that is written."""
-    written = None
-    if value is not None:
-        version = GROUP_VALUE_VERSION if isinstance(value, GroupMetadataValue) else 0
-        written = write_blob(version, codec(type(value), version, not isinstance(value, GroupMetadataValue)), value)
-    return write_blob(_KEY_TYPES[type(key)], codec(type(key), 0, False), key), written
+    written = None if value is None else write_blob(*_BLOBS[type(value)], value)
+    return write_blob(*_BLOBS[type(key)], key), written
+
+
+Change: TypeAlias = tuple[Any, Any]
+"""Key and value, as messages of one pair of RECORD_TYPES, or of a classic group; None deletes the key."""
 
 
 class Ready(NamedTuple):
-    """A record of a member, made in pieces before the step that may write it.
+    """A change whose record was made in pieces before the step that may write it.
 
     Attributes:
         made_of: The member as it will be then, or what else it was made of; for another the rest is of no use.
     """
 
     made_of: object
-    change: tuple[Any, Any]
+    change: Change
     pair: Pair
 
 
-def ready(made_of: object, change: tuple[Any, Any], arrays: Mapping[str, tuple[object, ...]]) -> Steps[Ready]:
+def ready(made_of: object, change: Change, arrays: Mapping[str, tuple[object, ...]]) -> Steps[Ready]:
     """Make it from the change without the elements of its long arrays (`writing_blob`)."""
     key, value = change
     pair = yield from writing_record(key, value, arrays)
@@ -162,20 +164,16 @@ def ready(made_of: object, change: tuple[Any, Any], arrays: Mapping[str, tuple[o
 
 def writing_record(key: object, value: Any, arrays: Mapping[str, Iterable[object]]) -> Steps[Pair]:
     """`write_record` in pieces (`writing_blob`), of a record of one of RECORD_TYPES."""
-    value_bytes = yield from writing_blob(0, codec(type(value), 0, True), value, arrays)
+    value_bytes = yield from writing_blob(*_BLOBS[type(value)], value, arrays)
     return write_record(key, None)[0], value_bytes
 
 
-def made_change(made: Iterable[Ready | None], key: type, made_of: object) -> tuple[Any, Any] | None:
-    """The change whose key is of this class and that was made of that, if it is among those that are `made`."""
-    return next(
-        (one.change for one in made if one is not None and type(one.change[0]) is key and one.made_of == made_of), None
-    )
-
-
-def by_change(made: Iterable[Ready | None]) -> dict[int, Ready]:
-    """What has been made already, by the `id` of the very change that it is made of."""
-    return {id(one.change): one for one in made if one is not None}
+def records_of(changes: Iterable[Change | Ready], before: Records | None = None) -> Records:
+    """The records of these changes, behind those `before` if there are any."""
+    made = Records() if before is None else before
+    for change in changes:
+        made.add(*(change.pair if isinstance(change, Ready) else write_record(*change)))
+    return made
 
 
 def value_codec(cls: type[Any], version: int) -> Codec:

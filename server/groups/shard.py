@@ -6,7 +6,7 @@ Groups of all kinds are in one table, by id. A record of another kind of group b
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from struct import Struct
 from typing import Any, TypeAlias
@@ -24,7 +24,16 @@ from .classic.protocol import ClassicProtocol
 from .consumer import replay as consumer_replay
 from .consumer.group import ConsumerGroup
 from .offsets.offsets import Offsets, TopicId
-from .records import OFFSET_KEY_START, CommittedOffset, GroupRecord, KindRecord, OffsetRecord, read_record
+from .records import (
+    OFFSET_KEY_START,
+    Change,
+    CommittedOffset,
+    GroupRecord,
+    KindRecord,
+    OffsetRecord,
+    Ready,
+    read_record,
+)
 from .share import replay as share_replay
 from .share.group import ShareGroup
 from .streams import replay as streams_replay
@@ -115,59 +124,35 @@ class Shard(coordination.Shard):
             case OffsetRecord():
                 self._apply_offset(content, transaction_of)
             case GroupRecord(key, value) | KindRecord(key, value):
-                self.apply(key, value)
+                self.apply([(key, value)])
             case None:
                 log.warning("%s-%d: unknown type of record at %d", self.topic, self.partition, record.offset)
 
-    def apply(self, key: Any, value: Any) -> None:
-        """Change a group as a record of it says, one just written or one that is loaded; None deletes."""
-        REPLAY[type(key)](self, key, value)
+    def apply(self, changes: Iterable[Change | Ready]) -> None:
+        """Change groups as records of them say, which were just written or are loaded; None deletes."""
+        for change in changes:
+            key, value = change.change if isinstance(change, Ready) else change
+            if isinstance(key, GroupMetadataKey):
+                self._apply_to_classic_group(key, value)
+                continue
+            kind, act = REPLAY[type(key)]
+            group = self.groups.get(key.group_id)
+            if not isinstance(group, kind):
+                if value is None:
+                    continue
+                group = self.groups[key.group_id] = kind(key.group_id, self.partition)
+            if value is None and type(key) in _OF_WHOLE_GROUPS:
+                del self.groups[key.group_id]
+            elif isinstance(change, Ready):
+                _TAKE[type(key)](group, key, change.made_of)
+            else:
+                act(group, key, value)
 
     def _apply_to_classic_group(self, key: GroupMetadataKey, value: GroupMetadataValue | None) -> None:
         if value is not None:
             self.groups[key.group] = self._loaded_group(key.group, value)
         else:
             self.groups.pop(key.group, None)
-
-    def _apply_to_consumer_group(self, key: Any, value: Any) -> None:
-        group = self.groups.get(key.group_id)
-        if not isinstance(group, ConsumerGroup):
-            if value is None:
-                return
-            group = self.groups[key.group_id] = ConsumerGroup(key.group_id, self.partition)
-        if value is None and isinstance(key, consumer_group_log.ConsumerGroupMetadataKey):
-            del self.groups[key.group_id]
-        else:
-            consumer_replay.apply(group, key, value)
-
-    def take(self, key: Any, made_of: Any) -> None:
-        """Apply a record of a consumer group that was made of these values (`consumer.replay.take`)."""
-        group = self.groups.get(key.group_id)
-        if not isinstance(group, ConsumerGroup):
-            group = self.groups[key.group_id] = ConsumerGroup(key.group_id, self.partition)
-        consumer_replay.take(group, key, made_of)
-
-    def _apply_to_share_group(self, key: Any, value: Any) -> None:
-        group = self.groups.get(key.group_id)
-        if not isinstance(group, ShareGroup):
-            if value is None:
-                return
-            group = self.groups[key.group_id] = ShareGroup(key.group_id, self.partition)
-        if value is None and isinstance(key, share_group_log.ShareGroupMetadataKey):
-            del self.groups[key.group_id]
-        else:
-            share_replay.apply(group, key, value)
-
-    def _apply_to_streams_group(self, key: Any, value: Any) -> None:
-        group = self.groups.get(key.group_id)
-        if not isinstance(group, StreamsGroup):
-            if value is None:
-                return
-            group = self.groups[key.group_id] = StreamsGroup(key.group_id, self.partition)
-        if value is None and isinstance(key, streams_group_log.StreamsGroupMetadataKey):
-            del self.groups[key.group_id]
-        else:
-            streams_replay.apply(group, key, value)
 
     def _apply_offset(self, record: OffsetRecord, transaction_of: int | None) -> None:
         group_id, place, value = record.key.group, (record.key.topic, record.key.partition), record.value
@@ -206,13 +191,26 @@ class Shard(coordination.Shard):
         return group
 
 
-REPLAY: dict[type, Callable[[Shard, Any, Any], None]] = {
-    GroupMetadataKey: Shard._apply_to_classic_group,
-    **dict.fromkeys((key for key, _ in consumer_group_log.RECORD_TYPES.values()), Shard._apply_to_consumer_group),
-    **dict.fromkeys((key for key, _ in share_group_log.RECORD_TYPES.values()), Shard._apply_to_share_group),
-    **dict.fromkeys((key for key, _ in streams_group_log.RECORD_TYPES.values()), Shard._apply_to_streams_group),
+REPLAY: dict[type, tuple[type[Any], Callable[[Any, Any, Any], None]]] = {
+    key: (kind, act)
+    for kind, acts in (
+        (ConsumerGroup, consumer_replay.APPLY),
+        (ShareGroup, share_replay.APPLY),
+        (StreamsGroup, streams_replay.APPLY),
+    )
+    for key, act in acts.items()
 }
-"""By the key of a record that is no offset: who reads what it says."""
+"""By the key of a record of such a group: the group's kind, and what changes the group as the record says."""
+
+_TAKE: dict[type, Callable[[Any, Any, Any], None]] = consumer_replay.TAKE | share_replay.TAKE | streams_replay.TAKE
+"""The same of a record that was made in pieces: it is given what the record was made of."""
+
+_OF_WHOLE_GROUPS = (
+    consumer_group_log.ConsumerGroupMetadataKey,
+    share_group_log.ShareGroupMetadataKey,
+    streams_group_log.StreamsGroupMetadataKey,
+)
+"""The keys whose tombstones delete a group."""
 
 
 def _loaded_member(metadata: MemberMetadata, value: GroupMetadataValue) -> Member:

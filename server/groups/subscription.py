@@ -17,7 +17,7 @@ from ...protocol.messages.consumer_protocol import (
     ConsumerProtocolSubscription,
     TopicPartition,
 )
-from ...protocol.wire import Parts, codec
+from ...protocol.wire import codec
 from ..coordination.jobs import Steps
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
@@ -81,16 +81,15 @@ def write_assignment(subscription: bytes, partitions: Mapping[str, Collection[in
         ProtocolError: That is something else.
     """
     version = min(_version_of(subscription), _NEWEST_VERSION)
-    parts = Parts()
-    parts.tail += _VERSION.pack(version)
+    blob = bytearray(_VERSION.pack(version))
     message = ConsumerProtocolAssignment(
         assigned_partitions=tuple(
             TopicPartition(topic=topic, partitions=tuple(sorted(indexes)))
             for topic, indexes in sorted(partitions.items())
         )
     )
-    codec(ConsumerProtocolAssignment, version, False).write(message, parts)
-    return bytes(parts.tail)
+    codec(ConsumerProtocolAssignment, version, False).write(message, [blob])
+    return bytes(blob)
 
 
 def _version_of(blob: bytes) -> int:

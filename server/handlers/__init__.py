@@ -360,7 +360,7 @@ def load(key: int) -> None:
             import_module(f"..{whose}.service", __package__)
     _module(api)
     _ = codec(api.request, version, api.is_flexible(version)).read_within
-    _ = codec(api.response, version, api.is_flexible(version)).write_within
+    _ = codec(api.response, version, api.is_flexible(version)).write
 
 
 def _handler(api: Api) -> Handler:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from ...protocol.errors import KafkaError
-from ..coordination.jobs import Steps
+from ..coordination.jobs import Job, Steps
 from ..coordination.service import CoordinatorService
 from ..coordination.shard import Shard
 from ..network.desk import finished
@@ -14,6 +14,10 @@ from ..runtime.time_slices import run_cooperatively
 from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
 from .permissions import check_without_words
+
+NAMES_AT_ONCE = 20
+"""Names of topics that are looked at in one piece: ten microseconds each, with the question whether the client may know of them. Of
+more each is a piece."""
 
 S = TypeVar("S", bound=Shard)
 Done = TypeVar("Done")
@@ -25,7 +29,7 @@ class CoordinatorCall(NamedTuple, Generic[S, Done]):
     Attributes:
         work: Given the shard of `key`, which this node leads; it may not be ACTIVE.
         refused: Makes the answer of any KafkaError.
-        before: Comes before all else, and may raise KafkaError.
+        before: Looks at the request before all else, and may raise KafkaError.
         after: Makes of what the work has returned the answer, or a coroutine that returns it; None: it is the answer.
         settles: Whether the answer waits until what it tells is on disk.
     """
@@ -35,16 +39,19 @@ class CoordinatorCall(NamedTuple, Generic[S, Done]):
     key: str
     work: Callable[[S], Steps[Done]]
     refused: Callable[[KafkaError], Any]
-    before: Callable[[], Awaitable[None]] | None = None
+    before: Callable[[], Job] | None = None
     after: Callable[[Done], Any] | None = None
     settles: bool = True
 
     def carry_out(self) -> Any:
         """What a handler returns: the answer, or a coroutine where something is to be waited for (the topic, further pieces, the
         disk)."""
-        if self.before is not None or not self.service.coordinator.shards:
-            return self._when_there()
+        before = None if self.before is None else self.before()
         try:
+            for _ in before or ():
+                return self._when_there(before)
+            if not self.service.coordinator.shards:
+                return self._when_there(before)
             shard = self.service.shard_led(self.ctx.node, self.key)
             steps = self.work(shard)
             try:
@@ -59,10 +66,10 @@ class CoordinatorCall(NamedTuple, Generic[S, Done]):
         except KafkaError as error:
             return self.refused(error)
 
-    async def _when_there(self) -> Any:
+    async def _when_there(self, before: Job | None) -> Any:
         try:
-            if self.before is not None:
-                await self.before()
+            if before is not None:
+                await run_cooperatively(before, self.ctx.time_slice)
             shard = await self.service.route(self.ctx.node, self.key)
         except KafkaError as error:
             return self.refused(error)
@@ -84,7 +91,9 @@ class CoordinatorCall(NamedTuple, Generic[S, Done]):
         return done if self.after is None else await finished(self.after(done))
 
 
-async def check_topics(ctx: Context, names: Sequence[str]) -> None:
+def check_topics(ctx: Context, names: Sequence[str]) -> Job:
     """Raise TOPIC_AUTHORIZATION_FAILED unless the client may describe all topics that it names."""
-    async for name in ctx.time_slice.each(names):
+    for name in names:
         check_without_words(ctx, Operation.DESCRIBE, ResourceType.TOPIC, name)
+        if len(names) > NAMES_AT_ONCE:
+            yield

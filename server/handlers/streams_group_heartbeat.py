@@ -12,9 +12,9 @@ Behaviour
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from ...protocol.connection import Request
@@ -25,7 +25,7 @@ from ...protocol.messages.streams_group_heartbeat import (
     Topology,
 )
 from ..cluster.topic_plans import PARTITIONS_MAX, TopicPlan, check_name
-from ..coordination.jobs import Steps
+from ..coordination.jobs import Job, Steps
 from ..groups.classic.protocol import Caller
 from ..groups.shard import Shard
 from ..groups.streams.answering import Heard
@@ -35,7 +35,7 @@ from ..partitions.internal_topics import INTERNAL_TOPICS
 from ..runtime.time_slices import TimeSlice
 from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
-from .coordinating import CoordinatorCall
+from .coordinating import NAMES_AT_ONCE, CoordinatorCall, check_topics
 from .permissions import check_without_words
 
 _ERRORS_SHOWN = 3
@@ -75,36 +75,29 @@ def _told(ctx: Context, heard: Heard) -> Any:
     return _with_topics(ctx, heard, heard.response) if heard.missing else heard.response
 
 
-async def _check_topics(ctx: Context, topology: Topology) -> None:
+def _check_topics(ctx: Context, topology: Topology) -> Job:
     """Raise STREAMS_INVALID_TOPOLOGY or TOPIC_AUTHORIZATION_FAILED if a topic of it cannot be used."""
     check_size(topology)
-    time_slice, names = TimeSlice(), set[str]()
-    async for name in time_slice.each(_names(topology)):
-        names.add(name)
+    names, name_of = set[str](), attrgetter("name")
+    for one in topology.subtopologies:
+        names.update(one.source_topics, one.repartition_sink_topics)
+        names.update(map(name_of, one.repartition_source_topics), map(name_of, one.state_changelog_topics))
     if used := sorted(names & INTERNAL_TOPICS):
         raise KafkaError(
             ErrorCode.STREAMS_INVALID_TOPOLOGY,
             f"Use of Kafka internal topics {','.join(used)} in a Kafka Streams topology is prohibited.",
         )
     invalid = []
-    async for name in time_slice.each(names):
+    for name in names:
         if not _is_name(name):
             invalid.append(name)
+        if len(names) > NAMES_AT_ONCE:
+            yield
     if invalid:
         shown = ",".join(sorted(invalid)[:_NAMES_SHOWN])
         raise KafkaError(ErrorCode.STREAMS_INVALID_TOPOLOGY, f"Topic names {shown} are not valid topic names.")
-    if ctx.services.authorizer is None:
-        return
-    async for name in time_slice.each(sorted(names)):
-        check_without_words(ctx, Operation.DESCRIBE, ResourceType.TOPIC, name)
-
-
-def _names(topology: Topology) -> Iterator[str]:
-    for one in topology.subtopologies:
-        yield from one.source_topics
-        yield from one.repartition_sink_topics
-        yield from (topic.name for topic in one.repartition_source_topics)
-        yield from (topic.name for topic in one.state_changelog_topics)
+    if ctx.services.authorizer is not None:
+        yield from check_topics(ctx, sorted(names))
 
 
 def _is_name(name: str) -> bool:

@@ -19,11 +19,11 @@ from ...protocol.messages import share_state_log as log
 from ...protocol.messages.share_state_log import RECORD_TYPES
 from ...protocol.wire import codec
 from ...storage.disk.checkpoints import uuid_text
-from ..coordination.blobs import read_message, read_number, write_blob
+from ..coordination.blobs import blob_types, read_message, read_number, write_blob
 from ..coordination.records import Pair
 from .state_batches import StateBatch
 
-_KEY_TYPES: dict[type, int] = {key: number for number, (key, _) in RECORD_TYPES.items()}
+_BLOBS = blob_types(RECORD_TYPES)
 
 Change: TypeAlias = tuple[Any, Any]
 """Key and value, as messages of `share_state_log`; None deletes the key."""
@@ -80,8 +80,8 @@ def read_record(key: bytes | None, value: bytes | None) -> Change | None:
 
 
 def write_record(key: Any, value: Any) -> Pair:
-    written = None if value is None else write_blob(0, codec(type(value), 0, True), value)
-    return write_blob(_KEY_TYPES[type(key)], codec(type(key), 0, False), key), written
+    written = None if value is None else write_blob(*_BLOBS[type(value)], value)
+    return write_blob(*_BLOBS[type(key)], key), written
 
 
 def key_of(cls: type[Any], key: SharePartitionKey) -> Any:

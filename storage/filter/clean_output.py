@@ -112,7 +112,7 @@ class CleanOutput:
         kernel, entries = self._kernel, self._entries
         ends = iter(entries.rebuilt[: kernel.rebuilt_count])
         for start, end in zip(ends, ends, strict=True):
-            write_crc(view, start, end)
+            write_crc(view[start:end])
         offset_count, time_count = kernel.offset_count, kernel.time_count
         self._segment.append_cleaned(
             view,

@@ -146,7 +146,7 @@ class Log(DurableLog):
         if isinstance(records, CheckedBatch):
             if records.config is not self.config:  # the topic was reconfigured meanwhile
                 records = self.check(records.batch.view, now_ms=now_ms, origin=origin, at_once=at_once)
-        elif not at_once or origin is not AppendOrigin.CLIENT or len(records) > AT_ONCE_WRITTEN_BYTES:
+        elif len(records) > AT_ONCE_WRITTEN_BYTES:
             records = self.check(records, now_ms=now_ms, origin=origin, at_once=at_once)
         view = records.batch.view if isinstance(records, CheckedBatch) else records
         header = bytes(view[:HEADER_BYTES])
@@ -167,7 +167,7 @@ class Log(DurableLog):
         at_once: bool,
         transaction_version: int,
     ) -> AppendInfo:
-        """`append` of what was checked, or of a small batch of a client. Patches the header, and may fail after that."""
+        """`append` of what was checked, or is not large. Patches the header, and may fail after that."""
         config = self.config
         base_offset = self.log_end_offset
         checked: CheckedBatch | None = None

@@ -173,7 +173,7 @@ def assign(checked: CheckedBatch, *, next_offset: int, now_ms: int, leader_epoch
 def admit(
     records: memoryview, config: ValidationConfig, *, next_offset: int, now_ms: int, leader_epoch: int
 ) -> tuple[int, int, int] | None:
-    """What `check_batch` and `assign` do to most small batches of clients, in a fifth of the time.
+    """What `check_batch` and `assign` do to most small batches, in a fifth of the time.
 
     Returns:
         (Last offset delta, max timestamp, producer id); None if it is for them to say: then nothing was changed.

@@ -35,9 +35,9 @@ BLOBS = [
 
 
 def write(value: Any, version: int, flexible: bool) -> bytes:
-    parts = Parts()
+    parts: Parts = [bytearray()]
     codec(type(value), version, flexible).write(value, parts)
-    return b"".join(parts.elements)
+    return b"".join(parts)
 
 
 def read(cls: type[Any], version: int, flexible: bool, raw: bytes) -> Any:

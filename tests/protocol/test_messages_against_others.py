@@ -53,9 +53,9 @@ Fields = Callable[[Any, int], list[tuple[str, Any]]]
 
 
 def write(value: Any, version: int, flexible: bool) -> bytes:
-    parts = Parts()
+    parts: Parts = [bytearray()]
     codec(type(value), version, flexible).write(value, parts)
-    return b"".join(parts.elements)
+    return b"".join(parts)
 
 
 def assert_agree(ours: Any, theirs: Any, version: int, fields: Fields, scalar: Callable[[Any], Any]) -> None:

@@ -59,9 +59,9 @@ def test_every_string_of_every_message_is_read_and_can_be_written(api: Api) -> N
 
 
 def written(spoken: Any, message: Any) -> bytes:
-    parts = Parts()
+    parts: Parts = [bytearray()]
     spoken.write(message, parts)
-    return b"".join(map(bytes, parts.elements))
+    return b"".join(map(bytes, parts))
 
 
 @EACH_API

@@ -37,7 +37,7 @@ from ottla.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from ottla.protocol.wire import ZERO_UUID, Parts, codec
+from ottla.protocol.wire import ZERO_UUID, codec
 from ottla.server.client.connection import Client
 from ottla.server.groups.subscription import read_assignment, write_assignment
 
@@ -278,7 +278,6 @@ def _subscription(topics: tuple[str, ...], owns: Places) -> bytes:
         topics=topics,
         owned_partitions=tuple(TopicPartition(topic=topic, partitions=indexes) for topic, indexes in _by_topic(owns)),
     )
-    parts = Parts()
-    parts.tail += SUBSCRIPTION_VERSION.to_bytes(2, "big")
-    codec(ConsumerProtocolSubscription, SUBSCRIPTION_VERSION, False).write(message, parts)
-    return bytes(parts.tail)
+    blob = bytearray(SUBSCRIPTION_VERSION.to_bytes(2, "big"))
+    codec(ConsumerProtocolSubscription, SUBSCRIPTION_VERSION, False).write(message, [blob])
+    return bytes(blob)

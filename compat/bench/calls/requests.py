@@ -301,15 +301,15 @@ STAYS_MOST = 60
 def rows() -> list[Row]:
     of_kinds = [
         row
-        for api, kind in (
-            ("ConsumerGroupHeartbeat", CONSUMER),
-            ("ShareGroupHeartbeat", SHARE),
-            ("StreamsGroupHeartbeat", STREAMS),
+        for api, kind, first_most, second_most in (
+            ("ConsumerGroupHeartbeat", CONSUMER, 250, 250),
+            ("ShareGroupHeartbeat", SHARE, 400, 250),
+            ("StreamsGroupHeartbeat", STREAMS, 370, 320),
         )
         for row in (
             Row(f"{api}, nothing new", lambda number, kind=kind: stays(kind, number), STAYS_MOST),  # type: ignore[misc]
-            Row(f"{api}, the first joins", lambda number, kind=kind: first_joins(kind, number)),  # type: ignore[misc]
-            Row(f"{api}, the second joins", lambda number, kind=kind: second_joins(kind, number)),  # type: ignore[misc]
+            Row(f"{api}, the first joins", lambda number, kind=kind: first_joins(kind, number), first_most),  # type: ignore[misc]
+            Row(f"{api}, the second joins", lambda number, kind=kind: second_joins(kind, number), second_most),  # type: ignore[misc]
             Row(f"{api}, the last leaves", lambda number, kind=kind: leaves(kind, number)),  # type: ignore[misc]
         )
     ]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ottla.protocol.batch_builder import build_batch, seal_batch
 from ottla.protocol.records import TRANSACTIONAL_BIT
-from ottla.protocol.varints import append_varint
+from ottla.protocol.varints import varint
 from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.disk.paths import TopicPartition
 from ottla.storage.logs.log import Log
@@ -171,11 +171,5 @@ def _value_field(value: bytes) -> bytes:
     return _varint(len(value)) + value + b"\0"
 
 
-@cache
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    append_varint(out, value)
-    return bytes(out)
-
-
+_varint = cache(varint)
 NO_VALUE = _varint(-1) + b"\0"

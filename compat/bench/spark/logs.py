@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ottla.protocol.batch_builder import seal_batch
-from ottla.protocol.varints import append_varint
+from ottla.protocol.varints import varint
 from ottla.storage.data_dirs import clean_stop
 from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.disk.paths import TopicPartition
@@ -132,9 +132,9 @@ class _Block:
         block = bytearray()
         key_at, value_at = [], []
         for index in range(RECORDS_A_BATCH):
-            head = b"\0\0" + _varint(index) + _varint(KEY_BYTES)
-            value_head = _varint(VALUE_BYTES)
-            block += _varint(len(head) + KEY_BYTES + len(value_head) + VALUE_BYTES + 1) + head
+            head = b"\0\0" + varint(index) + varint(KEY_BYTES)
+            value_head = varint(VALUE_BYTES)
+            block += varint(len(head) + KEY_BYTES + len(value_head) + VALUE_BYTES + 1) + head
             key_at.append(len(block))
             block += bytes(KEY_BYTES) + value_head
             value_at.append(len(block))
@@ -173,9 +173,3 @@ def _seal(segment: LogSegment | None) -> None:
     if segment is not None:
         segment.on_roll()
         segment.log_file.close()
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    append_varint(out, value)
-    return bytes(out)

@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable, Iterator
 
 from ottla.protocol.batch_builder import seal_batch
-from ottla.protocol.varints import append_varint
+from ottla.protocol.varints import varint
 
 RECORDS_A_BATCH = 160
 LZ4 = 3
@@ -37,7 +37,7 @@ def make_batches(
         is_tombstones = tombstones_in > 0 and number % tombstones_in == 0
         heads = without if is_tombstones else with_value
         value = b"" if is_tombstones else rng.randbytes(value_bytes)
-        tail = b"\1\0" if is_tombstones else _varint(value_bytes) + value + b"\0"
+        tail = b"\1\0" if is_tombstones else varint(value_bytes) + value + b"\0"
         keys = [key_of(offset + index) for index in range(RECORDS_A_BATCH)]
         batch = seal_batch(
             b"".join([head + b"%016x" % key + tail for head, key in zip(heads, keys, strict=True)]),
@@ -60,12 +60,6 @@ def make_batches(
 
 def _head(index: int, value_bytes: int | None) -> bytes:
     """A record up to its key of 16 bytes."""
-    rest = b"\0\0" + _varint(index) + _varint(16)
-    value = b"\1" if value_bytes is None else _varint(value_bytes) + bytes(value_bytes)
-    return _varint(len(rest) + 16 + len(value) + 1) + rest
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    append_varint(out, value)
-    return bytes(out)
+    rest = b"\0\0" + varint(index) + varint(16)
+    value = b"\1" if value_bytes is None else varint(value_bytes) + bytes(value_bytes)
+    return varint(len(rest) + 16 + len(value) + 1) + rest

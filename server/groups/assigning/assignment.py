@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeVar
 
-from ...coordination.jobs import Steps
+from ...coordination.jobs import A_PIECE, Steps
+
+Row = TypeVar("Row")
 
 Assignment: TypeAlias = Mapping[bytes, frozenset[int]]
 """Topic id -> partition indexes; no topic without partitions."""
@@ -41,20 +43,30 @@ Assignor: TypeAlias = Callable[[GroupSpec, Callable[[bytes], int]], Steps[Mappin
 """(group, partition count of a topic id) -> assignment by member id. A member left out gets nothing."""
 
 
+def rows_of(row: Callable[..., Row], assignment: Assignment) -> tuple[Row, ...]:
+    """An assignment as rows of a message, in order."""
+    rows = []
+    for topic_id, partitions in sorted(assignment.items()):
+        rows.append(row(topic_id=topic_id, partitions=tuple(sorted(partitions))))
+    return tuple(rows)
+
+
 def frozen(by_topic: Mapping[bytes, AbstractSet[int]]) -> Steps[Assignment]:
-    """What a member is given, a topic a piece; no topic without partitions."""
+    """What a member is given, some topics a piece; no topic without partitions."""
     found: dict[bytes, frozenset[int]] = {}
-    for topic_id, indexes in by_topic.items():
+    for number, (topic_id, indexes) in enumerate(by_topic.items(), 1):
         if indexes:
             found[topic_id] = frozenset(indexes)
-        yield
+        if number % A_PIECE == 0:
+            yield
     return found
 
 
 def by_topic(places: Iterable[tuple[bytes, int]]) -> Steps[Assignment]:
-    """What a member is given, of topic ids and partitions; one a piece."""
+    """What a member is given, of topic ids and partitions; some a piece."""
     found: dict[bytes, set[int]] = {}
-    for topic_id, index in places:
+    for number, (topic_id, index) in enumerate(places, 1):
         found.setdefault(topic_id, set()).add(index)
-        yield
+        if number % A_PIECE == 0:
+            yield
     return (yield from frozen(found))

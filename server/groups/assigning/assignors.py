@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from itertools import chain, islice
 
-from ...coordination.jobs import Steps, in_order
+from ...coordination.jobs import A_PIECE, Steps, in_order
 from .assignment import Assignment, Assignor, GroupSpec, MemberSubscription, by_topic
 from .balancing import balance
 
@@ -80,9 +80,10 @@ def uniform_assignor(spec: GroupSpec, partition_count: PartitionCount) -> Steps[
 def _share_out(spec: GroupSpec, partition_count: PartitionCount) -> Steps[Mapping[str, Assignment]]:
     members = spec.members
     unassigned: dict[bytes, set[int]] = {}
-    for topic_id in next(iter(members.values())).topic_ids:
+    for number, topic_id in enumerate(next(iter(members.values())).topic_ids, 1):
         unassigned[topic_id] = set(range(partition_count(topic_id)))
-        yield
+        if number % A_PIECE == 0:
+            yield
     quota, extra = divmod(sum(map(len, unassigned.values())), len(members))
     kept: dict[str, list[tuple[bytes, int]]] = {}
     for member_id, member in members.items():
@@ -106,6 +107,7 @@ def _share_out(spec: GroupSpec, partition_count: PartitionCount) -> Steps[Mappin
     assignments: dict[str, Assignment] = {}
     for member_id, share in shares.items():
         assignments[member_id] = yield from by_topic(chain(kept[member_id], islice(rest, share - len(kept[member_id]))))
+        yield
     return assignments
 
 

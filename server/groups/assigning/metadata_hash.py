@@ -13,7 +13,7 @@ from hashlib import blake2b
 from heapq import nsmallest
 from itertools import islice, repeat
 
-from ...coordination.jobs import AT_ONCE, Job, Steps, to_the_end
+from ...coordination.jobs import A_PIECE, AT_ONCE, Job, Steps, to_the_end
 from .topics import TopicView
 
 SUMS_KEPT = 16
@@ -33,10 +33,11 @@ def hashing(names: Iterable[str], topics: TopicView) -> Steps[int]:
     that it knew has seen each topic as it was then.
     """
     total = 0
-    for name in names:
+    for number, name in enumerate(names, 1):
         if (topic_id := topics.id_of(name)) is not None:
             total += _number(topic_id, name, topics)
-        yield
+        if number % A_PIECE == 0:
+            yield
     return _signed(total)
 
 

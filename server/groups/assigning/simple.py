@@ -13,7 +13,7 @@ from itertools import islice
 from math import ceil
 from typing import TypeVar
 
-from ...coordination.jobs import Job, Steps, in_order
+from ...coordination.jobs import A_PIECE, Job, Steps, in_order
 from .assignment import Assignment, GroupSpec, MemberSubscription, by_topic
 
 SIMPLE = "simple"
@@ -42,7 +42,8 @@ def _all_alike(members: Sequence[MemberSubscription], assignable: Assignable) ->
     places: list[tuple[bytes, int]] = []
     for topic_id in sorted(members[0].topic_ids):
         places += [(topic_id, index) for index in sorted(assignable.get(topic_id, ()))]
-        yield
+        if len(places) > _PLACES_A_PIECE:
+            yield
     has = []
     for member in members:
         has.append({(topic_id, index) for topic_id, indexes in member.target.items() for index in indexes})
@@ -80,24 +81,29 @@ def _share_out(places: Sequence[Place], has: list[set[Place]]) -> Job:
     quotas = [ceil(share * (number + 1)) - ceil(share * number) for number in range(len(has))]
     holders: dict[Place, list[int]] = {}
     for at in range(0, len(places), _PLACES_A_PIECE):
-        holders.update((place, []) for place in places[at : at + _PLACES_A_PIECE])
-        yield
+        holders |= {place: [] for place in places[at : at + _PLACES_A_PIECE]}
+        if len(places) > _PLACES_A_PIECE:
+            yield
     for number, mine in enumerate(has):
         kept, left = list[Place](), iter(mine)
         while some := tuple(islice(left, _PLACES_A_PIECE)):
             kept += filter(holders.__contains__, some)
-            yield
+            if len(mine) > _PLACES_A_PIECE:
+                yield
         if len(kept) > quotas[number]:
             kept = (yield from in_order(kept))[: quotas[number]]
         has[number] = set(kept)
         for place in kept:
             holders[place].append(number)
         yield
-    for place, numbers in holders.items():
-        for number in numbers[sharing:]:
-            has[number].discard(place)
-        del numbers[sharing:]
-        yield
+    for at, (place, numbers) in enumerate(holders.items(), 1):
+        if len(numbers) > sharing:
+            for number in numbers[sharing:]:
+                has[number].discard(place)
+            del numbers[sharing:]
+            yield
+        elif at % A_PIECE == 0:
+            yield
     unfilled = deque(number for number, mine in enumerate(has) if len(mine) < quotas[number])
     for place in places:
         missing = sharing - len(holders[place])

@@ -37,8 +37,9 @@ class TopicChanges:
     def tell(self, group: Hearing, concerns: Callable[[str], object] | None = None) -> None:
         """Let the group look at the topics again if one that `concerns` it has changed since it last heard of changes: one that
         it subscribes to, unless told otherwise."""
-        unheard = self.count - group.topics_known_to
+        unheard, group.topics_known_to = self.count - group.topics_known_to, self.count
+        if group.refresh_at_ms is None:
+            return
         lately = islice(reversed(self._names), unheard)
         if unheard > len(self._names) or any(map(concerns or group.subscribes_to, lately)):
             group.refresh_at_ms = None
-        group.topics_known_to = self.count

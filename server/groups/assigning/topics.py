@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from ...coordination.jobs import Steps
+from ...coordination.jobs import A_PIECE, Steps
 
 
 class TopicView(Protocol):
@@ -30,8 +30,9 @@ class TopicView(Protocol):
 def ids_of(names: Iterable[str], topics: TopicView) -> Steps[frozenset[bytes]]:
     """Ids of those of the topics that there are when their piece comes."""
     found: set[bytes] = set()
-    for name in names:
+    for number, name in enumerate(names, 1):
         if (topic_id := topics.id_of(name)) is not None:
             found.add(topic_id)
-        yield
+        if number % A_PIECE == 0:
+            yield
     return frozenset(found)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from struct import Struct
 
 from ....protocol.messages.consumer_offsets import GroupMetadataValue, MemberMetadata
-from ....protocol.wire import Parts, codec
+from ....protocol.wire import codec
 from ...coordination.blobs import write_blob
 from ..records import GROUP_VALUE_VERSION, value_codec
 from .group import ClassicGroup, Member
@@ -64,7 +64,7 @@ def _write_member(member: Member, protocol_name: str | None) -> bytes:
         subscription=b"",
         assignment=b"",
     )
-    parts = Parts()
-    _MEMBER.write(value, parts)
+    written = bytearray()
+    _MEMBER.write(value, [written])
     subscription = member.metadata(protocol_name)
-    return b"".join((parts.tail[: -2 * _LENGTH.size], _LENGTH.pack(len(subscription)), subscription))
+    return b"".join((written[: -2 * _LENGTH.size], _LENGTH.pack(len(subscription)), subscription))

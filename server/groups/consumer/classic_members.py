@@ -279,7 +279,7 @@ def _must_assign(group: ConsumerGroup) -> bool:
 def _waits_for_others(group: ConsumerGroup, member: Member) -> bool:
     """Somebody else still has a partition that it should get."""
     return any(
-        index not in member.assigned.get(topic_id, {}) and not group.is_free(topic_id, index)
+        index not in member.assigned.get(topic_id, {}) and not group.owners.is_free(topic_id, index)
         for topic_id, indexes in group.targets.get(member.member_id, {}).items()
         for index in indexes
     )

@@ -1,19 +1,20 @@
 """One consumer group as a table: what its records say, and what follows from it.
 
-Changed only by `replay.apply`, with records that are in the log, so that a reload finds the same table. What is not in
+Changed only by `replay`, with records that are in the log, so that a reload finds the same table. What is not in
 the log (deadlines, whether topics are to be looked at again) is kept by `protocol` and starts anew with a load.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
+from itertools import chain
+from operator import attrgetter
 from typing import ClassVar, TypeVar
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ...coordination.deadlines import Deadline
-from ...coordination.jobs import Job
 from ..assigning.assignment import Assignment
 from ..kinds import PartitionCheck
 from ..records import CommittedOffset, write_record
@@ -40,6 +41,7 @@ class ConsumerGroup:
         regex_subscribers: Every regular expression in use -> how many members use it.
         name_subscribers: Every set of topic names -> how many members name just these.
         classic_count: How many members speak the classic protocol.
+        owners: Which member has which partition, if only to give it up.
         version: Grows with all that a member's step depends on beside the member and its target: who has which partition, and
             what an expression matches.
         has_old_metadata: A record of type 4 is there, which brokers before 4.1 wrote.
@@ -84,7 +86,7 @@ class ConsumerGroup:
         self.cannot_downgrade = False
         self.assigned_at_ms: int | None = None
         self.resolved_at_ms: int | None = None
-        self._owners = Owners()
+        self.owners = Owners()
         self._subscribed_topics: frozenset[str] | None = None
 
     # Group, as all kinds have it
@@ -144,7 +146,7 @@ class ConsumerGroup:
     def subscribed_topics(self) -> frozenset[str]:
         """By name or by regular expression, by any member."""
         if self._subscribed_topics is None:
-            self._subscribed_topics = _all_topics(self.name_subscribers, self.regexes.values())
+            self._subscribed_topics = all_topics(self.name_subscribers, self.regexes.values())
         return self._subscribed_topics
 
     def subscribed_without(self, leaving: Collection[Member]) -> frozenset[str]:
@@ -154,7 +156,7 @@ class ConsumerGroup:
         stay = [one for one, count in self.name_subscribers.items() if count > names[one]]
         if not dropped and len(stay) == len(self.name_subscribers):
             return self.subscribed_topics
-        return _all_topics(stay, (one for pattern, one in self.regexes.items() if pattern not in dropped))
+        return all_topics(stay, [one for pattern, one in self.regexes.items() if pattern not in dropped])
 
     def regexes_dropped_with(self, leaving: Collection[Member]) -> frozenset[str]:
         """The expressions that only these members use."""
@@ -185,37 +187,19 @@ class ConsumerGroup:
         member_id = None if instance_id is None else self.static_members.get(instance_id)
         return None if member_id is None else self.members.get(member_id)
 
-    @property
-    def is_free(self) -> Callable[[bytes, int], bool]:
-        """Whether nobody has a partition of a topic id, not even to give it up."""
-        return self._owners.is_free
-
-    @property
-    def owners(self) -> Mapping[bytes, Mapping[int, str]]:
-        """Topic id -> partition -> member id, for all that is assigned or being revoked."""
-        return self._owners.table
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether `settling` has nothing to do."""
-        return self._owners.is_settled
-
-    def settling(self) -> Job:
-        """Have the answers of `is_free` ready, a topic a piece."""
-        return self._owners.settling()
-
     # For `replay`
 
     def put(self, member: Member) -> None:
         """Take over what a record says of a member, old or new."""
         before = self.members.get(member.member_id)
-        self._count(before, -1)
-        self._count(member, 1)
-        if before is None or (before.topic_names, before.topic_regex) != (member.topic_names, member.topic_regex):
-            self._subscribed_topics = None
+        said = None if before is None else (before.topic_names, before.topic_regex, before.classic)
+        if said != (member.topic_names, member.topic_regex, member.classic):
+            if before is not None:
+                self._count(before, -1)
+            self._count(member, 1)
         self.members[member.member_id] = member
         self.version += 1
-        self._owners.note(before or Member(member.member_id), member)
+        self.owners.note(before or Member(member.member_id), member)
         if member.instance_id is not None:
             self.static_members[member.instance_id] = member.member_id
 
@@ -224,9 +208,8 @@ class ConsumerGroup:
         if member is None:
             return
         self._count(member, -1)
-        self._subscribed_topics = None
         self.version += 1
-        self._owners.note(member, Member(member_id))
+        self.owners.note(member, Member(member_id))
         if member.instance_id is not None and self.static_members.get(member.instance_id) == member_id:
             del self.static_members[member.instance_id]
 
@@ -239,24 +222,18 @@ class ConsumerGroup:
         else:
             self.regexes[regex] = resolved
 
-    def _count(self, member: Member | None, by: int) -> None:
+    def _count(self, member: Member, by: int) -> None:
         """Note that there is one member more, or one less, that says what this one does."""
-        if member is None:
-            return
+        self._subscribed_topics = None
         self.classic_count += by * (member.classic is not None)
         _add(self.name_subscribers, member.topic_names, by)
         if member.topic_regex:
             _add(self.regex_subscribers, member.topic_regex, by)
 
 
-def subscribed_topics(members: Iterable[Member], regexes: Iterable[ResolvedRegex]) -> frozenset[str]:
-    """The topics that any of these members or regular expressions name."""
-    # Most members name the same topics.
-    return _all_topics({member.topic_names for member in members}, regexes)
-
-
-def _all_topics(names: Iterable[frozenset[str]], regexes: Iterable[ResolvedRegex]) -> frozenset[str]:
-    lists = [one for one in (*names, *(regex.topics for regex in regexes)) if one]
+def all_topics(names: Iterable[frozenset[str]], regexes: Iterable[ResolvedRegex]) -> frozenset[str]:
+    """The topics that are in any of these lists, or match any of the regular expressions."""
+    lists = list(filter(None, chain(names, map(attrgetter("topics"), regexes))))
     # Mostly there is one, which may be long.
     return lists[0] if len(lists) == 1 else frozenset().union(*lists)
 

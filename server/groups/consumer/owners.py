@@ -35,19 +35,22 @@ class Owners:
         return self._table
 
     def is_free(self, topic_id: bytes, partition: int) -> bool:
+        """Whether nobody has the partition, not even to give it up."""
         if self._unsettled:
             to_the_end(self.settling())
         return partition not in self._table.get(topic_id, _NONE)
 
     def note(self, before: Member, after: Member) -> None:
         """Take over what a member has now."""
-        if before.assigned is after.assigned and before.revoking is after.revoking:
+        owned = before.assigned, before.revoking, after.assigned, after.revoking
+        if not any(owned) or (before.assigned is after.assigned and before.revoking is after.revoking):
             return
         waiting = self._unsettled
+        if not waiting and max(map(len, owned)) <= AT_ONCE:
+            to_the_end(self._taking(before, after))
+            return
         waiting.append((before, after))
-        if len(waiting) == 1 and not _is_long(before) and not _is_long(after):
-            to_the_end(self.settling())
-        elif len(waiting) > UNSETTLED_MAX:
+        if len(waiting) > UNSETTLED_MAX:
             self._settle_first()
 
     def settling(self) -> Job:
@@ -100,7 +103,3 @@ class Owners:
                 del row[index]
         if not row:
             self._table.pop(topic_id, None)
-
-
-def _is_long(member: Member) -> bool:
-    return len(member.assigned) > AT_ONCE or len(member.revoking) > AT_ONCE

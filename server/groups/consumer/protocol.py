@@ -16,7 +16,6 @@ from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from ...coordination.deadlines import Deadlines
 from ...coordination.jobs import AT_ONCE, Job, Steps, to_the_end
-from ...coordination.records import Records
 from ...coordination.store import RecordStore
 from ..assigning.assignors import ASSIGNORS
 from ..assigning.metadata_hash import MetadataHashes
@@ -26,15 +25,14 @@ from ..assigning.topics import TopicView
 from ..classic.group import ClassicGroup
 from ..classic.protocol import Caller
 from ..kinds import is_at_rest
-from ..records import Ready, by_change, write_record
+from ..records import Change, Ready, records_of, write_record
 from ..settings import ASSIGN_AGAIN_MS, GroupSettings
 from . import records, targets
-from .group import ConsumerGroup, subscribed_topics
+from .group import ConsumerGroup, all_topics
 from .member import LEAVE_EPOCH, STATIC_LEAVE_EPOCH, Member, MemberState, ResolvedRegex, away
 from .membership import claim_of, claiming, consumer_group, identified, member_for, with_news
 from .migration import TRIES, Migration, Upgrade, is_large
 from .reconciliation import Claim, Target
-from .records import Change
 from .steps_ahead import Prepared, StepAhead, has_many, step_ahead
 from .timers import MemberTimers
 from .transition import Surroundings, Transition, subscribes_anew
@@ -106,8 +104,8 @@ class ConsumerProtocol:
 
     def _settle(self, shard: Shard, group: object) -> None:
         """Have who has what ready soon: members of the classic protocol ask for it at once."""
-        if isinstance(group, ConsumerGroup) and not group.is_settled:
-            self._start_job(shard, group.settling())
+        if isinstance(group, ConsumerGroup) and not group.owners.is_settled:
+            self._start_job(shard, group.owners.settling())
 
     def _take_up(self, shard: Shard, group: ConsumerGroup, now_ms: int) -> None:
         loading = self.loaded(shard, group, now_ms)
@@ -207,7 +205,10 @@ class ConsumerProtocol:
         made = list[Ready]()
         if not isinstance(group, ConsumerGroup) or request.member_epoch == LEAVE_EPOCH:
             return made, None
-        yield from group.settling()
+        known = group.static_member(request.instance_id) or group.members.get(request.member_id)
+        if known is None or not has_many(known, group.targets.get(known.member_id, {})):
+            return made, None
+        yield from group.owners.settling()
         try:
             old, replaced = member_for(group, request, self._new_id)
             assignment = group.targets.get((replaced or old).member_id, {})
@@ -224,7 +225,7 @@ class ConsumerProtocol:
             if new.is_reconciled_to(epoch) and not has_new_subscription:
                 return made, None
             subscribes_to = targets.subscribing(new, group.regexes, self._topics)
-            target = Target(epoch, assignment, subscribes_to, has_new_subscription, group.is_free)
+            target = Target(epoch, assignment, subscribes_to, has_new_subscription, group.owners.is_free)
             return made, (yield from step_ahead(group, new, target, claim))
         except KafkaError:  # `heartbeat` says it
             return made, None
@@ -253,7 +254,7 @@ class ConsumerProtocol:
         prepared = prepared or Prepared(claim_of(request))
         if request.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
             return self._leave(shard, request, now_ms, prepared)
-        changes: list[Change] = []
+        changes: list[Change | Ready] = []
         group, used = self._group_for(shard, request, changes, upgrade)
         old, replaced = member_for(group, request, lambda: prepared.member_id or self._new_id())
         new = with_news(old, request, caller)
@@ -299,7 +300,7 @@ class ConsumerProtocol:
         around = Surroundings(self._settings, self._topics, self._hashes, self._topics_version, now_ms, elapsed_ms)
         transition.run(around, claim)
         group_id, member = transition.group.group_id, transition.member
-        self.write(shard, group_id, transition.changes, now_ms, upgrade, transition.made)
+        self.write(shard, group_id, transition.changes, now_ms, upgrade)
         group = consumer_group(group_id, shard.groups.get(group_id))
         if transition.has_seen_topics:
             group.refresh_at_ms = elapsed_ms + _REFRESH_AFTER_MS
@@ -329,7 +330,7 @@ class ConsumerProtocol:
         self,
         shard: Shard,
         request: ConsumerGroupHeartbeatRequest,
-        changes: list[Change],
+        changes: list[Change | Ready],
         upgrade: Upgrade | None,
     ) -> tuple[ConsumerGroup, Upgrade | None]:
         """The group; a new one, or one in place of a classic group, for a member that joins, and then the upgrade."""
@@ -375,8 +376,8 @@ class ConsumerProtocol:
         # One that came meanwhile has its turn with the next heartbeat, one that went needs nothing.
         in_use = {pattern: both for pattern, both in made.items() if pattern in group.regex_subscribers}
         resolved = {pattern: one for pattern, (one, _) in in_use.items()}
-        changes = [ready.change for _, ready in in_use.values()]
-        names = subscribed_topics(group.members.values(), {**group.regexes, **resolved}.values())
+        changes: list[Change | Ready] = [ready for _, ready in in_use.values()]
+        names = all_topics(group.name_subscribers, {**group.regexes, **resolved}.values())
         topics_hash = self._hashes.of(names)
         is_news = any(
             one.topics != (group.regexes[pattern].topics if pattern in group.regexes else frozenset())
@@ -385,7 +386,7 @@ class ConsumerProtocol:
         if is_news or topics_hash != group.metadata_hash:
             changes.append(records.group_epoch(group.group_id, group.epoch + 1, topics_hash))
         try:
-            self.write(shard, group.group_id, changes, now_ms, ready=[ready for _, ready in in_use.values()])
+            self.write(shard, group.group_id, changes, now_ms)
             group.resolved_at_ms = self._elapsed_ms()
         except KafkaError as error:
             self._not_resolved(group, error)
@@ -413,7 +414,7 @@ class ConsumerProtocol:
                 whole.records.add(*write_record(*last))
                 self._store.append(shard.partition, whole.records, now_ms)
                 group.targets.update(whole.given)
-                shard.apply(*last)
+                shard.apply([last])
         except KafkaError as error:
             log.warning("group %s: there is no new assignment: %s", group.group_id, error)
             if error.code is ErrorCode.UNKNOWN_SERVER_ERROR:  # the target is too large: another try would end alike
@@ -432,8 +433,8 @@ class ConsumerProtocol:
         if request.instance_id is not None and request.member_epoch == STATIC_LEAVE_EPOCH:
             log.info("group %s: static member %s leaves for a while", group.group_id, request.instance_id)
             ready = prepared.away[1] if prepared.away is not None and prepared.away[0] is member else None
-            change = records.current_assignment(group.group_id, away(member)) if ready is None else ready.change
-            self.write(shard, group.group_id, [change], now_ms, ready=[ready])
+            change = records.current_assignment(group.group_id, away(member)) if ready is None else ready
+            self.write(shard, group.group_id, [change], now_ms)
         else:
             log.info("group %s: member %s leaves", group.group_id, member.member_id)
             self.remove(shard, group, [member], now_ms)
@@ -514,34 +515,24 @@ class ConsumerProtocol:
         self,
         shard: Shard,
         group_id: str,
-        changes: Collection[Change],
+        changes: Collection[Change | Ready],
         now_ms: int,
         upgrade: Upgrade | None = None,
-        ready: Collection[Ready | None] = (),
     ) -> None:
         """Append changes of one group as one batch, then apply them; errors as `RecordStore.append`.
 
         Args:
             upgrade: What is written before them; its group takes its place then. Not to be used again.
-            ready: Those of the changes that are made already.
         """
         if not changes and upgrade is None:
             return
         before = shard.groups.get(group_id)
-        made = Records() if upgrade is None else upgrade.records
-        known = by_change(ready)
-        for change in changes:
-            one = known.get(id(change))
-            made.add(*(write_record(*change) if one is None else one.pair))
+        made = records_of(changes, None if upgrade is None else upgrade.records)
         self._store.append(shard.partition, made, now_ms)
         if upgrade is not None:
             shard.groups[group_id] = upgrade.group
             log.info("group %s: upgraded to a consumer group in epoch %d", group_id, upgrade.group.epoch)
-        for change in changes:
-            if (one := known.get(id(change))) is None:
-                shard.apply(*change)
-            else:
-                shard.take(change[0], one.made_of)
+        shard.apply(changes)
         self._settle(shard, shard.groups.get(group_id))
         if isinstance(before, ClassicGroup):
             after = consumer_group(group_id, shard.groups.get(group_id))

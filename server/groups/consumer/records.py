@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, TypeAlias
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.consumer_group_log import (
@@ -30,14 +29,11 @@ from ....protocol.messages.consumer_group_log import (
 )
 from ....protocol.messages.consumer_offsets import GroupMetadataKey
 from ...coordination.jobs import Steps, in_order
-from ..assigning.assignment import Assignment
-from ..records import Ready, ready
+from ..assigning.assignment import Assignment, rows_of
+from ..records import Change, Ready, ready
 from .member import Member, Owned, ResolvedRegex
 
 EPOCH_MAX = 2**31 - 1
-
-Change: TypeAlias = tuple[Any, Any]
-"""Key and value, as messages of `protocol.messages.consumer_group_log`; None deletes the key."""
 
 
 def group_epoch(group_id: str, epoch: int, metadata_hash: int) -> Change:
@@ -90,12 +86,7 @@ def target_metadata(group_id: str, epoch: int, now_ms: int) -> Change:
 def target(group_id: str, member_id: str, assignment: Assignment) -> Change:
     return ConsumerGroupTargetAssignmentMemberKey(
         group_id=group_id, member_id=member_id
-    ), ConsumerGroupTargetAssignmentMemberValue(
-        topic_partitions=tuple(
-            TopicPartition(topic_id=topic_id, partitions=tuple(sorted(partitions)))
-            for topic_id, partitions in sorted(assignment.items())
-        )
-    )
+    ), ConsumerGroupTargetAssignmentMemberValue(topic_partitions=rows_of(TopicPartition, assignment))
 
 
 def writing_target(group_id: str, member_id: str, assignment: Assignment) -> Steps[Ready]:
@@ -187,11 +178,12 @@ def tombstones(group_id: str, member_ids: Collection[str], regexes: Iterable[str
 
 
 def _topic_partitions(owned: Owned) -> tuple[TopicPartitions, ...]:
-    return tuple(
-        TopicPartitions(topic_id=topic_id, partitions=indexes, assignment_epochs=tuple(epochs[one] for one in indexes))
-        for topic_id, epochs in sorted(owned.items())
-        for indexes in [tuple(sorted(epochs))]
-    )
+    rows = []
+    for topic_id, epochs in sorted(owned.items()):
+        indexes = tuple(sorted(epochs))
+        since = tuple(map(epochs.__getitem__, indexes))
+        rows.append(TopicPartitions(topic_id=topic_id, partitions=indexes, assignment_epochs=since))
+    return tuple(rows)
 
 
 def owned_of(topics: Iterable[TopicPartitions], member_epoch: int) -> Owned:

@@ -26,19 +26,6 @@ from .member import LEAVE_EPOCH, Member, MemberState, ResolvedRegex
 from .records import owned_of
 
 
-def apply(group: ConsumerGroup, key: Any, value: Any) -> None:
-    """Change the table as the record says; a value of None deletes what the key names.
-
-    The tombstone of `ConsumerGroupMetadataKey` deletes the whole group and is for the shard to apply.
-    """
-    _APPLY[type(key)](group, key, value)
-
-
-def take(group: ConsumerGroup, key: Any, made_of: Any) -> None:
-    """`apply`, of a change that was made of these values in pieces (`records.writing_member` and its like): they are not read again."""
-    _TAKE[type(key)](group, key, made_of)
-
-
 def _group_epoch(group: ConsumerGroup, key: ConsumerGroupMetadataKey, value: ConsumerGroupMetadataValue) -> None:
     group.epoch = value.epoch
     group.metadata_hash = value.metadata_hash
@@ -120,7 +107,7 @@ def _regex(
     group.resolve(key.regular_expression, resolved)
 
 
-_APPLY: dict[type, Callable[[ConsumerGroup, Any, Any], None]] = {
+APPLY: dict[type, Callable[[ConsumerGroup, Any, Any], None]] = {
     ConsumerGroupMetadataKey: _group_epoch,
     ConsumerGroupPartitionMetadataKey: _old_metadata,
     ConsumerGroupMemberMetadataKey: _member,
@@ -129,10 +116,12 @@ _APPLY: dict[type, Callable[[ConsumerGroup, Any, Any], None]] = {
     ConsumerGroupCurrentMemberAssignmentKey: _current_assignment,
     ConsumerGroupRegularExpressionKey: _regex,
 }
+"""Changes the table as the record says; a value of None deletes what the key names, but for the whole group: that is the shard's to do."""
 
-_TAKE: dict[type, Callable[[ConsumerGroup, Any, Any], None]] = {
+TAKE: dict[type, Callable[[ConsumerGroup, Any, Any], None]] = {
     ConsumerGroupMemberMetadataKey: lambda group, _, member: group.put(member),
     ConsumerGroupTargetAssignmentMemberKey: lambda group, key, made_of: group.targets.update([made_of]),
     ConsumerGroupCurrentMemberAssignmentKey: lambda group, _, member: group.put(member),
     ConsumerGroupRegularExpressionKey: lambda group, key, resolved: group.resolve(key.regular_expression, resolved),
 }
+"""What is done with what a record was made of in pieces (`records.writing_member` and its like): it is not read again."""

@@ -11,16 +11,15 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from ....protocol.errors import ErrorCode, KafkaError
-from ...coordination.jobs import Steps
+from ...coordination.jobs import A_PIECE, Steps
 from ...coordination.records import Records
 from ..assigning.assignment import Assignment, Assignor, GroupSpec, MemberSubscription
 from ..assigning.topics import TopicView, ids_of
-from ..records import write_record
+from ..records import Change, write_record
 from ..settings import MEMBERS_A_PIECE, OWNED_MAX
 from . import records
 from .group import ConsumerGroup
 from .member import Member, ResolvedRegex
-from .records import Change
 
 ASSIGNED_AT_ONCE = 4_000
 """Partitions, and members times topics: some milliseconds."""
@@ -35,15 +34,6 @@ def preferred_assignor(members: Iterable[Member], default: str) -> str:
         if member.assignor is not None:
             votes[member.assignor] = votes.get(member.assignor, 0) + 1
     return max(votes, key=votes.__getitem__, default=default)
-
-
-def is_homogeneous(members: Collection[Member]) -> bool:
-    """All subscribe to the same topics by name, or all by one regular expression and to none by name."""
-    by_name = {member.topic_names for member in members}
-    by_regex = {member.topic_regex or None for member in members}
-    if by_regex <= {None}:
-        return len(by_name) <= 1
-    return len(by_regex) == 1 and by_name == {frozenset()}
 
 
 def names_of(member: Member, regexes: Mapping[str, ResolvedRegex]) -> frozenset[str]:
@@ -78,8 +68,8 @@ def new_targets(
     # Most members subscribe to the same topics.
     known: dict[tuple[frozenset[str], str | None], frozenset[bytes]] = {}
     subscribing = {}
-    for member_id, member in members.items():
-        key = member.topic_names, member.topic_regex
+    for number, (member_id, member) in enumerate(members.items(), 1):
+        key = member.topic_names, member.topic_regex or None
         if key not in known:
             known[key] = yield from ids_of(names_of(member, regexes), topics)
         subscribing[member_id] = MemberSubscription(
@@ -89,8 +79,11 @@ def new_targets(
             known[key],
             before.get(member_id, {}),
         )
-        yield
-    spec = GroupSpec(subscribing, is_homogeneous(members.values()))
+        if number % A_PIECE == 0:
+            yield
+    # All subscribe to the same topics by name, or all by one regular expression and to none by name.
+    is_homogeneous = len(known) <= 1 and not any(map(all, known))
+    spec = GroupSpec(subscribing, is_homogeneous)
     assigned = yield from assignor(spec, topics.partition_count)
     return {member_id: assigned.get(member_id, {}) for member_id in members}
 
@@ -153,11 +146,9 @@ def amended(
 
 def changes(group: ConsumerGroup, targets: Mapping[str, Assignment], epoch: int, now_ms: int) -> list[Change]:
     """The records of a new target assignment; members for whom nothing changes have none."""
-    return [
-        *(
-            records.target(group.group_id, member_id, assignment)
-            for member_id, assignment in targets.items()
-            if group.targets.get(member_id) != assignment
-        ),
-        records.target_metadata(group.group_id, epoch, now_ms),
+    changed = [
+        records.target(group.group_id, member_id, assignment)
+        for member_id, assignment in targets.items()
+        if group.targets.get(member_id) != assignment
     ]
+    return [*changed, records.target_metadata(group.group_id, epoch, now_ms)]

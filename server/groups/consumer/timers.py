@@ -47,7 +47,7 @@ class MemberTimers:
 
     def await_revocation(self, shard: Shard, group: ConsumerGroup, member: Member) -> None:
         """Give a member its time to give up partitions, if it has to; the time begins anew with each of its steps."""
-        self.unlimit(group, member.member_id)
+        self._clear(group.waits, member.member_id)
         if member.state is MemberState.UNREVOKED_PARTITIONS and member.classic is None:
             self.limit(shard, group, member)
 

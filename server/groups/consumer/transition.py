@@ -23,13 +23,12 @@ from ..assigning.assignors import ASSIGNORS
 from ..assigning.metadata_hash import MetadataHashes
 from ..assigning.regexes import REFRESH_AT_MOST_EVERY_MS, check_regex
 from ..assigning.topics import TopicView
-from ..records import Ready, made_change
+from ..records import Change, Ready
 from ..settings import GROUP_NAMES_MAX, GroupSettings
 from . import records, targets
-from .group import ConsumerGroup, subscribed_topics
+from .group import ConsumerGroup
 from .member import Member
 from .reconciliation import Claim, Target, next_step
-from .records import Change
 from .steps_ahead import StepAhead
 
 log = logging.getLogger("ottla.groups")
@@ -54,13 +53,12 @@ class Transition:
         new: The member with its news.
         replaced: The static member whose place it takes (`membership.taking_over`).
         changes: What is to be written before all else.
-        made: Records that may have been made already.
+        made: Changes that may have been made already.
         ahead: Its step, if that may have been made.
 
     Attributes:
         changes: What is to be written; complete after `run`.
         member: The member after its step.
-        made: The records among `changes` that need not be made any more.
         has_stepped: Its assignment, state or epoch changed.
         has_assigned: There is another target assignment.
         must_assign: There is to be one, which takes too long to make it here.
@@ -74,7 +72,7 @@ class Transition:
         old: Member,
         new: Member,
         replaced: Member | None,
-        changes: list[Change],
+        changes: list[Change | Ready],
         made: Collection[Ready] = (),
         ahead: StepAhead | None = None,
     ) -> None:
@@ -83,7 +81,7 @@ class Transition:
         self.member = new
         self.replaced = replaced
         self.changes = changes
-        self.made = (*made, None if ahead is None else ahead.made)
+        self._made = made
         self._ahead = ahead
         self.has_assigned = False
         self.must_assign = False
@@ -109,7 +107,7 @@ class Transition:
         if new != self.old:
             self._put_member(new)
         has_new_subscription = self._take_subscription()
-        self._take_topics()
+        self._take_topics(has_new_subscription=has_new_subscription)
         epoch, assignment = self._take_target()
         if has_new_subscription or not new.is_reconciled_to(epoch):
             ahead, group = self._ahead, self.group
@@ -120,7 +118,7 @@ class Transition:
                 return
             subscribes_to = targets.subscribing(new, group.regexes, around.topics)
             self.member = next_step(
-                new, Target(epoch, assignment, subscribes_to, has_new_subscription, group.is_free), claim
+                new, Target(epoch, assignment, subscribes_to, has_new_subscription, group.owners.is_free), claim
             )
         self.has_stepped = self.member != new
         if self.has_stepped:
@@ -131,19 +129,26 @@ class Transition:
         group_id, heir, held = self.group.group_id, self.old, self.group.targets.get(replaced.member_id, {})
         self.changes += records.member_tombstones(group_id, replaced.member_id)
         self._put_member(heir)
-        made = made_change(self.made, ConsumerGroupTargetAssignmentMemberKey, (heir.member_id, held))
+        made = self._ready(ConsumerGroupTargetAssignmentMemberKey, (heir.member_id, held))
         self.changes.append(made or records.target(group_id, heir.member_id, held))
-        made = made_change(self.made, ConsumerGroupCurrentMemberAssignmentKey, heir)
+        made = self._ready(ConsumerGroupCurrentMemberAssignmentKey, heir)
         self.changes.append(made or records.current_assignment(group_id, heir))
 
     def _put_member(self, member: Member) -> None:
-        made = made_change(self.made, ConsumerGroupMemberMetadataKey, member)
+        made = self._ready(ConsumerGroupMemberMetadataKey, member)
         self.changes.append(made or records.member_metadata(self.group.group_id, member))
+
+    def _ready(self, key: type, made_of: object) -> Ready | None:
+        """The change whose key is of this class and that was made of that, if it has been made."""
+        for one in self._made:
+            if type(one.change[0]) is key and one.made_of == made_of:
+                return one
+        return None
 
     def _take(self, ahead: StepAhead) -> None:
         self.member, self.has_stepped = ahead.after, ahead.made is not None
         if ahead.made is not None:
-            self.changes.append(ahead.made.change)
+            self.changes.append(ahead.made)
 
     def _take_subscription(self) -> bool:
         """Whether the member subscribes to something else than before.
@@ -171,6 +176,13 @@ class Transition:
         if is_unknown or group.regex_subscribers:
             self.must_resolve = self._is_time_to_resolve(is_unknown=is_unknown)
         return subscribes_anew(old, new)
+
+    def _subscribed_topics(self) -> frozenset[str]:
+        """By any member, with its news."""
+        group = self.group
+        before = self.replaced or group.members.get(self.old.member_id)
+        others = group.subscribed_topics if before is None else group.subscribed_without([before])
+        return others | targets.names_of(self.member, group.regexes)
 
     def _check_names(self) -> None:
         """Raise GROUP_MAX_SIZE_REACHED if the group would name too many topics; members that name the same count once."""
@@ -200,7 +212,7 @@ class Transition:
             or since_ms > self._around.settings.group_consumer_regex_refresh_interval_ms
         )
 
-    def _take_topics(self) -> None:
+    def _take_topics(self, *, has_new_subscription: bool) -> None:
         """Bring the group to its next epoch if subscriptions or topics have changed."""
         group = self.group
         is_refreshed = group.refresh_at_ms is not None and self._around.elapsed_ms < group.refresh_at_ms
@@ -209,8 +221,8 @@ class Transition:
         self.has_seen_topics = True
         if group.refresh_at_ms is not None and not is_refreshed:
             self._around.hashes.forget()  # It is time to look whether nobody said so.
-        regexes = (one for pattern, one in group.regexes.items() if pattern != self._dropped_regex)
-        topics_hash = self._around.hashes.of(subscribed_topics(self._members().values(), regexes))
+        names = self._subscribed_topics() if has_new_subscription else group.subscribed_topics
+        topics_hash = self._around.hashes.of(names)
         if self._must_bump or topics_hash != group.metadata_hash:
             self._epoch += 1
             self.changes.append(records.group_epoch(group.group_id, self._epoch, topics_hash))
@@ -222,7 +234,7 @@ class Transition:
         """The target assignment's epoch and the member's part in it: another one if the group's epoch is ahead, the
         last one is old enough, and it does not take long."""
         group, new, settings = self.group, self.member, self._around.settings
-        holder = self.replaced or group.static_member(new.instance_id) or new
+        holder = self.replaced or new
         held = group.targets.get(holder.member_id, {})
         since_ms = _since(group.assigned_at_ms, self._around.elapsed_ms)
         if group.assignment_epoch >= self._epoch or since_ms < settings.of_group(
@@ -244,9 +256,11 @@ class Transition:
 
     def _members(self) -> Mapping[str, Member]:
         """The members as they will be."""
-        gone = self.replaced.member_id if self.replaced is not None else None
-        stay = {member_id: member for member_id, member in self.group.members.items() if member_id != gone}
-        return {**stay, self.member.member_id: self.member}
+        members = dict(self.group.members)
+        if self.replaced is not None:
+            del members[self.replaced.member_id]
+        members[self.member.member_id] = self.member
+        return members
 
 
 def subscribes_anew(old: Member, new: Member) -> bool:

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 
 from ...coordination.jobs import Steps
 from ...coordination.records import Pair
-from ..records import Ready, write_record
+from ..records import Change, Ready, write_record
 from . import records
 from .group import ConsumerGroup
-from .records import Change
 
 
 def whole_group(group: ConsumerGroup) -> Iterator[Steps[Pair]]:

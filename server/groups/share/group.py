@@ -47,6 +47,8 @@ class ShareGroup:
         self.assignment_ms = 0
         self.metadata_hash = 0
         self.members: dict[str, ShareMember] = {}
+        self.targets: dict[str, Assignment] = {}
+        self.states: StateTable | None = None
         self.name_subscribers: Counter[frozenset[str]] = Counter()
         self.sessions: dict[str, Deadline] = {}
         self.refresh_at_ms: int | None = None
@@ -54,8 +56,6 @@ class ShareGroup:
         self.assigned_at_ms: int | None = None
         self.looked_for: tuple[frozenset[str], StateTable | None, int] | None = None
         self.is_assigning = False
-        self._targets: dict[str, Assignment] = {}
-        self._states: StateTable | None = None
         self._subscribed_topics: frozenset[str] | None = None
         self._is_pending: bool | None = None
 
@@ -126,16 +126,8 @@ class ShareGroup:
         return member
 
     @property
-    def targets(self) -> Mapping[str, Assignment]:
-        return self._targets
-
-    @property
-    def states(self) -> StateTable | None:
-        return self._states
-
-    @property
     def initialized(self) -> Mapping[bytes, TopicStates]:
-        return {} if self._states is None else self._states.initialized
+        return {} if self.states is None else self.states.initialized
 
     @property
     def has_unassigned_states(self) -> bool:
@@ -146,7 +138,7 @@ class ShareGroup:
 
     def _find_unassigned(self) -> bool:
         held: dict[bytes, set[int]] = {}
-        for target in self._targets.values():
+        for target in self.targets.values():
             for topic_id, partitions in target.items():
                 held.setdefault(topic_id, set()).update(partitions)
         return any(
@@ -158,9 +150,11 @@ class ShareGroup:
 
     def put(self, member: ShareMember) -> None:
         """Take over what a record says of a member, old or new."""
-        self._take_out(member.member_id)
+        before = self.members.get(member.member_id)
+        if before is None or before.topic_names != member.topic_names:
+            self._take_out(member.member_id)
+            self.name_subscribers[member.topic_names] += 1
         self.members[member.member_id] = member
-        self.name_subscribers[member.topic_names] += 1
 
     def remove(self, member_id: str) -> None:
         self._take_out(member_id)
@@ -170,13 +164,13 @@ class ShareGroup:
         """What a member should have; None: nobody of that id."""
         self._is_pending = None
         if assignment is None:
-            self._targets.pop(member_id, None)
+            self.targets.pop(member_id, None)
         else:
-            self._targets[member_id] = assignment
+            self.targets[member_id] = assignment
 
     def set_states(self, states: StateTable | None) -> None:
         self._is_pending = None
-        self._states = states
+        self.states = states
 
     def _take_out(self, member_id: str) -> None:
         self._subscribed_topics = None

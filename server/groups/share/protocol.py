@@ -18,20 +18,18 @@ from ....protocol.messages import share_group_heartbeat as message
 from ....protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from ...coordination.deadlines import Deadlines
 from ...coordination.jobs import AT_ONCE, Job, Steps
-from ...coordination.records import Records
 from ...coordination.store import RecordStore
-from ..assigning.assignment import Assignment
+from ..assigning.assignment import rows_of
 from ..assigning.metadata_hash import MetadataHashes
 from ..assigning.topic_changes import TopicChanges
 from ..assigning.topics import TopicView
 from ..classic.protocol import Caller
 from ..kinds import is_at_rest
-from ..records import Ready, write_record
+from ..records import Change, Ready, records_of, write_record
 from ..settings import ASSIGN_AGAIN_MS, GroupSettings
 from . import records, targets
 from .group import ShareGroup
 from .member import LEAVE_EPOCH, ShareMember
-from .records import Change
 from .states import StateTable, Topics, check_size
 from .timers import Sessions
 from .transition import Surroundings, Transition
@@ -200,21 +198,22 @@ class ShareProtocol:
         transition.run(
             Surroundings(self._settings, self._topics, self._hashes, now_ms, elapsed_ms, max_bytes, is_asking)
         )
-        self._write(shard, transition.changes, now_ms, ready)
+        self._write(shard, group, transition.changes, now_ms)
         self._after(shard, transition, now_ms, elapsed_ms)
         member = transition.member
-        must_tell = epoch == 0 or request.subscribed_topic_names is not None or member.assigned != old.assigned
+        told = None
+        if epoch == 0 or request.subscribed_topic_names is not None or member.assigned != old.assigned:
+            told = message.Assignment(topic_partitions=rows_of(message.TopicPartitions, member.assigned))
         return ShareGroupHeartbeatResponse(
             member_id=member_id,
             member_epoch=member.epoch,
             heartbeat_interval_ms=self._settings.of_group(group_id, "share.heartbeat.interval.ms"),
-            assignment=_assignment(member.assigned) if must_tell else None,
+            assignment=told,
         )
 
     def _after(self, shard: Shard, transition: Transition, now_ms: int, elapsed_ms: int) -> None:
         """What follows from a member's news, once they are written."""
-        group = share_group(transition.group.group_id, shard.groups.get(transition.group.group_id), "Group")
-        group.topics_known_to = transition.group.topics_known_to
+        group = transition.group
         if transition.has_seen_topics:
             group.refresh_at_ms = elapsed_ms + _REFRESH_AFTER_MS
         if transition.has_assigned:
@@ -254,7 +253,7 @@ class ShareProtocol:
                 for member_id, assignment in found.items():
                     if member_id in group.members and group.targets.get(member_id) != assignment:
                         group.set_target(member_id, assignment)
-                shard.apply(*last)
+                shard.apply([last])
         except KafkaError as error:
             log.warning("group %s: there is no new assignment: %s", group.group_id, error)
             if error.code is ErrorCode.UNKNOWN_SERVER_ERROR:  # the target is too large: another try would end alike
@@ -275,7 +274,7 @@ class ShareProtocol:
         topics_hash = group.metadata_hash if names == group.subscribed_topics else self._hashes.of(names)
         changes = records.member_tombstones(group.group_id, member_id)
         changes.append(records.group_epoch(group.group_id, group.epoch + 1, topics_hash))
-        self._write(shard, changes, now_ms)
+        self._write(shard, group, changes, now_ms)
         self.sessions.stop(group, member_id)
 
     # States of partitions
@@ -392,17 +391,14 @@ class ShareProtocol:
 
     def _write_states(self, shard: Shard, group: ShareGroup, states: StateTable, now_ms: int) -> None:
         if states != group.states:
-            self._write(shard, [records.state_partitions(group.group_id, states)], now_ms)
+            self._write(shard, group, [records.state_partitions(group.group_id, states)], now_ms)
 
-    def _write(self, shard: Shard, changes: Collection[Change], now_ms: int, ready: Ready | None = None) -> None:
-        """Append changes of one group as one batch, then apply them; errors as `RecordStore.append`."""
+    def _write(self, shard: Shard, group: ShareGroup, changes: Collection[Change | Ready], now_ms: int) -> None:
+        """Append changes of the group, which may be new, as one batch, then apply them; errors as `RecordStore.append`."""
         if changes:
-            made = Records()
-            for change in changes:
-                made.add(*(ready.pair if ready is not None and change is ready.change else write_record(*change)))
-            self._store.append(shard.partition, made, now_ms)
-            for key, value in changes:
-                shard.apply(key, value)
+            self._store.append(shard.partition, records_of(changes), now_ms)
+            shard.groups.setdefault(group.group_id, group)
+            shard.apply(changes)
 
 
 def share_group(group_id: str, group: object, word: str = "Group") -> ShareGroup:
@@ -445,13 +441,4 @@ def _with_news(member: ShareMember, request: ShareGroupHeartbeatRequest, caller:
         topic_names=member.topic_names if names is None else frozenset(names),
         client_id=caller.client_id,
         client_host=caller.client_host,
-    )
-
-
-def _assignment(assigned: Assignment) -> message.Assignment:
-    return message.Assignment(
-        topic_partitions=tuple(
-            message.TopicPartitions(topic_id=topic_id, partitions=tuple(sorted(partitions)))
-            for topic_id, partitions in sorted(assigned.items())
-        )
     )

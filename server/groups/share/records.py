@@ -8,21 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, TypeAlias
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages import share_group_log as log
 from ...coordination.jobs import AT_ONCE, Steps, in_order
 from ...coordination.records import Pair
-from ..assigning.assignment import Assignment
-from ..records import Ready, ready, write_record, writing_record
+from ..assigning.assignment import Assignment, rows_of
+from ..records import Change, Ready, ready, write_record, writing_record
 from .member import ShareMember
 from .states import StateTable, TopicStates
 
 EPOCH_MAX = 2**31 - 1
-
-Change: TypeAlias = tuple[Any, Any]
-"""Key and value, as messages of `protocol.messages.share_group_log`; None deletes the key."""
 
 
 def group_epoch(group_id: str, epoch: int, metadata_hash: int) -> Change:
@@ -61,12 +57,7 @@ def target_metadata(group_id: str, epoch: int, now_ms: int) -> Change:
 def target(group_id: str, member_id: str, assignment: Assignment) -> Change:
     return log.ShareGroupTargetAssignmentMemberKey(
         group_id=group_id, member_id=member_id
-    ), log.ShareGroupTargetAssignmentMemberValue(
-        topic_partitions=tuple(
-            log.TopicPartition(topic_id=topic_id, partitions=tuple(sorted(partitions)))
-            for topic_id, partitions in sorted(assignment.items())
-        )
-    )
+    ), log.ShareGroupTargetAssignmentMemberValue(topic_partitions=rows_of(log.TopicPartition, assignment))
 
 
 def writing_target(group_id: str, member_id: str, assignment: Assignment) -> Steps[Pair]:
@@ -89,10 +80,7 @@ def current_assignment(group_id: str, member: ShareMember) -> Change:
         member_epoch=member.epoch,
         previous_member_epoch=member.previous_epoch,
         state=member.state,
-        assigned_partitions=tuple(
-            log.TopicPartitions(topic_id=topic_id, partitions=tuple(sorted(partitions)))
-            for topic_id, partitions in sorted(member.assigned.items())
-        ),
+        assigned_partitions=rows_of(log.TopicPartitions, member.assigned),
     )
 
 
@@ -108,8 +96,10 @@ def state_partitions(group_id: str, states: StateTable) -> Change:
 
 def _infos(topics: Mapping[bytes, TopicStates]) -> tuple[log.TopicPartitionsInfo, ...]:
     return tuple(
-        log.TopicPartitionsInfo(topic_id=topic_id, topic_name=one.name, partitions=tuple(sorted(one.partitions)))
-        for topic_id, one in sorted(topics.items())
+        [
+            log.TopicPartitionsInfo(topic_id=topic_id, topic_name=one.name, partitions=tuple(sorted(one.partitions)))
+            for topic_id, one in sorted(topics.items())
+        ]
     )
 
 

@@ -13,14 +13,6 @@ from .member import LEAVE_EPOCH, ShareMember
 from .states import StateTable, TopicStates
 
 
-def apply(group: ShareGroup, key: Any, value: Any) -> None:
-    """Change the table as the record says; a value of None deletes what the key names.
-
-    The tombstone of `ShareGroupMetadataKey` deletes the whole group and is for the shard to apply.
-    """
-    _APPLY[type(key)](group, key, value)
-
-
 def _group_epoch(group: ShareGroup, key: log.ShareGroupMetadataKey, value: log.ShareGroupMetadataValue) -> None:
     group.epoch = value.epoch
     group.metadata_hash = value.metadata_hash
@@ -98,14 +90,20 @@ def _states(
 
 
 def _assignment(topics: Iterable[log.TopicPartition | log.TopicPartitions]) -> Assignment:
-    return {one.topic_id: frozenset(one.partitions) for one in topics}
+    assignment = {}
+    for one in topics:
+        assignment[one.topic_id] = frozenset(one.partitions)
+    return assignment
 
 
 def _topic_states(topics: Iterable[log.TopicPartitionsInfo]) -> dict[bytes, TopicStates]:
-    return {one.topic_id: TopicStates(one.topic_name, frozenset(one.partitions)) for one in topics}
+    states = {}
+    for one in topics:
+        states[one.topic_id] = TopicStates(one.topic_name, frozenset(one.partitions))
+    return states
 
 
-_APPLY: dict[type, Callable[[ShareGroup, Any, Any], None]] = {
+APPLY: dict[type, Callable[[ShareGroup, Any, Any], None]] = {
     log.ShareGroupMemberMetadataKey: _member,
     log.ShareGroupMetadataKey: _group_epoch,
     log.ShareGroupTargetAssignmentMetadataKey: _target_metadata,
@@ -113,3 +111,9 @@ _APPLY: dict[type, Callable[[ShareGroup, Any, Any], None]] = {
     log.ShareGroupCurrentMemberAssignmentKey: _current_assignment,
     log.ShareGroupStatePartitionMetadataKey: _states,
 }
+"""Changes the table as the record says; a value of None deletes what the key names, but for the whole group: that is the shard's to do."""
+
+TAKE: dict[type, Callable[[ShareGroup, Any, Any], None]] = {
+    log.ShareGroupMemberMetadataKey: lambda group, _, member: group.put(member),
+}
+"""What is done with what a record was made of in pieces: it is not read again."""

@@ -94,7 +94,7 @@ class StateTable:
 
     @property
     def partition_count(self) -> int:
-        return sum(len(one.partitions) for table in (self.initializing, self.initialized) for one in table.values())
+        return sum([len(one.partitions) for one in (*self.initializing.values(), *self.initialized.values())])
 
     def topic_ids(self) -> frozenset[bytes]:
         return frozenset().union(self.initializing, self.initialized, self.deleting)

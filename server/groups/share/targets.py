@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from ....protocol.errors import ErrorCode, KafkaError
-from ...coordination.jobs import Steps
+from ...coordination.jobs import A_PIECE, Steps
 from ...coordination.records import Records
 from ..assigning.assignment import Assignment, GroupSpec, MemberSubscription
 from ..assigning.simple import simple_assignor
 from ..assigning.topics import TopicView, ids_of
+from ..records import Change
 from ..settings import MEMBERS_A_PIECE
 from . import records
 from .group import ShareGroup
 from .member import ShareMember
-from .records import Change
 from .states import TopicStates
 
 ASSIGNED_AT_ONCE = 2_000
@@ -30,7 +30,7 @@ def are_many(members: int, names: Collection[str], initialized: Mapping[bytes, T
     """Whether it takes long to assign these partitions to so many members that subscribe to so many topics."""
     if members > MEMBERS_A_PIECE or members * len(names) > ASSIGNED_AT_ONCE:
         return True
-    return sum(len(one.partitions) for one in initialized.values()) > ASSIGNED_AT_ONCE
+    return sum([len(one.partitions) for one in initialized.values()]) > ASSIGNED_AT_ONCE
 
 
 def new_targets(
@@ -49,7 +49,7 @@ def new_targets(
     ids: dict[frozenset[str], frozenset[bytes]] = {}
     counts: dict[frozenset[str], int] = {}
     subscribing = {}
-    for member_id, member in members.items():
+    for number, (member_id, member) in enumerate(members.items(), 1):
         names = member.topic_names
         if names not in ids:
             ids[names] = yield from ids_of(names, topics)
@@ -57,7 +57,8 @@ def new_targets(
         subscribing[member_id] = MemberSubscription(
             member_id, None, member.rack_id, ids[names], before.get(member_id, {})
         )
-        yield
+        if number % A_PIECE == 0:
+            yield
     assignable = {topic_id: one.partitions for topic_id, one in initialized.items()}
     if len(ids) > 1:
         # Each subscriber of a topic gets a part of it.
@@ -79,14 +80,12 @@ def new_targets(
 
 def changes(group: ShareGroup, targets: Mapping[str, Assignment], epoch: int, now_ms: int) -> list[Change]:
     """The records of a new target assignment; members for whom nothing changes have none."""
-    return [
-        *(
-            records.target(group.group_id, member_id, assignment)
-            for member_id, assignment in targets.items()
-            if group.targets.get(member_id) != assignment
-        ),
-        records.target_metadata(group.group_id, epoch, now_ms),
+    changed = [
+        records.target(group.group_id, member_id, assignment)
+        for member_id, assignment in targets.items()
+        if group.targets.get(member_id) != assignment
     ]
+    return [*changed, records.target_metadata(group.group_id, epoch, now_ms)]
 
 
 def written(group: ShareGroup, targets: Mapping[str, Assignment], max_bytes: int) -> Steps[Records]:

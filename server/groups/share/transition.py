@@ -14,17 +14,15 @@ from math import inf
 from typing import NamedTuple
 
 from ....protocol.errors import ErrorCode, KafkaError
-from ....protocol.messages.share_group_log import ShareGroupMemberMetadataKey
 from ...coordination.jobs import to_the_end
 from ..assigning.assignment import Assignment
 from ..assigning.metadata_hash import MetadataHashes
 from ..assigning.topics import TopicView
-from ..records import Ready, made_change
+from ..records import Change, Ready
 from ..settings import GROUP_NAMES_MAX, GroupSettings
 from . import records, targets
 from .group import ShareGroup
 from .member import ShareMember
-from .records import Change
 from .states import PARTITIONS_MAX, TOPICS_MAX, StateTable, Topics
 
 log = logging.getLogger("ottla.groups")
@@ -69,7 +67,7 @@ class Transition:
         self._ready = ready
         self.old = old
         self.member = new
-        self.changes: list[Change] = []
+        self.changes: list[Change | Ready] = []
         self.epoch = group.epoch
         self.names = group.subscribed_topics
         self.has_assigned = False
@@ -105,8 +103,10 @@ class Transition:
         """Whether the member subscribes to something else than before."""
         group, old, new = self.group, self.old, self.member
         if new != old or new.member_id not in group.members:
-            made = made_change([self._ready], ShareGroupMemberMetadataKey, new)
-            self.changes.append(made or records.member_metadata(group.group_id, new))
+            if self._ready is not None and self._ready.made_of == new:
+                self.changes.append(self._ready)
+            else:
+                self.changes.append(records.member_metadata(group.group_id, new))
         if new.topic_names == old.topic_names:
             return False
         lists = group.name_subscribers

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from ....protocol.messages import streams_group_heartbeat as message
@@ -14,6 +14,7 @@ from ....protocol.messages.streams_group_heartbeat import (
 from .applications.configured import InternalTopic, StatusCode
 from .group import StreamsGroup
 from .member import Member, Tasks
+from .records import rows_of
 from .transition import Transition
 
 
@@ -59,9 +60,9 @@ def answered(
         member_epoch=member.epoch,
         heartbeat_interval_ms=interval_ms,
         status=tuple(_statuses(group, transition)),
-        active_tasks=_rows(has.active) if has is not None else None,
-        standby_tasks=_rows(has.standby) if has is not None else None,
-        warmup_tasks=_rows(has.warmup) if has is not None else None,
+        active_tasks=rows_of(message.TaskIds, has.active) if has is not None else None,
+        standby_tasks=rows_of(message.TaskIds, has.standby) if has is not None else None,
+        warmup_tasks=rows_of(message.TaskIds, has.warmup) if has is not None else None,
         endpoint_information_epoch=endpoint_epoch,
     )
     return Heard(response, transition.configured.missing, wants_endpoints)
@@ -90,10 +91,3 @@ def _statuses(group: StreamsGroup, transition: Transition) -> list[Status]:
         )
         statuses.append(Status(status_code=StatusCode.SHUTDOWN_APPLICATION, status_detail=detail))
     return statuses
-
-
-def _rows(places: Mapping[str, Collection[int]]) -> tuple[message.TaskIds, ...]:
-    return tuple(
-        message.TaskIds(subtopology_id=key, partitions=tuple(sorted(partitions)))
-        for key, partitions in sorted(places.items())
-    )

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from ...coordination.jobs import Job, Steps
+from ...coordination.jobs import A_PIECE, Job, Steps
 from ..assigning.least_first import LeastFirst
 from .applications.configured import ConfiguredSubtopology
 from .member import Tasks
@@ -135,17 +135,20 @@ class _Work:
 
     def assign_active(self) -> Job:
         left: set[Task] = set()
-        for task in _by_partition(self._sizes):
-            yield
+        for number, task in enumerate(_by_partition(self._sizes), 1):
+            if number % A_PIECE == 0:
+                yield
             if not self._keep_active(task, self._active_before.get(task)):
                 left.add(task)
-        for task in _by_partition(self._sizes):
-            yield
+        for number, task in enumerate(_by_partition(self._sizes) if self._standby_before else (), 1):
+            if number % A_PIECE == 0:
+                yield
             if task in left and self._keep_active(task, self._least_loaded(self._standby_before.get(task, ()), None)):
                 left.discard(task)
         by_load = self._by_load()
-        for task in _by_subtopology(self._sizes):
-            yield
+        for number, task in enumerate(_by_subtopology(self._sizes), 1):
+            if number % A_PIECE == 0:
+                yield
             if task in left:
                 process = by_load.take()
                 member_id, count = process.give_least(task)
@@ -239,6 +242,7 @@ class _Work:
             active = yield from _places(self._active[member_id])
             standby = yield from _places(self._standby[member_id])
             found[member_id] = Tasks(active, standby)
+            yield
         return found
 
 
@@ -267,7 +271,8 @@ def _by_subtopology(sizes: dict[str, int], *, is_reversed: bool = False) -> Iter
 
 def _places(tasks: Sequence[Task]) -> Steps[dict[str, frozenset[int]]]:
     places: dict[str, set[int]] = {}
-    for subtopology, partition in tasks:
+    for number, (subtopology, partition) in enumerate(tasks, 1):
         places.setdefault(subtopology, set()).add(partition)
-        yield
+        if number % A_PIECE == 0:
+            yield
     return {subtopology: frozenset(partitions) for subtopology, partitions in places.items()}

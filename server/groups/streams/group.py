@@ -1,6 +1,6 @@
 """One streams group as a table: what its records say, and what follows from it.
 
-Changed only by `replay.apply`, with records that are in the log, so that a reload finds the same table. What is not in the log
+Changed only by `replay`, with records that are in the log, so that a reload finds the same table. What is not in the log
 (deadlines, what the topology makes of the topics, who wants the application to end) is kept by `protocol` and starts anew with
 a load.
 """
@@ -189,12 +189,16 @@ class StreamsGroup:
         """Take over what a record says of a member, old or new."""
         self._take_out(member.member_id)
         self.members[member.member_id] = member
-        for owned in (member.assigned, member.revoking):
+        for owned in filter(any, (member.assigned, member.revoking)):
             for task in _each(owned.active):
                 self.active_processes[task] = member.process_id
             for roles, places in ((self.standby_processes, owned.standby), (self.warmup_processes, owned.warmup)):
                 for task in _each(places):
                     roles.setdefault(task, Counter())[member.process_id] += 1
+
+    def set_topology(self, topology: Topology | None) -> None:
+        self.topology = topology
+        self.configured = None
 
     def remove(self, member_id: str) -> None:
         self._take_out(member_id)
@@ -209,7 +213,7 @@ class StreamsGroup:
         member = self.members.get(member_id)
         if member is None:
             return
-        for owned in (member.assigned, member.revoking):
+        for owned in filter(any, (member.assigned, member.revoking)):
             for task in _each(owned.active):
                 if self.active_processes.get(task) == member.process_id:
                     del self.active_processes[task]

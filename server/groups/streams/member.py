@@ -37,10 +37,6 @@ class Owned(NamedTuple):
     warmup: Places = _NONE
 
     @property
-    def is_empty(self) -> bool:
-        return not (self.active or self.standby or self.warmup)
-
-    @property
     def tasks(self) -> Tasks:
         """Without epochs."""
         return Tasks({key: frozenset(one) for key, one in self.active.items()}, self.standby, self.warmup)

@@ -19,14 +19,14 @@ from ....protocol.messages.streams_group_heartbeat import (
 )
 from ...coordination.deadlines import Deadlines
 from ...coordination.jobs import Job, Steps, to_the_end
-from ...coordination.records import Records
 from ...coordination.store import RecordStore
 from ..assigning.topic_changes import TopicChanges
 from ..assigning.topics import TopicView
 from ..classic.group import ClassicGroup
 from ..classic.protocol import Caller
 from ..kinds import is_at_rest
-from ..records import write_record
+from ..records import Change, records_of
+from ..records import Ready as ReadyRecord
 from ..settings import GroupSettings
 from . import records, targets
 from .answering import Heard, answered
@@ -34,7 +34,6 @@ from .describing import endpoints
 from .group import StreamsGroup
 from .member import LEAVE_EPOCH, Member, MemberState
 from .membership import claim_of, member_for, streams_group, with_news
-from .records import Change
 from .target_jobs import TargetJobs
 from .timers import MemberTimers
 from .transition import Ready, Seen, Surroundings, Transition, preparing
@@ -172,7 +171,7 @@ class StreamsProtocol:
         """Let a member join, stay or leave.
 
         Args:
-            ready: As `preparing` made it for the request; None: it is made here.
+            ready: As `preparing` made it for the request just now; None: it is made here.
 
         Raises:
             KafkaError: GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, INVALID_REQUEST,
@@ -180,15 +179,14 @@ class StreamsProtocol:
         """
         if request.member_epoch == LEAVE_EPOCH:
             return self._leave(shard, request, now_ms)
-        changes: list[Change] = []
+        changes: list[Change | ReadyRecord] = []
         known = shard.groups.get(request.group_id)
-        if ready is None or not ready.seen.is_still(known):
+        if ready is None:
             ready = to_the_end(self._preparing(shard, request))
         group = self._group_for(shard, request, changes)
         old = member_for(group, request)
         transition = Transition(group, old, with_news(old, request, caller), changes, ready)
-        is_first = not group.members
-        waits = is_first and self._settings.of_group(group.group_id, "streams.initial.rebalance.delay.ms") > 0
+        waits = not group.members and self._settings.of_group(group.group_id, "streams.initial.rebalance.delay.ms") > 0
         around = Surroundings(
             self._configs_of(group),
             self._settings.of_group(group.group_id, "streams.assignment.interval.ms"),
@@ -197,18 +195,20 @@ class StreamsProtocol:
             self._elapsed_ms(),
         )
         transition.run(around, claim_of(request))
-        self.write(shard, transition.changes, now_ms, ready)
+        self.write(shard, transition.changes, now_ms)
         kept = streams_group(group.group_id, shard.groups.get(group.group_id))
         if isinstance(known, ClassicGroup):
             self._close_classic(known, now_ms)
-        self._keep(shard, kept, transition, now_ms, is_first=is_first)
+        self._keep(shard, kept, transition, now_ms, waits=waits)
         if request.shutdown_application and kept.shutdown_by is None:
             log.info("group %s: member %s wants the application to end", kept.group_id, old.member_id)
             kept.shutdown_by = old.member_id
         interval_ms = self._settings.of_group(kept.group_id, "streams.heartbeat.interval.ms")
         return answered(kept, transition, request, known, interval_ms)
 
-    def _group_for(self, shard: Shard, request: StreamsGroupHeartbeatRequest, changes: list[Change]) -> StreamsGroup:
+    def _group_for(
+        self, shard: Shard, request: StreamsGroupHeartbeatRequest, changes: list[Change | ReadyRecord]
+    ) -> StreamsGroup:
         """The group; a new one, or one in place of a classic group without members, for a member that joins."""
         group_id = request.group_id
         known = shard.groups.get(group_id)
@@ -227,7 +227,7 @@ class StreamsProtocol:
             raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
         return group
 
-    def _keep(self, shard: Shard, group: StreamsGroup, transition: Transition, now_ms: int, *, is_first: bool) -> None:
+    def _keep(self, shard: Shard, group: StreamsGroup, transition: Transition, now_ms: int, *, waits: bool) -> None:
         """Take over what is not in the log."""
         member, elapsed_ms = transition.member, self._elapsed_ms()
         group.configured = transition.configured
@@ -236,7 +236,7 @@ class StreamsProtocol:
             group.refresh_at_ms = elapsed_ms + _REFRESH_AFTER_MS
         if transition.has_assigned:
             group.assigned_at_ms = elapsed_ms
-        if is_first:
+        if waits:
             self.timers.await_members(shard, group)
         self.timers.keep_alive(shard, group, member)
         if transition.has_stepped:
@@ -279,14 +279,8 @@ class StreamsProtocol:
 
     # Records
 
-    def write(self, shard: Shard, changes: Collection[Change], now_ms: int, ready: Ready | None = None) -> None:
+    def write(self, shard: Shard, changes: Collection[Change | ReadyRecord], now_ms: int) -> None:
         """Append changes of one group as one batch, then apply them; errors as `RecordStore.append`."""
-        if not changes:
-            return
-        made = Records()
-        known, record = (ready.written if ready is not None else None) or (None, None)
-        for change in changes:
-            made.add(*(record if record is not None and change is known else write_record(*change)))
-        self._store.append(shard.partition, made, now_ms)
-        for key, value in changes:
-            shard.apply(key, value)
+        if changes:
+            self._store.append(shard.partition, records_of(changes), now_ms)
+            shard.apply(changes)

@@ -11,7 +11,7 @@ other role, as the processes' state directories know no two.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from ....protocol.errors import ErrorCode, KafkaError
@@ -54,23 +54,16 @@ def _advance(
     group: StreamsGroup, member: Member, own_epoch: int, epoch: int, target: Tasks, claim: Tasks | None
 ) -> Member:
     """Go on towards the target; `own_epoch` is the member's as long as there is something to give up."""
-
-    def is_free(as_active: bool) -> Callable[[str, int], bool]:
-        def is_free(subtopology: str, partition: int) -> bool:
-            return not group.is_used_by(member.process_id, (subtopology, partition), as_active=as_active)
-
-        return is_free
-
     has = member.assigned
     active, active_left = _split_active(has.active, target.active)
     standby, standby_left = _split(has.standby, target.standby)
     warmup, warmup_left = _split(has.warmup, target.warmup)
     kept, revoking = Owned(active, standby, warmup), Owned(active_left, standby_left, warmup_left)
-    if not revoking.is_empty and (claim is None or revoking.shares_any(claim)):
+    if any(revoking) and (claim is None or revoking.shares_any(claim)):
         return _enter(member, own_epoch, MemberState.UNREVOKED_TASKS, kept, revoking)
-    new_active, lacks_active = _granted(active, target.active, is_free(True))
-    new_standby, lacks_standby = _granted(standby, target.standby, is_free(False))
-    new_warmup, lacks_warmup = _granted(warmup, target.warmup, is_free(False))
+    new_active, lacks_active = _granted(group, member, active, target.active, as_active=True)
+    new_standby, lacks_standby = _granted(group, member, standby, target.standby, as_active=False)
+    new_warmup, lacks_warmup = _granted(group, member, warmup, target.warmup, as_active=False)
     must_wait = lacks_active or lacks_standby or lacks_warmup
     assigned = Owned(
         active | {key: {**active.get(key, {}), **dict.fromkeys(gets, epoch)} for key, gets in new_active.items()},
@@ -99,20 +92,26 @@ def _split_active(has: Epochs, target: Places) -> tuple[dict[str, Mapping[int, i
 
 def _split(has: Places, target: Places) -> tuple[dict[str, frozenset[int]], dict[str, frozenset[int]]]:
     """What is kept, and what is to be given up."""
-    kept = {key: stays for key, partitions in has.items() if (stays := partitions & target.get(key, _NOBODY))}
-    left = {key: goes for key, partitions in has.items() if (goes := partitions - target.get(key, _NOBODY))}
+    kept: dict[str, frozenset[int]] = {}
+    left: dict[str, frozenset[int]] = {}
+    for key, partitions in has.items():
+        wanted = target.get(key, _NOBODY)
+        if stays := partitions & wanted:
+            kept[key] = stays
+        if goes := partitions - wanted:
+            left[key] = goes
     return kept, left
 
 
 def _granted(
-    kept: Mapping[str, Collection[int]], target: Places, is_free: Callable[[str, int], bool]
+    group: StreamsGroup, member: Member, kept: Mapping[str, Collection[int]], target: Places, *, as_active: bool
 ) -> tuple[dict[str, frozenset[int]], bool]:
     """What of the target is had beside what is kept, and whether anything is lacking."""
     granted: dict[str, frozenset[int]] = {}
-    lacks = False
+    lacks, process_id = False, member.process_id
     for key, partitions in target.items():
         missing = partitions.difference(kept.get(key, ()))
-        gets = frozenset(partition for partition in missing if is_free(key, partition))
+        gets = frozenset([one for one in missing if not group.is_used_by(process_id, (key, one), as_active=as_active)])
         lacks = lacks or len(gets) < len(missing)
         if gets:
             granted[key] = gets

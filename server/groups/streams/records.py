@@ -6,8 +6,8 @@ when it is read again.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import TypeVar
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.consumer_offsets import GroupMetadataKey
@@ -28,13 +28,13 @@ from ....protocol.messages.streams_group_log import (
     StreamsGroupTopologyKey,
     TaskIds,
 )
+from ..records import Change
 from .applications.topology import Topology
-from .member import Epochs, Member, Places, Tasks
+from .member import Epochs, Member, Tasks
 
 EPOCH_MAX = 2**31 - 1
 
-Change: TypeAlias = tuple[Any, Any]
-"""Key and value, as messages of `protocol.messages.streams_group_log`; None deletes the key."""
+Row = TypeVar("Row")
 
 
 def group_epoch(
@@ -88,7 +88,9 @@ def target(group_id: str, member_id: str, tasks: Tasks) -> Change:
     return StreamsGroupTargetAssignmentMemberKey(
         group_id=group_id, member_id=member_id
     ), StreamsGroupTargetAssignmentMemberValue(
-        active_tasks=_targets(tasks.active), standby_tasks=_targets(tasks.standby), warmup_tasks=_targets(tasks.warmup)
+        active_tasks=rows_of(TaskIds, tasks.active),
+        standby_tasks=rows_of(TaskIds, tasks.standby),
+        warmup_tasks=rows_of(TaskIds, tasks.warmup),
     )
 
 
@@ -105,11 +107,11 @@ def current_assignment(group_id: str, member: Member) -> Change:
         previous_member_epoch=member.previous_epoch,
         state=member.state,
         active_tasks=_with_epochs(assigned.active),
-        standby_tasks=_owned(assigned.standby),
-        warmup_tasks=_owned(assigned.warmup),
+        standby_tasks=rows_of(OwnedTaskIds, assigned.standby),
+        warmup_tasks=rows_of(OwnedTaskIds, assigned.warmup),
         active_tasks_pending_revocation=_with_epochs(revoking.active),
-        standby_tasks_pending_revocation=_owned(revoking.standby),
-        warmup_tasks_pending_revocation=_owned(revoking.warmup),
+        standby_tasks_pending_revocation=rows_of(OwnedTaskIds, revoking.standby),
+        warmup_tasks_pending_revocation=rows_of(OwnedTaskIds, revoking.warmup),
     )
 
 
@@ -133,24 +135,18 @@ def tombstones(group_id: str, member_ids: Collection[str]) -> Iterator[Change]:
     yield StreamsGroupTopologyKey(group_id=group_id), None
 
 
-def _targets(places: Places) -> tuple[TaskIds, ...]:
-    return tuple(
-        TaskIds(subtopology_id=key, partitions=tuple(sorted(partitions))) for key, partitions in sorted(places.items())
-    )
-
-
-def _owned(places: Places) -> tuple[OwnedTaskIds, ...]:
-    return tuple(
-        OwnedTaskIds(subtopology_id=key, partitions=tuple(sorted(partitions)))
-        for key, partitions in sorted(places.items())
-    )
+def rows_of(row: Callable[..., Row], places: Mapping[str, Collection[int]]) -> tuple[Row, ...]:
+    """Rows of subtopologies and partitions, in order."""
+    rows = []
+    for key, partitions in sorted(places.items()):
+        rows.append(row(subtopology_id=key, partitions=tuple(sorted(partitions))))
+    return tuple(rows)
 
 
 def _with_epochs(epochs: Epochs) -> tuple[OwnedTaskIds, ...]:
-    return tuple(
-        OwnedTaskIds(
-            subtopology_id=key, partitions=partitions, assignment_epochs=tuple(since[one] for one in partitions)
-        )
-        for key, since in sorted(epochs.items())
-        for partitions in [tuple(sorted(since))]
-    )
+    rows = []
+    for key, since in sorted(epochs.items()):
+        partitions = tuple(sorted(since))
+        of_each = tuple(map(since.__getitem__, partitions))
+        rows.append(OwnedTaskIds(subtopology_id=key, partitions=partitions, assignment_epochs=of_each))
+    return tuple(rows)

@@ -27,14 +27,6 @@ from .group import StreamsGroup
 from .member import LEAVE_EPOCH, NOTHING, Member, MemberState, Owned, Places, Tasks
 
 
-def apply(group: StreamsGroup, key: Any, value: Any) -> None:
-    """Change the table as the record says; a value of None deletes what the key names.
-
-    The tombstone of `StreamsGroupMetadataKey` deletes the whole group and is for the shard to apply.
-    """
-    _APPLY[type(key)](group, key, value)
-
-
 def _group_epoch(group: StreamsGroup, _: StreamsGroupMetadataKey, value: StreamsGroupMetadataValue) -> None:
     group.epoch = value.epoch
     group.metadata_hash = value.metadata_hash
@@ -43,8 +35,7 @@ def _group_epoch(group: StreamsGroup, _: StreamsGroupMetadataKey, value: Streams
 
 
 def _topology(group: StreamsGroup, _: StreamsGroupTopologyKey, value: StreamsGroupTopologyValue | None) -> None:
-    group.topology = None if value is None else of_record(value)
-    group.configured = None
+    group.set_topology(None if value is None else of_record(value))
 
 
 def _member(
@@ -123,7 +114,11 @@ def _current_assignment(
 
 
 def _places(rows: Iterable[TaskIds | OwnedTaskIds]) -> Places:
-    return {one.subtopology_id: frozenset(one.partitions) for one in rows if one.partitions}
+    places = {}
+    for one in rows:
+        if one.partitions:
+            places[one.subtopology_id] = frozenset(one.partitions)
+    return places
 
 
 def _epochs(rows: Iterable[OwnedTaskIds], member_epoch: int) -> Mapping[str, Mapping[int, int]]:
@@ -138,7 +133,7 @@ def _epochs(rows: Iterable[OwnedTaskIds], member_epoch: int) -> Mapping[str, Map
     return found
 
 
-_APPLY: dict[type, Callable[[StreamsGroup, Any, Any], None]] = {
+APPLY: dict[type, Callable[[StreamsGroup, Any, Any], None]] = {
     StreamsGroupMetadataKey: _group_epoch,
     StreamsGroupTopologyKey: _topology,
     StreamsGroupMemberMetadataKey: _member,
@@ -146,3 +141,9 @@ _APPLY: dict[type, Callable[[StreamsGroup, Any, Any], None]] = {
     StreamsGroupTargetAssignmentMemberKey: _target,
     StreamsGroupCurrentMemberAssignmentKey: _current_assignment,
 }
+"""Changes the table as the record says; a value of None deletes what the key names, but for the whole group: that is the shard's to do."""
+
+TAKE: dict[type, Callable[[StreamsGroup, Any, Any], None]] = {
+    StreamsGroupTopologyKey: lambda group, _, topology: group.set_topology(topology),
+}
+"""What is done with what a record was made of in pieces: it is not read again."""

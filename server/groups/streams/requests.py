@@ -5,8 +5,6 @@ A member is taken in at once, for everybody, and so is a topology; so there are 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, Topology
 from ..kinds import Refusal, check_none
@@ -80,25 +78,16 @@ def _check_changelogs(topology: Topology) -> None:
 
 def check_size(topology: Topology) -> None:
     """Raise KafkaError STREAMS_INVALID_TOPOLOGY for one that would take long whenever topics change."""
-    left = TOPOLOGY_NAMES_MAX
-    for size in _sizes(topology):
-        left -= size
+    left = TOPOLOGY_NAMES_MAX - len(topology.subtopologies)
+    for one in topology.subtopologies:
+        topics = (*one.state_changelog_topics, *one.repartition_source_topics)
+        left -= len(topics) + len(one.source_topics) + len(one.source_topic_regex) + len(one.repartition_sink_topics)
+        left -= len(one.copartition_groups)
+        if left >= 0:  # else it would take long to look further
+            left -= sum([len(topic.topic_configs) for topic in topics])
+            left -= sum([len(g.source_topics) + len(g.repartition_source_topics) for g in one.copartition_groups])
         if left < 0:
             raise KafkaError(
                 ErrorCode.STREAMS_INVALID_TOPOLOGY,
                 f"The topology has more than {TOPOLOGY_NAMES_MAX} subtopologies, topics and configs.",
             )
-
-
-def _sizes(topology: Topology) -> Iterator[int]:
-    """How much there is, a little at a time."""
-    yield len(topology.subtopologies)
-    for one in topology.subtopologies:
-        yield len(one.source_topics) + len(one.source_topic_regex) + len(one.repartition_sink_topics)
-        for topics in (one.state_changelog_topics, one.repartition_source_topics):
-            yield len(topics)
-            for topic in topics:
-                yield len(topic.topic_configs)
-        yield len(one.copartition_groups)
-        for group in one.copartition_groups:
-            yield len(group.source_topics) + len(group.repartition_source_topics)

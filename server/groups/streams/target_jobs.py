@@ -70,7 +70,7 @@ class TargetJobs:
                 whole.records.add(*write_record(*last))
                 self._store.append(shard.partition, whole.records, now_ms)
                 group.targets.update(whole.given)
-                shard.apply(*last)
+                shard.apply([last])
         except KafkaError as error:
             log.warning("group %s: there is no new assignment: %s", group.group_id, error)
             if error.code is ErrorCode.UNKNOWN_SERVER_ERROR:  # the target is too large: another try would end alike

@@ -11,16 +11,15 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from ....protocol.errors import ErrorCode, KafkaError
-from ...coordination.jobs import Steps
+from ...coordination.jobs import A_PIECE, Steps
 from ...coordination.records import Records
-from ..records import write_record
+from ..records import Change, write_record
 from ..settings import MEMBERS_A_PIECE
 from . import records
 from .applications.configured import Configured
 from .assignor import AssignedMember, sticky
 from .group import StreamsGroup
 from .member import NO_TASKS, Member, Tasks
-from .records import Change
 
 TASKS_AT_ONCE = 1_000
 """Active and standby ones: some milliseconds."""
@@ -49,9 +48,10 @@ def new_targets(
     if configured.problem is not None or configured.subtopologies is None:
         return dict.fromkeys(members, NO_TASKS)
     assigned = {}
-    for member_id, member in members.items():
+    for number, (member_id, member) in enumerate(members.items(), 1):
         assigned[member_id] = AssignedMember(member.process_id, before.get(member_id, NO_TASKS))
-        yield
+        if number % A_PIECE == 0:
+            yield
     return (yield from sticky(assigned, configured.subtopologies, int(configs.get(STANDBYS, "0"))))
 
 
@@ -93,11 +93,9 @@ def amended(group: StreamsGroup, whole: WholeTarget) -> None:
 
 def changes(group: StreamsGroup, targets: Mapping[str, Tasks], epoch: int, now_ms: int) -> list[Change]:
     """The records of a new target assignment; members for whom nothing changes have none."""
-    return [
-        *(
-            records.target(group.group_id, member_id, tasks)
-            for member_id, tasks in targets.items()
-            if group.targets.get(member_id) != tasks
-        ),
-        records.target_metadata(group.group_id, epoch, now_ms),
+    changed = [
+        records.target(group.group_id, member_id, tasks)
+        for member_id, tasks in targets.items()
+        if group.targets.get(member_id) != tasks
     ]
+    return [*changed, records.target_metadata(group.group_id, epoch, now_ms)]

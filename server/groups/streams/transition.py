@@ -16,12 +16,12 @@ from typing import NamedTuple, Self
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages import streams_group_heartbeat as message
 from ....protocol.messages.streams_group_heartbeat import Status
-from ...coordination.jobs import Steps, to_the_end
-from ...coordination.records import Pair
+from ...coordination.jobs import A_PIECE, Steps, to_the_end
 from ..assigning.metadata_hash import hashing
 from ..assigning.topic_changes import TopicChanges
 from ..assigning.topics import TopicView
-from ..records import write_record
+from ..records import Change, write_record
+from ..records import Ready as ReadyRecord
 from . import records, targets
 from .applications.configured import Configured, StatusCode, configure
 from .applications.topology import Topology, of_request
@@ -29,7 +29,6 @@ from .group import StreamsGroup
 from .member import NO_TASKS, Member, Tasks
 from .membership import check_claim
 from .reconciliation import next_step
-from .records import Change
 
 log = logging.getLogger("ottla.groups")
 
@@ -77,14 +76,14 @@ class Ready(NamedTuple):
     """
     Attributes:
         topology: The group's, or that of its first member; None if there is none, or it is refused.
-        written: The change that the topology is, and its record, if the group has none yet.
+        written: The topology's record, if the group has none yet.
         look: None if the group need not look at its topics again.
         refused: Code and message of what is wrong with the topology.
     """
 
     seen: Seen
     topology: Topology | None = None
-    written: tuple[Change, Pair] | None = None
+    written: ReadyRecord | None = None
     look: Look | None = None
     refused: tuple[ErrorCode, str] | None = None
 
@@ -108,8 +107,7 @@ def preparing(
         written = None
         if seen.topology is None:
             change = records.topology(group_id, topology)
-            written = (change, write_record(*change))
-            yield
+            written = ReadyRecord(topology, change, write_record(*change))
         # No piece ends between here and the heartbeat if there is nothing to look at.
         return Ready(seen, topology, written, (yield from _look_at(topology, seen.group, topics, changes, elapsed_ms)))
     except KafkaError as error:
@@ -124,7 +122,8 @@ def _topology_of(known: Topology | None, wanted: message.Topology | None) -> Ste
         return topology
     if known.epoch <= topology.epoch and known != topology:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Topology updates are not supported yet.")
-    yield
+    if len(known.required) > A_PIECE:
+        yield
     return known
 
 
@@ -167,7 +166,9 @@ class Transition:
         must_assign: There is to be one, which takes too long to make it here.
     """
 
-    def __init__(self, group: StreamsGroup, old: Member, new: Member, changes: list[Change], ready: Ready) -> None:
+    def __init__(
+        self, group: StreamsGroup, old: Member, new: Member, changes: list[Change | ReadyRecord], ready: Ready
+    ) -> None:
         self.group = group
         self.old = old
         self.member = new
@@ -215,7 +216,7 @@ class Transition:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"group {group.group_id} has no topology")
         if ready.written is not None:
             log.info("group %s: topology of epoch %d", group.group_id, ready.topology.epoch)
-            self.changes.append(ready.written[0])
+            self.changes.append(ready.written)
         if known is not None and self.member.topology_epoch < known.epoch:
             self._tell(
                 StatusCode.STALE_TOPOLOGY,

@@ -344,7 +344,7 @@ for key in Handlers.keys_ahead():
     handlers[key]
     api, version = APIS[key], APIS[key].versions[1]
     codec(api.request, version, api.is_flexible(version)).read_within
-    codec(api.response, version, api.is_flexible(version)).write_within
+    codec(api.response, version, api.is_flexible(version)).write
 print(len(sys.modules) - known)
 """
 

@@ -793,7 +793,7 @@ def test_a_large_classic_group_becomes_a_consumer_group_in_pieces() -> None:
     table = groups.table()
     assert done.pieces >= 2 * MANY
     assert len(table.members) == len(table.sessions) == MANY + 1
-    owners = [name for row in table.owners.values() for name in row.values()]
+    owners = [name for row in table.owners.table.values() for name in row.values()]
     assert owners == [*table.members][:MANY]
     assert same_after_a_restart(groups)
 

@@ -11,7 +11,7 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.consumer_protocol import ConsumerProtocolSubscription, TopicPartition
 from ottla.protocol.messages.join_group import JoinGroupResponse
 from ottla.protocol.messages.sync_group import SyncGroupResponse
-from ottla.protocol.wire import Parts, codec
+from ottla.protocol.wire import codec
 from ottla.server.groups.subscription import read_assignment, read_subscription, write_assignment
 from support.groups.consumer_groups import ConsumerGroups
 from support.groups.groups import Reply
@@ -32,10 +32,9 @@ def subscription_of(
         topics=tuple(topics),
         owned_partitions=tuple(TopicPartition(topic=one, partitions=tuple(each)) for one, each in by_topic.items()),
     )
-    parts = Parts()
-    parts.tail += version.to_bytes(2, "big")
-    codec(ConsumerProtocolSubscription, version, False).write(message, parts)
-    return bytes(parts.tail)
+    blob = bytearray(version.to_bytes(2, "big"))
+    codec(ConsumerProtocolSubscription, version, False).write(message, [blob])
+    return bytes(blob)
 
 
 class ClassicMember:

@@ -125,7 +125,7 @@ class StreamsModel:
         for name, member in group.members.items():
             assert member.previous_epoch <= member.epoch <= group.epoch, member
             assert member.epoch >= self.told.get(name, 0), f"{name} was told {self.told[name]}: {member}"
-            assert member.revoking.is_empty == (member.state is not MemberState.UNREVOKED_TASKS), member
+            assert any(member.revoking) != (member.state is not MemberState.UNREVOKED_TASKS), member
             for owned in (member.assigned, member.revoking):
                 assert not owned.warmup
                 for role, key, index in _owned(owned):

@@ -13,9 +13,9 @@ def value(record: Any, version: int | None = None, kind: int | None = None, fram
     """The bytes of a metadata record."""
     found, known = next((k, t) for k, t in RECORD_TYPES.items() if t.record is type(record))
     version = known.version_max if version is None else version
-    parts = Parts()
+    parts: Parts = [bytearray()]
     codec(known.record, min(version, known.version_max), True).write(record, parts)
-    return bytes([frame, found if kind is None else kind, version]) + b"".join(bytes(part) for part in parts.elements)
+    return bytes([frame, found if kind is None else kind, version]) + b"".join(bytes(part) for part in parts)
 
 
 def batch(base_offset: int, *values: bytes, **options: Any) -> bytes:

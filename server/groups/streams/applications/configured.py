@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from .....protocol.errors import ErrorCode, KafkaError
 from .....protocol.messages.streams_group_log import Subtopology, TopicInfo
-from ....coordination.jobs import Steps
+from ....coordination.jobs import A_PIECE, Steps
 from ...assigning.topics import TopicView
 from .partition_counts import repartition_counts
 from .topology import Topology, sources_of
@@ -90,7 +90,8 @@ def configure(topology: Topology, topics: TopicView) -> Steps[Configured]:
         topic_id = topics.id_of(name)
         if topic_id is not None:
             counts[name] = topics.partition_count(topic_id)
-    yield
+    if len(counts) > A_PIECE:
+        yield
     try:
         return (yield from _configure(topology, counts.get))
     except Problem as problem:
@@ -101,9 +102,12 @@ def _configure(topology: Topology, existing: PartitionCount) -> Steps[Configured
     subtopologies = topology.subtopologies.values()
     if gone := sorted({name for one in subtopologies for name in one.source_topics if existing(name) is None}):
         raise Problem(StatusCode.MISSING_SOURCE_TOPICS, f"Source topics {_shown(gone)} are missing.")
-    yield
+    is_long = len(topology.required) > A_PIECE
+    if is_long:
+        yield
     decided = repartition_counts(subtopologies, existing)
-    yield
+    if is_long:
+        yield
 
     def count_of(name: str) -> int:
         count = existing(name)
@@ -115,15 +119,16 @@ def _configure(topology: Topology, existing: PartitionCount) -> Steps[Configured
     yield from _copartition(subtopologies, decided, count_of)
     tasks: dict[str, int] = {}
     sizes: dict[str, int] = {}
-    for key, one in topology.subtopologies.items():
+    for number, (key, one) in enumerate(topology.subtopologies.items(), 1):
         tasks[key] = max(map(count_of, sources_of(one)), default=0)
         if not tasks[key]:
             raise KafkaError(ErrorCode.STREAMS_INVALID_TOPOLOGY, f"No source topics found for subtopology {key}")
         # Where two have a changelog together it is as large as the last needs it, as with Apache Kafka.
         sizes.update((topic.name, tasks[key]) for topic in one.state_changelog_topics)
-        yield
+        if number % A_PIECE == 0:
+            yield
     made = {}
-    for key, one in topology.subtopologies.items():
+    for number, (key, one) in enumerate(topology.subtopologies.items(), 1):
         repartition = yield from _internal(
             one.repartition_source_topics, lambda info: info.partitions or decided[info.name]
         )
@@ -135,7 +140,8 @@ def _configure(topology: Topology, existing: PartitionCount) -> Steps[Configured
             tuple(sorted(set(one.repartition_sink_topics))),
             changelogs,
         )
-        yield
+        if number % A_PIECE == 0:
+            yield
     missing = _missing(made.values(), existing)
     if not missing:
         return Configured(made, {}, None)

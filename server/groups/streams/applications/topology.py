@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
+from operator import attrgetter
 
 from .....protocol.errors import ErrorCode, KafkaError
 from .....protocol.messages import streams_group_heartbeat as wire
@@ -55,19 +56,19 @@ def of_request(topology: wire.Topology) -> Steps[Topology]:
     id."""
     if topology.epoch < 0:
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "Topology epoch must be non-negative.")
-    written = []
+    written = list[log.Subtopology]()
     for one in topology.subtopologies:
+        if written:
+            yield
         written.append((yield from _written(one)))
-        yield
     subtopologies = {one.subtopology_id: one for one in _sorted(written)}
-    yield
     if len(subtopologies) < len(topology.subtopologies):
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "Two subtopologies have the same id.")
     return Topology(topology.epoch, subtopologies)
 
 
 def _sorted(subtopologies: Iterable[log.Subtopology]) -> list[log.Subtopology]:
-    return sorted(subtopologies, key=lambda one: one.subtopology_id)
+    return sorted(subtopologies, key=attrgetter("subtopology_id"))
 
 
 def _written(one: wire.Subtopology) -> Steps[log.Subtopology]:

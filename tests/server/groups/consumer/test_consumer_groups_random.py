@@ -142,7 +142,7 @@ class World:
             if member.member_id in group.members:
                 for place in member.owned:
                     assert owned.setdefault(place, member.member_id) == member.member_id
-                    assert group.owners[place[0]][place[1]] == member.member_id
+                    assert group.owners.table[place[0]][place[1]] == member.member_id
         return group
 
     def check_settled(self) -> None:
@@ -179,10 +179,9 @@ def said(group: ConsumerGroup) -> dict[str, Any]:
         "resolve_again_ms",
         "is_assigning",
         "version",
-        "_owners",
         "_subscribed_topics",
     }
-    return {name: value for name, value in vars(group).items() if name not in derived} | {"owners": group.owners}
+    return {name: value for name, value in vars(group).items() if name not in derived} | {"owners": group.owners.table}
 
 
 def compacted_store(store: MemoryStore) -> MemoryStore:
@@ -206,9 +205,9 @@ def check_table(group: ConsumerGroup) -> None:
         for topic_id, partitions in owned.items()
         for place in ((topic_id, partition) for partition in partitions)
     ]
-    owners = {(topic_id, index): name for topic_id, row in group.owners.items() for index, name in row.items()}
+    owners = {(topic_id, index): name for topic_id, row in group.owners.table.items() for index, name in row.items()}
     assert len(places) == len(owners)
-    assert dict(places) == owners and all(group.owners.values())
+    assert dict(places) == owners and all(group.owners.table.values())
     assert group.targets.keys() <= group.members.keys()
     assert group.static_members == {
         member.instance_id: member_id for member_id, member in group.members.items() if member.instance_id

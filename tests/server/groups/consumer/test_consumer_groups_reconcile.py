@@ -143,7 +143,7 @@ def test_what_a_member_has_already_let_go_is_free_before_the_next_assignment() -
     answer = groups.beat("a", 2, topics=["orders"], owns={"orders": [0, 1]})
     assert (answer.member_epoch, groups.given(answer)) == (2, {"orders": {0, 1}})
     bills = groups.topics.id_of("bills") or b""
-    assert groups.table().is_free(bills, 0)
+    assert groups.table().owners.is_free(bills, 0)
 
 
 def test_a_member_that_subscribes_to_more_waits_for_the_next_assignment() -> None:

@@ -268,7 +268,7 @@ def test_the_last_member_of_the_consumer_protocol_goes_even_if_its_group_cannot_
         groups.advance(50_000)
     group = groups.table()
     assert len(group.members) == 2
-    assert "a" not in group.members and not any("a" in row.values() for row in group.owners.values())
+    assert "a" not in group.members and not any("a" in row.values() for row in group.owners.table.values())
     assert groups.restarted().table().members == group.members
 
 

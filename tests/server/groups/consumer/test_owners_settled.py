@@ -16,7 +16,7 @@ def test_changes_of_many_topics_are_brought_into_the_table_by_a_job(
     for _ in range(3):
         for member in ("a", "b"):
             groups.enter(member, "orders", "bills")
-    assert len(groups.table().owners) == 2
+    assert len(groups.table().owners.table) == 2
     monkeypatch.setattr(owners, "AT_ONCE", 0)
     if change == "a load":
         groups = groups.restarted()
@@ -24,5 +24,5 @@ def test_changes_of_many_topics_are_brought_into_the_table_by_a_job(
     else:
         groups.advance(60_000)
         assert not groups.table().members
-    assert list(groups.table().settling()) == []
-    assert len(groups.table().owners) == (2 if change == "a load" else 0)
+    assert list(groups.table().owners.settling()) == []
+    assert len(groups.table().owners.table) == (2 if change == "a load" else 0)

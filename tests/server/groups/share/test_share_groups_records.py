@@ -9,7 +9,7 @@ import pytest
 from ottla.protocol.batch_builder import build_batch
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import share_group_log as log
-from ottla.server.groups.records import KindRecord, read_record, write_record
+from ottla.server.groups.records import Change, KindRecord, read_record, write_record
 from ottla.server.groups.share import records
 from ottla.server.groups.share.group import ShareGroup
 from ottla.server.groups.share.member import ShareMember
@@ -35,7 +35,7 @@ WHOLE = [
 ]
 
 
-def loaded(*changes: records.Change) -> ConsumerGroups:
+def loaded(*changes: Change) -> ConsumerGroups:
     """A coordinator that finds these records, and has not looked at the topics yet."""
     store = MemoryStore(1)
     for change in changes:
@@ -53,7 +53,7 @@ def table(groups: ConsumerGroups) -> ShareGroup:
 
 
 @pytest.mark.parametrize("change", WHOLE, ids=[type(key).__name__ for key, _ in WHOLE])
-def test_a_record_is_read_as_it_was_written(change: records.Change) -> None:
+def test_a_record_is_read_as_it_was_written(change: Change) -> None:
     assert read_record(*write_record(*change)) == KindRecord(*change)
 
 
