@@ -64,6 +64,7 @@ async def handle(ctx: Context, request: Request) -> CreateTopicsResponse:
         zip(plans.values(), await _made(ctx, [*plans.values()], body.validate_only), strict=True)
     ):
         results[plan.name] = _refused(plan.name, made) if isinstance(made, KafkaError) else _created(ctx, plan, made)
+    await time_slice.empty(plans)
     return CreateTopicsResponse(throttle_time_ms=0, topics=tuple([results[name] for name in last]))
 
 
