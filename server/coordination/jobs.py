@@ -16,7 +16,7 @@ from itertools import islice
 from typing import TypeAlias, TypeVar
 
 from ...protocol.errors import KafkaError
-from ...storage.steps import Steps, to_the_end
+from ...storage.steps import A_PIECE, Steps, to_the_end
 
 __all__ = ["AT_ONCE", "A_PIECE", "IsOver", "Job", "Jobs", "Steps", "for_each", "in_order", "never", "to_the_end"]
 
@@ -24,8 +24,6 @@ log = logging.getLogger("ottla.coordination")
 
 AT_ONCE = 500
 """Small things, such as names of topics, that are gone through in one piece: a millisecond."""
-A_PIECE = 100
-"""Things of which each takes some microseconds, that are gone through in one piece. Few of them make no piece of their own."""
 
 Thing = TypeVar("Thing")
 Ordered = TypeVar("Ordered", int, str, bytes, tuple[bytes, int], tuple[float, int, bytes])

@@ -28,7 +28,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import groupby, islice
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import trio
@@ -45,15 +46,16 @@ from ...protocol.messages.fetch import (
     NodeEndpoint,
     PartitionData,
 )
-from ...protocol.schema import maker
+from ...protocol.schema import ZERO_UUID, maker
 from ...protocol.wire import as_array
 from ...storage.disk.files import WouldWaitError
 from ...storage.segment.index import AbortedTxn
-from ...storage.steps import Steps, to_the_end
+from ...storage.steps import A_PIECE, Steps, to_the_end
 from ..network.connection import PEER_CHECK_MS
 from ..partitions.fetch_sessions import (
     INITIAL_EPOCH,
     NO_SESSION,
+    Begun,
     FetchItem,
     FetchSession,
     FetchSessions,
@@ -68,7 +70,7 @@ from ..services.context import Context
 from .permissions import refusal
 from .routing import NotLeaderError, endpoints, led_partition
 
-Answer = tuple[FetchItem, PartitionData]
+Answer = tuple[TopicKey, FetchItem, PartitionData]
 
 # Of what nearly every answer consists.
 _answer, _topic_answer, _partition_answer = maker(FetchResponse), maker(FetchableTopicResponse), maker(PartitionData)
@@ -76,10 +78,6 @@ TOPIC_IDS = 13
 READ_COMMITTED = 1
 # Of thousands that have been parked for long, each look costs: who leaves holds its place for as long again at most.
 PEER_CHECK_MS_MAX = 60_000
-# Partitions that one fetch may look at in one go: a millisecond.
-AT_ONCE = 50
-# Partitions whose errors and answers may go in one go: a tenth of a millisecond.
-FREED_AT_ONCE = 100
 # Aborted transactions of a partition that take less than a millisecond; 50 MB of records may hold half a million.
 ABORTED_AT_ONCE = 500
 # So they are bounded: a partition with as many gives so much at a time, in which some 4 000 can begin, and with so many in an
@@ -104,16 +102,13 @@ class Found(NamedTuple):
 class Asked:
     """What a request asks for."""
 
+    body: FetchRequest
     session: FetchSession | None
-    is_incremental: bool
-    """Whether the answer holds what is news alone."""
     items: list[FetchItem]
     unread: Collection[TopicKey]
     """The topics that the client may not read."""
     min_bytes: int
     max_bytes: int
-    max_wait_ms: int
-    committed: bool
 
 
 @dataclass(slots=True)
@@ -124,7 +119,8 @@ class Look:
     """What the answer may still hold."""
     answers: list[Answer] = field(default_factory=list)
     offered_bytes: int = 0
-    must_answer: bool = False
+    is_enough: bool = False
+    """Whether it is time to answer, as there are `min_bytes` or an error."""
     missing_count: int = 0
     """Partitions that are not there."""
     aborted_count: int = 0
@@ -140,15 +136,19 @@ def handle(ctx: Context, request: Request) -> Any:
     """A fetch of few partitions that need not wait is answered here."""
     body, services = request.body, ctx.services
     sessions, waits = services.fetch_sessions[ctx.node.node_id], services.waits
-    if not sessions.is_short(body, AT_ONCE):
-        return _fetch(ctx, request)
+    beginning = sessions.begin(body, request.version >= TOPIC_IDS, services.clock.elapsed_ms)
     try:
-        session, items = to_the_end(sessions.begin(body, request.version >= TOPIC_IDS, services.clock.elapsed_ms()))
+        next(beginning)
+    except StopIteration as end:
+        session, items = end.value
     except KafkaError as error:
         return _refused(error)
-    unread = None if services.authorizer is None else to_the_end(_unread(ctx, body, items))
-    asked = _asked(ctx, body, session, items, unread)
-    changes, look = waits.changes, Look(asked.max_bytes)
+    else:
+        return _fetch(ctx, body, beginning)
+    unread = () if services.authorizer is None else to_the_end(_unread(ctx, body, items))
+    max_bytes = min(body.max_bytes, services.config.current.fetch_max_bytes)
+    asked = Asked(body, session, items, unread, min(body.min_bytes, max_bytes), max_bytes)
+    changes, look = waits.changes, Look(max_bytes)
     try:
         for item in items:
             _look_at(ctx, asked, look, item)
@@ -156,25 +156,24 @@ def handle(ctx: Context, request: Request) -> Any:
                 return _go_on(ctx, asked)
     except WouldWaitError:
         return _go_on(ctx, asked)
-    if body.max_wait_ms > 0 and _may_wait(ctx, asked, look):
+    if look.wanted and not look.is_enough and body.max_wait_ms > 0:
         look.has_waited = True  # before the coroutine begins
         return _go_on(ctx, asked, look, changes)
-    return _answer_of(ctx, asked, look, to_the_end(_by_topic(asked, look)))
+    return to_the_end(_answer_of(ctx, asked, look))
 
 
-async def _fetch(ctx: Context, request: Request) -> FetchResponse:
+async def _fetch(ctx: Context, body: FetchRequest, beginning: Begun) -> FetchResponse:
     """A fetch of many partitions."""
-    body, services, time_slice = request.body, ctx.services, ctx.time_slice
-    sessions = services.fetch_sessions[ctx.node.node_id]
-    beginning = sessions.begin(body, request.version >= TOPIC_IDS, services.clock.elapsed_ms())
+    services, time_slice = ctx.services, ctx.time_slice
     try:
         session, items = await run_cooperatively(beginning, time_slice)
     except KafkaError as error:
         return _refused(error)
-    unread = None
+    unread: Collection[TopicKey] = ()
     if services.authorizer is not None:
         unread = await run_cooperatively(_unread(ctx, body, items), time_slice)
-    return await _go_on(ctx, _asked(ctx, body, session, items, unread))
+    max_bytes = min(body.max_bytes, services.config.current.fetch_max_bytes)
+    return await _go_on(ctx, Asked(body, session, items, unread, min(body.min_bytes, max_bytes), max_bytes))
 
 
 async def _go_on(ctx: Context, asked: Asked, look: Look | None = None, changes: int = 0) -> FetchResponse:
@@ -184,61 +183,37 @@ async def _go_on(ctx: Context, asked: Asked, look: Look | None = None, changes: 
         look: What was found before, if that is not enough.
         changes: As `waits` counted them before that look.
     """
-    waits, time_slice = ctx.services.waits, ctx.time_slice
+    body, waits, time_slice = asked.body, ctx.services.waits, ctx.time_slice
     if look is None:
         changes, look = waits.changes, await _look(ctx, asked)
     missing_count, deadline_s = look.missing_count, None
-    while _may_wait(ctx, asked, look) and look.missing_count == missing_count:
+    while look.wanted and not look.is_enough and look.missing_count == missing_count:
+        if ctx.services.cluster.is_stopping:
+            break
         now_s = trio.current_time()
         if deadline_s is None:
-            deadline_s = now_s + asked.max_wait_ms / 1000
+            deadline_s = now_s + body.max_wait_ms / 1000
         if now_s >= deadline_s:
             break
-        with waits.waiter(asked.min_bytes, committed=asked.committed, is_alone=len(look.wanted) == 1) as waiter:
-            is_enough = await _watch(ctx, look, waiter, changes, deadline_s)
-        if is_enough:
+        committed = body.isolation_level == READ_COMMITTED
+        with waits.waiter(asked.min_bytes, committed=committed, is_alone=len(look.wanted) == 1) as waiter:
+            has_enough = await _watch(ctx, look, waiter, changes, deadline_s)
+        if has_enough:
             break
         changes = waits.changes
-        if len(asked.items) > FREED_AT_ONCE:
+        if len(asked.items) > A_PIECE:
             await time_slice.empty(look.answers, look.wanted)
         look = await _look(ctx, asked)
         if waiter.is_complete:
             break
-    responses = await run_cooperatively(_by_topic(asked, look), time_slice)
-    if len(asked.items) > FREED_AT_ONCE:
+    answer = await run_cooperatively(_answer_of(ctx, asked, look), time_slice)
+    if len(asked.items) > A_PIECE:
         await time_slice.empty(look.wanted, look.answers, asked.items)
-    return _answer_of(ctx, asked, look, responses)
+    return answer
 
 
 def _refused(error: KafkaError) -> FetchResponse:
     return FetchResponse(throttle_time_ms=0, error_code=error.code, session_id=NO_SESSION, responses=())
-
-
-def _asked(
-    ctx: Context,
-    body: FetchRequest,
-    session: FetchSession | None,
-    items: list[FetchItem],
-    unread: Collection[TopicKey] | None,
-) -> Asked:
-    max_bytes = min(body.max_bytes, ctx.services.config.current.fetch_max_bytes)
-    return Asked(
-        session,
-        session is not None and body.session_epoch > INITIAL_EPOCH,
-        items,
-        unread or (),
-        min(body.min_bytes, max_bytes),
-        max_bytes,
-        body.max_wait_ms,
-        body.isolation_level == READ_COMMITTED,
-    )
-
-
-def _may_wait(ctx: Context, asked: Asked, look: Look) -> bool:
-    """Whether what was found is not enough, and more may come."""
-    if not look.wanted or look.must_answer or look.offered_bytes >= asked.min_bytes:
-        return False
-    return not ctx.services.cluster.is_stopping
 
 
 async def _watch(ctx: Context, look: Look, waiter: Waiter, changes: int, deadline_s: float) -> bool:
@@ -261,12 +236,30 @@ async def _watch(ctx: Context, look: Look, waiter: Waiter, changes: int, deadlin
     return is_complete and not is_stale
 
 
-def _answer_of(ctx: Context, asked: Asked, look: Look, responses: tuple[FetchableTopicResponse, ...]) -> FetchResponse:
+def _answer_of(ctx: Context, asked: Asked, look: Look) -> Steps[FetchResponse]:
+    """Of a look, all is told, or what is news. Neighbouring partitions of one topic are told together."""
+    session, topics = asked.session, list[FetchableTopicResponse]()
+    is_incremental = session is not None and asked.body.session_epoch > INITIAL_EPOCH
+    is_long = len(look.answers) > A_PIECE
+    for topic, answers in groupby(look.answers, itemgetter(0)):
+        partitions = []
+        for _, item, data in answers:
+            if is_long:
+                yield
+            # Every item is asked, so that the session knows what the client knows.
+            if session is not None and not item.has_news(data) and is_incremental:
+                continue
+            if session is not None and is_incremental and data.records:
+                FetchSessions.served(session, item)
+            partitions.append(data)
+        if partitions:
+            name, topic_id = ("", topic) if isinstance(topic, bytes) else (topic, ZERO_UUID)
+            topics.append(_topic_answer(topic=name, topic_id=topic_id, partitions=as_array(partitions)))
     return _answer(
         throttle_time_ms=0,
         error_code=ErrorCode.NONE,
-        session_id=NO_SESSION if asked.session is None else asked.session.session_id,
-        responses=responses,
+        session_id=NO_SESSION if session is None else session.session_id,
+        responses=as_array(topics),
         node_endpoints=_endpoints(ctx, look.leaders) if look.leaders else (),
     )
 
@@ -328,10 +321,10 @@ async def _look(ctx: Context, asked: Asked) -> Look:
                 await bring(cold, led_partition(ctx, item.topic, item.partition).log)
         if look.more_aborted is not None:
             more = await time_slice.map(_told_aborted, look.more_aborted)
-            _, data = look.answers.pop()
+            *_, data = look.answers.pop()
             assert data.aborted_transactions is not None
             data = replace(data, aborted_transactions=as_array([*data.aborted_transactions, *more]))
-            look.answers.append((item, data))
+            look.answers.append((item.topic, item, data))
             look.aborted_count += len(more)
             look.more_aborted, look.has_waited = None, True
     return look
@@ -344,9 +337,9 @@ def _look_at(ctx: Context, asked: Asked, look: Look, item: FetchItem, *, at_once
         WouldWaitError: Only if `at_once`; nothing was noted.
     """
     if look.aborted_count >= ABORTED_MAX:
-        look.left_bytes, look.must_answer = 0, True  # the client is to come again for it, not to wait
+        look.left_bytes, look.is_enough = 0, True  # the client is to come again for it, not to wait
     if asked.unread and item.topic in asked.unread:
-        look.answers.append((item, _refusal(item, refusal(ResourceType.TOPIC))))
+        look.answers.append((item.topic, item, _refusal(item, refusal(ResourceType.TOPIC))))
         look.missing_count += 1
         return
     try:
@@ -354,27 +347,29 @@ def _look_at(ctx: Context, asked: Asked, look: Look, item: FetchItem, *, at_once
     except NotLeaderError as error:
         look.leaders.add(error.partition.leader)
         current_leader = LeaderIdAndEpoch(leader_id=error.partition.leader, leader_epoch=error.partition.leader_epoch)
-        look.answers.append((item, _refusal(item, error, current_leader)))
-        look.must_answer = True
+        look.answers.append((item.topic, item, _refusal(item, error, current_leader)))
+        look.is_enough = True
         return
     except KafkaError as error:
-        look.answers.append((item, _refusal(item, error)))
+        look.answers.append((item.topic, item, _refusal(item, error)))
         look.missing_count += 1
         return
+    committed = asked.body.isolation_level == READ_COMMITTED
     try:
         data, wanted, offered_bytes, look.more_aborted = _read(
-            partition, item, look.left_bytes, look.offered_bytes == 0, asked.committed, at_once=at_once
+            partition, item, look.left_bytes, look.offered_bytes == 0, committed, at_once=at_once
         )
     except KafkaError as error:
         data, wanted, offered_bytes = _refusal(item, error), None, 0
     look.aborted_count += len(data.aborted_transactions or ())
-    look.answers.append((item, data))
+    look.answers.append((item.topic, item, data))
     if wanted is None:
-        look.must_answer = True
+        look.is_enough = True
     else:
         look.wanted.append(wanted)
         look.offered_bytes += offered_bytes
         look.left_bytes = max(0, look.left_bytes - offered_bytes)
+        look.is_enough = look.is_enough or look.offered_bytes >= asked.min_bytes
 
 
 def _read(
@@ -468,32 +463,3 @@ def _refusal(item: FetchItem, error: KafkaError, current_leader: LeaderIdAndEpoc
         current_leader=current_leader or LeaderIdAndEpoch(),
         records=b"",
     )
-
-
-def _by_topic(asked: Asked, look: Look) -> Steps[tuple[FetchableTopicResponse, ...]]:
-    """What of a look is told: all, or what is news. Neighbouring partitions of one topic are a group."""
-    session, is_incremental = asked.session, asked.is_incremental
-    groups: list[FetchableTopicResponse] = []
-    topic: TopicKey = ""
-    partitions: list[PartitionData] = []
-    for item, data in look.answers:
-        yield
-        # Every item is asked, so that the session knows what the client knows.
-        if session is not None and not item.has_news(data) and is_incremental:
-            continue
-        if session is not None and is_incremental and data.records:
-            FetchSessions.served(session, item)
-        if partitions and item.topic != topic:
-            groups.append(_group(topic, partitions))
-            partitions = []
-        topic = item.topic
-        partitions.append(data)
-    if partitions:
-        groups.append(_group(topic, partitions))
-    return as_array(groups)
-
-
-def _group(topic: TopicKey, partitions: list[PartitionData]) -> FetchableTopicResponse:
-    if isinstance(topic, str):
-        return _topic_answer(topic=topic, partitions=as_array(partitions))
-    return _topic_answer(topic_id=topic, partitions=as_array(partitions))

@@ -8,16 +8,15 @@ something new: records, an error, or a moved high watermark or log start offset.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ...storage.steps import Steps
+from ...storage.steps import A_PIECE, Steps
 
 if TYPE_CHECKING:
-    from ...protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, PartitionData
+    from ...protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 
 NO_SESSION = 0
 INITIAL_EPOCH = 0
@@ -31,6 +30,8 @@ PARTITIONS_A_SLOT = 50
 
 # A request may name what no topic can be called, in 32 KiB each; that is answered, and not remembered.
 NAME_CHARS_MAX = 249
+# What a topic takes, beside its partitions, in partitions.
+A_TOPIC = 4
 
 TopicKey = str | bytes
 """A topic name up to Fetch 12, a topic id from 13 on."""
@@ -77,6 +78,9 @@ class FetchSession:
     """In elapsed time."""
 
 
+Begun: TypeAlias = Steps[tuple[FetchSession | None, list[FetchItem]]]
+
+
 class FetchSessions:
     """The sessions of one node, at most `max_sessions` (`max.incremental.fetch.session.cache.slots`), and bounded in what
     they remember. Who finds no room goes on with full fetches, as with Apache Kafka, which bounds the number alone."""
@@ -113,23 +117,10 @@ class FetchSessions:
         if self._sessions.pop(session_id, None) is not None:
             self.partition_count -= self._counted.pop(session_id)
 
-    def is_short(self, request: FetchRequest, partitions_max: int) -> bool:
-        """Whether a request and its session name so many partitions at most."""
-        session = self._sessions.get(request.session_id)
-        left = partitions_max - (0 if session is None else len(session.items))
-        named: Iterable[FetchTopic | ForgottenTopic] = chain(request.topics, request.forgotten_topics_data)
-        for each in named:
-            if left < 0:
-                break
-            left -= max(1, len(each.partitions))
-        return left >= 0
-
-    def begin(
-        self, request: FetchRequest, by_topic_id: bool, elapsed_ms: int
-    ) -> Steps[tuple[FetchSession | None, list[FetchItem]]]:
+    def begin(self, request: FetchRequest, by_topic_id: bool, elapsed_ms: Callable[[], int]) -> Begun:
         """Find the partitions to read for `request`, and the session it belongs to (None without one).
 
-        After the first step the session's next epoch is given away, so nobody else changes it.
+        Up to A_PIECE partitions are one piece. After the first piece the session's next epoch is given away, so nobody else changes it.
 
         Raises:
             KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH,
@@ -141,16 +132,18 @@ class FetchSessions:
             if session_id != NO_SESSION:
                 self._drop(session_id)
             items: dict[tuple[TopicKey, int], FetchItem] = {}
-            may_open = epoch == INITIAL_EPOCH
+            may_open, left = epoch == INITIAL_EPOCH, A_PIECE
             for topic in request.topics:
                 may_open = may_open and len(topic.topic) <= NAME_CHARS_MAX
+                left -= A_TOPIC + len(topic.partitions)
                 for wanted in topic.partitions:
+                    if left < 0:
+                        yield
                     item = item_of(topic, wanted, by_topic_id)
                     items[item.topic, item.partition] = item
+                if left < 0:
                     yield
-                if not topic.partitions:
-                    yield
-            session = self._open(items, by_topic_id, elapsed_ms) if may_open and items else None
+            session = self._open(items, by_topic_id, elapsed_ms()) if may_open and items else None
             return session, list(items.values())
         session = self._sessions.get(session_id)
         if session is None:
@@ -165,10 +158,13 @@ class FetchSessions:
                 ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, f"fetch session {session_id} mixes topic names and topic ids"
             )
         session.next_epoch = 1 if epoch == MAX_EPOCH else epoch + 1
-        session.last_used_at_ms = elapsed_ms
+        session.last_used_at_ms = now_ms = elapsed_ms()
         self._sessions[session_id] = self._sessions.pop(session_id)
-        yield from self._update(session, request)
-        self._make_room(session, elapsed_ms)
+        if request.topics or request.forgotten_topics_data:
+            yield from self._update(session, request)
+            self._make_room(session, now_ms)
+        if len(session.items) > A_PIECE:
+            yield
         return session, list(session.items.values())
 
     def known_to(self, request: FetchRequest, *, by_topic_id: bool) -> list[tuple[TopicKey, int]] | None:
@@ -227,6 +223,7 @@ class FetchSessions:
                 )
 
     def _update(self, session: FetchSession, request: FetchRequest) -> Steps[None]:
+        left = A_PIECE
         for asked in request.topics:
             if len(asked.topic) > NAME_CHARS_MAX:
                 self._drop(session.session_id)
@@ -234,9 +231,12 @@ class FetchSessions:
                     ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
                     f"fetch session {session.session_id} names a topic by {len(asked.topic)} characters",
                 )
-            yield
-            for wanted in asked.partitions:
+            left -= A_TOPIC + len(asked.partitions)
+            if left < 0:
                 yield
+            for wanted in asked.partitions:
+                if left < 0:
+                    yield
                 item = item_of(asked, wanted, session.by_topic_id)
                 key = (item.topic, item.partition)
                 known = session.items.get(key)
@@ -249,9 +249,12 @@ class FetchSessions:
                     known.last_fetched_epoch = item.last_fetched_epoch
         for forgotten in request.forgotten_topics_data:
             topic: TopicKey = forgotten.topic_id if session.by_topic_id else forgotten.topic
-            yield
-            for partition in forgotten.partitions:
+            left -= A_TOPIC + len(forgotten.partitions)
+            if left < 0:
                 yield
+            for partition in forgotten.partitions:
+                if left < 0:
+                    yield
                 session.items.pop((topic, partition), None)
 
     @staticmethod

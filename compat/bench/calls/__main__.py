@@ -33,11 +33,13 @@ from ottla.server.runtime import time_slices
 from ottla.server.runtime.clock import Clock
 
 from ...support.suite import NotRunError, Options, Suite, run_suite
-from .requests import COUNTED, VERSIONS, Row, rows, topic
+from .requests import COUNTED, VERSIONS, Row, record, rows, topic
 
 ROOT = Path(ottla.__file__).parent
 FLOORS = tuple(f"{ROOT / floor}/" for floor in ("protocol", "storage", "server"))
 WARM_UP, TIMES = 3, 5
+RECORDS = 30
+"""That are there from the beginning: the first is not among the newest batches, whose places are known."""
 MEMBER_ID_REQUIRED = 79
 FRAME_SIZE_BYTES, ANSWER_BYTES_MAX = 4, 1 << 16
 OPTIONS = {
@@ -148,13 +150,16 @@ async def count(suite: Suite, arguments: argparse.Namespace) -> None:
             coordinators = broker.services.coordinators
             for each in (coordinators.groups, coordinators.transactions, coordinators.share_states):
                 await each.ensure_topic()  # made in a thread: the counted request must not wait for it
+            numbers = itertools.count()
             with closing(Connection((host, port))) as connection:
                 await connection.ask(topic())
-                numbers = itertools.count()
-                for row in rows():
-                    if arguments.rows is None or arguments.rows in row.what:
+                for _ in range(RECORDS):
+                    await connection.ask(record())
+            for row in rows():
+                if arguments.rows is None or arguments.rows in row.what:
+                    with closing(Connection((host, port))) as connection:
                         found = [await connection.carry_out(row, next(numbers)) for _ in range(WARM_UP + TIMES)]
-                        tell(suite, row, found[WARM_UP:], is_listed=arguments.list)
+                    tell(suite, row, found[WARM_UP:], is_listed=arguments.list)
 
 
 def tell(suite: Suite, row: Row, found: list[Counts], *, is_listed: bool) -> None:

@@ -77,13 +77,17 @@ def topic() -> CreateTopicsRequest:
 # Records
 
 
-def produce(_: int) -> Conversation:
+def record() -> ProduceRequest:
     batch = build_batch([(0, 1_700_000_000_000, b"key", b"v" * 100, ())])
     partitions = (PartitionProduceData(index=0, records=batch),)
-    yield COUNTED
-    yield ProduceRequest(
+    return ProduceRequest(
         acks=1, timeout_ms=30_000, topic_data=(TopicProduceData(name=TOPIC, partition_data=partitions),)
     )
+
+
+def produce(_: int) -> Conversation:
+    yield COUNTED
+    yield record()
 
 
 def fetching(offset: int, session_epoch: int) -> FetchRequest:
@@ -92,7 +96,13 @@ def fetching(offset: int, session_epoch: int) -> FetchRequest:
     return FetchRequest(max_wait_ms=0, min_bytes=1, session_epoch=session_epoch, topics=topics)
 
 
-def fetch(_: int) -> Conversation:
+def fetch_the_last(_: int) -> Conversation:
+    whole = yield fetching(0, -1)
+    yield COUNTED
+    yield fetching(whole.responses[0].partitions[0].high_watermark - 1, -1)
+
+
+def fetch_the_first(_: int) -> Conversation:
     yield COUNTED
     yield fetching(0, -1)
 
@@ -325,7 +335,8 @@ def rows() -> list[Row]:
         Row("TxnOffsetCommit of 1 partition", lambda number: transaction(number, "commit")),
         Row("EndTxn, 2 partitions", lambda number: transaction(number, "end")),
         Row("Produce of 1 record", produce, 45),
-        Row("Fetch of 1 partition", fetch, 45),
-        Row("Fetch in a session, nothing new", fetch_in_session),
+        Row("Fetch of 1 partition, its last record", fetch_the_last, 45),
+        Row("Fetch of 1 partition, from its first record on", fetch_the_first),
+        Row("Fetch in a session, nothing new", fetch_in_session, 45),
         Row("Metadata of 1 topic", metadata),
     ]

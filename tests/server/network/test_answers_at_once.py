@@ -26,6 +26,7 @@ from ottla.server.handlers import SERVED, Handlers, fetch, produce
 from ottla.server.network.desk import finished
 from ottla.server.network.transport import COPIED_BYTES
 from ottla.storage.disk.files import FileSlice
+from ottla.storage.steps import A_PIECE
 from support.broker.contexts import context_of
 from support.broker.conversation import address, create_topic, fetch_request, produce_request
 from support.broker.conversation import produce as produced
@@ -38,7 +39,15 @@ from support.logs.batches import batch, broken
 AT_ONCE, LATER = True, False
 LAST_SESSION = -1
 """In place of its id."""
-COROUTINES: dict[int, Any] = {0: produce._append_each, 1: fetch._fetch}
+
+
+def fetched(ctx: Any, request: Request) -> Any:
+    services = ctx.services
+    sessions = services.fetch_sessions[ctx.node.node_id]
+    return fetch._fetch(ctx, request.body, sessions.begin(request.body, False, services.clock.elapsed_ms))
+
+
+COROUTINES: dict[int, Any] = {0: produce._append_each, 1: fetched}
 """By API key, what a handler returns where it may have to wait."""
 VALUES = [("k", "v" * 100)]
 
@@ -158,9 +167,9 @@ STEPS: dict[str, Step] = {
     "of what is not there beside it": Step(AT_ONCE, going_on(6, fetch_request("nowhere", 0))),
     "which is no news, but an error": Step(AT_ONCE, going_on(7)),
     "of an epoch that was": Step(AT_ONCE, going_on(7)),
-    "of many": Step(LATER, going_on(8, *(fetch_request("a", 0, each) for each in range(fetch.AT_ONCE + 1)))),
+    "of many": Step(LATER, going_on(8, *(fetch_request("a", 0, each) for each in range(A_PIECE + 1)))),
     "which are still many": Step(LATER, going_on(9)),
-    "the session's end": Step(LATER, going_on(-1, fetch_request("a", 0))),
+    "the session's end": Step(AT_ONCE, going_on(-1, fetch_request("a", 0))),
     "after its end": Step(AT_ONCE, going_on(10)),
     "much": Step(AT_ONCE, sent("b", pairs=[("k", "v" * COPIED_BYTES)])),
     "a fetch of much": Step(AT_ONCE, asked("b")),

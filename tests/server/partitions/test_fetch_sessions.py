@@ -40,7 +40,7 @@ def request(
 def begin(
     sessions: FetchSessions, asked: FetchRequest, by_topic_id: bool, elapsed_ms: int
 ) -> tuple[FetchSession | None, list[FetchItem]]:
-    return to_the_end(sessions.begin(asked, by_topic_id, elapsed_ms))
+    return to_the_end(sessions.begin(asked, by_topic_id, lambda: elapsed_ms))
 
 
 def opened(sessions: FetchSessions, *offsets: tuple[str, int, int]) -> FetchSession:
