@@ -28,8 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
-from itertools import groupby, islice
-from operator import itemgetter
+from itertools import islice
 from typing import Any, NamedTuple
 
 import trio
@@ -52,7 +51,9 @@ from ...storage.disk.files import WouldWaitError
 from ...storage.segment.index import AbortedTxn
 from ...storage.steps import A_PIECE, Steps, to_the_end
 from ..network.connection import PEER_CHECK_MS
+from ..network.transport import COPIED_BYTES
 from ..partitions.fetch_sessions import (
+    FINAL_EPOCH,
     INITIAL_EPOCH,
     NO_SESSION,
     Begun,
@@ -60,6 +61,7 @@ from ..partitions.fetch_sessions import (
     FetchSession,
     FetchSessions,
     TopicKey,
+    item_of,
 )
 from ..partitions.topics import Partition
 from ..partitions.waits import Waiter, Wanted
@@ -70,7 +72,7 @@ from ..services.context import Context
 from .permissions import refusal
 from .routing import NotLeaderError, endpoints, led_partition
 
-Answer = tuple[TopicKey, FetchItem, PartitionData]
+Answer = tuple[FetchItem, PartitionData]
 
 # Of what nearly every answer consists.
 _answer, _topic_answer, _partition_answer = maker(FetchResponse), maker(FetchableTopicResponse), maker(PartitionData)
@@ -134,6 +136,41 @@ class Look:
 
 def handle(ctx: Context, request: Request) -> Any:
     """A fetch of few partitions that need not wait is answered here."""
+    return _fetch_one(ctx, request) or _fetch_few(ctx, request)
+
+
+def _fetch_one(ctx: Context, request: Request) -> FetchResponse | None:
+    """A fetch of one partition without a session, as most clients ask, without what others need; None if it is to wait, or has an error."""
+    body: FetchRequest = request.body
+    services, topics = ctx.services, body.topics
+    if body.session_epoch != FINAL_EPOCH or body.session_id != NO_SESSION or services.authorizer is not None:
+        return None
+    if len(topics) != 1 or len(topics[0].partitions) != 1:
+        return None
+    topic = topics[0]
+    item = item_of(topic, topic.partitions[0], request.version >= TOPIC_IDS)
+    max_bytes = min(body.max_bytes, services.config.current.fetch_max_bytes)
+    try:
+        partition = led_partition(ctx, item.topic, item.partition)
+        found = _read(partition, item, max_bytes, True, body.isolation_level == READ_COMMITTED, at_once=True)
+    except (KafkaError, WouldWaitError):
+        return None
+    data, wanted, offered_bytes, more_aborted = found
+    if wanted is None or more_aborted is not None or (data.records and len(data.records) > COPIED_BYTES):
+        return None
+    if offered_bytes < min(body.min_bytes, max_bytes) and body.max_wait_ms > 0:
+        return None
+    return _answer(
+        throttle_time_ms=0,
+        error_code=ErrorCode.NONE,
+        session_id=NO_SESSION,
+        responses=(_topic_answer(topic=topic.topic, topic_id=topic.topic_id, partitions=(data,)),),
+        node_endpoints=(),
+    )
+
+
+def _fetch_few(ctx: Context, request: Request) -> Any:
+    """The answer, or where it has to wait, or there are many partitions, the coroutine that goes on."""
     body, services = request.body, ctx.services
     sessions, waits = services.fetch_sessions[ctx.node.node_id], services.waits
     beginning = sessions.begin(body, request.version >= TOPIC_IDS, services.clock.elapsed_ms)
@@ -238,23 +275,28 @@ async def _watch(ctx: Context, look: Look, waiter: Waiter, changes: int, deadlin
 
 def _answer_of(ctx: Context, asked: Asked, look: Look) -> Steps[FetchResponse]:
     """Of a look, all is told, or what is news. Neighbouring partitions of one topic are told together."""
-    session, topics = asked.session, list[FetchableTopicResponse]()
+    session, is_long = asked.session, len(look.answers) > A_PIECE
     is_incremental = session is not None and asked.body.session_epoch > INITIAL_EPOCH
-    is_long = len(look.answers) > A_PIECE
-    for topic, answers in groupby(look.answers, itemgetter(0)):
-        partitions = []
-        for _, item, data in answers:
-            if is_long:
-                yield
+    groups: list[tuple[TopicKey, list[PartitionData]]] = []
+    for item, data in look.answers:
+        if is_long:
+            yield
+        if session is not None:
             # Every item is asked, so that the session knows what the client knows.
-            if session is not None and not item.has_news(data) and is_incremental:
+            if not item.has_news(data) and is_incremental:
                 continue
-            if session is not None and is_incremental and data.records:
+            if is_incremental and data.records:
                 FetchSessions.served(session, item)
-            partitions.append(data)
-        if partitions:
-            name, topic_id = ("", topic) if isinstance(topic, bytes) else (topic, ZERO_UUID)
-            topics.append(_topic_answer(topic=name, topic_id=topic_id, partitions=as_array(partitions)))
+        if groups and groups[-1][0] == item.topic:
+            groups[-1][1].append(data)
+        else:
+            groups.append((item.topic, [data]))
+    topics = []
+    for topic, partitions in groups:
+        if is_long:
+            yield
+        name, topic_id = (topic, ZERO_UUID) if isinstance(topic, str) else ("", topic)
+        topics.append(_topic_answer(topic=name, topic_id=topic_id, partitions=as_array(partitions)))
     return _answer(
         throttle_time_ms=0,
         error_code=ErrorCode.NONE,
@@ -321,10 +363,10 @@ async def _look(ctx: Context, asked: Asked) -> Look:
                 await bring(cold, led_partition(ctx, item.topic, item.partition).log)
         if look.more_aborted is not None:
             more = await time_slice.map(_told_aborted, look.more_aborted)
-            *_, data = look.answers.pop()
+            _, data = look.answers.pop()
             assert data.aborted_transactions is not None
             data = replace(data, aborted_transactions=as_array([*data.aborted_transactions, *more]))
-            look.answers.append((item.topic, item, data))
+            look.answers.append((item, data))
             look.aborted_count += len(more)
             look.more_aborted, look.has_waited = None, True
     return look
@@ -339,7 +381,7 @@ def _look_at(ctx: Context, asked: Asked, look: Look, item: FetchItem, *, at_once
     if look.aborted_count >= ABORTED_MAX:
         look.left_bytes, look.is_enough = 0, True  # the client is to come again for it, not to wait
     if asked.unread and item.topic in asked.unread:
-        look.answers.append((item.topic, item, _refusal(item, refusal(ResourceType.TOPIC))))
+        look.answers.append((item, _refusal(item, refusal(ResourceType.TOPIC))))
         look.missing_count += 1
         return
     try:
@@ -347,11 +389,11 @@ def _look_at(ctx: Context, asked: Asked, look: Look, item: FetchItem, *, at_once
     except NotLeaderError as error:
         look.leaders.add(error.partition.leader)
         current_leader = LeaderIdAndEpoch(leader_id=error.partition.leader, leader_epoch=error.partition.leader_epoch)
-        look.answers.append((item.topic, item, _refusal(item, error, current_leader)))
+        look.answers.append((item, _refusal(item, error, current_leader)))
         look.is_enough = True
         return
     except KafkaError as error:
-        look.answers.append((item.topic, item, _refusal(item, error)))
+        look.answers.append((item, _refusal(item, error)))
         look.missing_count += 1
         return
     committed = asked.body.isolation_level == READ_COMMITTED
@@ -362,7 +404,7 @@ def _look_at(ctx: Context, asked: Asked, look: Look, item: FetchItem, *, at_once
     except KafkaError as error:
         data, wanted, offered_bytes = _refusal(item, error), None, 0
     look.aborted_count += len(data.aborted_transactions or ())
-    look.answers.append((item.topic, item, data))
+    look.answers.append((item, data))
     if wanted is None:
         look.is_enough = True
     else:

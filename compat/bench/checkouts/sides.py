@@ -30,8 +30,15 @@ for _ in range({starts} + 1):
 class CheckoutProcess(OttlaProcess):
     """`ottla serve` of another checkout, which has an environment in `.venv`; under valgrind if `is_counted`."""
 
-    def __init__(self, checkout: Path, *, keep: bool = False, is_counted: bool = False) -> None:
-        super().__init__(keep=keep)
+    def __init__(
+        self,
+        checkout: Path,
+        *,
+        overrides: dict[str, str] | None = None,
+        keep: bool = False,
+        is_counted: bool = False,
+    ) -> None:
+        super().__init__(overrides=overrides, keep=keep)
         self.checkout, self.is_counted = checkout, is_counted
 
     def command(self) -> list[str]:

@@ -36,6 +36,9 @@ SHOWN_VERSIONS = (4, 12, 18)
 WARM_MS, WARM_LOADS_MAX, STILL = 2_000, 15, 1.03
 """Apache Kafka is hot when a load of two seconds has less than 3 % more requests than the best before it."""
 
+OVERRIDES = {"max.incremental.fetch.session.cache.slots": "10000"}
+"""A session stays for two minutes after its client has gone, and each row has as many as connections."""
+
 Sides = dict[str, BrokerProcess]
 Asks = dict[str, dict[str, Asked]]
 """By side, by what they are called."""
@@ -77,13 +80,15 @@ def started(suite: Suite, arguments: argparse.Namespace, *, is_counted: bool) ->
     with contextlib.ExitStack() as running:
         sides: Sides = {}
         if arguments.before is not None:
-            sides[BEFORE] = running.enter_context(CheckoutProcess(arguments.before.resolve(), is_counted=is_counted))
+            sides[BEFORE] = running.enter_context(
+                CheckoutProcess(arguments.before.resolve(), overrides=OVERRIDES, is_counted=is_counted)
+            )
         elif not (is_counted or arguments.calls or arguments.alone):
             try:
-                sides[KAFKA] = running.enter_context(ApacheKafkaProcess(heap="1g"))
+                sides[KAFKA] = running.enter_context(ApacheKafkaProcess(overrides=OVERRIDES, heap="1g"))
             except NotRunError as missing:
                 suite.note(f"no Apache Kafka: needs {missing}")
-        sides[OTTLA] = running.enter_context(CheckoutProcess(ROOT, is_counted=is_counted))
+        sides[OTTLA] = running.enter_context(CheckoutProcess(ROOT, overrides=OVERRIDES, is_counted=is_counted))
         yield sides
 
 
