@@ -23,6 +23,7 @@ from support.order import (
     pytest_addoption,
     pytest_collection_modifyitems,
     pytest_report_header,
+    pytest_runtest_protocol,
     pytest_xdist_auto_num_workers,
     pytest_xdist_make_scheduler,
 )
@@ -34,6 +35,7 @@ __all__ = [
     "pytest_collection_modifyitems",
     "pytest_report_header",
     "pytest_runtest_call",
+    "pytest_runtest_protocol",
     "pytest_terminal_summary",
     "pytest_xdist_auto_num_workers",
     "pytest_xdist_make_scheduler",

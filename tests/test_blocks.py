@@ -10,6 +10,7 @@ from types import ModuleType
 
 import pytest
 
+from support.noted import each_case
 from support.sizes import some
 from support.texts.blocks import Block, blocks, indented
 from support.texts.loaded_once import load_clients_and_tls
@@ -68,7 +69,7 @@ def test_the_blocks_of(page: str, folder: pytest.Pytester) -> None:
     run_blocks(page, [block for block in of(page) if block.words != "spark"], folder)
 
 
-@pytest.mark.parametrize("page", [*PAGES, "pipeline/README.md"])
+@each_case("page", [*PAGES, "pipeline/README.md"])
 def test_blocks_say_what_they_are(page: str) -> None:
     assert indented((ROOT / page).read_text()) == [], "fence them: ```sh, ```python, ```text"
     assert [block.line for block in of(page) if not block.language] == [], "```sh, ```python, ```text"

@@ -44,6 +44,33 @@ def test_spark_has_a_process_besides_those_of_the_processors(
     assert config.option.tx == ["popen"] * 2
 
 
+def test_a_process_of_pytest_xdist_reports_whatever_does_not_pass(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest("from support.order import pytest_runtest_protocol")
+    pytester.makepyfile(
+        """
+        import pytest
+
+        @pytest.fixture
+        def refused():
+            assert False
+
+        @pytest.fixture
+        def left():
+            yield
+            assert False
+
+        def test_setup(refused): pass
+        def test_call(): assert False
+        def test_teardown(left): pass
+        def test_good(): pass
+        @pytest.mark.skip
+        def test_skipped(): pass
+        """
+    )
+    result = pytester.runpytest("-p", "no:cacheprovider", "-p", "xdist", "-n", "1")
+    result.assert_outcomes(passed=2, failed=1, errors=2, skipped=1)
+
+
 CONFTEST = "from support.order import pytest_addoption, pytest_collection_modifyitems, pytest_report_header"
 
 

@@ -9,6 +9,7 @@ from functools import cache
 import pytest
 
 from support.backtracking import Use, doubts, uses
+from support.noted import each_case
 
 GIVES_BACK = "one loop, which gives back each character once: what follows it fails at its first character"
 FILE_NAME = "a file's name, of 255 bytes at most; one loop, which gives back each character once"
@@ -84,8 +85,8 @@ def test_each_reason_has_its_pattern() -> None:
         ), f"{file} has no pattern that begins with {begin}"
 
 
-@pytest.mark.parametrize(
-    ("pattern", "how"),
+@each_case(
+    "pattern, how",
     [
         ("(a+)+b", "fullmatch"),
         ("(ab|[a-c])*d", "fullmatch"),

@@ -10,6 +10,7 @@ import pytest
 from compat.bench.readme import __main__ as figures
 
 from ottla.storage.cleaning.eligibility import Waits
+from support.noted import each_case
 
 ROOT = Path(__file__).parents[1]
 TEXTS = subprocess.run(
@@ -26,7 +27,7 @@ def anchors(text: str) -> set[str]:
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("text", TEXTS)
+@each_case("text", TEXTS)
 def test_links_lead_somewhere(text: str) -> None:
     missing = []
     for link in re.findall(r"\]\(([^)\s]+)\)", (ROOT / text).read_text()):
@@ -37,7 +38,7 @@ def test_links_lead_somewhere(text: str) -> None:
     assert missing == []
 
 
-@pytest.mark.parametrize("text", GUIDES)
+@each_case("text", GUIDES)
 def test_files_and_folders_that_are_named_are_there(text: str) -> None:
     """With or without `.py`; a place for a new one is written with <…>."""
     named = re.findall(rf"(?<![\w/.<-])((?:{FOLDERS})/[\w./<>*-]*[\w>*])", (ROOT / text).read_text())

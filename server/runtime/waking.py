@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Protocol
 
-AWAKE_MAX = 50
+AWAKE_MAX = 16
 """Those that are woken and have not gone on."""
 
 

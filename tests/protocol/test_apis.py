@@ -1,8 +1,7 @@
 """The table of APIs."""
 
-import pytest
-
 from ottla.protocol.apis import APIS, Api, snake_case
+from support.noted import each_case
 
 
 def test_rows_are_sorted_by_key_and_each_key_and_name_occurs_once() -> None:
@@ -11,7 +10,7 @@ def test_rows_are_sorted_by_key_and_each_key_and_name_occurs_once() -> None:
     assert len({api.name for api in APIS.values()}) == len(APIS)
 
 
-@pytest.mark.parametrize("api", APIS.values(), ids=[api.name for api in APIS.values()])
+@each_case("api", APIS.values(), ids=[api.name for api in APIS.values()])
 def test_every_row_has_its_message_classes_and_a_range_that_makes_sense(api: Api) -> None:
     assert api.request.__name__ == f"{api.name}Request"
     assert api.response.__name__ == f"{api.name}Response"

@@ -27,6 +27,7 @@ from ottla.protocol.compression import (
 )
 from ottla.protocol.errors import CorruptRecordError, ErrorCode
 from support.calls import calls_of
+from support.noted import each_case
 from support.oracles import kafka_python_codec
 from support.sizes import size, some
 
@@ -96,8 +97,8 @@ def test_streams_of_other_writers_are_read(codec: Codec, packed: bytes) -> None:
     assert decompress(codec, memoryview(bytearray(packed)), max_bytes=len(TEXT)) == TEXT
 
 
-@pytest.mark.parametrize(("codec", "read"), FOREIGN_READERS)
-@pytest.mark.parametrize("data", [b"x", TEXT, TEXT * 5], ids=["one byte", "several blocks", "many blocks"])
+@each_case("codec, read", FOREIGN_READERS)
+@each_case("data", [b"x", TEXT, TEXT * 5], ids=["one byte", "several blocks", "many blocks"])
 def test_kafka_python_reads_our_streams(codec: Codec, read: Callable[[bytes], bytes], data: bytes) -> None:
     assert read(compress(codec, data)) == data
 
@@ -306,8 +307,8 @@ def test_gzip_of_any_length_comes_out_whole(size_bytes: int, is_random: bool) ->
 # Packed in pieces
 
 
-@pytest.mark.parametrize("codec", range(5))
-@pytest.mark.parametrize("seed", range(6))
+@each_case("codec", range(5))
+@each_case("seed", range(6))
 def test_what_is_packed_in_pieces_unpacks_to_all_of_them(codec: int, seed: int) -> None:
     rng = random.Random(seed)
     for level in (None, 1 if codec else None):
@@ -323,8 +324,8 @@ def test_what_is_packed_in_pieces_unpacks_to_all_of_them(codec: int, seed: int) 
         assert b"".join(map(bytes, unpack(codec, packed))) == whole
 
 
-@pytest.mark.parametrize("codec", range(5))
-@pytest.mark.parametrize("data", [b"", b"some bytes", bytes(100_000)])
+@each_case("codec", range(5))
+@each_case("data", [b"", b"some bytes", bytes(100_000)])
 def test_one_piece_is_packed_as_all_at_once(codec: int, data: bytes) -> None:
     packer = Packer(codec, None, 1 << 30)
     if data:

@@ -21,12 +21,12 @@ from ottla.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
 )
 from ottla.protocol.wire import NO_LIMIT
-from support.noted import noted
+from support.noted import each_case, noted
 from support.sizes import cuts_of
 from support.strategies import all_versions, as_of, same, sample, seen_versions
 
 API_VERSIONS, METADATA, PRODUCE, FETCH = APIS[18], APIS[3], APIS[0], APIS[1]
-EACH_API = pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
+EACH_API = each_case("api", APIS.values())
 
 
 def versions_of(api: Api) -> list[int]:
@@ -134,7 +134,7 @@ def test_damaged_frames_are_parsed_or_refused_but_nothing_else() -> None:
                     assert str(refused)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "frame, why",
     [
         (b"", "a request of 0 bytes has no header"),

@@ -21,9 +21,10 @@ from ottla.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from support.noted import each_case
 
 PRODUCE = APIS[0]
-EACH_VERSION = pytest.mark.parametrize("version", range(3, 14))
+EACH_VERSION = each_case("version", range(3, 14))
 TOPIC_IDS_SINCE, OFFSETS_SINCE = 13, 5
 TOPIC_ID = bytes(range(16))
 

@@ -17,11 +17,11 @@ from ottla.protocol.messages.consumer_offsets import (
 )
 from ottla.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from ottla.protocol.wire import Parts, codec
-from support.noted import noted
+from support.noted import each_case, noted
 from support.sizes import cuts_of, size
 from support.strategies import all_versions, as_of, same, sample, seen_versions, with_messages, without_forbidden_nulls
 
-EACH_API = pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
+EACH_API = each_case("api", APIS.values())
 SIDES = ("request", "response")
 # (class, versions inclusive, first flexible version)
 BLOBS = [

@@ -16,6 +16,7 @@ from ottla.protocol.messages import (
 )
 from ottla.protocol.schema import ZERO_UUID, Field, fields_of
 from support.kafka_schemas import bounds, definitions, in_range, parse
+from support.noted import each_case
 
 TYPES = {
     "bool": "?",
@@ -90,7 +91,7 @@ def assert_message_like(cls: Any, definition: Any, versions: tuple[int, int]) ->
     assert never == [], "fields that no version has"
 
 
-@pytest.mark.parametrize("api", APIS.values(), ids=[api.name for api in APIS.values()])
+@each_case("api", APIS.values(), ids=[api.name for api in APIS.values()])
 def test_an_api_is_declared_as_kafka_declares_it(api: Api) -> None:
     known = definitions("kafka-clients")
     for side, cls in (("Request", api.request), ("Response", api.response)):
@@ -114,7 +115,7 @@ def test_consumer_blobs_are_declared_as_kafka_declares_them(cls: type[Any]) -> N
     assert_message_like(cls, definition, bounds(definition["validVersions"]))
 
 
-@pytest.mark.parametrize(
+@each_case(
     "cls, flexible",
     [
         (consumer_offsets.OffsetCommitKey, "none"),

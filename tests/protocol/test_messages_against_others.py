@@ -19,7 +19,7 @@ from ottla.protocol.apis import APIS, Api, snake_case
 from ottla.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from ottla.protocol.schema import fields_of
 from ottla.protocol.wire import Parts, codec
-from support.noted import noted
+from support.noted import each_case, noted
 from support.sizes import size
 from support.strategies import as_kafka_knows, seen_versions, with_messages
 
@@ -142,7 +142,7 @@ KAFKA_PYTHON_LACKS = (
 )
 
 
-@pytest.mark.parametrize("api", of_all_apis_but(KAFKA_PYTHON_LACKS), ids=lambda api: api.name)
+@each_case("api", of_all_apis_but(KAFKA_PYTHON_LACKS))
 def test_kafka_python_reads_what_we_write_and_writes_the_same_bytes(api: Api) -> None:
     check_each(api, check_against_kafka_python)
 
@@ -207,7 +207,7 @@ def kio_scalar(value: Any) -> Any:
 
 
 # It reads times of 64 bits as Python's, which do not reach as far.
-@pytest.mark.parametrize("api", of_all_apis_but(TOKENS), ids=lambda api: api.name)
+@each_case("api", of_all_apis_but(TOKENS))
 def test_kio_reads_what_we_write_and_writes_the_same_bytes(api: Api) -> None:
     check_each(api, check_against_kio)
 

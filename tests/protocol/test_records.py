@@ -25,6 +25,7 @@ from ottla.protocol.records import (
 )
 from support import oracles
 from support.logs.batches import ABORT, batch, broken, contents, marker
+from support.noted import each_case
 from support.sizes import size
 
 CODECS = range(5)
@@ -310,7 +311,7 @@ DAMAGED_INSIDE: dict[str, bytearray] = {
 }
 
 
-@pytest.mark.parametrize("data", DAMAGED.values(), ids=[name.replace(" ", "_") for name in DAMAGED])
+@each_case("data", DAMAGED.values(), ids=[name.replace(" ", "_") for name in DAMAGED])
 def test_structural_damage_is_found_by_every_way_of_reading(data: bytearray) -> None:
     read = RecordBatch(data)
     with pytest.raises(CorruptRecordError):

@@ -13,11 +13,11 @@ from ottla.protocol.errors import ProtocolError, TooManyElementsError
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.schema import Type, fields_of
 from ottla.protocol.wire import Parts, codec
-from support.noted import noted
+from support.noted import each_case, noted
 from support.strategies import seen_versions
 
 MARK, BAD, READ = b"mark", b"m\xff\xc3k", "m��k"
-EACH_API = pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
+EACH_API = each_case("api", APIS.values())
 
 
 def versions_of(api: Api) -> list[int]:
@@ -71,8 +71,8 @@ def test_a_client_id_is_read_whatever_the_version(api: Api) -> None:
         assert parse_request(memoryview(bytearray(frame.replace(MARK, BAD)))[4:]).client_id == READ
 
 
-@pytest.mark.parametrize(
-    ("data", "text"),
+@each_case(
+    "data, text",
     [
         ("ff", "�"),
         ("41fffe42", "A��B"),
@@ -113,9 +113,9 @@ def test_a_long_string_has_to_be_utf8(size_bytes: int) -> None:
         parse_request(damaged)
 
 
-@pytest.mark.parametrize("flexible", [False, True])
-@pytest.mark.parametrize("size_bytes", [1, LENIENT_ELEMENT_BYTES - 1, LENIENT_ELEMENT_BYTES, 80, MAX_LENIENT_BYTES])
-@pytest.mark.parametrize("unit", [b"\xff", b"\xed\xa0", b"\xed\xa0\x80", b"a\xff"])
+@each_case("flexible", [False, True])
+@each_case("size_bytes", [1, LENIENT_ELEMENT_BYTES - 1, LENIENT_ELEMENT_BYTES, 80, MAX_LENIENT_BYTES])
+@each_case("unit", [b"\xff", b"\xed\xa0", b"\xed\xa0\x80", b"a\xff"])
 def test_what_takes_long_to_decode_counts_as_elements(unit: bytes, size_bytes: int, flexible: bool) -> None:
     """A request is read at once up to a number of elements: strings that are not UTF-8 take as long as several of these."""
     api, version, rows = APIS[3], 9 if flexible else 4, 20

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from ottla.protocol.errors import CorruptRecordError
 from ottla.protocol.varints import read_varint, read_varlong, varint
+from support.noted import each_case
 from support.oracles import decode_varint, encode_varint
 
 EXAMPLES = [
@@ -30,13 +31,13 @@ LONG_EXAMPLES = [
 ]
 
 
-@pytest.mark.parametrize(("value", "raw"), LONG_EXAMPLES)
+@each_case("value, raw", LONG_EXAMPLES)
 def test_values_have_these_bytes(value: int, raw: str) -> None:
     assert varint(value).hex() == raw
     assert read_varlong(bytes.fromhex(raw), 0) == (value, len(raw) // 2)
 
 
-@pytest.mark.parametrize(("value", "raw"), EXAMPLES)
+@each_case("value, raw", EXAMPLES)
 def test_32_bit_values_are_read_from_the_middle_of_a_buffer(value: int, raw: str) -> None:
     data = b"\xff\xff" + bytes.fromhex(raw) + b"\xff"
 
@@ -50,7 +51,7 @@ def test_kafka_python_writes_and_reads_the_same(value: int) -> None:
     assert decode_varint(varint(value)) == read_varlong(encode_varint(value), 0)
 
 
-@pytest.mark.parametrize(("value", "raw"), LONG_EXAMPLES)
+@each_case("value, raw", LONG_EXAMPLES)
 def test_a_value_cut_short_is_an_index_error(value: int, raw: str) -> None:
     for length in range(len(raw) // 2):
         with pytest.raises(IndexError):

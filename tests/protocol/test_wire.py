@@ -36,6 +36,7 @@ from ottla.protocol.wire import (
     until,
     uvarint,
 )
+from support.noted import each_case
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +134,7 @@ ALL_NUMBERS_BYTES = (
 )
 
 
-@pytest.mark.parametrize(
+@each_case(
     "value, version, flexible, raw",
     [
         (ALL_NUMBERS, 0, OLD, ALL_NUMBERS_BYTES),
@@ -199,7 +200,7 @@ def test_these_bytes_are_read_though_never_written(
     assert read(cls, bytes.fromhex(raw), version, flexible=flexible) == value
 
 
-@pytest.mark.parametrize(
+@each_case(
     "cls, version, flexible, raw, why",
     [
         (Numbers, 0, OLD, "00", "cut short"),

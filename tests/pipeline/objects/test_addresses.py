@@ -11,6 +11,7 @@ pytest.importorskip("pyarrow", reason="needs the extra ottla[spark]")
 
 from ottla.pipeline.errors import UsageError
 from ottla.pipeline.objects.addresses import SCHEMES, FsOptions, is_address, normal, option_names, parse_fs_options
+from support.noted import each_case
 
 NORMAL = {
     "s3://logs/a/b/": "s3://logs/a/b",
@@ -61,8 +62,8 @@ def test_options_are_of_one_scheme_each() -> None:
     assert {name.partition(".")[0] for name in option_names()} == {name for name, of in SCHEMES.items() if of.options}
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "said"),
+@each_case(
+    "name, text, said",
     [
         ("s3.secret_key", "hush", "expected no secret"),
         ("s3.access_key", "hush", "expected no secret"),

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from ottla.pipeline.records.fine_buckets import ROW_BYTES_MIN, WORTH_A_ROW_BYTES, Buckets, Parted, buckets_for
 from ottla.pipeline.records.key_hashes import HASH, by_bucket
+from support.noted import each_case
 
 MIB, TB = 1 << 20, 10**12
 
@@ -54,8 +55,8 @@ def test_fine_buckets_lie_in_the_coarse_ones() -> None:
     assert (fine // np.uint64(9)).tolist() == of_coarse
 
 
-@pytest.mark.parametrize("parts", [1, 2, 13, 300])
-@pytest.mark.parametrize("held_bytes", [1, 2_000, 10**9])
+@each_case("parts", [1, 2, 13, 300])
+@each_case("held_bytes", [1, 2_000, 10**9])
 def test_each_part_has_its_rows_in_their_order(parts: int, held_bytes: int) -> None:
     rng = random.Random(f"{parts} {held_bytes}")
     put_by, model = Parted(parts, held_bytes), dict[int, list[tuple[tuple[int, int], int]]]()

@@ -14,6 +14,7 @@ from ottla.storage.disk.checkpoints import OffsetCheckpoint
 from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.disk.paths import TopicPartition
 from support.logs.make_log import Producer, append, make_log
+from support.noted import each_case
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b-c", 0)
 
@@ -67,8 +68,8 @@ def test_names_and_words_come_in_any_case() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "why"),
+@each_case(
+    "name, text, why",
     [
         ("topics", "a", "unknown option topics; there are path, topic, "),
         ("partition", "x", "option partition should be numbers separated by commas, not 'x'"),

@@ -8,6 +8,7 @@ pytest.importorskip("numpy", reason="needs the extra ottla[spark]")
 pytest.importorskip("pyarrow", reason="needs the extra ottla[spark]")
 
 from ottla.pipeline.errors import VerifyFailedError
+from support.noted import each_case
 from support.pipeline.damaged_log import CASES, Case, Disk, found_as_expected
 
 
@@ -17,7 +18,7 @@ def test_the_sound_log_passes() -> None:
         assert report.partitions[0].records > 5 and report.partitions[0].segments > 2
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.what)
+@each_case("case", CASES)
 def test_damage_is_found_and_named(case: Case) -> None:
     assert found_as_expected(case) == []
 

@@ -26,6 +26,7 @@ from ottla.pipeline.wire.compacted import (
     findings_of,
     judged_blobs,
 )
+from support.noted import each_case
 from support.sizes import size
 
 from .tasks import Record, tasks
@@ -58,7 +59,7 @@ def of(offset: int, key: bytes | None, *, deleted: bool = False, time: int = 0) 
     return Record(0, offset, key, deleted, time, offset)
 
 
-@pytest.mark.parametrize("seed", range(size(12, 40)))
+@each_case("seed", range(size(12, 40)))
 def test_what_is_found_is_what_a_model_finds(seed: int) -> None:
     rng = random.Random(seed)
     records = [
@@ -87,8 +88,8 @@ def test_what_is_found_is_what_a_model_finds(seed: int) -> None:
     assert found.seen.records == len(records) and found.seen.tombstones == sum(each.deleted for each in records)
 
 
-@pytest.mark.parametrize(
-    ("offsets", "bounds", "clean_end"),
+@each_case(
+    "offsets, bounds, clean_end",
     [
         ((5, 6, 7), (5, 8), 0),  # nothing is missing
         ((5, 7), (5, 8), 7),
@@ -98,7 +99,7 @@ def test_what_is_found_is_what_a_model_finds(seed: int) -> None:
         ((), (5, 5), 0),
     ],
 )
-@pytest.mark.parametrize("seed", range(5))
+@each_case("seed", range(5))
 def test_where_there_are_no_transactions_the_last_missing_offset_is_the_cleaners_doing(
     offsets: tuple[int, ...], bounds: tuple[int, int], clean_end: int, seed: int
 ) -> None:

@@ -16,6 +16,7 @@ import pickle
 from ottla.pipeline.wire.differences import COUNT, MISSING, ORDER, VALUE, Place, difference, has_moved
 from ottla.pipeline.wire.equal import Asked, Differing, Look, Newest, Version, blobs_of, judged_blobs, look_of
 from ottla.pipeline.wire.key_rows import NEWEST, OLDEST
+from support.noted import each_case
 from support.sizes import size
 
 from .tasks import Record, tasks
@@ -85,8 +86,8 @@ def model(sides: Sequence[Sequence[Record]], asked: Asked) -> int:
     return count
 
 
-@pytest.mark.parametrize("every_version", [False, True])
-@pytest.mark.parametrize("seed", range(size(12, 40)))
+@each_case("every_version", [False, True])
+@each_case("seed", range(size(12, 40)))
 def test_as_many_keys_differ_as_a_model_says(seed: int, every_version: bool) -> None:
     rng = random.Random(seed)
     here = history(rng)
@@ -123,8 +124,8 @@ def versions(*values: int | None, start: int = 0) -> list[Version]:
     return [version(start + number, value) for number, value in enumerate(values)]
 
 
-@pytest.mark.parametrize(
-    ("here", "there", "rule", "actual"),
+@each_case(
+    "here, there, rule, actual",
     [
         ((), (1,), MISSING, "no record of it"),
         ((1,), (), MISSING, "no record of it"),

@@ -27,13 +27,14 @@ from support.broker.conversation import fetch_request
 from support.broker.served import serving
 from support.broker.steppable_wall import WALL_STEPS_MS, SteppableWall, virtual_ms
 from support.groups.coordinator_timers import COORDINATOR_TIMERS, Timer
+from support.noted import each_case
 from support.sizes import size
 
 # Coordinators
 
 
-@pytest.mark.parametrize("step_ms", WALL_STEPS_MS.values(), ids=WALL_STEPS_MS.keys())
-@pytest.mark.parametrize("timer", COORDINATOR_TIMERS.values(), ids=COORDINATOR_TIMERS.keys())
+@each_case("step_ms", WALL_STEPS_MS.values(), ids=WALL_STEPS_MS.keys())
+@each_case("timer", COORDINATOR_TIMERS.values(), ids=COORDINATOR_TIMERS.keys())
 def test_a_timer_of_a_coordinator_ends_in_its_time(timer: Timer, step_ms: int) -> None:
     last_ms = timer.delay_ms - 1
     for set_after_ms in size((last_ms if step_ms > 0 else 0,), (0, 1, timer.delay_ms // 2, last_ms)):
@@ -46,7 +47,7 @@ def test_a_timer_of_a_coordinator_ends_in_its_time(timer: Timer, step_ms: int) -
         assert is_over(), f"too late: set after {set_after_ms} ms"
 
 
-@pytest.mark.parametrize("timer", COORDINATOR_TIMERS.values(), ids=COORDINATOR_TIMERS.keys())
+@each_case("timer", COORDINATOR_TIMERS.values(), ids=COORDINATOR_TIMERS.keys())
 def test_a_timer_of_a_coordinator_minds_no_clock_that_goes_to_and_fro(timer: Timer) -> None:
     world, is_over = timer.begin()
     for part in range(8):

@@ -13,6 +13,7 @@ from ottla.server.config.changes import Change, alter_broker
 from ottla.server.config.options.broker_options import ACTED_ON
 from ottla.storage.topics.config import TOPIC_OPTIONS, ConfigError
 from ottla.storage.topics.options import UpdateMode
+from support.noted import each_case
 
 TAKEN, REFUSED = None, ErrorCode.INVALID_REQUEST
 
@@ -53,7 +54,7 @@ CHANGES = [
 
 
 @pytest.mark.scenario(186)
-@pytest.mark.parametrize(("name", "value", "answer"), CHANGES)
+@each_case("name, value, answer", CHANGES)
 def test_a_change_for_all_nodes(name: str, value: str, answer: ErrorCode | None) -> None:
     changes = [Change(name, value)]
     running = BrokerConfig.from_texts()

@@ -18,6 +18,7 @@ from ottla.protocol.records import RecordBatch
 from ottla.server.client.nodes import Nodes
 from ottla.server.client.reading import EARLIEST, Isolation, records
 from ottla.server.client.values import Partition, Topic
+from support.noted import each_case
 
 Batch = bytearray
 
@@ -95,7 +96,7 @@ LOGS: dict[str, tuple[OneLog, list[int]]] = {
 }
 
 
-@pytest.mark.parametrize("name", LOGS)
+@each_case("name", LOGS)
 def test_a_reader_sees_every_record_and_comes_to_the_end(name: str) -> None:
     log, expected = LOGS[name]
     assert shown(log) == expected

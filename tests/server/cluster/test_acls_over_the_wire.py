@@ -26,6 +26,7 @@ from ottla.storage.topics.catalog import Catalog
 from support.broker.contexts import Staying
 from support.broker.in_process_broker import DATA_DIR, InProcessClient, run_in_order, running
 from support.disk.crash_files import CrashFiles
+from support.noted import each_case
 
 AUTHORIZER = {"authorizer_class_name": STANDARD, "super_users": "User:ANONYMOUS"}
 
@@ -121,7 +122,7 @@ FILTERS = {
 }
 
 
-@pytest.mark.parametrize(("wanted", "numbers"), FILTERS.values(), ids=FILTERS)
+@each_case("wanted, numbers", FILTERS.values(), ids=FILTERS)
 def test_a_filter_describes_and_deletes_the_same_entries(wanted: AclFilter, numbers: set[int]) -> None:
     async def work() -> None:
         async with secured() as (_, client):

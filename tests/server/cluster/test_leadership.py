@@ -14,6 +14,7 @@ from ottla.server.cluster.leadership import Leadership, elect, eligible, first_l
 from ottla.server.cluster.nodes import Node
 from ottla.server.cluster.replicas import check_assignments, spread
 from ottla.server.partitions.topics import NO_LEADER
+from support.noted import each_case
 
 # What a leadership (leader, ISR) of replicas 0, 1, 2 becomes when these nodes live.
 ELECTIONS = {
@@ -31,7 +32,7 @@ ELECTIONS = {
 }
 
 
-@pytest.mark.parametrize(("present", "live", "unclean", "expected"), ELECTIONS.values(), ids=ELECTIONS)
+@each_case("present, live, unclean, expected", ELECTIONS.values(), ids=ELECTIONS)
 def test_elections(
     present: tuple[int, tuple[int, ...]], live: set[int], unclean: bool, expected: tuple[int, tuple[int, ...]]
 ) -> None:

@@ -7,11 +7,10 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
 from ottla.server.cluster.replication_throttle import NewReplica, ReplicationThrottle
 from ottla.storage.topics.config import LogConfig
 from ottla.storage.topics.options import MAX_LONG
+from support.noted import each_case
 
 
 def throttle(rates: dict[int, tuple[int, int]], stopped: tuple[int, ...] = ()) -> ReplicationThrottle:
@@ -46,8 +45,8 @@ class _Partition(SimpleNamespace):
         return self.leader
 
 
-@pytest.mark.parametrize(
-    ("rates", "replica", "rate"),
+@each_case(
+    "rates, replica, rate",
     [
         ({}, new_replica(1), math.inf),
         ({0: (100, 7)}, new_replica(1), 100),

@@ -16,6 +16,7 @@ from ottla.server.config.static_config import PROFILES, static_config
 from ottla.server.config.without_effect import warnings_of
 from ottla.server.groups.settings import GroupSettings
 from ottla.storage.topics.config import TOPIC_OPTIONS, ConfigError, LogConfig
+from support.noted import each_case
 
 
 def file(text: str) -> Properties:
@@ -92,8 +93,8 @@ def test_cordoned_directories_are_some_of_log_dirs() -> None:
 
 
 @pytest.mark.scenario(187)
-@pytest.mark.parametrize(
-    ("texts", "attribute", "value"),
+@each_case(
+    "texts, attribute, value",
     [
         ({}, "retention_ms", 604_800_000),
         ({"log.retention.hours": "1"}, "retention_ms", 3_600_000),
@@ -164,8 +165,8 @@ def test_the_migration_policy_says_which_way_groups_may_change(
 
 
 @pytest.mark.scenario(186)
-@pytest.mark.parametrize(
-    ("texts", "parts"),
+@each_case(
+    "texts, parts",
     [
         ({"num.partitions": "0"}, ["0", "num.partitions", "at least 1"]),
         ({"log.segment.bytes": "14"}, ["14", "log.segment.bytes", "1048576"]),

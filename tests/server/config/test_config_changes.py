@@ -15,6 +15,7 @@ from ottla.server.config.changes import (
     alter_topic,
     check_topic_configs,
 )
+from support.noted import each_case
 
 DYNAMIC, ALL_NODES = ConfigSource.DYNAMIC_BROKER, ConfigSource.DYNAMIC_DEFAULT_BROKER
 
@@ -31,8 +32,8 @@ def config(
 SET, DELETE, APPEND, SUBTRACT = Operation.SET, Operation.DELETE, Operation.APPEND, Operation.SUBTRACT
 
 
-@pytest.mark.parametrize(
-    ("present", "changes", "after"),
+@each_case(
+    "present, changes, after",
     [
         ({}, [("retention.ms", "5", SET)], {"retention.ms": "5"}),
         ({"retention.ms": "5"}, [("flush.ms", "6", SET)], {"retention.ms": "5", "flush.ms": "6"}),
@@ -71,8 +72,8 @@ def test_append_starts_from_the_static_value_not_from_a_dynamic_one() -> None:
     assert alter_topic(config(None, {"log.cleanup.policy": "compact"}), {}, change) == {"cleanup.policy": "delete"}
 
 
-@pytest.mark.parametrize(
-    ("changes", "code", "parts"),
+@each_case(
+    "changes, code, parts",
     [
         ([("segment.bytes", "5", SET)], ErrorCode.INVALID_CONFIG, ["5", "segment.bytes", "1048576"]),
         ([("segment.bytes", "x", SET)], ErrorCode.INVALID_CONFIG, ["x", "segment.bytes", "INT"]),
@@ -208,8 +209,8 @@ def test_single_changes_of_a_broker(changes: list[tuple[str, str | None, int]], 
     assert alter_broker(broker, DYNAMIC, present, [Change(*change) for change in changes]) == after
 
 
-@pytest.mark.parametrize(
-    ("level", "changes", "code", "parts"),
+@each_case(
+    "level, changes, code, parts",
     [
         (DYNAMIC, [("node.id", "9", SET)], ErrorCode.INVALID_REQUEST, ["node.id"]),
         (ALL_NODES, [("log.retention.hours", "9", SET)], ErrorCode.INVALID_REQUEST, ["log.retention.hours"]),

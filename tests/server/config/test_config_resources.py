@@ -11,6 +11,7 @@ from ottla.server.config.resources import (
     describe_group,
     describe_topic,
 )
+from support.noted import each_case
 
 TOPIC, DYNAMIC, ALL_NODES, STATIC, DEFAULT = (
     ConfigSource.TOPIC,
@@ -64,8 +65,8 @@ def test_unknown_names_are_left_out() -> None:
     assert [entry.name for entry in describe_topic(config(), {}, ["zork", "flush.ms"])] == ["flush.ms"]
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "type_number", "synonyms"),
+@each_case(
+    "name, value, type_number, synonyms",
     [
         ("cleanup.policy", "delete", 7, [("log.cleanup.policy", "delete", DEFAULT)]),
         ("min.cleanable.dirty.ratio", "0.5", 6, [("log.cleaner.min.cleanable.ratio", "0.5", DEFAULT)]),
@@ -132,8 +133,8 @@ def test_a_broker_shows_every_option_of_kafka() -> None:
     assert [entry.name for entry in entries] == sorted(entry.name for entry in entries)
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "source", "read_only", "synonyms"),
+@each_case(
+    "name, value, source, read_only, synonyms",
     [
         ("log.retention.hours", "168", DEFAULT, True, [("log.retention.hours", "168", DEFAULT)]),
         ("node.id", "0", STATIC, True, [("node.id", "0", STATIC)]),

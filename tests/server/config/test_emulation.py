@@ -29,6 +29,7 @@ from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.topics.config import ConfigError
 from support.broker.conversation import address
 from support.broker.raw_client import RawClient
+from support.noted import each_case
 
 HELLO = ApiVersionsRequest(client_software_name="test", client_software_version="1")
 
@@ -66,7 +67,7 @@ OF_KAFKA: dict[str, dict[str, tuple[int, int] | None]] = {
 }
 
 
-@pytest.mark.parametrize("name", RELEASES)
+@each_case("name", RELEASES)
 def test_each_release_says_what_its_definitions_say(name: str) -> None:
     release = release_of(name)
     for api in APIS.values():
@@ -74,7 +75,7 @@ def test_each_release_says_what_its_definitions_say(name: str) -> None:
             assert release.of_kafka.get(api.key) == OF_KAFKA[name][api.name], api.name
 
 
-@pytest.mark.parametrize(("older", "newer"), list(pairwise(RELEASES)))
+@each_case("older, newer", list(pairwise(RELEASES)))
 def test_no_release_takes_back_what_one_before_could_do(older: str, newer: str) -> None:
     before, after = release_of(older).of_kafka, release_of(newer).of_kafka
     assert before.keys() <= after.keys()
@@ -85,7 +86,7 @@ def test_the_newest_release_is_what_ottla_serves_without_being_asked() -> None:
     assert release_of(RELEASES[-1]).of_kafka == {api.key: api.advertised for api in APIS.values()}
 
 
-@pytest.mark.parametrize("name", RELEASES)
+@each_case("name", RELEASES)
 def test_what_is_advertised_is_answered_and_no_more(name: str) -> None:
     release = release_of(name)
     for api in APIS.values():

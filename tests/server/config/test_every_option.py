@@ -15,6 +15,7 @@ from ottla.server.config.static_config import static_config
 from ottla.server.config.without_effect import warnings_of
 from ottla.storage.topics.config import TOPIC_OPTIONS, ConfigError
 from ottla.storage.topics.options import Option, format_value
+from support.noted import each_case
 
 ROOT = Path(__file__).parents[3]
 OF_KAFKA = Path(__file__).with_name("options_of_apache_kafka.txt")
@@ -94,7 +95,7 @@ def test_every_option_of_kafka_is_known_and_no_other() -> None:
     assert BROKER_OPTIONS.keys() == of_kafka | DYNAMIC_ONLY
 
 
-@pytest.mark.parametrize("name", ACTING)
+@each_case("name", ACTING)
 def test_what_is_said_to_act_is_read_somewhere(name: str) -> None:
     topic = INHERITED.get(name)
     if topic is not None:
@@ -110,7 +111,7 @@ def test_what_is_said_to_act_is_read_somewhere(name: str) -> None:
         assert is_read(ACTED_ON[name])
 
 
-@pytest.mark.parametrize("name", LISTED)
+@each_case("name", LISTED)
 def test_what_is_listed_as_without_effect_is_read_nowhere_and_told_of_when_it_is_set(name: str) -> None:
     option = BROKER_OPTIONS[name]
     assert not is_read(option)

@@ -12,6 +12,7 @@ from ottla.server.config.listeners import (
 from ottla.server.config.properties import parse_server_properties
 from ottla.server.config.static_config import static_config
 from ottla.storage.topics.options import ConfigError
+from support.noted import each_case
 
 
 @pytest.mark.parametrize(
@@ -27,7 +28,7 @@ def test_an_endpoint_is_name_host_and_port(text: str, endpoint: Endpoint) -> Non
     assert parse_endpoint("listeners", text) == endpoint
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     ["", "9092", "localhost:9092", "://h:1", "A://h", "A://h:", "A://h:65536", "A://h:-1", "A://::1:5", "A://h:1/x"],
 )
@@ -82,8 +83,8 @@ def test_several_listeners_may_ask_for_free_ports() -> None:
     assert len(resolve_listeners(["A://h:0", "B://h:0"], None, None, [])) == 2
 
 
-@pytest.mark.parametrize(
-    ("listeners", "advertised", "protocols", "told"),
+@each_case(
+    "listeners, advertised, protocols, told",
     [
         ([], None, None, "must name a listener"),
         (["C://h:1"], None, None, "must name a listener"),

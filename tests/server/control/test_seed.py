@@ -25,6 +25,7 @@ from ottla.server.control.seed.planting import Planted, PlantedTopic, plant
 from ottla.server.control.seed.seed import RECORDS_MAX, Seed, seed_from, seed_of, seed_of_text
 from support.broker.conversation import create_topic, fetch, produce, records_of
 from support.broker.raw_client import RawClient
+from support.noted import each_case
 
 SEED = """
 topics:
@@ -250,7 +251,7 @@ REFUSED: dict[str, tuple[str, str]] = {
 }
 
 
-@pytest.mark.parametrize(("text", "said"), REFUSED.values(), ids=REFUSED)
+@each_case("text, said", REFUSED.values(), ids=REFUSED)
 def test_what_is_wrong_is_named_with_its_place(text: str, said: str) -> None:
     with pytest.raises(ControlError) as refused:
         seed_of_text(text, "s")

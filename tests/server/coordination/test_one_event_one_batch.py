@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-import pytest
-
 from ottla.protocol.errors import ErrorCode
 from support.groups.classic_members import ClassicMember
 from support.groups.consumer_groups import ConsumerGroups, ConsumerMember, raised
 from support.groups.groups import MemoryStore
+from support.noted import each_case
 
 
 def batch_count(store: MemoryStore) -> int:
@@ -108,7 +107,7 @@ EVENTS: dict[str, tuple[Callable[[ConsumerGroups], None], Callable[[ConsumerGrou
 APPENDS = {"static consumer comes back": 2}  # leaving for a while, and coming back
 
 
-@pytest.mark.parametrize("name", EVENTS)
+@each_case("name", EVENTS)
 def test_one_event_is_one_batch(name: str) -> None:
     prepare, happen = EVENTS[name]
     groups = ConsumerGroups(orders=4, bills=1)
@@ -118,7 +117,7 @@ def test_one_event_is_one_batch(name: str) -> None:
     assert batch_count(groups.store) == before + APPENDS.get(name, 1)
 
 
-@pytest.mark.parametrize("name", sorted(EVENTS.keys() - {"topic is deleted"}))  # the topic is gone either way
+@each_case("name", sorted(EVENTS.keys() - {"topic is deleted"}))  # the topic is gone either way
 def test_an_event_that_cannot_be_written_changes_nothing(name: str) -> None:
     """Neither in the tables, which are compared with those of a restart, nor in the log."""
     prepare, happen = EVENTS[name]

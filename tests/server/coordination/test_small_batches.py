@@ -16,6 +16,7 @@ from ottla.protocol.errors import KafkaError
 from support.groups.consumer_groups import ConsumerGroups
 from support.groups.groups import MemoryStore
 from support.groups.settings import transaction_settings
+from support.noted import each_case
 from support.sharing.states import States, key
 from support.sizes import size
 from support.transactions.transactions import Transactions
@@ -199,8 +200,8 @@ ROUNDS = [(1, 400), (1, 2_000), (50, 2_000), (50, 400), (240, 400), (240, 2_000)
 """Characters of a name, and bytes of a batch; every second one has each of both."""
 
 
-@pytest.mark.parametrize("writer_type", WRITERS)
-@pytest.mark.parametrize(("name_chars", "batch_bytes"), size(ROUNDS[::2], ROUNDS))
+@each_case("writer_type", WRITERS)
+@each_case("name_chars, batch_bytes", size(ROUNDS[::2], ROUNDS))
 def test_a_round_is_ended_whatever_a_batch_may_have(
     writer_type: type[Writer], name_chars: int, batch_bytes: int
 ) -> None:

@@ -26,6 +26,7 @@ from ottla.storage.topics.config import ConfigError
 from support.broker.admin import topic_names
 from support.broker.conversation import address, create_topic, fetch, produce, records_of
 from support.broker.raw_client import RawClient
+from support.noted import each_case
 from support.sizes import some
 
 # What it takes
@@ -165,7 +166,7 @@ REFUSED: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
 }
 
 
-@pytest.mark.parametrize(("call", "kind", "says"), REFUSED.values(), ids=REFUSED.keys())
+@each_case("call, kind, says", REFUSED.values(), ids=REFUSED.keys())
 def test_what_cannot_be_meant_is_refused_in_one_line(
     call: Callable[[], object], kind: type[Exception], says: str
 ) -> None:

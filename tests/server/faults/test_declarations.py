@@ -14,6 +14,7 @@ from ottla.server.faults.errors import FaultError
 from ottla.server.faults.places import ERROR_PLACES
 from ottla.server.faults.table import FAULTS_MAX, Faults
 from ottla.server.handlers import SERVED
+from support.noted import each_case
 from support.sizes import some
 
 WRONG: list[tuple[dict[str, Any], str]] = [
@@ -71,7 +72,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("said", "why"), WRONG, ids=[str(said) for said, _ in WRONG])
+@each_case("said, why", WRONG, ids=[str(said) for said, _ in WRONG])
 def test_a_declaration_that_cannot_be_is_refused_in_one_line(said: dict[str, Any], why: str) -> None:
     with pytest.raises(FaultError) as refused:
         check(Declaration(**said))

@@ -23,6 +23,7 @@ from ottla.server.groups.streams import replay as streams_replay
 from ottla.server.groups.streams.applications.topology import of_request
 from ottla.server.groups.streams.group import StreamsGroup
 from support.groups.streams_groups import COUNTS as COUNTED
+from support.noted import each_case
 from support.sizes import FULL, size
 
 KINDS: dict[str, tuple[Any, Any]] = {
@@ -53,8 +54,8 @@ def pieces(steps: Steps[Any]) -> tuple[Any, int]:
     return to_the_end(counted()), count
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("count", COUNTS)
+@each_case("kind", KINDS)
+@each_case("count", COUNTS)
 def test_a_member_of_many_names(kind: str, count: int) -> None:
     records, without = KINDS[kind]
     member = replace(without, topic_names=names(count))
@@ -64,8 +65,8 @@ def test_a_member_of_many_names(kind: str, count: int) -> None:
     assert in_pieces >= 2 * (count // AT_ONCE)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("count", COUNTS)
+@each_case("kind", KINDS)
+@each_case("count", COUNTS)
 def test_a_target_of_many_topics(kind: str, count: int) -> None:
     records, _ = KINDS[kind]
     assignment = {number.to_bytes(16): frozenset({number % 7, 300}) for number in reversed(range(count))}
@@ -74,8 +75,8 @@ def test_a_target_of_many_topics(kind: str, count: int) -> None:
     assert in_pieces >= count // AT_ONCE - 1
 
 
-@pytest.mark.parametrize(
-    ("count", "revoking"),
+@each_case(
+    "count, revoking",
     [(count, also) for count in COUNTS for also in (0, 1, 200) if FULL or count < COUNTS[-1] or also],
 )
 def test_what_a_member_has_of_many_topics(count: int, revoking: int) -> None:

@@ -21,6 +21,7 @@ from ottla.storage.topics.config import ConfigError
 from support.broker.admin_calls import AdminCalls
 from support.broker.serve_process import ServeProcess
 from support.commands.command_runs import run_command
+from support.noted import each_case
 
 TOKEN = "s3cret-of-this-test"
 
@@ -127,8 +128,8 @@ FOREIGN: list[dict[str, str]] = [
 ]
 
 
-@pytest.mark.parametrize("headers", FOREIGN)
-@pytest.mark.parametrize("token", [None, TOKEN])
+@each_case("headers", FOREIGN)
+@each_case("token", [None, TOKEN])
 def test_what_another_web_page_sends_is_refused_whatever_it_knows(headers: dict[str, str], token: str | None) -> None:
     with pytest.raises(Refused, match="other web pages") as refused:
         Access(token, PAGE).check_page(headers | {"authorization": f"Bearer {token or PAGE}"})

@@ -19,6 +19,7 @@ from ottla.server.http.decoding import FieldError, decoded, from_texts
 from ottla.server.http.encoding import encoded, plain
 from ottla.server.http.fields import Length, Matches, Name, Range, docs_of
 from ottla.storage.disk.paths import TopicPartition
+from support.noted import each_case
 
 
 class When(Enum):
@@ -138,7 +139,7 @@ REFUSED: list[tuple[Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("given_fields", "sentence"), REFUSED, ids=[sentence[:40] for _, sentence in REFUSED])
+@each_case("given_fields, sentence", REFUSED, ids=[sentence[:40] for _, sentence in REFUSED])
 def test_what_does_not_fit_is_named_in_one_line(given_fields: dict[str, Any], sentence: str) -> None:
     with pytest.raises(FieldError) as refused:
         decoded(Everything, given_fields if sentence.startswith("name") else {"name": "x"} | given_fields)

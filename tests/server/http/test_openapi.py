@@ -15,10 +15,11 @@ from openapi_spec_validator import validate
 import ottla
 from ottla.server.http.call import Text
 from ottla.server.http.fields import doc_of, docs_of, fields_of
-from ottla.server.http.openapi import document, operation_id
+from ottla.server.http.openapi import document
 from ottla.server.http.table import CALLS
 from support.broker.admin_calls import AdminCalls, api
 from support.broker.calls_listed import BEGIN, END, calls_listed
+from support.noted import each_case
 from support.sizes import some
 
 GUIDE = Path(ottla.__file__).parent / "docs" / "admin.md"
@@ -35,7 +36,7 @@ def test_every_call_is_in_it() -> None:
     assert len(set(ids)) == len(CALLS)
 
 
-@pytest.mark.parametrize("call", CALLS, ids=operation_id)
+@each_case("call", CALLS)
 def test_every_field_of_a_request_is_in_it(call: Any) -> None:
     operation = api()["paths"][call.path][call.method.lower()]
     parameters = {each["name"]: each["in"] for each in operation.get("parameters", [])}
@@ -49,7 +50,7 @@ def test_every_field_of_a_request_is_in_it(call: Any) -> None:
         Draft202012Validator.check_schema({**schema, "components": api()["components"]})
 
 
-@pytest.mark.parametrize("call", CALLS, ids=operation_id)
+@each_case("call", CALLS)
 def test_every_call_says_what_it_does(call: Any) -> None:
     assert re.fullmatch(r"[A-Z][^\n]*\.", call.doc), call.doc
     assert call.answer is Text or not fields_of(call.answer) or doc_of(call.answer)

@@ -8,6 +8,7 @@ import pytest
 
 from ottla.server.http.call import Call, Lives, Nothing
 from ottla.server.http.table import CALLS, CallError, Table
+from support.noted import each_case
 
 
 async def nothing(lives: Lives, request: Nothing) -> Nothing:
@@ -61,7 +62,7 @@ NO_CALLS = [
 ]
 
 
-@pytest.mark.parametrize(("method", "target", "status", "sentence"), NO_CALLS)
+@each_case("method, target, status, sentence", NO_CALLS)
 def test_what_is_no_call_is_told_the_nearest(method: str, target: str, status: int, sentence: str) -> None:
     with pytest.raises(CallError) as refused:
         TABLE.route(method, target)

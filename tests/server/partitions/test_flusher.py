@@ -21,6 +21,7 @@ from ottla.storage.logs.log import Log
 from support.cleaner.choosing import filthiest
 from support.disk.crash_files import CrashFiles
 from support.logs.make_log import TP, append, make_log
+from support.noted import each_case
 
 
 class GatedSyncs(CrashFiles):
@@ -175,8 +176,8 @@ LATER: dict[str, Callable[[Log], None]] = {
 }
 
 
-@pytest.mark.parametrize("which", ["sync", "sync_dir"])
-@pytest.mark.parametrize("later", LATER.values(), ids=LATER.keys())
+@each_case("which", ["sync", "sync_dir"])
+@each_case("later", LATER.values(), ids=LATER.keys())
 def test_after_a_failed_sync_nothing_brings_the_recovery_point_further(
     later: Callable[[Log], None], which: str
 ) -> None:

@@ -14,6 +14,7 @@ from ottla.storage.disk.paths import TopicPartition
 from ottla.storage.logs.log import Log
 from support.logs.batches import COMMIT, batch
 from support.logs.make_log import TP, append, append_marker, make_log
+from support.noted import each_case
 
 SIZE = len(batch(("k", "v")))
 OTHER = TopicPartition("other", 0)
@@ -54,7 +55,7 @@ class Case:
         return f"from {self.offset}, min {self.min_bytes}, max {self.max_bytes}"
 
 
-@pytest.mark.parametrize(
+@each_case(
     "case",
     [
         Case(0, MANY_BYTES, MANY_BYTES, complete=True),  # an older segment
@@ -69,7 +70,6 @@ class Case:
         Case(10, 1, MANY_BYTES, complete=False),  # the end
         Case(10, 0, MANY_BYTES, complete=True),
     ],
-    ids=str,
 )
 def test_what_is_there_completes_a_fetch_by_the_rule_of_apache_kafka(case: Case) -> None:
     log = log_of(10, segment_bytes=4 * SIZE)

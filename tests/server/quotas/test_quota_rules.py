@@ -12,6 +12,7 @@ from ottla.server.quotas.filters import Component, filter_of
 from ottla.server.quotas.limits import Limits, Sharing
 from ottla.server.quotas.table import entries_of, read_entries
 from ottla.server.quotas.validation import Alteration, alter, is_literal_address
+from support.noted import each_case
 
 ALICE = Entity.of({"user": "alice"})
 BOUNDS: list[tuple[dict[str, str | None], str, float, str | None]] = [
@@ -61,7 +62,7 @@ BOUNDS: list[tuple[dict[str, str | None], str, float, str | None]] = [
 ]
 
 
-@pytest.mark.parametrize(("entity", "key", "value", "problem"), BOUNDS)
+@each_case("entity, key, value, problem", BOUNDS)
 def test_a_value_is_set_or_refused(entity: dict[str, str | None], key: str, value: float, problem: str | None) -> None:
     of = Entity.of(entity)
     outcomes, changed = alter({}, [Alteration(of, [(key, value)])], is_literal_address)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from ottla.server.runtime.addresses import java_host, plain_address, with_port
+from support.noted import each_case
 
 ADDRESSES = [
     ("127.0.0.1", "127.0.0.1", "127.0.0.1", "127.0.0.1:7"),
@@ -22,7 +21,7 @@ ADDRESSES = [
 ]
 
 
-@pytest.mark.parametrize(("told", "plain", "java", "to_connect"), ADDRESSES)
+@each_case("told, plain, java, to_connect", ADDRESSES)
 def test_an_address_has_one_spelling_for_each_use(told: str, plain: str, java: str, to_connect: str) -> None:
     assert plain_address(told) == plain and plain_address(plain) == plain
     assert java_host(told) == java and java_host(plain) == java

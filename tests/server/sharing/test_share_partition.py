@@ -21,6 +21,7 @@ from ottla.server.sharing.acquiring import Acquired, Offsets, Wish, acquire
 from ottla.server.sharing.in_flight import State
 from ottla.server.sharing.share_partition import Limits, SharePartition, Update
 from ottla.server.sharing.state_batches import StateBatch
+from support.noted import each_case
 
 LOCK_MS = 30_000
 ANY = Wish("a", max_records=500, batch_size=500)
@@ -104,7 +105,7 @@ REFUSED: dict[str, tuple[list[Acknowledgement], ErrorCode]] = {
 }
 
 
-@pytest.mark.parametrize("said, code", REFUSED.values(), ids=REFUSED)
+@each_case("said, code", REFUSED.values(), ids=REFUSED)
 def test_what_cannot_be_acknowledged_changes_nothing(said: list[Acknowledgement], code: ErrorCode) -> None:
     partition = with_records((10, 19), limits=Limits(renews=False))
     take(partition, 20, 29, wish=Wish("b", 500, 500))

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from random import Random
 
-import pytest
-
 from ottla.protocol.errors import KafkaError
 from ottla.server.sharing.acknowledging import Acknowledgement, acknowledge
 from ottla.server.sharing.acquiring import Acquired, Offsets, Wish, acquire
 from ottla.server.sharing.in_flight import State
 from ottla.server.sharing.share_partition import Limits, SharePartition, Update
 from ottla.server.sharing.state_batches import StateBatch
+from support.noted import each_case
 from support.sharing.model import OVER, Model
 from support.sizes import size
 
@@ -238,7 +237,7 @@ class Life:
                 assert run.first == before.last + 1 and not run.continues(before)
 
 
-@pytest.mark.parametrize("seed", range(size(30, 300)))
+@each_case("seed", range(size(30, 300)))
 def test_a_life_goes_as_the_models(seed: int) -> None:
     life = Life(seed)
     for _ in range(STEPS):

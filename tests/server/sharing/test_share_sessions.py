@@ -10,6 +10,7 @@ import pytest
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.server.coordination.jobs import AT_ONCE, to_the_end
 from ottla.server.sharing.share_sessions import FINAL_EPOCH, Place, SessionKey, ShareSession, ShareSessions
+from support.noted import each_case
 
 KEY = SessionKey("g", "m")
 ONE, TWO, THREE = (Place(bytes([number]) * 16, 0) for number in range(3))
@@ -72,7 +73,7 @@ REFUSED: dict[str, tuple[Callable[[ShareSessions], object], ErrorCode]] = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@each_case("name", REFUSED)
 def test_what_is_refused_leaves_the_session_as_it_is(name: str) -> None:
     sessions = ShareSessions(1)
     fetch(sessions, 0, ONE)
@@ -117,7 +118,7 @@ def test_a_connection_that_breaks_takes_its_sessions_along() -> None:
     assert sessions.members("g") == 1 and sessions.disconnected(1) == []
 
 
-@pytest.mark.parametrize("seed", range(30))
+@each_case("seed", range(30))
 def test_nothing_is_left_of_sessions_that_are_gone(seed: int) -> None:
     rng = Random(seed)
     sessions = ShareSessions(4)

@@ -20,6 +20,7 @@ from ottla.server.sharing.state_batches import StateBatch
 from ottla.storage.disk.os_files import OsFiles
 from support.broker.conversation import create_topic
 from support.broker.served import Served, serving
+from support.noted import each_case
 from support.sharing.states import OTHER, TOPIC, PrunedStore, States, key
 from support.transactions.transactions import Power, PowerLossError
 
@@ -72,7 +73,7 @@ REFUSED: dict[str, tuple[Callable[[States], object], ErrorCode]] = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@each_case("name", REFUSED)
 def test_what_is_refused_is_not_written(name: str) -> None:
     act, code = REFUSED[name]
     states = States()

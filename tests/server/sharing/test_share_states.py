@@ -14,6 +14,7 @@ from ottla.protocol.messages.share_state_log import ShareSnapshotValue, ShareUpd
 from ottla.server.sharing.share_records import Change, SharePartitionKey, read_record, write_batches, write_record
 from ottla.server.sharing.share_states import NOT_SAID, ShareState, ShareStates, Written
 from ottla.server.sharing.state_batches import StateBatch, are_apart, merged, merging, seams_of, with_more
+from support.noted import each_case
 from support.sizes import size
 
 KEY = SharePartitionKey("g", bytes(range(16)), 3)
@@ -295,7 +296,7 @@ def test_ten_million_offsets_are_merged_as_quickly_as_ten() -> None:
     ]
 
 
-@pytest.mark.parametrize("seed", range(size(10, 50)))
+@each_case("seed", range(size(10, 50)))
 def test_a_load_finds_what_was_there(seed: int) -> None:
     rng = Random(seed)
     log = Log(updates_per_snapshot=rng.choice((0, 1, 3, 500)))

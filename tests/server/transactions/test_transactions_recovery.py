@@ -15,6 +15,7 @@ from ottla.server.transactions.listing import Filter
 from ottla.server.transactions.metadata import TransactionState
 from ottla.server.transactions.records import transaction_key
 from ottla.server.transactions.settings import MARKER_RETRY_MS
+from support.noted import each_case
 from support.transactions.transaction_checks import check_written
 from support.transactions.transactions import A0, A1, B0, SWEEP_MS, Marker, Power, PowerLossError, Transactions, code_of
 
@@ -93,9 +94,9 @@ def test_a_partition_that_is_away_gets_its_marker_when_it_is_back(commit: bool) 
     check_written(transactions, [ID])
 
 
-@pytest.mark.parametrize("flushes", [False, True])
-@pytest.mark.parametrize("first_at", ["the request", "a load"])
-@pytest.mark.parametrize("writes", range(3))
+@each_case("flushes", [False, True])
+@each_case("first_at", ["the request", "a load"])
+@each_case("writes", range(3))
 def test_what_fails_as_nobody_expected_after_the_decision_is_tried_again(
     writes: int, first_at: str, flushes: bool
 ) -> None:

@@ -10,6 +10,7 @@ import pytest
 from ottla.protocol.errors import ErrorCode
 from ottla.server.coordination.records import Producer
 from ottla.server.transactions.metadata import FOLLOWS, PREPARED, TransactionState
+from support.noted import each_case
 from support.transactions.transactions import A0, A1, B0, Transactions, code_of
 
 E = ErrorCode
@@ -82,8 +83,8 @@ ANSWERS_2 = {
 ANSWERS = {0: ANSWERS_0, 1: ANSWERS_0, 2: ANSWERS_2}
 
 
-@pytest.mark.parametrize("version", ANSWERS)
-@pytest.mark.parametrize("state", STATES)
+@each_case("version", ANSWERS)
+@each_case("state", STATES)
 def test_each_request_is_answered_by_the_state(state: str, version: int) -> None:
     for (name, request), expected in zip(REQUESTS.items(), ANSWERS[version][state], strict=True):
         transactions, producer = in_state(state, version)
@@ -92,8 +93,8 @@ def test_each_request_is_answered_by_the_state(state: str, version: int) -> None
         assert code_of(lambda: request(transactions, producer)) is expected, name  # noqa: B023 - called at once
 
 
-@pytest.mark.parametrize("version", ANSWERS)
-@pytest.mark.parametrize("state", STATES)
+@each_case("version", ANSWERS)
+@each_case("state", STATES)
 def test_a_refusal_changes_nothing(state: str, version: int) -> None:
     for name, request in REQUESTS.items():
         transactions, producer = in_state(state, version)

@@ -17,6 +17,7 @@ from ottla.storage.produce import producers
 from support.cleaner.choosing import filthiest
 from support.disk.crash_files import CrashFiles
 from support.logs.make_log import append, make_log
+from support.noted import each_case
 from support.sizes import some
 
 DIRTIEST = TopicPartition("dirtiest", 0)
@@ -80,7 +81,7 @@ WHAT_COMES_BETWEEN: dict[str, tuple[Callable[[Between], object], tuple[TopicPart
 }
 
 
-@pytest.mark.parametrize("what", WHAT_COMES_BETWEEN)
+@each_case("what", WHAT_COMES_BETWEEN)
 def test_what_is_chosen_is_measured_again_before_it_is_taken(what: str) -> None:
     between = Between()
     happens, want = WHAT_COMES_BETWEEN[what]

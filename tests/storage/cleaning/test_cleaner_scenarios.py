@@ -20,6 +20,7 @@ from support.cleaner.cleaner_model import CleanedLog
 from support.cleaner.cleaner_pair import Pair
 from support.logs.make_log import DAY_MS
 from support.logs.model_log import ABORT, COMMIT
+from support.noted import each_case
 
 MARKER_KEYS = {"COMMIT": b"\0\0\0\1"}
 
@@ -152,7 +153,7 @@ SCENARIOS = {
 
 
 @pytest.mark.scenario(6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 24, 25, 26, 27, 28, 46)
-@pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=[name.replace(":", "") for name in SCENARIOS])
+@each_case("scenario", SCENARIOS.values(), ids=[name.replace(":", "") for name in SCENARIOS])
 def test_the_cleaner_and_the_model_leave_what_apache_kafka_leaves(scenario: str) -> None:
     pair = Pair(delete_retention_ms=DAY_MS)
     for line in re.split(r";|\n", scenario.strip()):

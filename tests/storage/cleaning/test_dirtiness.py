@@ -12,6 +12,7 @@ from ottla.storage.steps import to_the_end
 from support.disk.crash_files import CrashFiles
 from support.logs.batches import ABORT, batch
 from support.logs.make_log import Producer, append, append_marker, log_with_holes, make_log
+from support.noted import each_case
 
 HOUR_MS = 3_600_000
 
@@ -33,8 +34,8 @@ def bound_of(log: Log, dirty_from: int, now_ms: int) -> int:
 
 
 @pytest.mark.scenario(56, 57, 76)
-@pytest.mark.parametrize(
-    ("log_start", "checkpoint", "want"),
+@each_case(
+    "log_start, checkpoint, want",
     [
         (0, None, (0, False)),
         (10, None, (10, False)),

@@ -15,6 +15,7 @@ from ottla.storage.logs.log import Log
 from ottla.storage.steps import to_the_end
 from support.cleaner.choosing import filthiest
 from support.logs.make_log import Producer, append, make_log
+from support.noted import each_case
 
 HOUR_MS = 3_600_000
 T0 = 100 * HOUR_MS
@@ -108,7 +109,7 @@ def assessed(case: Case) -> tuple[Log, Eligibility]:
     return log, to_the_end(assess_in_pieces(log, case.checkpoint, T0, **case.options))
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+@each_case("case", CASES.values(), ids=CASES)
 def test_what_a_log_waits_for(case: Case) -> None:
     _, found = assessed(case)
     assert (found.waits_for, found.eligible) == (case.waits_for, case.waits_for is None)
@@ -116,7 +117,7 @@ def test_what_a_log_waits_for(case: Case) -> None:
     assert found.eligible_at_ms == (None if case.due_in_ms is None else T0 + case.due_in_ms)
 
 
-@pytest.mark.parametrize("case", [case for case in CASES.values() if not case.options])
+@each_case("case", [case for case in CASES.values() if not case.options])
 def test_what_is_said_is_what_the_cleaner_does(case: Case) -> None:
     log, found = assessed(case)
     manager = CleanerManager(log.files, {log.topic_partition: log})

@@ -6,7 +6,6 @@ import random
 from itertools import pairwise
 
 import cramjam
-import pytest
 
 from ottla.protocol.batch_builder import seal_batch
 from ottla.protocol.compression import PIECE_BYTES, Codec
@@ -17,6 +16,7 @@ from ottla.storage.logs.log import Log
 from ottla.storage.steps import to_the_end
 from support.logs.batches import batch
 from support.logs.make_log import make_log
+from support.noted import each_case
 
 XERIAL = bytes.fromhex("82534e4150505900 00000001 00000001")
 
@@ -34,8 +34,8 @@ def text(rng: random.Random, size_bytes: int) -> bytes:
     return (block * (size_bytes // len(block) + 1))[:size_bytes]
 
 
-@pytest.mark.parametrize("codec", Codec)
-@pytest.mark.parametrize("key_bytes", [0, 1, 2, 40_000, PIECE_BYTES, PIECE_BYTES + 1, 3 * PIECE_BYTES])
+@each_case("codec", Codec)
+@each_case("key_bytes", [0, 1, 2, 40_000, PIECE_BYTES, PIECE_BYTES + 1, 3 * PIECE_BYTES])
 def test_a_key_of_any_length_is_found(codec: Codec, key_bytes: int) -> None:
     rng = random.Random(key_bytes)
     log, key = make_log(max_message_bytes=100 << 20), text(rng, key_bytes)
@@ -45,7 +45,7 @@ def test_a_key_of_any_length_is_found(codec: Codec, key_bytes: int) -> None:
     assert count_of(log, key + b"x") == 0
 
 
-@pytest.mark.parametrize("seed", range(60))
+@each_case("seed", range(60))
 def test_a_key_is_found_in_pieces_of_any_length(seed: int) -> None:
     rng = random.Random(seed)
     key = rng.randbytes(rng.randrange(1, 40))

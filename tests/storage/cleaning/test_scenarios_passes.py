@@ -23,6 +23,7 @@ from support.logs.make_log import (
     make_log,
     reopen,
 )
+from support.noted import each_case
 
 DELETE = ("delete",)
 COMPACT = ("compact",)
@@ -175,10 +176,10 @@ def kept_fields(found: RecordBatch) -> tuple[Any, ...]:
 
 
 @pytest.mark.scenario(99, 100, 106)
-@pytest.mark.parametrize("codec", range(5))
-@pytest.mark.parametrize("transactional", [True, False])
-@pytest.mark.parametrize("timestamp_type", ["CreateTime", "LogAppendTime"])
-@pytest.mark.parametrize(("newer_keys", "left"), [("a", 1), ("ab", 0)])
+@each_case("codec", range(5))
+@each_case("transactional", [True, False])
+@each_case("timestamp_type", ["CreateTime", "LogAppendTime"])
+@each_case("newer_keys, left", [("a", 1), ("ab", 0)])
 def test_a_producers_batch_keeps_its_header_whether_some_or_all_records_go(
     codec: int, transactional: bool, timestamp_type: str, newer_keys: str, left: int
 ) -> None:

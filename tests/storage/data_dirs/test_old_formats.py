@@ -18,6 +18,7 @@ from ottla.storage.topics.config import LogConfig
 from support.disk.crash_files import CrashFiles
 from support.logs.batches import batch, old_message
 from support.logs.make_log import append, contents
+from support.noted import each_case
 
 OLD, NEW = TopicPartition("old", 0), TopicPartition("new", 0)
 CONFIG = LogConfig(retention_ms=1)
@@ -69,7 +70,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("magic", "where", "is_clean", "indexes", "snapshots"), CASES)
+@each_case("magic, where, is_clean, indexes, snapshots", CASES)
 def test_a_log_of_an_old_format_is_told_once_and_left_alone(
     magic: int, where: str, is_clean: bool, indexes: bool, snapshots: bool
 ) -> None:

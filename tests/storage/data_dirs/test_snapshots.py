@@ -12,6 +12,7 @@ import pytest
 from ottla.storage.data_dirs.snapshots import Snapshot, SnapshotError, check_place, copy_out, read, save
 from ottla.storage.disk.checkpoints import MetaProperties, write_meta_properties
 from support.disk.crash_files import CrashFiles, power_losses
+from support.noted import each_case
 
 DIRS = ["/d", "/e"]
 ID = "0" * 32
@@ -179,7 +180,7 @@ DAMAGE: dict[str, tuple[Callable[[CrashFiles], object], str]] = {
 }
 
 
-@pytest.mark.parametrize(("damage", "says"), DAMAGE.values(), ids=DAMAGE.keys())
+@each_case("damage, says", DAMAGE.values(), ids=DAMAGE.keys())
 def test_what_is_no_whole_snapshot_is_refused(damage: Callable[[CrashFiles], object], says: str) -> None:
     files = disk()
     saved(files)

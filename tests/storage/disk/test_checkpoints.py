@@ -10,6 +10,7 @@ from ottla.storage.disk.checkpoints import CorruptCheckpointError, MetaPropertie
 from ottla.storage.disk.paths import TopicPartition
 from ottla.storage.segment.leader_epochs import UNDEFINED, LeaderEpochs
 from support.disk.crash_files import CrashFiles, power_losses
+from support.noted import each_case
 
 TOPIC_ID = bytes(range(16))
 TOPIC_ID_TEXT = "AAECAwQFBgcICQoLDA0ODw"
@@ -103,8 +104,8 @@ def test_a_checkpoint_without_a_last_line_end_reads() -> None:
 
 
 @pytest.mark.scenario(196)
-@pytest.mark.parametrize(
-    ("content", "line"),
+@each_case(
+    "content, line",
     [
         (b"1\n0\n", 1),
         (b"\n0\n", 1),
@@ -269,8 +270,8 @@ def epochs_of(*entries: tuple[int, int], files: CrashFiles | None = None) -> Lea
     return epochs
 
 
-@pytest.mark.parametrize(
-    ("assigned", "expected"),
+@each_case(
+    "assigned, expected",
     [
         ([], []),
         ([(0, 0)], [(0, 0)]),

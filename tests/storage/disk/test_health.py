@@ -17,6 +17,7 @@ from ottla.storage.logs.log import AppendOrigin, Log
 from support.disk.crash_files import CrashFiles
 from support.logs.batches import ABORT, batch, marker
 from support.logs.make_log import append, contents, make_log, remove_deleted, reopen
+from support.noted import each_case
 
 FAILED = ("EIO", "EROFS", "ENXIO", "ENODEV", "EUCLEAN", "EBADMSG", "ESTALE", "ENOTCONN")
 REFUSED = (
@@ -33,12 +34,12 @@ def test_an_error_of_the_disk_is_the_disks_failure(name: str) -> None:
     assert is_disk_failure(OSError(getattr(errno, name), name))
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@each_case("name", REFUSED)
 def test_any_other_error_is_not(name: str) -> None:
     assert not is_disk_failure(OSError(getattr(errno, name), name))
 
 
-@pytest.mark.parametrize("name", FAILED + REFUSED)
+@each_case("name", FAILED + REFUSED)
 def test_a_failed_sync_is_the_disks_failure_whatever_its_number(name: str) -> None:
     assert is_disk_failure(SyncError(getattr(errno, name), name))
 
@@ -74,7 +75,7 @@ def disk_of(log: Log) -> CrashFiles:
     return log.files
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@each_case("name", REFUSED)
 def test_a_refused_append_leaves_the_log_readable_and_the_next_one_tries_again(name: str) -> None:
     log = make_log()
     append(log, ("a", "1"))
@@ -98,8 +99,8 @@ STEPS_OF_A_ROLL = {
 }
 
 
-@pytest.mark.parametrize(("operation", "path"), STEPS_OF_A_ROLL.values(), ids=STEPS_OF_A_ROLL.keys())
-@pytest.mark.parametrize("ends", ["in a crash", "in a clean stop", "with room again"])
+@each_case("operation, path", STEPS_OF_A_ROLL.values(), ids=STEPS_OF_A_ROLL.keys())
+@each_case("ends", ["in a crash", "in a clean stop", "with room again"])
 def test_a_roll_that_has_no_room_for_one_of_its_files_is_made_by_the_next_append(
     operation: str, path: str, ends: str
 ) -> None:

@@ -4,6 +4,7 @@ from hypothesis import strategies as st
 
 from ottla.storage.disk import paths
 from ottla.storage.disk.paths import MovingDir, SegmentFile, TopicPartition
+from support.noted import each_case
 
 UNIQUE = "0123456789abcdef0123456789abcdef"
 SUFFIXES = ["", paths.CLEANED, paths.SWAP, paths.DELETED]
@@ -29,7 +30,7 @@ def test_the_names_are_kafkas() -> None:
     assert paths.snapshot_path("d", paths.OFFSET_MAX) == "d/09223372036854775807.snapshot"
 
 
-@pytest.mark.parametrize(
+@each_case(
     "name",
     [
         "",
@@ -97,7 +98,7 @@ def test_partition_directories_and_those_on_their_way(name: str, expected: objec
 
 
 @pytest.mark.scenario(199)
-@pytest.mark.parametrize(
+@each_case(
     "name",
     [
         "",

@@ -17,6 +17,7 @@ from ottla.storage import kernel
 from ottla.storage.logs.log import Log
 from support.cleaner.kernels import INTERPRETED, both, cleaning_with, needs_compiled
 from support.logs.make_log import all_batches, clean, data_records, log_with_holes
+from support.noted import each_case
 from support.sizes import size
 
 NOW_MS = 1_000_000
@@ -94,12 +95,12 @@ def cleaned(seed: int, module: ModuleType) -> tuple[dict[str, bytes], tuple[obje
 
 
 @needs_compiled
-@pytest.mark.parametrize("seed", range(size(30, 60)))
+@each_case("seed", range(size(30, 60)))
 def test_both_leave_the_same_files_and_count_the_same(seed: int) -> None:
     assert cleaned(seed, INTERPRETED)[:2] == cleaned(seed, kernel)[:2]
 
 
-@pytest.mark.parametrize("seed", range(size(20, 40)))
+@each_case("seed", range(size(20, 40)))
 def test_what_stays_is_as_it_was_and_indexed_as_recovery_would(seed: int) -> None:
     before = {record.offset: record for record in data_records(all_batches(random_log(seed)))}
     log = cleaned(seed, kernel)[2]

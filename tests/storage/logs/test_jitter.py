@@ -16,6 +16,7 @@ from ottla.storage.topics.config import LogConfig
 from support.disk.crash_files import CrashFiles
 from support.lives.moved_life import A, made
 from support.logs.make_log import TP, append, clean
+from support.noted import each_case
 
 CONFIG = LogConfig(cleanup_policy=("compact",), segment_ms=1_000, segment_jitter_ms=400)
 
@@ -124,7 +125,7 @@ WAYS: dict[str, Callable[[], Log]] = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
+@each_case("way", WAYS)
 def test_an_active_segment_has_drawn(way: str) -> None:
     assert WAYS[way]().segments.active.rolling_jitter_ms == 399
 

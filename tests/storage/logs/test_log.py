@@ -25,6 +25,7 @@ from support.disk.crash_files import CrashFiles
 from support.logs.batches import ABORT, COMMIT, Pair, batch, broken, contents, marker, read_batches
 from support.logs.make_log import TP, Producer, append, append_marker, make_log, remove_deleted, reopen
 from support.logs.make_log import contents as log_contents
+from support.noted import each_case
 
 DELETE = ("delete",)
 ONE_BYTES = len(batch(("k0", "v")))
@@ -322,7 +323,7 @@ def test_a_read_stays_below_the_given_end(up_to: int, expected: int) -> None:
     assert len(contents(read(three_segments(), 0, up_to=up_to).read())) == expected
 
 
-@pytest.mark.parametrize(
+@each_case(
     "offset, max_batches, whole, up_to, offered_batches, start",
     [
         (0, 9, True, 10, 2, (0, 0)),  # to the end of its segment

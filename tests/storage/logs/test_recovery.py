@@ -16,6 +16,7 @@ from ottla.storage.topics.config import LogConfig
 from support.disk.crash_files import CrashFiles
 from support.logs.batches import ABORT, COMMIT, batch, old_message
 from support.logs.make_log import TP, append, append_marker, contents, make_log
+from support.noted import each_case
 
 DIRECTORY = "/data/t-0"
 
@@ -162,7 +163,7 @@ def end_of(base: int, suffix: str) -> int:
 
 
 @pytest.mark.scenario(41, 123)
-@pytest.mark.parametrize("before, after", [case[1:] for case in SWAPS], ids=[case[0] for case in SWAPS])
+@each_case("before, after", [case[1:] for case in SWAPS], ids=[case[0] for case in SWAPS])
 def test_a_half_done_swap_is_finished_or_undone(before: list[str], after: list[str]) -> None:
     files = CrashFiles()
     files.make_dir(DIRECTORY)
@@ -298,7 +299,7 @@ def test_the_recovery_point_stays_until_something_is_flushed() -> None:
 
 
 @pytest.mark.scenario(124)
-@pytest.mark.parametrize("seed", range(10))
+@each_case("seed", range(10))
 def test_garbage_behind_the_log_and_in_the_indexes_is_cleared_away(seed: int) -> None:
     rng = random.Random(seed)
     files = written()
@@ -348,8 +349,8 @@ INDEX_DAMAGE: list[tuple[str, Callable[[bytearray], object]]] = [
 
 
 @pytest.mark.scenario(120, 190)
-@pytest.mark.parametrize("edit", [case[1] for case in INDEX_DAMAGE], ids=[case[0] for case in INDEX_DAMAGE])
-@pytest.mark.parametrize("kind", [paths.INDEX, paths.TIME_INDEX])
+@each_case("edit", [case[1] for case in INDEX_DAMAGE], ids=[case[0] for case in INDEX_DAMAGE])
+@each_case("kind", [paths.INDEX, paths.TIME_INDEX])
 def test_a_damaged_index_is_as_before_after_recovery(kind: str, edit: Callable[[bytearray], object]) -> None:
     files = written()
     before = files.snapshot()
@@ -468,7 +469,7 @@ def test_a_damaged_snapshot_is_made_up_for_by_the_log(damaged: list[int]) -> Non
     assert state is not None and (state.last_sequence, state.last_data_offset) == (6, 6)
 
 
-@pytest.mark.parametrize("size", range(3_900, 4_100, 20))
+@each_case("size", range(3_900, 4_100, 20))
 def test_a_marker_is_replayed_wherever_it_lies_in_the_file(size: int) -> None:
     """Headers are read in chunks; a marker may lie across the end of one."""
     files = CrashFiles()

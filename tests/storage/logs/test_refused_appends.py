@@ -25,6 +25,7 @@ from ottla.storage.segment.segment_indexes import SegmentIndexes
 from support.disk.crash_files import CrashFiles
 from support.logs.batches import batch
 from support.logs.make_log import all_batches, append, make_log
+from support.noted import each_case
 
 NOW_MS = 5_000
 TOPICS: dict[str, dict[str, Any]] = {
@@ -150,10 +151,10 @@ def test_refused_for_the_order_of_its_producer() -> None:
 # By the disk, at each operation of the append
 
 
-@pytest.mark.parametrize("rolls", [False, True])
-@pytest.mark.parametrize("given", GIVEN)
-@pytest.mark.parametrize("kind", BATCHES)
-@pytest.mark.parametrize("topic", TOPICS)
+@each_case("rolls", [False, True])
+@each_case("given", GIVEN)
+@each_case("kind", BATCHES)
+@each_case("topic", TOPICS)
 def test_refused_by_the_disk_and_tried_again(topic: str, kind: str, given: str, rolls: bool) -> None:
     for refused in count():
         log, view = opened(topic, rolls=rolls), as_sent(kind)

@@ -16,6 +16,7 @@ from ottla.storage.pictures.log_svg import log_svg
 from ottla.storage.pictures.pass_svg import pass_svg
 from ottla.storage.pictures.passes import pass_of
 from ottla.storage.pictures.scale import Axis, Scale, grouped, labels, marks
+from support.noted import each_case
 from support.pictures.made import LOG, SVG, boxes, parsed, parts, percent, picture, running, texts
 
 BARS = [f"bar {part.value}" for part in Part]
@@ -48,8 +49,8 @@ def random_logs() -> list[LogPicture]:
     return found
 
 
-@pytest.mark.parametrize("axis", Axis)
-@pytest.mark.parametrize("found", random_logs())
+@each_case("axis", Axis)
+@each_case("found", random_logs())
 def test_bars_fill_the_width_in_order_and_marks_stand_in_it(found: LogPicture, axis: Axis) -> None:
     drawing = log_svg(found, axis)
     bars = boxes(drawing, *BARS)
@@ -68,7 +69,7 @@ def test_bars_fill_the_width_in_order_and_marks_stand_in_it(found: LogPicture, a
     assert lines == sorted(lines)
 
 
-@pytest.mark.parametrize("found", random_logs())
+@each_case("found", random_logs())
 def test_no_mark_s_text_covers_another_one_and_all_are_within_a_narrow_picture(found: LogPicture) -> None:
     scale = Scale(found.bars, Axis.OFFSETS)
     placed = labels(marks(found, scale), svg.NARROW, svg.CHARACTER)

@@ -15,6 +15,7 @@ from ottla.storage.pictures.log_picture import Bar, Contents, LogPicture, Part
 from ottla.storage.pictures.taking import bundled, picture_in_pieces
 from ottla.storage.steps import to_the_end
 from support.logs.make_log import Producer, all_batches, append, clean, make_log
+from support.noted import each_case
 
 
 def picture(log: Log, checkpoint: int | None = None, now_ms: int = 2_000, **options: Any) -> LogPicture:
@@ -62,8 +63,8 @@ def test_a_log_that_is_not_compacted_has_closed_segments() -> None:
     assert picture(log).bars[0].part is Part.CLOSED
 
 
-@pytest.mark.parametrize("count", [1, 7, 240, 241, 10_000])
-@pytest.mark.parametrize("bars_max", [1, 60, 240])
+@each_case("count", [1, 7, 240, 241, 10_000])
+@each_case("bars_max", [1, 60, 240])
 def test_bundles_lose_nothing_and_keep_the_order(count: int, bars_max: int) -> None:
     rng = random.Random(count)
     cuts = sorted(rng.sample(range(count + 1), 2)) if count > 1 else [0, 0]

@@ -13,6 +13,7 @@ from ottla.storage.pictures.log_picture import GroupPicture, Part
 from ottla.storage.pictures.passes import pass_of
 from ottla.storage.pictures.scale import Axis
 from ottla.storage.pictures.text import bar, key, pass_lines, state, style
+from support.noted import each_case
 from support.pictures.made import LOG, picture, running
 
 PLAIN = style(is_unicode=False, has_colours=False)
@@ -20,8 +21,8 @@ BLOCKS = style(is_unicode=True, has_colours=False)
 COLOURED = style(is_unicode=True, has_colours=True)
 
 
-@pytest.mark.parametrize("width", [1, 2, 9, 80, 500])
-@pytest.mark.parametrize("axis", Axis)
+@each_case("width", [1, 2, 9, 80, 500])
+@each_case("axis", Axis)
 def test_a_bar_is_as_wide_as_it_is_to_be(width: int, axis: Axis) -> None:
     shown = picture(*LOG)
     logs = [shown, picture(("active", 0, 0)), *(replace(shown, running=running(phase)) for phase in Phase)]

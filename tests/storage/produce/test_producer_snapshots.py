@@ -18,6 +18,7 @@ from ottla.storage.produce.validation import AppendOrigin
 from support.calls import calls_of
 from support.disk.crash_files import CrashFiles
 from support.logs.batches import COMMIT, batch, broken, marker
+from support.noted import each_case
 
 # Written by Apache Kafka 4.3.1: an idempotent producer, one with an open transaction, one with a committed transaction.
 FROM_KAFKA = bytes.fromhex(
@@ -101,7 +102,7 @@ def test_only_the_newest_batch_of_a_producer_is_kept() -> None:
 
 
 @pytest.mark.scenario(195)
-@pytest.mark.parametrize("length", range(len(FROM_KAFKA)))
+@each_case("length", range(len(FROM_KAFKA)))
 def test_a_snapshot_cut_short_anywhere_is_corrupt(length: int) -> None:
     with pytest.raises(CorruptSnapshotError):
         decode(FROM_KAFKA[:length])

@@ -24,6 +24,7 @@ from ottla.storage.segment.timestamp_search import first_record_from
 from ottla.storage.steps import to_the_end
 from ottla.storage.topics.config import LogConfig
 from support.cleaner.kernels import both, needs_compiled
+from support.noted import each_case
 from support.sizes import FULL, size
 
 CODECS = (Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD)
@@ -178,7 +179,7 @@ BOMBS = [
 
 
 @needs_compiled
-@pytest.mark.parametrize(("codec", "kind", "stored"), BOMBS)
+@each_case("codec, kind, stored", BOMBS)
 def test_a_check_holds_a_piece_of_what_a_batch_unpacks_to(codec: Codec, kind: str, stored: str) -> None:
     data = bomb(codec, kind)
     config = LogConfig(compression_type=stored, max_message_bytes=16 * MEGABYTE)

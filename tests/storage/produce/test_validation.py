@@ -19,6 +19,7 @@ from ottla.storage.produce.record_checks import RECORD_ERRORS_MAX, InvalidRecord
 from ottla.storage.produce.validation import AppendOrigin, ValidatedBatches, assign, check_batch
 from ottla.storage.topics.config import LogConfig
 from support.logs.batches import COMMIT, Pair, batch, broken, contents, marker
+from support.noted import each_case
 from support.sizes import size
 
 NOW_MS = 1_700_000_000_000
@@ -68,7 +69,7 @@ def produced(*pairs: Pair, timestamp: int | Iterable[int] = NOW_MS, **options: A
 # --- what is accepted -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("codec", CODECS)
+@each_case("codec", CODECS)
 def test_a_batch_gets_its_offsets_and_leader_epoch_in_place(codec: int) -> None:
     data = produced(("a", "1"), (None, "2"), codec=codec)
     before = bytes(data)
@@ -152,7 +153,7 @@ WRONG_NUMBER = {
 }
 
 
-@pytest.mark.parametrize("data", WRONG_NUMBER.values(), ids=[name.replace(" ", "_") for name in WRONG_NUMBER])
+@each_case("data", WRONG_NUMBER.values(), ids=[name.replace(" ", "_") for name in WRONG_NUMBER])
 def test_anything_but_one_batch_of_magic_2_is_an_invalid_record(data: bytes) -> None:
     assert refusal(data).code == ErrorCode.INVALID_RECORD
 
@@ -168,7 +169,7 @@ NO_BATCH = {
 }
 
 
-@pytest.mark.parametrize("data", NO_BATCH.values(), ids=[name.replace(" ", "_") for name in NO_BATCH])
+@each_case("data", NO_BATCH.values(), ids=[name.replace(" ", "_") for name in NO_BATCH])
 def test_bytes_that_cannot_be_batches_are_corrupt(data: bytes) -> None:
     assert refusal(data).code == ErrorCode.CORRUPT_MESSAGE
 
@@ -198,9 +199,7 @@ INVALID_FROM_CLIENTS = {
 }
 
 
-@pytest.mark.parametrize(
-    "data", INVALID_FROM_CLIENTS.values(), ids=[name.replace(" ", "_") for name in INVALID_FROM_CLIENTS]
-)
+@each_case("data", INVALID_FROM_CLIENTS.values(), ids=[name.replace(" ", "_") for name in INVALID_FROM_CLIENTS])
 def test_headers_that_clients_must_not_send_are_invalid_records(data: bytearray) -> None:
     assert refusal(data).code == ErrorCode.INVALID_RECORD
 
@@ -225,8 +224,8 @@ KEYLESS = "Compacted topic cannot accept message without key in topic partition 
 
 
 @pytest.mark.scenario(151)
-@pytest.mark.parametrize("codec", CODECS)
-@pytest.mark.parametrize("policy", [("compact",), ("compact", "delete")])
+@each_case("codec", CODECS)
+@each_case("policy", [("compact",), ("compact", "delete")])
 def test_a_compacted_topic_refuses_the_batch_and_names_each_record_without_key(
     codec: int, policy: tuple[str, ...]
 ) -> None:
@@ -269,7 +268,7 @@ def with_crc(data: bytearray) -> bytearray:
     return data
 
 
-@pytest.mark.parametrize("codec", CODECS)
+@each_case("codec", CODECS)
 def test_records_that_cannot_be_read_are_invalid_where_keys_are_read(codec: int) -> None:
     data = produced(("a", "1"), codec=codec)
     data[61:] = b"\xee" * (len(data) - 61)
@@ -296,7 +295,7 @@ def test_refusals_survive_copying_and_pickling() -> None:
 # --- timestamps -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("codec", CODECS)
+@each_case("codec", CODECS)
 def test_timestamps_out_of_bounds_are_refused_and_named(codec: int) -> None:
     times = [NOW_MS - HOUR_MS - 1, NOW_MS - HOUR_MS, -1, NOW_MS + 60_000, NOW_MS + 60_001]
     error = refusal(
@@ -347,7 +346,7 @@ def test_a_max_timestamp_that_is_larger_than_the_records_is_put_right_when_they_
     assert RecordBatch(valid.records).is_crc_valid()
 
 
-@pytest.mark.parametrize("codec", CODECS)
+@each_case("codec", CODECS)
 def test_a_stamping_topic_gives_every_record_the_brokers_time(codec: int) -> None:
     data = produced(("a", "1"), ("b", "2"), timestamp=[5, NOW_MS + 2 * HOUR_MS], codec=codec)
     valid = validate(data, **STAMPING)
@@ -379,8 +378,8 @@ def test_on_other_topics_the_stamp_of_a_producer_is_taken_off() -> None:
 # --- recompression ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("codec", CODECS)
-@pytest.mark.parametrize("to", CODECS)
+@each_case("codec", CODECS)
+@each_case("to", CODECS)
 def test_a_topic_stores_its_own_codec(codec: int, to: int) -> None:
     data = produced(*[(str(at), "v" * 50) for at in range(20)], codec=codec)
     valid = validate(data, compression_type=CODEC_NAMES[to], next_offset=5)

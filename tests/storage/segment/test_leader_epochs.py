@@ -13,6 +13,7 @@ from ottla.storage.segment.leader_epochs import LeaderEpochs
 from support.disk.crash_files import CrashFiles, disks_left
 from support.logs.batches import batch
 from support.logs.make_log import all_batches, clean, make_log
+from support.noted import each_case
 from support.sizes import size
 
 
@@ -151,8 +152,8 @@ ON_THE_OWNERS_THREAD: dict[str, Callable[[Log], object]] = {
 }
 
 
-@pytest.mark.parametrize("flushed", [False, True], ids=["not flushed", "flushed"])
-@pytest.mark.parametrize("step", ON_THE_OWNERS_THREAD.values(), ids=ON_THE_OWNERS_THREAD.keys())
+@each_case("flushed", [False, True], ids=["not flushed", "flushed"])
+@each_case("step", ON_THE_OWNERS_THREAD.values(), ids=ON_THE_OWNERS_THREAD.keys())
 def test_what_the_owners_thread_does_to_a_log_waits_for_no_disk(step: Callable[[Log], object], flushed: bool) -> None:
     log = make_log(cleanup_policy=("delete",), retention_ms=1)
     for epoch in range(3):

@@ -23,6 +23,7 @@ from support.disk.crash_files import CrashFiles, power_losses
 from support.logs.batches import batch
 from support.logs.make_log import append as log_append
 from support.logs.make_log import clean, make_log
+from support.noted import each_case
 from support.sizes import size
 
 BASE = 100
@@ -393,8 +394,8 @@ def test_a_time_index_that_was_written_in_part_does_not_hide_the_largest_timesta
 
 
 @pytest.mark.scenario(189)
-@pytest.mark.parametrize(
-    ("timestamp", "starting_offset", "expected"),
+@each_case(
+    "timestamp, starting_offset, expected",
     [
         (0, BASE, (10, BASE)),
         (10, BASE, (10, BASE)),
@@ -409,8 +410,8 @@ def test_a_time_index_that_was_written_in_part_does_not_hide_the_largest_timesta
         (0, BASE + 7, None),
     ],
 )
-@pytest.mark.parametrize("interval_bytes", [0, 4096])
-@pytest.mark.parametrize("codec", [0, 1, 3])
+@each_case("interval_bytes", [0, 4096])
+@each_case("codec", [0, 1, 3])
 def test_a_search_by_time_finds_the_first_record_that_late(
     timestamp: int, starting_offset: int, expected: tuple[int, int] | None, interval_bytes: int, codec: int
 ) -> None:
@@ -453,8 +454,8 @@ def test_under_log_append_time_the_first_record_of_the_batch_is_the_one() -> Non
 
 
 @pytest.mark.scenario(189)
-@pytest.mark.parametrize("offset", range(BASE - 1, BASE + 30))
-@pytest.mark.parametrize("is_reopened", [False, True])
+@each_case("offset", range(BASE - 1, BASE + 30))
+@each_case("is_reopened", [False, True])
 def test_truncation_removes_every_batch_that_reaches_the_offset(offset: int, is_reopened: bool) -> None:
     segment = create()
     batches = fill(segment, 6, step=2)
@@ -621,8 +622,8 @@ def assert_reads(segment: LogSegment, batches: Iterable[Batch]) -> None:
         assert piece.read() == each.data
 
 
-@pytest.mark.parametrize("kind", [paths.INDEX, paths.TIME_INDEX])
-@pytest.mark.parametrize("damage", ["missing", "empty", "zeros", "garbage", "cut", "zero tail", "of another log"])
+@each_case("kind", [paths.INDEX, paths.TIME_INDEX])
+@each_case("damage", ["missing", "empty", "zeros", "garbage", "cut", "zero tail", "of another log"])
 def test_a_damaged_index_file_never_gives_wrong_answers(kind: str, damage: str) -> None:
     segment = create()
     batches = fill(segment, 10)
@@ -771,8 +772,8 @@ DAMAGES: dict[str, Callable[[bytes, bytes], bytes]] = {
 
 
 @pytest.mark.scenario(190)
-@pytest.mark.parametrize("kept", [0, 1, 5])
-@pytest.mark.parametrize("damage", DAMAGES)
+@each_case("kept", [0, 1, 5])
+@each_case("damage", DAMAGES)
 def test_recovery_cuts_at_the_first_bad_batch(kept: int, damage: str) -> None:
     segment = create()
     batches = fill(segment, 6)

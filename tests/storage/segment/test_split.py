@@ -13,6 +13,7 @@ from support.disk.crash_files import CrashFiles
 from support.lives.compacted_life import check_sound
 from support.logs.batches import ABORT, batch, marker
 from support.logs.make_log import TP, all_batches, append, clean, contents, log_with_holes, make_log, reopen
+from support.noted import each_case
 
 FAR = RELATIVE_OFFSET_MAX + 1
 """The first offset that does not fit a segment of base 0."""
@@ -49,8 +50,8 @@ SPLITS: dict[str, tuple[int, list[bytearray], list[int]]] = {
 
 
 @pytest.mark.scenario(128, 169)
-@pytest.mark.parametrize("clean_shutdown", [True, False], ids=["clean stop", "crash"])
-@pytest.mark.parametrize("base_offset, found, parts", SPLITS.values(), ids=SPLITS)
+@each_case("clean_shutdown", [True, False], ids=["clean stop", "crash"])
+@each_case("base_offset, found, parts", SPLITS.values(), ids=SPLITS)
 def test_a_start_splits_a_segment_that_overflows(
     base_offset: int, found: list[bytearray], parts: list[int], clean_shutdown: bool
 ) -> None:

@@ -28,6 +28,7 @@ from ottla.storage.topics.catalog_file import (
     encode_in_pieces,
 )
 from support.disk.crash_files import CrashFiles, power_losses
+from support.noted import each_case
 from support.sizes import size
 
 PATH = "/data/ottla.json"
@@ -315,8 +316,8 @@ def damaged(keys: list[Any], value: Any) -> bytes:
     return json.dumps(top).encode()
 
 
-@pytest.mark.parametrize(
-    ("data", "told"),
+@each_case(
+    "data, told",
     [
         (b"", "not a readable catalog"),
         (b"\xff", "not a readable catalog"),

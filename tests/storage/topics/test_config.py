@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 
 from ottla.storage.topics.config import TOPIC_OPTIONS, ConfigError, LogConfig, parse_value
 from ottla.storage.topics.options import MAX_LONG, Option, OptionType, format_value
+from support.noted import each_case
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "value"),
+@each_case(
+    "name, text, value",
     [
         ("segment.bytes", "1048576", 1 << 20),
         ("segment.bytes", " \t2097152\n", 2 << 20),
@@ -40,8 +41,8 @@ def test_a_text_means_a_value(name: str, text: str, value: object) -> None:
 
 
 @pytest.mark.scenario(183)
-@pytest.mark.parametrize(
-    ("name", "text", "bound"),
+@each_case(
+    "name, text, bound",
     [
         ("segment.bytes", "1048575", "1048576"),
         ("segment.bytes", "", "INT"),
@@ -91,8 +92,8 @@ def test_a_very_long_value_is_shown_in_part() -> None:
 LONG = 1_000_000
 
 
-@pytest.mark.parametrize("type", OptionType)
-@pytest.mark.parametrize(
+@each_case("type", OptionType)
+@each_case(
     "text",
     [
         f"a{' ' * LONG}b",
@@ -146,8 +147,8 @@ def test_what_is_written_reads_back(name: str, data: st.DataObject) -> None:
     assert unchecked.parse(format_value(value)) == value  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
+@each_case(
+    "value, text",
     [
         (0.5, "0.5"),
         (1.0, "1.0"),

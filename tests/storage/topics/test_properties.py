@@ -6,10 +6,11 @@ from hypothesis import strategies as st
 
 from ottla.storage.topics.options import ConfigError
 from ottla.storage.topics.properties import parse_properties, properties_text
+from support.noted import each_case
 
 
-@pytest.mark.parametrize(
-    ("text", "pairs"),
+@each_case(
+    "text, pairs",
     [
         ("a=b", {"a": "b"}),
         ("a = b", {"a": "b"}),

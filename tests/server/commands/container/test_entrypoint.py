@@ -11,16 +11,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
-
 from ottla.server.commands.container.entrypoint import LISTENER_FILE, ottla_words
 from ottla.server.commands.frame.options import ADMIN_TOKEN
 from support.broker.serve_process import PATIENCE_S
 from support.commands.command_runs import run_command
+from support.noted import each_case
 
 
-@pytest.mark.parametrize(
-    ("words", "becomes"),
+@each_case(
+    "words, becomes",
     [
         ([], ["serve"]),
         (["--nodes", "3"], ["serve", "--nodes", "3"]),

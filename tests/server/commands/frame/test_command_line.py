@@ -17,6 +17,7 @@ from ottla.server.commands.frame.parser import takes_value
 from ottla.server.commands.frame.places import Place, places
 from ottla.server.commands.frame.table import ROWS, load
 from support.commands.ended import ended
+from support.noted import each_case
 from support.sizes import some
 
 PLACES = {place.at: place for place in places()}
@@ -76,7 +77,7 @@ def needed_at(place: Place, but: argparse.Action | None = None) -> list[str]:
     return [*operands, *(f"{action.option_strings[-1]}={some_value(action)}" for action in required)]
 
 
-@pytest.mark.parametrize("place", LEAVES, ids=[place.at for place in LEAVES])
+@each_case("place", LEAVES, ids=[place.at for place in LEAVES])
 def test_every_option_of_every_command_is_taken_at_each_place(place: Place) -> None:
     options = [(name, action) for action in place.options for name in action.option_strings]
     for name, action in some([(name, action) for name, action in options if name not in ("-h", "--help")], 2):

@@ -14,10 +14,11 @@ from ottla.server.commands.frame.environment import (
 )
 from ottla.server.config.options.by_name import BROKER_OPTIONS
 from ottla.storage.topics.options import ConfigError
+from support.noted import each_case
 
 
-@pytest.mark.parametrize(
-    ("variable", "name"),
+@each_case(
+    "variable, name",
     [
         ("KAFKA_LISTENERS", "listeners"),
         ("KAFKA_LOG_RETENTION_MS", "log.retention.ms"),
@@ -129,8 +130,8 @@ def test_what_is_handed_on_to_the_authorizer_is_taken() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
+@each_case(
+    "text, value",
     [
         ("PLAINTEXT://:9092", "PLAINTEXT://:9092"),
         (r"-----BEGIN-----\nabc=\n", "-----BEGIN-----\nabc=\n"),

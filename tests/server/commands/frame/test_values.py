@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from ottla.server.commands.frame.options import duration_ms, name_and_value, number
 from ottla.server.commands.frame.times import time_ms, time_text
+from support.noted import each_case
 
 READ = {
     "a number": (number(0), "7", 7),
@@ -48,12 +49,12 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("read", "text", "value"), READ.values(), ids=READ)
+@each_case("read, text, value", READ.values(), ids=READ)
 def test_a_value_is_read(read: Callable[[str], object], text: str, value: object) -> None:
     assert read(text) == value
 
 
-@pytest.mark.parametrize(("read", "text"), REFUSED.values(), ids=REFUSED)
+@each_case("read, text", REFUSED.values(), ids=REFUSED)
 def test_what_is_none_is_refused_with_what_was_found(read: Callable[[str], object], text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match=r"expected .*"):
         read(text)

@@ -24,6 +24,7 @@ from support.broker.raw_client import RawClient
 from support.broker.serve_process import command
 from support.commands.command_runs import Ran, run_command
 from support.commands.ended import ended
+from support.noted import each_case
 
 
 @pytest.fixture(autouse=True)
@@ -331,8 +332,8 @@ def test_what_is_wrong_is_one_line_and_changes_nothing() -> None:
         assert [told("topics describe t"), told("groups list")] == before, line
 
 
-@pytest.mark.parametrize(
-    ("bootstrap", "says"),
+@each_case(
+    "bootstrap, says",
     [
         ("127.0.0.1:1", "no broker answers at 127.0.0.1:1: Connection refused"),
         ("127.0.0.1:1,127.0.0.1:2", "127.0.0.1:2: Connection refused"),
@@ -340,7 +341,7 @@ def test_what_is_wrong_is_one_line_and_changes_nothing() -> None:
         ("h:0", "the port from 1 to 65535"),
     ],
 )
-@pytest.mark.parametrize("line", ["topics list", "configs describe topic:t", "groups list", "produce t x", "consume t"])
+@each_case("line", ["topics list", "configs describe topic:t", "groups list", "produce t x", "consume t"])
 def test_where_no_broker_is_one_line_says_so(line: str, bootstrap: str, says: str) -> None:
     done = ran(f"{line} --bootstrap {bootstrap}")
     (said,) = done.err.splitlines()

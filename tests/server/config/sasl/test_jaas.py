@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.server.config.sasl.jaas import parse_jaas
+from support.noted import each_case
 
 READ = {
     'M required user_a="b";': [("M", {"user_a": "b"})],
@@ -24,7 +25,7 @@ READ = {
 }
 
 
-@pytest.mark.parametrize(("text", "expected"), READ.items())
+@each_case("text, expected", READ.items())
 def test_a_line_is_read(text: str, expected: list[tuple[str, dict[str, str]]]) -> None:
     assert [(entry.name, dict(entry.options)) for entry in parse_jaas(text)] == expected
 
@@ -53,7 +54,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("text", "told"), REFUSED.items())
+@each_case("text, told", REFUSED.items())
 def test_a_malformed_line_is_refused_without_its_secrets(text: str, told: str) -> None:
     with pytest.raises(ValueError, match=told.replace("=", "[=]")) as refused:
         parse_jaas(text)

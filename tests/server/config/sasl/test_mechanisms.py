@@ -7,6 +7,7 @@ import pytest
 from ottla.server.config.broker_config import BrokerConfig
 from ottla.server.config.static_config import static_config
 from ottla.storage.topics.config import ConfigError
+from support.noted import each_case
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required "
 SASL = {"listeners": "IN://:1,OUT://:2", "listener.security.protocol.map": "IN:PLAINTEXT,OUT:SASL_PLAINTEXT"}
@@ -97,7 +98,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("texts", "told"), REFUSED.values(), ids=REFUSED.keys())
+@each_case("texts, told", REFUSED.values(), ids=REFUSED.keys())
 def test_what_cannot_be_had_is_refused(texts: dict[str, str], told: str) -> None:
     with pytest.raises(ConfigError, match=told) as refused:
         config(**texts)

@@ -8,6 +8,7 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from ottla.server.groups.records import group_key
 from support.groups.groups import Groups, error_of
+from support.noted import each_case
 
 
 def some_groups() -> Groups:
@@ -48,7 +49,7 @@ FILTERS = [
 ]
 
 
-@pytest.mark.parametrize(("states", "types", "expected"), FILTERS)
+@each_case("states, types, expected", FILTERS)
 def test_groups_are_listed_by_state_and_type(
     states: tuple[str, ...], types: tuple[str, ...], expected: set[str]
 ) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from ottla.protocol.errors import ErrorCode
 from support.groups.groups import Groups, error_of
+from support.noted import each_case
 
 NONE = ErrorCode.NONE
 
@@ -52,7 +53,7 @@ SYNC_ERRORS = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "error"), SYNC_ERRORS)
+@each_case("arguments, error", SYNC_ERRORS)
 def test_every_error_of_a_sync(arguments: dict[str, str], error: ErrorCode) -> None:
     groups = Groups()
     (member,), generation = groups.stable(1)

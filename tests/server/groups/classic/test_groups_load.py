@@ -11,6 +11,7 @@ from ottla.protocol.records import RecordBatch
 from ottla.server.coordination.shard import ShardState
 from ottla.server.groups.records import CommittedOffset, group_key, offset_key, offset_value
 from support.groups.groups import Groups, MemoryStore, error_of, subscription
+from support.noted import each_case
 
 P0, P1 = ("orders", 0), ("orders", 1)
 
@@ -149,7 +150,7 @@ TRANSACTIONS: list[tuple[list[bytearray], dict[tuple[str, int], int], set[int]]]
 ]
 
 
-@pytest.mark.parametrize(("batches", "committed", "unstable"), TRANSACTIONS)
+@each_case("batches, committed, unstable", TRANSACTIONS)
 def test_offsets_of_transactions_count_once_they_are_committed(
     batches: list[bytearray], committed: dict[tuple[str, int], int], unstable: set[int]
 ) -> None:

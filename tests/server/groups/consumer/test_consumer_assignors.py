@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from ottla.server.coordination.jobs import to_the_end
 from ottla.server.groups.assigning.assignment import Assignment, GroupSpec, MemberSubscription
 from ottla.server.groups.assigning.assignors import ASSIGNORS, range_assignor, uniform_assignor
+from support.noted import each_case
 from support.sizes import size
 
 FROM_KAFKA = json.loads((Path(__file__).parent / "data" / "assignors.json").read_text())
@@ -90,7 +91,7 @@ def groups(draw: st.DrawFn, *, same_topics: bool = False) -> tuple[GroupSpec, di
     ), partitions
 
 
-@pytest.mark.parametrize("case", FROM_KAFKA, ids=[f"{one['assignor']}-{at}" for at, one in enumerate(FROM_KAFKA)])
+@each_case("case", FROM_KAFKA, ids=[f"{one['assignor']}-{at}" for at, one in enumerate(FROM_KAFKA)])
 def test_assignments_are_apache_kafkas(case: dict) -> None:  # type: ignore[type-arg]
     spec = group(
         *(

@@ -10,12 +10,13 @@ from ottla.protocol.errors import ErrorCode
 from ottla.server.groups.settings import GROUP_NAMES_MAX, OWNED_MAX
 from ottla.server.groups.subscription import NAMES_MAX
 from support.groups.consumer_groups import ConsumerGroups
+from support.noted import each_case
 
 E = ErrorCode
 JOIN: dict[str, Any] = {"owns": {}, "topics": ["orders"], "rebalance_timeout_ms": 1_000}
 
 
-@pytest.mark.parametrize(
+@each_case(
     "member, epoch, fields, message",
     [
         ("", 0, JOIN, "MemberId can't be empty."),

@@ -11,6 +11,7 @@ from ottla.server.groups.assigning import regexes
 from ottla.server.groups.assigning.regexes import REFRESH_AT_MOST_EVERY_MS, check_regex, resolve
 from ottla.server.runtime.expressions import Expression, InvalidExpressionError
 from support.groups.consumer_groups import ConsumerGroups
+from support.noted import each_case
 
 TOPICS = ("orders", "orders.eu", "payments", "__consumer_offsets")
 
@@ -31,8 +32,8 @@ def test_a_topic_belongs_if_its_whole_name_matches(regex: str, matched: set[str]
     assert to_the_end(resolve([regex], TOPICS)) == {regex: matched}
 
 
-@pytest.mark.parametrize(
-    ("regex", "reason"),
+@each_case(
+    "regex, reason",
     [
         ("(t.*c", "missing closing )"),
         ("[a", "missing closing ]"),

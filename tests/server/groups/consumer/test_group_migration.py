@@ -17,6 +17,7 @@ from ottla.server.groups.subscription import read_assignment
 from support.groups.classic_members import REBALANCE_MS, SESSION_MS, ClassicMember, subscription_of
 from support.groups.consumer_groups import ConsumerGroups, ConsumerMember, raised
 from support.groups.groups import Reply
+from support.noted import each_case
 from support.sizes import size
 
 E = ErrorCode
@@ -348,8 +349,8 @@ def join_error(groups: ConsumerGroups, **arguments: Any) -> ErrorCode:
     return ErrorCode(answer.error_code)
 
 
-@pytest.mark.parametrize(
-    ("settings", "arguments", "error"),
+@each_case(
+    "settings, arguments, error",
     [
         ({}, {}, E.NONE),
         ({"group_consumer_migration_policy": "disabled"}, {}, E.INCONSISTENT_GROUP_PROTOCOL),

@@ -28,6 +28,7 @@ from ottla.server.groups.offsets.commits import TopicCommit
 from support.broker.conversation import create_topic
 from support.broker.raw_client import RawClient
 from support.groups.consumer_groups import ConsumerGroups, raised
+from support.noted import each_case
 
 E = ErrorCode
 DAY_MS = 86_400_000
@@ -67,8 +68,8 @@ def two_members() -> ConsumerGroups:
 # Committing
 
 
-@pytest.mark.parametrize(
-    ("member", "epoch", "partition", "error"),
+@each_case(
+    "member, epoch, partition, error",
     [
         ("a", 4, 0, E.NONE),
         ("a", 4, 1, E.NONE),  # In the member's own epoch nobody asks what it has.

@@ -27,6 +27,7 @@ from ottla.server.groups.records import (
     read_record,
 )
 from support.groups.groups import Groups
+from support.noted import each_case
 
 # Written by Apache Kafka 4.3.1's own classes.
 OFFSET_KEY = bytes.fromhex("000100076772c3bcc39f6500066f726465727300000007")
@@ -171,7 +172,7 @@ DAMAGED = [
 ]
 
 
-@pytest.mark.parametrize(("key", "value"), DAMAGED)
+@each_case("key, value", DAMAGED)
 def test_a_damaged_record_is_refused(key: bytes | None, value: bytes | None) -> None:
     with pytest.raises(ProtocolError):
         read_record(key, value)

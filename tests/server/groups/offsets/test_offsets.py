@@ -18,6 +18,7 @@ from ottla.server.groups.offsets.commits import TopicCommit
 from ottla.server.groups.records import CommittedOffset, offset_key, offset_value
 from support.calls import calls_of
 from support.groups.groups import TOPIC_IDS, FakeTopics, Groups, MemoryStore, error_of, subscription
+from support.noted import each_case
 
 P0, P1, BILL = ("orders", 0), ("orders", 1), ("bills", 0)
 DAY_MS = 86_400_000
@@ -125,8 +126,8 @@ ALLOWED = {
 }
 
 
-@pytest.mark.parametrize("state", STATES)
-@pytest.mark.parametrize("who", WHO)
+@each_case("state", STATES)
+@each_case("who", WHO)
 def test_who_may_commit_in_which_state(state: str, who: str) -> None:
     groups = Groups()
     (first, second), generation = groups.stable(2)

@@ -14,6 +14,7 @@ from ottla.server.groups.share import targets, transition
 from ottla.server.groups.share.protocol import Wish
 from support.groups.groups import error_of
 from support.groups.share_groups import SESSION_MS, ShareGroups
+from support.noted import each_case
 
 E = ErrorCode
 ABANDON = " The member must abandon all its partitions and rejoin."
@@ -140,7 +141,7 @@ REFUSED: dict[str, tuple[tuple[str, int], dict[str, Any], tuple[ErrorCode, str]]
 }
 
 
-@pytest.mark.parametrize("arguments, fields, expected", REFUSED.values(), ids=REFUSED)
+@each_case("arguments, fields, expected", REFUSED.values(), ids=REFUSED)
 def test_what_is_refused_changes_nothing(
     arguments: tuple[str, int], fields: dict[str, Any], expected: tuple[ErrorCode, str]
 ) -> None:

@@ -11,6 +11,7 @@ import pytest
 from ottla.server.coordination.jobs import to_the_end
 from ottla.server.groups.assigning.assignment import Assignment, GroupSpec, MemberSubscription
 from ottla.server.groups.assigning.simple import simple_assignor
+from support.noted import each_case
 from support.sizes import size
 
 IDS = {name: name.encode() * 16 for name in "abcdefgh"}
@@ -86,7 +87,7 @@ def quotas(members: int, places: int) -> list[int]:
     return sorted(ceil(share * (number + 1)) - ceil(share * number) for number in range(members))
 
 
-@pytest.mark.parametrize("seed", range(size(20, 60)))
+@each_case("seed", range(size(20, 60)))
 def test_numbers_are_fair_whatever_there_was_before(seed: int) -> None:
     rng = random.Random(seed)
     before: dict[str, Assignment] = {}

@@ -13,6 +13,7 @@ from ottla.server.groups.assigning.least_first import LeastFirst
 from ottla.server.groups.streams.applications.configured import ConfiguredSubtopology, InternalTopic
 from ottla.server.groups.streams.assignor import AssignedMember, sticky
 from ottla.server.groups.streams.member import NO_TASKS, Tasks
+from support.noted import each_case
 from support.sizes import size
 
 Members = Mapping[str, AssignedMember]
@@ -105,7 +106,7 @@ def test_without_tasks_nobody_has_any() -> None:
     assert assigned(fresh(a="p"), {}) == {"a": NO_TASKS}
 
 
-@pytest.mark.parametrize("seed", range(size(20, 60)))
+@each_case("seed", range(size(20, 60)))
 def test_members_and_topics_that_come_and_go_leave_every_promise_kept(seed: int) -> None:
     rng = random.Random(seed)
     standbys = rng.randrange(3)

@@ -10,6 +10,7 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.streams_group_heartbeat import KeyValue, Subtopology, TaskIds, TaskOffset, Topology
 from support.groups.consumer_groups import raised
 from support.groups.streams_groups import StreamsGroups, ids_of, info, subtopology, topology
+from support.noted import each_case
 
 REQUEST, TOPOLOGY = ErrorCode.INVALID_REQUEST, ErrorCode.STREAMS_INVALID_TOPOLOGY
 REGEX = Topology(subtopologies=(Subtopology(subtopology_id="0", source_topic_regex=("o.*",)),))
@@ -59,7 +60,7 @@ STAYING: list[tuple[int, dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("fields", "code", "words"), JOINING)
+@each_case("fields, code, words", JOINING)
 def test_who_joins_so_is_refused(fields: dict[str, Any], code: ErrorCode, words: str) -> None:
     groups = StreamsGroups(orders=2)
     fields = {"member": "a", **fields}

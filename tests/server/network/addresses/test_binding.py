@@ -14,6 +14,7 @@ import pytest
 from ottla.server.network import listener
 from ottla.server.network.listener import FREE_PORTS_TRIED, Address, CannotListenError, addresses_of, bound_sockets
 from support.addresses.fake_network import FIRST_FREE_PORT, IPV6_OFF, WITH_IPV6, FakeNetwork
+from support.noted import each_case
 
 IPV4_ONLY = {"families": [socket.AF_INET], "addresses": IPV6_OFF}
 NAMES = {
@@ -30,8 +31,8 @@ NAMES = {
 }
 
 
-@pytest.mark.parametrize(
-    ("host", "found"),
+@each_case(
+    "host, found",
     [
         ("", ["::", "0.0.0.0"]),
         ("0.0.0.0", ["::", "0.0.0.0"]),
@@ -107,7 +108,7 @@ MACHINES: dict[str, tuple[dict[str, Any], str, int, Bound | int]] = {
 }
 
 
-@pytest.mark.parametrize(("machine", "host", "port", "expected"), MACHINES.values(), ids=MACHINES.keys())
+@each_case("machine, host, port, expected", MACHINES.values(), ids=MACHINES.keys())
 def test_all_addresses_are_bound_to_one_port_or_none_is(
     machine: dict[str, Any], host: str, port: int, expected: Bound | int
 ) -> None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from ottla.server.security.acls.acl import Acl, AclError, parse
 from ottla.server.security.acls.kinds import Operation, PatternType, Permission, ResourceType
+from support.noted import each_case
 
 READ = {
     "User:alice allow READ topic:orders": ["TOPIC LITERAL orders User:alice * READ ALLOW"],
@@ -57,7 +58,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("text", "said"), REFUSED.items(), ids=[text[:40] for text in REFUSED])
+@each_case("text, said", REFUSED.items(), ids=[text[:40] for text in REFUSED])
 def test_what_is_no_entry_is_refused_with_what_is_expected(text: str, said: str) -> None:
     with pytest.raises(AclError, match=re.escape(said)):
         list(parse(text))

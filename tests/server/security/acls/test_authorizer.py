@@ -15,6 +15,7 @@ from ottla.server.security.acls.filters import AclFilter
 from ottla.server.security.acls.kinds import Operation, PatternType, Permission, ResourceType
 from ottla.server.security.principal import Principal
 from ottla.storage.steps import to_the_end
+from support.noted import each_case
 from support.security.acl_model import allows, allows_any
 
 ALICE = Principal("User", "alice")
@@ -57,15 +58,15 @@ RULES = {
 }
 
 
-@pytest.mark.parametrize(("line", "said"), RULES.values(), ids=RULES)
+@each_case("line, said", RULES.values(), ids=RULES)
 def test_an_entry_matches_by_kind_name_principal_host_and_operation(line: str, said: dict[str, bool]) -> None:
     by = authorizer(line)
     assert {name: may(by, "READ", name) for name in said} == said
 
 
-@pytest.mark.parametrize("denial", ["topic:orders", "topic:ord*", "topic:*"])
-@pytest.mark.parametrize("operation", ["READ", "ALL"])
-@pytest.mark.parametrize("who", ["User:alice", "User:*"])
+@each_case("denial", ["topic:orders", "topic:ord*", "topic:*"])
+@each_case("operation", ["READ", "ALL"])
+@each_case("who", ["User:alice", "User:*"])
 def test_a_denial_is_stronger_than_all_that_allow(denial: str, operation: str, who: str) -> None:
     allowing = ("User:alice allow ALL topic:*", "User:* allow READ topic:orders", "User:alice allow READ topic:orde*")
     by = authorizer(*allowing, f"{who} deny {operation} {denial}")

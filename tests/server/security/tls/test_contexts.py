@@ -15,6 +15,7 @@ from ottla.server.security.tls.contexts import TlsContext, check_follows, make_c
 from ottla.server.security.tls.pem import blocks
 from ottla.server.security.tls.settings import tls_settings
 from ottla.storage.topics.options import ConfigError
+from support.noted import each_case
 from support.security.certificates import alice, authority, expired, inline, server, stranger, written
 
 
@@ -71,8 +72,8 @@ def test_pem_is_taken_apart_in_time_whatever_it_is() -> None:
     assert blocks(b"-----BEGIN A-----" + b"-" * 100_000) == []
 
 
-@pytest.mark.parametrize(
-    ("change", "told"),
+@each_case(
+    "change, told",
     [
         ({"ssl.keystore.key": ""}, ["ssl.keystore.certificate.chain", "ssl.keystore.key is not given"]),
         ({"ssl.keystore.certificate.chain": ""}, ["certificate.chain is not given"]),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.server.security.tls.mapping_rules import NAME_CHARS_MAX, NoRuleError, mapped, parse_rules
+from support.noted import each_case
 
 DOCUMENTED = (
     "RULE:^CN=(.*?),OU=ServiceUsers.*$/$1/,"
@@ -14,8 +15,8 @@ DOCUMENTED = (
 )
 
 
-@pytest.mark.parametrize(
-    ("rules", "name", "user"),
+@each_case(
+    "rules, name, user",
     [
         ("DEFAULT", "CN=a,O=b", "CN=a,O=b"),
         ("", "CN=a", "CN=a"),
@@ -60,8 +61,8 @@ def test_no_name_of_that_length_makes_a_rule_try_its_splits(rules: str) -> None:
         mapped(parse_rules(rules.replace(r"RULE:^.*[Cc][Nn]=([a-zA-Z0-9.]*).*$/$1/U", "RULE:none/x/")), name)
 
 
-@pytest.mark.parametrize(
-    ("pattern", "part"),
+@each_case(
+    "pattern, part",
     [
         ("CN=(?=a).*", "(?="),
         ("CN=(?<!a)b", "(?<"),

@@ -9,6 +9,7 @@ from contextlib import suppress
 import pytest
 
 from ottla.server.security.tls.names import alternative_names, subject
+from support.noted import each_case
 from support.security.certificates import alice, authority, server
 
 x509 = pytest.importorskip("cryptography.x509")
@@ -47,8 +48,8 @@ DC, UID = "0.9.2342.19200300.100.1.25", "0.9.2342.19200300.100.1.1"
 EMAIL, SERIAL, TITLE = "1.2.840.113549.1.9.1", "2.5.4.5", "2.5.4.12"
 
 
-@pytest.mark.parametrize(
-    ("relative", "written"),
+@each_case(
+    "relative, written",
     [
         (
             [[(C, "DE", PRINTABLE)], [(ST, "Bayern", UTF8)], [(L, "München", UTF8)], [(CN, "a", UTF8)]],
@@ -81,7 +82,7 @@ def test_what_is_no_certificate_is_refused(cut: int) -> None:
         subject(ssl.PEM_cert_to_DER_cert(alice().certificate)[:cut])
 
 
-@pytest.mark.parametrize("at", range(0, 420, 7))
+@each_case("at", range(0, 420, 7))
 def test_damaged_bytes_are_a_value_error_or_another_name(at: int) -> None:
     der = bytearray(ssl.PEM_cert_to_DER_cert(server().certificate))
     for value in (0, 0x30, 0x80, 0xFF):
