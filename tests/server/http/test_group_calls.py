@@ -35,14 +35,17 @@ def broker() -> Iterator[ottla.Broker]:
 
 
 def consumer(broker: ottla.Broker) -> KafkaConsumer:
-    return KafkaConsumer(
-        "t",
+    reader = KafkaConsumer(
         bootstrap_servers=broker.bootstrap,
         group_id=GROUP,
         client_id="reader",
         auto_offset_reset="earliest",
         enable_auto_commit=False,
     )
+    # Else it joins twice; if a poll ends during the second join, 3.0.12 forgets its partitions and reads nothing any more.
+    reader.partitions_for_topic("t")
+    reader.subscribe(["t"])
+    return reader
 
 
 def test_without_any_group_there_is_none_and_no_topic_is_made(broker: ottla.Broker) -> None:
@@ -115,7 +118,8 @@ def test_an_open_transaction_is_told_until_it_ends(broker: ottla.Broker) -> None
         producer.send("t", b"v").get()
         (found,) = admin.get("/v1/transactions")["transactions"]
         assert (found["transactional_id"], found["state"], found["partitions"]) == ("tx", "Ongoing", ["t-0"])
-        assert found["aborted_at_ms"] >= found["started_ms"] + found["timeout_ms"]
+        # Two clocks are read for it, one after the other.
+        assert found["aborted_at_ms"] >= found["started_ms"] + found["timeout_ms"] - 1_000
         producer.commit_transaction()
     assert admin.get("/v1/transactions") == {"transactions": []}
 
