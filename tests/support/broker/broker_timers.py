@@ -202,7 +202,7 @@ BROKER_TIMERS = {
     "lease": BrokerTimer("cleaning/leases.py pause", MINUTE_MS, lease),
     "back-off of the cleaner": BrokerTimer("cleaning/cleaning.py _work", MINUTE_MS, cleaner_back_off, BACK_OFF),
     "fetch session": BrokerTimer(
-        "handlers/fetch.py _fetch",
+        "handlers/fetch.py _fetch_few",
         EVICTION_AGE_MS + 1,
         fetch_session,
         {"max_incremental_fetch_session_cache_slots": "1"},
