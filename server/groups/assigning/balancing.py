@@ -125,4 +125,5 @@ class _Balancing:
         assignments: dict[str, Assignment] = {}
         for member, mine in zip(self.members, places, strict=True):
             assignments[member.member_id] = yield from frozen(mine)
+            yield
         return assignments

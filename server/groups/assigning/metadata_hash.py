@@ -32,11 +32,14 @@ def hashing(names: Iterable[str], topics: TopicView) -> Steps[int]:
     A topic never is again what it was before, as ids are given once and partitions only become more. So a group that finds the number
     that it knew has seen each topic as it was then.
     """
-    total = 0
-    for number, name in enumerate(names, 1):
+    total, left = 0, A_PIECE
+    for name in names:
+        left -= 1
         if (topic_id := topics.id_of(name)) is not None:
             total += _number(topic_id, name, topics)
-        if number % A_PIECE == 0:
+            left -= topics.partition_count(topic_id)  # the racks of each are looked at
+        if left <= 0:
+            left = A_PIECE
             yield
     return _signed(total)
 

@@ -51,6 +51,8 @@ def _all_alike(members: Sequence[MemberSubscription], assignable: Assignable) ->
     yield from _share_out(places, has)
     assigned: list[Assignment] = []
     for mine in has:
+        if assigned:
+            yield
         assigned.append((yield from by_topic(mine)))
     return assigned
 

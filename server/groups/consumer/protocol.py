@@ -205,10 +205,12 @@ class ConsumerProtocol:
         made = list[Ready]()
         if not isinstance(group, ConsumerGroup) or request.member_epoch == LEAVE_EPOCH:
             return made, None
+        # Also for a member that has little: its step asks who has a partition, and would settle all in one piece.
+        if not group.owners.is_settled:
+            yield from group.owners.settling()
         known = group.static_member(request.instance_id) or group.members.get(request.member_id)
         if known is None or not has_many(known, group.targets.get(known.member_id, {})):
             return made, None
-        yield from group.owners.settling()
         try:
             old, replaced = member_for(group, request, self._new_id)
             assignment = group.targets.get((replaced or old).member_id, {})

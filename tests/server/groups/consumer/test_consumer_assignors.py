@@ -2,14 +2,17 @@
 
 import json
 from collections import Counter
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.server.coordination.jobs import to_the_end
-from ottla.server.groups.assigning.assignment import Assignment, GroupSpec, MemberSubscription
+from ottla.server.coordination.jobs import Steps, to_the_end
+from ottla.server.groups.assigning import balancing
+from ottla.server.groups.assigning.assignment import Assignment, GroupSpec, MemberSubscription, frozen
 from ottla.server.groups.assigning.assignors import ASSIGNORS, range_assignor, uniform_assignor
 from support.noted import each_case
 from support.sizes import size
@@ -180,3 +183,16 @@ def test_instance_ids_are_ordered_as_java_orders_them() -> None:
 def test_a_group_without_members_gets_nothing() -> None:
     assert to_the_end(uniform_assignor(group(), lambda _: 1)) == {}
     assert to_the_end(range_assignor(group(), lambda _: 1)) == {}
+
+
+def test_what_a_member_of_unlike_members_gets_is_a_piece_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = list[Assignment]()
+
+    def noted(by_topic: Mapping[bytes, AbstractSet[int]]) -> Steps[Assignment]:
+        made.append((yield from frozen(by_topic)))
+        return made[-1]
+
+    monkeypatch.setattr(balancing, "frozen", noted)
+    members = [member(f"m{number}", {1, 2} if number else {1}) for number in range(9)]
+    counts = [len(made) for _ in uniform_assignor(group(*members), lambda _: 9)]
+    assert counts[-9:] == list(range(1, 10))

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from ottla.server.groups.assigning.metadata_hash import SUMS_KEPT, MetadataHashes, metadata_hash
+from ottla.server.groups.assigning.metadata_hash import SUMS_KEPT, MetadataHashes, hashing, metadata_hash
 from support.calls import calls_of
 
 
@@ -114,3 +114,9 @@ def test_hashes_that_are_kept_are_few() -> None:
     for number in range(10 * SUMS_KEPT):
         hashes.of(frozenset([str(number)]))
     assert len(hashes._sums) <= SUMS_KEPT
+
+
+@pytest.mark.parametrize(("topics", "partitions", "pieces"), [(20, 1, 0), (200, 0, 2), (4, 100, 4)])
+def test_a_piece_has_a_hundred_topics_or_partitions(topics: int, partitions: int, pieces: int) -> None:
+    known = Topics({f"t{number}": (number, [["r"]] * partitions) for number in range(topics)})
+    assert sum(1 for _ in hashing(known.by_name, known)) == pieces

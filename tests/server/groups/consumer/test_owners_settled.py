@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from ottla.server.groups.classic.protocol import Caller
 from ottla.server.groups.consumer import owners
+from ottla.server.groups.consumer.member import Member
 from support.groups.consumer_groups import ConsumerGroups
+from support.groups.groups import FakeTopics
 
 
 @pytest.mark.parametrize("change", ["a session ends", "a load"])
@@ -26,3 +30,26 @@ def test_changes_of_many_topics_are_brought_into_the_table_by_a_job(
         assert not groups.table().members
     assert list(groups.table().owners.settling()) == []
     assert len(groups.table().owners.table) == (2 if change == "a load" else 0)
+
+
+def test_the_heartbeat_of_a_member_with_few_partitions_settles_those_of_others_in_pieces(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names = [f"t{number}" for number in range(20)]
+    groups = ConsumerGroups(topics=FakeTopics(few=1, **dict.fromkeys(names, 1)))
+    groups.enter("many", *names)
+    epoch = groups.enter("one", "few").member_epoch
+    monkeypatch.setattr(owners, "AT_ONCE", 0)
+    table = groups.table()
+    table.owners = owners.Owners()
+    for member in table.members.values():
+        table.owners.note(Member(member.member_id), member)
+    assert not table.owners.is_settled
+    request = ConsumerGroupHeartbeatRequest(group_id="g", member_id="one", member_epoch=epoch, topic_partitions=())
+    shard = groups.coordinator.shard_for("g")
+    steps = groups.coordinator.consumer_heartbeat(shard, request, Caller("c", "/host", 1), lambda: groups.now_ms)
+    unsettled = 0
+    for _ in steps:
+        unsettled += not table.owners.is_settled
+    assert unsettled >= len(names)
+    assert table.owners.is_settled

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from math import ceil
 
 import pytest
 
-from ottla.server.coordination.jobs import to_the_end
-from ottla.server.groups.assigning.assignment import Assignment, GroupSpec, MemberSubscription
+from ottla.server.coordination.jobs import Steps, to_the_end
+from ottla.server.groups.assigning import simple
+from ottla.server.groups.assigning.assignment import Assignment, GroupSpec, MemberSubscription, by_topic
 from ottla.server.groups.assigning.simple import simple_assignor
 from support.noted import each_case
 from support.sizes import size
@@ -114,3 +115,18 @@ def test_numbers_are_fair_whatever_there_was_before(seed: int) -> None:
             assert after[member].keys() <= {IDS[name] for name in names}
             assert all(max(indexes) < counts[chr(topic_id[0])] for topic_id, indexes in after[member].items())
         before = after
+
+
+def test_what_a_member_gets_is_a_piece_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = list[Assignment]()
+
+    def noted(places: Iterable[tuple[bytes, int]]) -> Steps[Assignment]:
+        made.append((yield from by_topic(places)))
+        return made[-1]
+
+    monkeypatch.setattr(simple, "by_topic", noted)
+    alike = {
+        f"m{number}": MemberSubscription(f"m{number}", None, None, frozenset([IDS["a"]]), {}) for number in range(9)
+    }
+    counts = [len(made) for _ in simple_assignor(GroupSpec(alike, True), {IDS["a"]: range(9)})]
+    assert counts[-8:] == list(range(1, 9))
