@@ -401,7 +401,7 @@ class Connection:
             self._leave(frame, self._complete, request, answer)
             return None
         if unpack_size(parts[0])[0] >= COUNTED_BYTES_MIN:
-            self._leave(frame, self._complete, request, answer)
+            self._leave(frame, self._send_large, parts)
             return None
         return parts
 
@@ -476,6 +476,12 @@ class Connection:
         self.busy = False
         if self._muted is not None:
             await self._stay_mute(self._muted)
+
+    async def _send_large(self, parts: list[Part]) -> None:
+        if self._frames.held_bytes:
+            self._frames.let_go()
+        await self._send(parts)
+        self.busy = False
 
     async def _send(self, parts: list[Part]) -> None:
         if unpack_size(parts[0])[0] < COUNTED_BYTES_MIN or (size_bytes := memory_bytes(parts)) < COUNTED_BYTES_MIN:  # type: ignore[arg-type]  # the first part is ours
