@@ -181,7 +181,9 @@ def test_who_watches_another_range_has_nobody_look_again(broker: ottla.Broker, m
         for _ in range(3):
             broker.produce("ranged", key="k", value="v")
             next(one), next(other)
-    assert len(looks) == 2
+    asked = [(picture.passes, fields["from"]) for _, picture, fields in looks]
+    assert {first for _, first in asked} == {"0", "9"}
+    assert len(set(asked)) == len(asked), "once after each clean pass, of which there may be one meanwhile"
 
 
 Changes = list[dict[str, str]]
