@@ -72,7 +72,7 @@ async def _made(ctx: Context, plans: Sequence[TopicPlan], validate_only: bool) -
     """The id of each topic, which exists on return unless it is to be validated only."""
     admin = ctx.services.topic_admin
     if validate_only:
-        # Apache Kafka gives one to what it only validates, too.
+        # Apache Kafka answers with an id for a topic that it only validates, too.
         return await ctx.time_slice.map(lambda _: admin.new_id(), plans)
     try:
         return [each if isinstance(each, KafkaError) else each.id for each in await admin.create_all(plans)]

@@ -274,7 +274,7 @@ async def _watch(ctx: Context, look: Look, waiter: Waiter, changes: int, deadlin
 
 
 def _answer_of(ctx: Context, asked: Asked, look: Look) -> Steps[FetchResponse]:
-    """Of a look, all is told, or what is news. Neighbouring partitions of one topic are told together."""
+    """Make the answer of all that a look found, or in a later fetch of a session of what is new. Neighbouring partitions of one topic are one row."""
     session, is_long = asked.session, len(look.answers) > A_PIECE
     is_incremental = session is not None and asked.body.session_epoch > INITIAL_EPOCH
     groups: list[tuple[TopicKey, list[PartitionData]]] = []

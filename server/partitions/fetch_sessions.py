@@ -109,7 +109,9 @@ class FetchSessions:
         self._drop(session_id)
 
     def _count(self, session: FetchSession) -> None:
-        """The session has another number of partitions, or is new."""
+        """The session has another number of partitions, or is new, or gone."""
+        if self._sessions.get(session.session_id) is not session:
+            return
         self.partition_count += len(session.items) - self._counted.get(session.session_id, 0)
         self._counted[session.session_id] = len(session.items)
 
@@ -120,7 +122,8 @@ class FetchSessions:
     def begin(self, request: FetchRequest, by_topic_id: bool, elapsed_ms: Callable[[], int]) -> Begun:
         """Find the partitions to read for `request`, and the session it belongs to (None without one).
 
-        Up to A_PIECE partitions are one piece. After the first piece the session's next epoch is given away, so nobody else changes it.
+        Up to A_PIECE partitions are one piece. With the first piece the session takes its next epoch, so no other request changes it. A
+        session whose pieces are not all done keeps the changes so far, and they are counted.
 
         Raises:
             KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH,
@@ -161,7 +164,10 @@ class FetchSessions:
         session.last_used_at_ms = now_ms = elapsed_ms()
         self._sessions[session_id] = self._sessions.pop(session_id)
         if request.topics or request.forgotten_topics_data:
-            yield from self._update(session, request)
+            try:
+                yield from self._update(session, request)
+            finally:
+                self._count(session)
             self._make_room(session, now_ms)
         if len(session.items) > A_PIECE:
             yield
@@ -208,11 +214,10 @@ class FetchSessions:
         return True
 
     def _make_room(self, session: FetchSession, elapsed_ms: int) -> None:
-        """Count what a session, the one used last, has become; forget it if there is no room, which its client learns as if
-        it had been evicted, and goes on with a full fetch."""
+        """Forget a session, the one used last, if there is no room for what it has become. Its client is answered as if it had been
+        evicted, and goes on with a full fetch."""
         if self._sessions.get(session.session_id) is not session:
             return
-        self._count(session)
         while self.partition_count > self._max_partitions:
             if not self._evict(elapsed_ms):
                 self._drop(session.session_id)

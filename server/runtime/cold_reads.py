@@ -29,7 +29,7 @@ async def bring(cold: WouldWaitError, log: LogReader) -> None:
 
 
 async def have_made(log: Log) -> None:
-    """Have a log on disk, for what appends to it without waiting; what the disk refuses, that is told."""
+    """Make a log on disk, for an append that must not wait. If the disk refuses, the append raises the error."""
     if not log.is_made:
         await bring(WouldWaitError(log.make), log)
 

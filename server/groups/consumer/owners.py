@@ -35,7 +35,7 @@ class Owners:
         return self._table
 
     def is_free(self, topic_id: bytes, partition: int) -> bool:
-        """Whether nobody has the partition, not even to give it up."""
+        """Whether no member has the partition, nor has still to give it up."""
         if self._unsettled:
             to_the_end(self.settling())
         return partition not in self._table.get(topic_id, _NONE)

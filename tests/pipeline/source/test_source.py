@@ -49,9 +49,7 @@ def broker(data_dir: str) -> Iterator[ottla.Broker]:
         assert create_topic(client, "stamped", message_timestamp_type="LogAppendTime").error_code == 0
         assert create_topic(client, "empty").error_code == 0
         write(running, client)
-        for _ in range(
-            2
-        ):  # `empty` too, to which nobody writes: what came since the look before waits for the next one
+        for _ in range(2):  # the second call makes the log of `empty`, which has no records
             running.run(running.inner.housekeeping.make_logs)
         yield running
 

@@ -203,3 +203,16 @@ def test_a_session_that_grows_beyond_the_room_there_is_is_gone() -> None:
     assert len(sessions) == 1
     with pytest.raises(KafkaError):
         begin(sessions, request(other.session_id, 1), False, 0)
+
+
+def test_what_a_request_changes_is_counted_though_it_is_left_half_way() -> None:
+    """A connection may be closed while its request with many partitions is gone through."""
+    sessions = FetchSessions(10, random.Random(1))
+    session = opened(sessions, *many(1))
+    steps = sessions.begin(request(session.session_id, 1, *many(200)), False, lambda: 0)
+    for _ in range(50):
+        next(steps)
+    steps.close()
+    assert sessions.partition_count == len(session.items) > 1
+    begin(sessions, request(session.session_id, -1), False, 0)
+    assert sessions.partition_count == 0
