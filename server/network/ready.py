@@ -8,6 +8,9 @@ One task serves the queue. The first connection has waited longest and is next. 
 it at the end again if it has sent more. So a connection waits for at most one request of each other connection. After a time
 slice the other tasks run.
 
+A connection whose client has closed it enters the queue too, but of those at most ENDINGS_MAX in a pass of the scheduler: when thousands
+of clients leave at once, the others do not wait for all of them.
+
 A request that has to wait is left to the connection's own task, which is woken. The connection leaves the queue until that task is
 done. A woken task works in the next pass of the scheduler, so at most HANDED_OVER_MAX are woken between two passes.
 
@@ -43,6 +46,9 @@ cache any more when their turn comes."""
 
 HANDED_OVER_MAX = 32
 """Tasks of connections that are woken between two passes of the scheduler."""
+
+ENDINGS_MAX = 16
+"""Connections closed by their clients that enter the queue in one pass. To end one takes 0.15 ms."""
 
 ALONE_REQUESTS = 50
 """A client is alone after so many requests in a row, without one of another client."""
@@ -97,6 +103,8 @@ class ReadyConnections:
         """Whether the queue is being served; else the task that serves it sleeps until a socket is readable."""
         self._first = trio.lowlevel.ParkingLot()
         self._queue = deque[Watched]()
+        self._ending = deque[Watched]()
+        """Closed by their clients, in the order in which they will enter the queue."""
         self._last: Watched | None = None
         """The connection whose request was answered last."""
         self._in_a_row = 0
@@ -172,7 +180,7 @@ class ReadyConnections:
                 self._is_awake = False
         finally:
             self._is_running = self._is_awake = False
-            left, self._watched, self._queue = list(self._watched.values()), {}, deque()
+            left, self._watched, self._queue, self._ending = list(self._watched.values()), {}, deque(), deque()
             if self._epoll is not None:
                 self._epoll.close()
                 self._epoll = None
@@ -181,20 +189,26 @@ class ReadyConnections:
                 each.wake()
 
     async def _serve_until_none_is_ready(self, epoll: select.epoll, time_slice: TimeSlice) -> None:
-        queue, looks = self._queue, 0
+        queue, ending, looks = self._queue, self._ending, 0
         while True:
-            for fd, event in epoll.poll(0, AT_ONCE):
+            events = epoll.poll(0, AT_ONCE)
+            for fd, event in events:
                 watched = self._watched.get(fd)
                 if watched is not None:
-                    watched.has_news(is_ending=event != select.EPOLLIN)
+                    is_ending = event != select.EPOLLIN
+                    watched.has_news(is_ending=is_ending)
                     if watched.is_parked and not watched.is_queued:
                         watched.is_queued = True
-                        queue.append(watched)
+                        (ending if is_ending else queue).append(watched)
             if queue:
                 is_over = self._serve(queue, time_slice)
                 looks = LOOKS if self._in_a_row >= ALONE_REQUESTS else 0
                 if not is_over:
                     continue
+            elif len(events) == AT_ONCE and not time_slice.is_over():
+                continue  # there may be requests after all these endings
+            elif ending:
+                pass
             elif looks:
                 looks -= 1
                 if not looks:
@@ -204,6 +218,8 @@ class ReadyConnections:
             await trio.lowlevel.checkpoint()
             time_slice.begin()
             self._handed_over = 0
+            for _ in range(min(len(ending), ENDINGS_MAX)):
+                queue.append(ending.popleft())
 
     def _serve(self, queue: deque[Watched], time_slice: TimeSlice) -> bool:
         """One request of each in the queue, until it is empty or the time slice is over; returns whether that is so."""

@@ -45,6 +45,7 @@ from ottla.server.network.listener import Listener
 from ottla.server.network.ready import (
     ALONE_REQUESTS,
     AT_ONCE,
+    ENDINGS_MAX,
     HANDED_OVER_MAX,
     LOOKS,
     REST_REQUESTS,
@@ -578,6 +579,34 @@ async def test_a_client_whose_requests_fill_many_slices_keeps_no_other_waiting(m
         assert [number for number, _ in await greedy.answers()] == [*range(200)]
         assert await other.answers() == [(number, "other") for number in (1, 2, 3)]
         assert [at for at, key in enumerate(served.desk.asked) if key == "other"][-1] < 40
+
+
+async def test_a_request_that_comes_after_many_clients_have_left_does_not_wait_for_their_endings(still: None) -> None:
+    async with serving() as served:
+        peer, leaving = await served.watched(), [await served.watched() for _ in range(3 * AT_ONCE)]
+        for each in leaving:
+            each.socket.close()
+        peer.send(1)
+        gone: list[int] = []
+        served.desk.meanwhile = lambda key: gone.append(sum(each.has_ended.is_set() for each in leaving))
+        assert await peer.answers() == [(1, "g1")]
+        assert gone[0] <= ENDINGS_MAX
+        for each in leaving:
+            await each.end()
+
+
+async def test_clients_that_leave_have_gone_though_another_always_has_a_request_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with serving() as served:
+        peer, leaving = await served.watched(), [await served.watched() for _ in range(3 * ENDINGS_MAX)]
+        monkeypatch.setattr(time_slices, "SLICE_S", 0)
+        for each in leaving:
+            each.socket.close()
+        gone: list[int] = []
+        served.desk.meanwhile = lambda key: gone.append(sum(each.has_ended.is_set() for each in leaving))
+        assert await peer.asked(*range(200)) == [*range(200)]
+        assert gone[100] == len(leaving)
 
 
 @pytest.mark.parametrize(("count", "during"), [(count, during) for count in range(1, 6) for during in range(count)])
