@@ -8,19 +8,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 from ...protocol.errors import KafkaError
 from ..broker.broker import Broker
-from ..cluster.acl_changes import ENTRIES_MAX, AclChanges
+from ..cluster.acl_changes import CHANGED_MAX, ENTRIES_MAX, AclChanges
 from ..runtime.time_slices import TimeSlice
 from ..security.acls.acl import Acl, AclError, kind_of, parse, resource_of
 from ..security.acls.authorizer import Authorizer, Decision
 from ..security.acls.filters import AclFilter
 from ..security.acls.kinds import Operation, PatternType
 from ..security.principal import Principal
-from .errors import ControlError, Kind, did_you_mean
-from .refusals import refusal
+from .errors import ControlError, Kind, did_you_mean, refusal
+from .operation import Length, Name
+from .operation import operation as declared
 
 Found = TypeVar("Found")
 
@@ -66,6 +67,9 @@ class AclsRemoved:
     """A line for each entry."""
 
 
+Lines = Annotated[Sequence[str], Length(1, CHANGED_MAX)]
+
+
 @dataclass(frozen=True, slots=True)
 class AclDecision:
     """Whether somebody may do something, and why."""
@@ -80,8 +84,13 @@ class AclDecision:
     """The same in words."""
 
 
-async def list_acls(broker: Broker, *, principal: str | None = None, resource: str | None = None) -> AclList:
-    """The entries; those of one principal, and those that speak of one resource (TYPE:NAME), if given.
+@declared("GET", "/v1/acls", statuses=(409,), only_waits=True)
+async def list_acls(broker: Broker, *, principal: Name | None = None, resource: Name | None = None) -> AclList:
+    """Access control entries.
+
+    Args:
+        principal: Only the entries of this one, as `User:alice`.
+        resource: Only those that speak of this one, by its name, a prefix or for all: TYPE:NAME, as `topic:orders`.
 
     Raises:
         ControlError: CONFLICT: there is no authorizer; INVALID: no principal, no resource.
@@ -99,8 +108,14 @@ async def list_acls(broker: Broker, *, principal: str | None = None, resource: s
     return AclList(tuple(await time_slice.map(found.__getitem__, await time_slice.sorted(found))))
 
 
-async def add_acls(broker: Broker, acls: Sequence[str]) -> AclsAdded:
-    """Add what these lines say, all of it or nothing; those that are there already are no error.
+@declared("POST", "/v1/acls", statuses=(409, 500))
+async def add_acls(broker: Broker, acls: Lines) -> AclsAdded:
+    """Add entries.
+
+    All of them or none. Those that are there already are no error.
+
+    Args:
+        acls: `PRINCIPAL allow|deny OPERATIONS TYPE:NAME [literal] [from HOST]`, as `User:alice allow READ,WRITE topic:orders*`.
 
     Raises:
         ControlError: CONFLICT: there is no authorizer; INVALID: a line that is none, or too many; FAILED: the disk refused.
@@ -113,8 +128,14 @@ async def add_acls(broker: Broker, acls: Sequence[str]) -> AclsAdded:
     return AclsAdded(tuple(await TimeSlice().map(str, new)))
 
 
-async def remove_acls(broker: Broker, acls: Sequence[str]) -> AclsRemoved:
-    """Remove the entries that these lines name, all of them or none.
+@declared("DELETE", "/v1/acls", statuses=(404, 409, 500))
+async def remove_acls(broker: Broker, acls: Lines) -> AclsRemoved:
+    """Remove entries.
+
+    All of them or none.
+
+    Args:
+        acls: `PRINCIPAL allow|deny OPERATIONS TYPE:NAME [literal] [from HOST]`, as `User:alice allow READ,WRITE topic:orders*`.
 
     Raises:
         ControlError: As `add_acls`; NOT_FOUND: one is not there.
@@ -133,10 +154,16 @@ async def remove_acls(broker: Broker, acls: Sequence[str]) -> AclsRemoved:
     return AclsRemoved(tuple(await time_slice.map(str, gone)))
 
 
+@declared("GET", "/v1/acls/why", only_waits=True)
 async def why_allowed(
-    broker: Broker, principal: str, operation: str, resource: str, *, host: str = "127.0.0.1"
+    broker: Broker, principal: Name, operation: Name, resource: Name, *, host: Name = "127.0.0.1"
 ) -> AclDecision:
-    """Whether a principal (`User:alice`) may do an operation to a resource (`topic:orders`) from an address, and what decides.
+    """Whether somebody may do something, and which entry decides.
+
+    Args:
+        principal: As `User:alice`.
+        resource: TYPE:NAME, as `topic:orders`.
+        host: The client's address.
 
     Raises:
         ControlError: INVALID: one of them is none.

@@ -9,6 +9,7 @@ import trio
 
 from ..broker.broker import Broker
 from ..cluster.nodes import Node
+from .operation import operation
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +75,9 @@ def version() -> str:
     return found
 
 
+@operation("GET", "/v1/broker")
 def broker_state(broker: Broker) -> BrokerState:
-    """The whole broker. On Trio's thread."""
+    """Version, addresses, nodes, data directories, clock."""
     services = broker.services
     logs = services.logs
     return BrokerState(

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from typing import Annotated
 
 import trio
 
@@ -33,6 +34,7 @@ from ..runtime.cold_reads import bring
 from ..runtime.idle import idle
 from ..runtime.time_slices import TimeSlice
 from .errors import ControlError, Kind
+from .operation import Range, operation
 
 log = logging.getLogger("ottla.control")
 
@@ -62,25 +64,32 @@ class ClockMoved(ClockReading):
     """Whether all that became due has been done; False: some of it was still under way after five seconds."""
 
 
+@operation("GET", "/v1/clock")
 def read(broker: Broker) -> ClockReading:
-    """What the clock says."""
+    """What the broker's clock says."""
     return ClockReading(now_ms=broker.clock.now_ms(), is_frozen=broker.clock.is_frozen)
 
 
+@operation("POST", "/v1/clock/freeze")
 def freeze(broker: Broker) -> ClockReading:
-    """Let the clock stand still; moves move it all the same."""
+    """Let the clock stand still.
+
+    Moves move it all the same.
+    """
     broker.clock.freeze()
     return read(broker)
 
 
+@operation("POST", "/v1/clock/unfreeze")
 def unfreeze(broker: Broker) -> ClockReading:
     """Let the clock go on from where it stands."""
     broker.clock.unfreeze()
     return read(broker)
 
 
-async def advance(broker: Broker, by_ms: int) -> ClockMoved:
-    """Let `by_ms` milliseconds pass.
+@operation("POST", "/v1/clock/advance")
+async def advance(broker: Broker, by_ms: Annotated[int, Range(0, NOW_MS_MAX)]) -> ClockMoved:
+    """Let time pass: segments that were open for too long roll, and what becomes due is done.
 
     Raises:
         ControlError: INVALID: not a number, below 0, or beyond the year 9999. The clock is where it was.
@@ -97,10 +106,14 @@ async def advance(broker: Broker, by_ms: int) -> ClockMoved:
         return await _done(broker, rolled)
 
 
-async def set_to(broker: Broker, now_ms: int) -> ClockMoved:
-    """Set the wall time, in milliseconds since 1970.
+@operation("PUT", "/v1/clock")
+async def set_to(broker: Broker, now_ms: Annotated[int, Range(0, NOW_MS_MAX)]) -> ClockMoved:
+    """Set the wall time: ahead as `advance` does, back the wall time alone.
 
-    Ahead, that is `advance`; back, it moves the wall time alone: what is waited for comes when it would have come.
+    Back, what is waited for comes when it would have come.
+
+    Args:
+        now_ms: Milliseconds since 1970.
 
     Raises:
         ControlError: INVALID: not a number, before 1970 or beyond the year 9999. The clock is where it was.

@@ -29,6 +29,7 @@ from ..cleaning.on_demand import RefusedError, check, clean_now
 from ..runtime.time_slices import TimeSlice
 from ..services.explaining import Explaining, PartitionExplanation
 from .errors import ControlError, Kind
+from .operation import Partitions, TopicName, operation
 from .partitions import logs_of
 from .segments import roll_one
 
@@ -132,15 +133,18 @@ def _lines(topic: str, done: PartitionCompaction) -> Iterator[str]:
     yield f"  {done.explanation}"
 
 
+@operation("POST", "/v1/topics/{topic}/compact", statuses=(404, 409))
 async def compact(
-    broker: Broker, topic: str, partitions: Iterable[int] | None = None, *, force: bool = False, roll: bool = False
+    broker: Broker, topic: TopicName, partitions: Partitions | None = None, *, force: bool = False, roll: bool = False
 ) -> Compaction:
-    """Clean partitions of a compacted topic now, one after the other; see the module.
+    """Clean a compacted topic now: as the next round of the cleaner would, or by force.
+
+    One partition after the other; see the module.
 
     Args:
         partitions: Numbers; all of the topic if not given.
-        force: Whether or not it is worth it, and young records too. Rolls.
-        roll: Roll the active segment first, if it has records.
+        force: Roll, and clean whatever ratio and lags say; never what an open transaction has not decided.
+        roll: Roll the active segments first, if they have records.
 
     Raises:
         ControlError: As `partitions.logs_of`; CONFLICT: the topic is not compacted, a pass failed over it before, or somebody else

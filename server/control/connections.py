@@ -8,6 +8,7 @@ import trio
 
 from ..broker.broker import Broker
 from ..runtime.time_slices import TimeSlice
+from .operation import operation
 
 COUNT_MAX = 500
 
@@ -43,8 +44,12 @@ class ConnectionList:
     """How many there are."""
 
 
+@operation("GET", "/v1/connections", only_waits=True)
 async def list_connections(broker: Broker) -> ConnectionList:
-    """All of clients; the admin listener's are not among them."""
+    """Clients that are connected.
+
+    Connections of the admin listener are not among them.
+    """
     time_slice, now_s = TimeSlice(), trio.current_time()
     found = tuple(broker.connections)
     states = []

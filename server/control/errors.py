@@ -7,6 +7,8 @@ from enum import Enum
 from heapq import nlargest
 from itertools import islice
 
+from ...protocol.errors import ErrorCode, KafkaError
+
 LOOKED_AT_MAX = 1_000
 LOOKED_AT_CHARACTERS_MAX = 40
 COMPARED_MAX = 5
@@ -43,6 +45,28 @@ class ControlError(Exception):
     def __init__(self, kind: Kind, sentence: str) -> None:
         super().__init__(sentence)
         self.kind = kind
+
+
+KINDS_OF_KAFKA: dict[ErrorCode, Kind] = {
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Kind.UNAVAILABLE,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: Kind.UNAVAILABLE,
+    ErrorCode.GROUP_ID_NOT_FOUND: Kind.NOT_FOUND,
+    ErrorCode.KAFKA_STORAGE_ERROR: Kind.FAILED,
+    ErrorCode.NON_EMPTY_GROUP: Kind.CONFLICT,
+    ErrorCode.NOT_COORDINATOR: Kind.UNAVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: Kind.UNAVAILABLE,
+    ErrorCode.TOPIC_ALREADY_EXISTS: Kind.CONFLICT,
+    ErrorCode.UNKNOWN_MEMBER_ID: Kind.CONFLICT,
+    ErrorCode.UNKNOWN_SERVER_ERROR: Kind.FAILED,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: Kind.NOT_FOUND,
+}
+"""All others say that an argument is wrong."""
+
+
+def refusal(error: KafkaError, where: str = "") -> ControlError:
+    """The same as an error of a control operation; `where` begins its sentence."""
+    sentence = " ".join((error.message or error.code.name).split())
+    return ControlError(KINDS_OF_KAFKA.get(error.code, Kind.INVALID), f"{where}: {sentence}" if where else sentence)
 
 
 def did_you_mean(name: str, among: Iterable[str]) -> str:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import trio
 
 from ..broker.broker import Broker
-from ..faults.declaration import Declaration
+from ..faults.declaration import COUNT_MAX, Declaration
 from ..faults.disk import DiskFiles
 from ..faults.errors import FaultError
 from ..faults.table import Fault
 from .errors import ControlError, Kind
+from .operation import INT64_MAX, Range, operation
 
 WAIT_MS_MAX = 3_600_000
 
@@ -36,6 +38,10 @@ class FaultList:
     """All that are declared, spent ones included, oldest first."""
 
     faults: tuple[FaultState, ...]
+
+
+WAIT_MS_MAX = 600_000
+FaultId = Annotated[int, Range(1, INT64_MAX)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,20 +71,27 @@ async def declare(broker: Broker, declaration: Declaration) -> FaultState:
         raise ControlError(Kind.INVALID, str(error)) from None
 
 
+@operation("GET", "/v1/faults", only_waits=True)
 async def list_faults(broker: Broker) -> FaultList:
-    """All of them."""
+    """All declared faults, spent ones included."""
     return FaultList(tuple(map(state_of, broker.faults)))
 
 
-async def get_fault(broker: Broker, fault_id: int) -> FaultState:
-    """One of them. ControlError NOT_FOUND."""
+@operation("GET", "/v1/faults/{fault_id}", statuses=(404,), only_waits=True)
+async def get_fault(broker: Broker, fault_id: FaultId) -> FaultState:
+    """One fault, and what it has met.
+
+    Raises:
+        ControlError: NOT_FOUND.
+    """
     return state_of(_fault(broker, fault_id))
 
 
-async def remove_fault(broker: Broker, fault_id: int) -> FaultState:
-    """End a fault: requests that it keeps waiting are carried out, connections that it has silenced are closed.
+@operation("DELETE", "/v1/faults/{fault_id}", statuses=(404,))
+async def remove_fault(broker: Broker, fault_id: FaultId) -> FaultState:
+    """Remove a fault: who is kept waiting by it goes on.
 
-    Returns it as it was in the end.
+    Connections that it has silenced are closed. Returns it as it was in the end.
 
     Raises:
         ControlError: NOT_FOUND: there is none, or not any more.
@@ -88,13 +101,25 @@ async def remove_fault(broker: Broker, fault_id: int) -> FaultState:
     return state_of(fault)
 
 
+@operation("DELETE", "/v1/faults")
 async def clear_faults(broker: Broker) -> FaultsCleared:
-    """Remove all."""
+    """Remove all faults."""
     return FaultsCleared(broker.faults.clear())
 
 
-async def wait_for_fault(broker: Broker, fault_id: int, hits: int = 1, timeout_ms: int = 10_000) -> FaultState:
-    """Return once it has met so many requests, or is removed, or the time is over: `hits` tells which.
+@operation("GET", "/v1/faults/{fault_id}/wait", statuses=(404,), only_waits=True)
+async def wait_for_fault(
+    broker: Broker,
+    fault_id: FaultId,
+    hits: Annotated[int, Range(1, COUNT_MAX)] = 1,
+    timeout_ms: Annotated[int, Range(0, WAIT_MS_MAX)] = 10_000,
+) -> FaultState:
+    """Answer once a fault has met so many requests, or the time is over.
+
+    Or once it is removed: `hits` tells which.
+
+    Args:
+        timeout_ms: Then the answer is what it has met so far.
 
     Raises:
         ControlError: NOT_FOUND: there is none.

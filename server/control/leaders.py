@@ -22,6 +22,7 @@ from ..coordination.service import CoordinatorService
 from ..partitions.topics import Partition, Topic
 from ..runtime.time_slices import TimeSlice
 from .errors import ControlError, Kind, did_you_mean
+from .operation import Name, NodeId, PartitionId, TopicName, operation
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +38,14 @@ class LeaderMoved:
     replicas: tuple[int, ...]
 
 
-async def move_leader(broker: Broker, topic: str, partition: int, node: int) -> LeaderMoved:
+@operation("POST", "/v1/topics/{topic}/partitions/{partition}/leader", statuses=(404, 409, 500))
+async def move_leader(broker: Broker, topic: TopicName, partition: PartitionId, node: NodeId) -> LeaderMoved:
     """Have another node lead a partition.
 
     A node that has no replica of it takes the place of the leader among the replicas.
+
+    Args:
+        node: That is to lead.
 
     Raises:
         ControlError: NOT_FOUND: there is no such partition or node; CONFLICT: the node is stopped; FAILED: the catalog
@@ -60,18 +65,23 @@ async def move_leader(broker: Broker, topic: str, partition: int, node: int) -> 
     return LeaderMoved(topic, partition, of_it.leader, of_it.leader_epoch, was, of_it.replicas)
 
 
+@operation("POST", "/v1/coordinators", statuses=(404, 409, 500))
 async def move_coordinator(
     broker: Broker,
-    node: int,
+    node: NodeId,
     *,
-    group: str | None = None,
-    transactional_id: str | None = None,
-    topic: str | None = None,
-    partition: int | None = None,
+    group: Name | None = None,
+    transactional_id: Name | None = None,
+    topic: TopicName | None = None,
+    partition: PartitionId | None = None,
 ) -> LeaderMoved:
-    """Have another node coordinate a group, or a transactional id, and all that share its partition of the internal topic.
+    """Have another node coordinate a group, a transactional id, or a share partition: a group, a topic and a partition.
 
-    With a group, a topic and a partition: what the share coordinator keeps of that share partition.
+    And all that share its partition of the internal topic.
+
+    Args:
+        node: That is to coordinate.
+        topic: Of a share partition of the group.
 
     Raises:
         ControlError: INVALID: none or too many of these were given; and as `move_leader`.

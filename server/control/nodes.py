@@ -7,10 +7,14 @@ from ..broker.broker import Broker
 from ..broker.node_life import NodeError
 from .broker_state import NodeState, node_states
 from .errors import ControlError, Kind
+from .operation import NodeId, operation
 
 
-async def stop_node(broker: Broker, node_id: int) -> NodeState:
-    """Stop one node: it hands over what it leads, ends its connections and listens no more. One that is stopped stays so.
+@operation("POST", "/v1/nodes/{node_id}/stop", statuses=(404, 500))
+async def stop_node(broker: Broker, node_id: NodeId) -> NodeState:
+    """Stop one node: it hands over what it leads, ends its connections and listens no more.
+
+    One that is stopped stays so.
 
     Raises:
         ControlError: NOT_FOUND: there is no such node; FAILED: the catalog cannot be written, the node serves on.
@@ -23,8 +27,11 @@ async def stop_node(broker: Broker, node_id: int) -> NodeState:
     return _state(broker, node_id)
 
 
-async def start_node(broker: Broker, node_id: int) -> NodeState:
-    """Start a stopped node again, on the same ports. One that serves goes on.
+@operation("POST", "/v1/nodes/{node_id}/start", statuses=(404, 500))
+async def start_node(broker: Broker, node_id: NodeId) -> NodeState:
+    """Start a stopped node again, on the same ports.
+
+    One that serves goes on.
 
     Raises:
         ControlError: NOT_FOUND: there is no such node; UNAVAILABLE: the broker stops; FAILED: its port is taken, or the

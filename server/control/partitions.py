@@ -24,6 +24,11 @@ def logs_of(broker: Broker, topic: str, partitions: Iterable[int] | None = None)
     return logs_among(broker.services.topics, broker.services.logs.logs, topic, partitions)
 
 
+def one_or_all(partition: int | None) -> list[int] | None:
+    """As `logs_of` wants it; None: all."""
+    return None if partition is None else [partition]
+
+
 def logs_among(
     topics: Topics, logs: Iterable[TopicPartition], topic: str, partitions: Iterable[int] | None = None
 ) -> list[Log]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated
 
 from ...protocol.errors import KafkaError
 from ..broker.broker import Broker
@@ -23,8 +24,8 @@ from ..quotas.validation import (
     Alteration,
 )
 from ..runtime.time_slices import TimeSlice
-from .errors import ControlError, Kind, did_you_mean
-from .refusals import refusal
+from .errors import ControlError, Kind, did_you_mean, refusal
+from .operation import Length, Name, operation
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +77,9 @@ class ThrottledList:
     throttled: tuple[ThrottledState, ...]
 
 
+@operation("GET", "/v1/quotas", only_waits=True)
 async def list_quotas(broker: Broker) -> QuotaList:
-    """What is set."""
+    """Quotas of users, client ids and addresses."""
     time_slice = TimeSlice()
     states = await time_slice.map(
         lambda each: QuotaState(str(each[0]), dict(each[1])), list(broker.services.quotas.quotas.items())
@@ -88,8 +90,17 @@ async def list_quotas(broker: Broker) -> QuotaList:
     return QuotaList(tuple(await time_slice.map(by_text.__getitem__, await time_slice.sorted(by_text))))
 
 
-async def set_quotas(broker: Broker, entity: str, quotas: Mapping[str, float | None]) -> QuotaState:
-    """Set quotas of one entity, and remove those that are None; those that are not named stay. They hold when this returns.
+@operation("PUT", "/v1/quotas", statuses=(500,))
+async def set_quotas(
+    broker: Broker, entity: Name, quotas: Annotated[Mapping[str, float | None], Length(0, 16)]
+) -> QuotaState:
+    """Set quotas of one of them.
+
+    They hold when this returns. Those that are not named stay.
+
+    Args:
+        entity: `user=NAME`, `client-id=NAME`, both with a comma between, or `ip=ADDRESS`; the name `<default>` is for all others.
+        quotas: By key, as `producer_byte_rate`; null removes one.
 
     Raises:
         ControlError: INVALID: no entity, no key, or a value beyond its bound; FAILED: the disk refused. Nothing has changed.
@@ -98,20 +109,26 @@ async def set_quotas(broker: Broker, entity: str, quotas: Mapping[str, float | N
     return _state(broker, parsed(entity))
 
 
-async def remove_quotas(broker: Broker, entity: str, keys: tuple[str, ...] = ()) -> QuotaState:
-    """Remove quotas of one entity: these, or all. Returns what is left.
+@operation("DELETE", "/v1/quotas", statuses=(404, 500))
+async def remove_quotas(
+    broker: Broker, entity: Name, key: Annotated[tuple[Name, ...], Length(0, 16)] = ()
+) -> QuotaState:
+    """Remove quotas of one of them; answers with what is left.
+
+    Args:
+        key: Which; all unless given.
 
     Raises:
         ControlError: As `set_quotas`; NOT_FOUND: it has no such quota.
     """
     of = parsed(entity)
     present = broker.services.quotas.quotas.get(of, {})
-    for key in keys or [None]:
-        if key not in present and (key is not None or not present):
-            what = "quota" if key is None else f"{key[:100]}"
+    for each in key or [None]:
+        if each not in present and (each is not None or not present):
+            what = "quota" if each is None else f"{each[:100]}"
             there_are = f"; it has {', '.join(present)}" if present else ""
             raise ControlError(Kind.NOT_FOUND, f"{of} has no {what}{there_are}"[:1000])
-    return await set_quotas(broker, entity, dict.fromkeys(keys or present))
+    return await set_quotas(broker, entity, dict.fromkeys(key or present))
 
 
 async def set_all(broker: Broker, quotas: Mapping[str, Mapping[str, float | None]]) -> None:
@@ -148,8 +165,9 @@ def check_all(quotas: Mapping[str, Mapping[str, float | None]]) -> list[Alterati
     return list(alterations.values())
 
 
+@operation("GET", "/v1/quotas/throttled", only_waits=True)
 async def list_throttled(broker: Broker) -> ThrottledList:
-    """Who is above a quota, and has to wait."""
+    """Who is above a quota and has to wait, for how long, and why."""
     time_slice, clients = TimeSlice(), broker.services.quotas.clients
     found = []
     async for using, usage in time_slice.each(clients.usages()):

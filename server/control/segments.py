@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ...protocol.errors import KafkaError
@@ -10,9 +9,9 @@ from ...storage.logs.log import Log
 from ..broker.broker import Broker
 from ..cleaning.cleaning import Deleted
 from ..runtime.time_slices import TimeSlice
-from .errors import ControlError, Kind
+from .errors import ControlError, Kind, refusal
+from .operation import Partitions, TopicName, operation
 from .partitions import logs_of
-from .refusals import refusal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,10 +44,11 @@ class Rolled:
         )
 
 
-async def roll(broker: Broker, topic: str, partitions: Iterable[int] | None = None) -> Rolled:
-    """Seal the active segment of each partition and begin a new one at the log's end; an empty one stays.
+@operation("POST", "/v1/topics/{topic}/roll", statuses=(404, 409))
+async def roll(broker: Broker, topic: TopicName, partitions: Partitions | None = None) -> Rolled:
+    """Close the active segment of each partition that has records, and begin a new one.
 
-    Sealed segments are what the cleaner and retention may touch. Nothing is synced: that is done in the background, as ever.
+    It begins at the log's end. Closed segments are what the cleaner and retention may touch. Nothing is synced: that is done in the background, as ever.
 
     Args:
         partitions: Numbers; all of the topic if not given.
@@ -118,10 +118,11 @@ def _gone(done: PartitionRetained) -> str:
     )
 
 
-async def apply_retention(broker: Broker, topic: str | None = None) -> Retained:
-    """Delete now what retention lets go, as the next round of its job would: by log start, and with policy `delete` by size and age.
+@operation("POST", "/v1/retention", statuses=(404, 409))
+async def apply_retention(broker: Broker, topic: TopicName | None = None) -> Retained:
+    """Delete now what retention lets go, of one topic or of all.
 
-    Compacted logs have theirs from the cleaner, and have it here too. A partition that a clean pass works on is waited for. Of all topics,
+    As the next round of its job would: by log start, and with policy `delete` by size and age. Compacted logs have theirs from the cleaner, and have it here too. A partition that a clean pass works on is waited for. Of all topics,
     one that somebody else compacts, or that is offline, is told of, and keeps no other from its turn.
 
     Args:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Annotated
 
 from ...storage.pictures.log_picture import LogPicture
 from ..broker.broker import Broker
@@ -12,6 +13,7 @@ from .clock import ClockReading
 from .clock import read as read_clock
 from .coordinators.groups import GroupState, list_groups
 from .faults import FaultState, list_faults
+from .operation import Range, TopicName, operation
 from .partitions import logs_of
 from .pictures.taking import logs_by_name, pictures
 
@@ -43,15 +45,20 @@ class Status:
     faults: tuple[FaultState, ...]
 
 
+@operation("GET", "/v1/status", statuses=(404, 409), only_waits=True)
 async def status(
-    broker: Broker, topic: str | None = None, *, internal: bool = False, bars_max: int = BARS_MAX
+    broker: Broker,
+    topic: TopicName | None = None,
+    *,
+    internal: bool = False,
+    bars_max: Annotated[int, Range(1, 1_000)] = BARS_MAX,
 ) -> Status:
-    """Look at everything.
+    """All of it at a glance: the broker, its clock, pictures of its logs, groups with lag, faults.
 
     Args:
         topic: Of all topics this one.
         internal: The broker's own topics, too, where none is named.
-        bars_max: As `storage.pictures.taking` has it.
+        bars_max: As of a topic's picture.
 
     Raises:
         ControlError: NOT_FOUND: there is no such topic; UNAVAILABLE: groups are being loaded.

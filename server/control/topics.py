@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Annotated
 
 from ...protocol.errors import KafkaError
 from ..broker.broker import Broker
 from ..partitions.topics import Topic
 from ..runtime.time_slices import TimeSlice
-from .errors import ControlError, Kind, did_you_mean
-from .refusals import refusal
+from .errors import ControlError, Kind, did_you_mean, refusal
+from .operation import Name, Range, TopicName, operation
 
 PARTITIONS_MAX = 10_000
 """As many as one CreateTopics of a client may ask for."""
@@ -51,32 +53,46 @@ class TopicDeleted:
     topic_id: str
 
 
+@operation("GET", "/v1/topics")
 async def list_topics(broker: Broker, *, internal: bool = False) -> TopicList:
-    """All topics, the broker's own only if `internal`."""
+    """All topics, by name.
+
+    Args:
+        internal: Show the broker's own, too.
+    """
     time_slice = TimeSlice()
     shown = [topic for topic in broker.services.topics if internal or not topic.is_internal]
     shown.sort(key=lambda topic: topic.name)
     return TopicList(tuple([await _state(broker, topic, time_slice) for topic in shown]))
 
 
-async def describe_topic(broker: Broker, name: str) -> TopicState:
-    """One topic. ControlError NOT_FOUND if there is none of this name."""
-    return await _state(broker, topic_named(broker, name), TimeSlice())
+@operation("GET", "/v1/topics/{topic}", statuses=(404,))
+async def describe_topic(broker: Broker, topic: Name) -> TopicState:
+    """One topic.
+
+    Raises:
+        ControlError: NOT_FOUND: there is none of this name.
+    """
+    return await _state(broker, topic_named(broker, topic), TimeSlice())
 
 
+@operation("POST", "/v1/topics", statuses=(409, 500))
 async def create_topic(
     broker: Broker,
-    name: str,
-    partitions: int | None = None,
+    topic: TopicName,
+    partitions: Annotated[int, Range(1, PARTITIONS_MAX)] | None = None,
     *,
-    replicas: int | None = None,
-    configs: Mapping[str, str] | None = None,
+    replicas: Annotated[int, Range(1, 1_000)] | None = None,
+    configs: Mapping[str, str] = MappingProxyType({}),
 ) -> TopicState:
-    """Make a topic; it is there for all nodes when this returns.
+    """Create a topic.
+
+    It is there for all nodes when this returns.
 
     Args:
-        partitions, replicas: Without them the broker's `num.partitions` and `default.replication.factor`.
-        configs: Options by name, as texts.
+        partitions: The broker's `num.partitions` unless given.
+        replicas: The broker's `default.replication.factor` unless given.
+        configs: Options of topics by name, as texts.
 
     Raises:
         ControlError: CONFLICT: it exists; INVALID: it may not be called so, or have these options; FAILED: the disk refused. There
@@ -87,7 +103,7 @@ async def create_topic(
         raise ControlError(Kind.INVALID, f"partitions: expected at most {PARTITIONS_MAX}, found {partitions}")
     try:
         plan = services.topic_admin.planner.plan(
-            name,
+            topic,
             num_partitions=-1 if partitions is None else partitions,
             replication_factor=-1 if replicas is None else replicas,
             configs=configs,
@@ -97,19 +113,20 @@ async def create_topic(
         raise refusal(error) from error
 
 
-async def delete_topic(broker: Broker, name: str) -> TopicDeleted:
+@operation("DELETE", "/v1/topics/{topic}", statuses=(404, 500))
+async def delete_topic(broker: Broker, topic: Name) -> TopicDeleted:
     """Delete a topic with all that is in it.
 
     Raises:
         ControlError: NOT_FOUND; INVALID: it is the broker's own, or `delete.topic.enable` is false; FAILED: the disk refused. It is
             as it was then.
     """
-    topic = topic_named(broker, name)
+    found = topic_named(broker, topic)
     try:
-        await broker.services.topic_admin.delete(topic)
+        await broker.services.topic_admin.delete(found)
     except KafkaError as error:
         raise refusal(error) from error
-    return TopicDeleted(topic.name, topic.id.hex())
+    return TopicDeleted(found.name, found.id.hex())
 
 
 def topic_named(broker: Broker, name: str) -> Topic:

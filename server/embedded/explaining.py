@@ -26,7 +26,7 @@ class Explaining(Running):
         """
         from ..control.why.explain import explain
 
-        return self._ask(explain, topic, None if partition is None else [partition])
+        return self._ask(explain, topic, partition)
 
     def picture(self, topic: str, partition: int | None = None) -> TopicPicture:
         """What the logs of a topic look like to the cleaner: segments, offsets that mean something, passes. In a notebook it is drawn.
@@ -36,7 +36,7 @@ class Explaining(Running):
         """
         from ..control.pictures.taking import topic_picture
 
-        return self._ask(topic_picture, topic, None if partition is None else [partition])
+        return self._ask(topic_picture, topic, partition)
 
     def _repr_html_(self) -> str:
         """For notebooks: the logs of clients' topics, drawn; compacted ones first. What does not run is a line."""
@@ -63,9 +63,7 @@ class Explaining(Running):
         """
         from ..control.why.dry_run import dry_run
 
-        return self._ask(
-            dry_run, topic, None if partition is None else [partition], force=force, records_max=records_max
-        )
+        return self._ask(dry_run, topic, partition, force=force, records_max=records_max)
 
     def explain_key(
         self, topic: str, key: str | bytes, *, partition: int | None = None, records_max: int = 1_000

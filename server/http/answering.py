@@ -15,7 +15,7 @@ from ..broker.broker import Broker
 from ..broker.lives import LifeOverError
 from ..cleaning.leases import LeaseError
 from ..control.errors import ControlError, Kind
-from ..control.refusals import refusal as kafka_refusal
+from ..control.errors import refusal as kafka_refusal
 from ..runtime.worker import in_worker
 from .call import JSON_TYPE, Lives, Text
 from .decoding import FieldError, decoded, from_texts

@@ -4,13 +4,15 @@ OpenAPI document is made.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import Generic, Literal, TypeVar
+from dataclasses import dataclass, field, make_dataclass
+from typing import Any, Generic, TypeVar, get_type_hints
 
 from ..broker.lives import Lives
+from ..control.operation import Method, Operation
 
-__all__ = ["JSON_TYPE", "Call", "Lives", "Nothing", "Text"]
+__all__ = ["JSON_TYPE", "Call", "Lives", "Nothing", "Text", "call_of"]
 
 JSON_TYPE = "application/json"
 
@@ -34,7 +36,7 @@ class Text:
 class Call(Generic[Request, Answer]):
     """One row."""
 
-    method: Literal["GET", "POST", "PUT", "DELETE"]
+    method: Method
     path: str
     """A template: `{name}` is a segment, percent-decoded, that becomes the field of that name."""
     doc: str
@@ -60,3 +62,38 @@ class Call(Generic[Request, Answer]):
     @property
     def has_body(self) -> bool:
         return self.method in ("POST", "PUT")
+
+
+def call_of(operation: Operation) -> Call[Any, Any]:
+    """The row of an operation: its parameters, but the broker, are the fields of the request."""
+    function, said = operation.function, operation.descriptions
+    hints = get_type_hints(function, include_extras=True)
+    _, *parameters = inspect.signature(function).parameters.values()
+    request = make_dataclass(
+        "".join(word.capitalize() for word in [*function.__name__.split("_"), "request"]),
+        [(each.name, hints[each.name], _field(each, said)) for each in parameters],
+        frozen=True,
+        slots=True,
+    )
+
+    async def carry_out(lives: Lives, fields: Any) -> Any:
+        done = function(lives.broker, **{each.name: getattr(fields, each.name) for each in parameters})
+        return await done if inspect.isawaitable(done) else done
+
+    return Call(
+        operation.method,
+        operation.path,
+        operation.summary,
+        request,
+        hints["return"],
+        carry_out,
+        operation.statuses,
+        operation.only_waits,
+    )
+
+
+def _field(parameter: inspect.Parameter, said: dict[str, str]) -> Any:
+    doc = {"doc": said[parameter.name]} if parameter.name in said else {}
+    if parameter.default is inspect.Parameter.empty:
+        return field(metadata=doc)
+    return field(default_factory=lambda: parameter.default, metadata=doc)

@@ -8,12 +8,13 @@ import math
 import re
 import reprlib
 import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 from ..control.errors import did_you_mean
-from .fields import INT64_MAX, Field, Length, Matches, Range, fields_of, is_object, stripped
+from ..control.operation import INT64_MAX, Length, Matches, Range
+from .fields import Field, fields_of, is_object, stripped
 
 Request = TypeVar("Request")
 
@@ -81,7 +82,7 @@ def is_union(kind: Any) -> bool:
 def _items(kind: Any) -> Any:
     """What an array has, None for what is none."""
     arguments = get_args(kind)
-    if get_origin(kind) is list or (get_origin(kind) is tuple and arguments[1:] == (...,)):
+    if get_origin(kind) in (list, Iterable, Sequence) or (get_origin(kind) is tuple and arguments[1:] == (...,)):
         return arguments[0]
     return None
 

@@ -6,7 +6,7 @@ OpenAPI document agree.
     sources: Annotated[tuple[Source, ...], Length(1)]       an array with bounds
     lease: str | None = None                                may be left out
 
-The docstring below a field is its description.
+The docstring below a field is its description. `control.operation` has the bounds.
 """
 
 from __future__ import annotations
@@ -20,40 +20,6 @@ from dataclasses import fields as dataclass_fields
 from functools import cache
 from itertools import pairwise
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
-
-from ...storage.disk.paths import PARTITION_MAX
-
-INT64_MAX = 2**63 - 1
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """Of a number; both ends included."""
-
-    low: float
-    high: float = INT64_MAX
-
-
-@dataclass(frozen=True, slots=True)
-class Length:
-    """Of a text in characters, or of an array or object in members; both ends included."""
-
-    low: int
-    high: int = INT64_MAX
-
-
-@dataclass(frozen=True, slots=True)
-class Matches:
-    """Of a text, wholly: a regular expression that Python and ECMA-262 read alike, and what it says in words."""
-
-    pattern: str
-    words: str
-
-
-Name = Annotated[str, Length(1, 4096), Matches(r"[^\u0000]*", "no NUL")]
-"""Of something that there is, by which it is looked up."""
-TopicName = Annotated[str, Length(1, 249), Matches(r"[^\u0000]*", "no NUL")]
-PartitionId = Annotated[int, Range(0, PARTITION_MAX)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +72,7 @@ def doc_of(cls: type) -> str:
 
 
 def docs_of(cls: type) -> dict[str, str]:
-    """The docstrings below its fields, by name; none where the source is not at hand."""
+    """What is said of its fields, by name: the docstrings below them, or what the class was made with."""
     return _docs_of(cls)
 
 
@@ -124,6 +90,7 @@ def _docs(cls: type) -> Iterator[tuple[str, str]]:
     for each in reversed(cls.__mro__):
         if not is_dataclass(each):
             continue
+        yield from ((field.name, field.metadata["doc"]) for field in dataclass_fields(each) if "doc" in field.metadata)
         try:
             tree = ast.parse(textwrap.dedent(inspect.getsource(each)))
         except (OSError, TypeError, SyntaxError):

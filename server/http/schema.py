@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING
 from enum import Enum
 from typing import Any, Literal, get_args, get_origin
 
+from ..control.operation import INT64_MAX, Length, Matches, Range
 from .decoding import is_union, spelt
 from .encoding import plain
-from .fields import INT64_MAX, Field, Length, Matches, Range, doc_of, docs_of, fields_of, is_object, stripped
+from .fields import Field, doc_of, docs_of, fields_of, is_object, stripped
 
 Schema = dict[str, Any]
 
@@ -70,7 +71,7 @@ class Schemas:
             return {"type": "array", "prefixItems": prefix, "minItems": len(prefix), "maxItems": len(prefix)}
         if isinstance(origin, type) and issubclass(origin, Mapping):
             return {"type": "object", "additionalProperties": self.of(arguments[1])}
-        if origin in (list, tuple, set, frozenset):
+        if origin in (list, tuple, set, frozenset, Iterable, Sequence):
             return {"type": "array", "items": self.of(arguments[0])}
         raise TypeError(f"there is no schema of {kind}")
 

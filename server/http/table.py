@@ -10,26 +10,29 @@ from itertools import zip_longest
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from ..runtime.worker import in_worker
-from .call import Call, Lives, Nothing, Text
-from .calls import (
+from ..control import (
     acls,
-    broker,
-    cases,
-    cleaning,
+    broker_state,
     clock,
     compaction,
-    explain,
+    connections,
     faults,
-    groups,
-    lives,
-    pictures,
-    probes,
+    leaders,
+    nodes,
     quotas,
-    records,
-    seeds,
+    segments,
+    status,
     topics,
 )
+from ..control.cases import load
+from ..control.coordinators import groups, transactions
+from ..control.operation import OPERATIONS
+from ..control.pictures import look, taking
+from ..control.topic import configs, records
+from ..control.why import dry_run, explain
+from ..runtime.worker import in_worker
+from .call import Call, Lives, Nothing, Text, call_of
+from .calls import append, cases, cleaning, compacted, explain_key, fault_declared, lives, node_list, probes, seeds
 from .openapi import document
 
 AnyCall = Call[Any, Any]
@@ -44,24 +47,42 @@ def _document(calls: tuple[AnyCall, ...]) -> str:
     return json.dumps(document(calls))
 
 
+_DECLARING = (
+    explain,
+    dry_run,
+    acls,
+    quotas,
+    broker_state,
+    status,
+    connections,
+    nodes,
+    taking,
+    look,
+    load,
+    clock,
+    compaction,
+    segments,
+    faults,
+    leaders,
+    groups,
+    transactions,
+    records,
+    topics,
+    configs,
+)
 CALLS: tuple[AnyCall, ...] = (
-    *explain.CALLS,
     *probes.CALLS,
     Call("GET", "/v1/openapi.json", "This API as an OpenAPI 3.1 document.", Nothing, Text, _openapi, any_time=True),
-    *acls.CALLS,
-    *quotas.CALLS,
-    *broker.CALLS,
+    *(call_of(each) for module in _DECLARING for each in OPERATIONS if each.function.__module__ == module.__name__),
+    *explain_key.CALLS,
+    *node_list.CALLS,
     *lives.CALLS,
-    *pictures.CALLS,
     *cases.CALLS,
     *cleaning.CALLS,
-    *clock.CALLS,
-    *compaction.CALLS,
-    *faults.CALLS,
-    *groups.CALLS,
-    *records.CALLS,
+    *compacted.CALLS,
+    *fault_declared.CALLS,
+    *append.CALLS,
     *seeds.CALLS,
-    *topics.CALLS,
 )
 
 

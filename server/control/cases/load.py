@@ -17,8 +17,8 @@ from ....storage.topics.config import LogConfig
 from ...broker.broker import Broker
 from ...partitions.topics import Topic
 from ..coordinators.group_state import Position, begin_group_at, commit_offsets, remove_group
-from ..errors import ControlError, Kind, did_you_mean
-from ..refusals import refusal
+from ..errors import ControlError, Kind, did_you_mean, refusal
+from ..operation import Name, TopicName, operation
 from .case import Case, Expected, Level
 from .table import CASES
 
@@ -92,11 +92,15 @@ def list_cases() -> CaseList:
     return CaseList(tuple(CaseInfo(case.name, case.looks_like, case.reveals, case.threads) for case in CASES.values()))
 
 
-async def load_case(broker: Broker, name: str, topic: str | None = None) -> LoadedCase:
-    """Create a topic whose log is this hard case. Everybody sees it at once, with all that is in it.
+@operation("POST", "/v1/cases/{name}", statuses=(404, 409))
+async def load_case(broker: Broker, name: Name, topic: TopicName | None = None) -> LoadedCase:
+    """Create a topic whose log is a hard case; the answer says what a right client reads.
+
+    Everybody sees it at once, with all that is in it.
 
     Args:
-        topic: Its name; that of the case unless given.
+        name: Of the case.
+        topic: The topic to create; it has the name of the case unless given.
 
     Raises:
         ControlError: NOT_FOUND (there is no such case), CONFLICT (the topic exists, or the group that comes with the case),

@@ -12,8 +12,8 @@ from ...groups.share.keeper import UNKNOWN_OFFSET
 from ...partitions.internal_topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC
 from ...runtime.time_slices import TimeSlice, run_cooperatively
 from ...services.share_keeper import ShareKeeper
-from ..errors import ControlError, Kind, did_you_mean
-from ..refusals import refusal
+from ..errors import ControlError, Kind, did_you_mean, refusal
+from ..operation import Name, operation
 
 if TYPE_CHECKING:
     from ....protocol.messages.streams_group_describe import DescribedGroup as DescribedStreamsGroup
@@ -85,8 +85,13 @@ class GroupDescription:
     """By topic and partition."""
 
 
+@operation("GET", "/v1/groups", statuses=(503,), only_waits=True)
 async def list_groups(broker: Broker) -> GroupList:
-    """All groups. ControlError UNAVAILABLE: some are being loaded."""
+    """All groups, with their lag.
+
+    Raises:
+        ControlError: UNAVAILABLE: some are being loaded.
+    """
     groups, time_slice = await _groups(broker), TimeSlice()
     if groups is None:
         return GroupList(())
@@ -106,22 +111,23 @@ async def list_groups(broker: Broker) -> GroupList:
     return GroupList(tuple(states))
 
 
-async def describe_group(broker: Broker, group_id: str) -> GroupDescription:
-    """One group.
+@operation("GET", "/v1/groups/{group}", statuses=(404, 503), only_waits=True)
+async def describe_group(broker: Broker, group: Name) -> GroupDescription:
+    """One group: members, committed offsets.
 
     Raises:
         ControlError: NOT_FOUND; UNAVAILABLE: groups are being loaded.
     """
     groups, time_slice = await _groups(broker), TimeSlice()
     try:
-        group = None if groups is None else groups.coordinator.shard_of(group_id).groups.get(group_id)
-        if groups is None or group is None:
+        found = None if groups is None else groups.coordinator.shard_of(group).groups.get(group)
+        if groups is None or found is None:
             shards = () if groups is None else groups.coordinator.shards
             known = (name for shard in shards for name in shard.groups)
-            raise ControlError(Kind.NOT_FOUND, f"there is no group {group_id[:249]!r}{did_you_mean(group_id, known)}")
-        kind = group.type_name
+            raise ControlError(Kind.NOT_FOUND, f"there is no group {group[:249]!r}{did_you_mean(group, known)}")
+        kind = found.type_name
         shown = KINDS[kind]
-        described = await run_cooperatively(shown.describe(groups.coordinator, group_id), time_slice)
+        described = await run_cooperatively(shown.describe(groups.coordinator, group), time_slice)
         members = list[GroupMember]()
         async for each in time_slice.each(described.members):
             has = shown.assigned(broker, described, each)
@@ -130,10 +136,10 @@ async def describe_group(broker: Broker, group_id: str) -> GroupDescription:
                 GroupMember(each.member_id, shown.instance_id(each), each.client_id, each.client_host, assigned)
             )
         state = described.group_state
-        offsets, lag = await _offsets(broker, groups, group_id, kind, time_slice)
+        offsets, lag = await _offsets(broker, groups, group, kind, time_slice)
     except KafkaError as error:
         raise refusal(error) from error
-    return GroupDescription(GroupState(group_id, kind, state, lag, len(offsets)), tuple(members), tuple(offsets))
+    return GroupDescription(GroupState(group, kind, state, lag, len(offsets)), tuple(members), tuple(offsets))
 
 
 async def _groups(broker: Broker) -> GroupService | None:

@@ -12,6 +12,7 @@ from ...broker.broker import Broker
 from ...coordination.shard import ShardState
 from ...runtime.time_slices import run_cooperatively
 from ..errors import ControlError, Kind
+from ..operation import operation
 
 if TYPE_CHECKING:
     from ...transactions.listing import OpenTransaction as KnownTransaction
@@ -45,8 +46,11 @@ PARTITIONS_MAX = 20
 """Of one transaction are told."""
 
 
+@operation("GET", "/v1/transactions", statuses=(503,), only_waits=True)
 async def list_open_transactions(broker: Broker) -> OpenTransactions:
-    """All that have no marker somewhere yet, and all that a coordinator holds open.
+    """Transactions that are open, and those that hang.
+
+    All that have no marker somewhere yet, and all that a coordinator holds open.
 
     Raises:
         ControlError: UNAVAILABLE: some are being loaded; nobody can tell what hangs.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from time import perf_counter
+from typing import Annotated
 
 from ....protocol.errors import KafkaError
 from ....storage.cleaning.cleaner_checkpoints import data_dir_of
@@ -15,6 +16,7 @@ from ....storage.steps import Steps
 from ...broker.broker import Broker
 from ...runtime.disk import Work, in_thread
 from ..errors import ControlError, Kind, check_number
+from ..operation import PartitionId, Range, TopicName, operation
 from ..partitions import logs_of
 from .taking import picture_of
 
@@ -33,21 +35,22 @@ class PartitionPicture:
     contents: Contents
 
 
+@operation("GET", "/v1/topics/{topic}/partitions/{partition}/picture", statuses=(404, 409), only_waits=True)
 async def partition_picture(
     broker: Broker,
-    topic: str,
-    partition: int,
+    topic: TopicName,
+    partition: PartitionId,
     *,
-    from_offset: int | None = None,
-    to_offset: int | None = None,
-    buckets: int = BUCKETS,
+    from_offset: Annotated[int, Range(0, OFFSET_MAX)] | None = None,
+    to_offset: Annotated[int, Range(0, OFFSET_MAX)] | None = None,
+    buckets: Annotated[int, Range(1, BUCKETS_MAX)] = BUCKETS,
 ) -> PartitionPicture:
-    """Take the picture of one partition, and count what is left in a range of its offsets, in equal parts.
+    """One log likewise, and which offsets of a range still have a record.
 
     Args:
-        from_offset: None: the log's start. One below that begins there.
-        to_offset: Exclusive; None: the log's end. One beyond that ends there.
-        buckets: How many parts, at most.
+        from_offset: Null: the log's start. One below that begins there.
+        to_offset: Exclusive. Null: the log's end. One beyond that ends there.
+        buckets: Into how many parts the range is divided, at most.
 
     Raises:
         ControlError: NOT_FOUND: there is no such topic or partition; INVALID: no such range or number; FAILED: what is there

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Annotated
 from weakref import WeakKeyDictionary
 
 from ....storage.cleaning.cleaner_checkpoints import data_dir_of
@@ -15,7 +16,8 @@ from ...broker.broker import Broker
 from ...cleaning.status import CleanerStatus
 from ...runtime.disk import Work, in_thread
 from ...runtime.time_slices import TimeSlice, run_cooperatively
-from ..partitions import logs_of
+from ..operation import PartitionId, Range, TopicName, operation
+from ..partitions import logs_of, one_or_all
 
 PICTURES_MAX = 1_000
 """Of all topics together."""
@@ -48,18 +50,24 @@ class TopicPicture:
 _NAME_PLACES, _BAR_PLACES = 16, 48
 
 
+@operation("GET", "/v1/topics/{topic}/picture", statuses=(404, 409), only_waits=True)
 async def topic_picture(
-    broker: Broker, topic: str, partitions: Sequence[int] | None = None, *, bars_max: int = BARS_MAX
+    broker: Broker,
+    topic: TopicName,
+    partition: PartitionId | None = None,
+    *,
+    bars_max: Annotated[int, Range(1, 10_000)] = BARS_MAX,
 ) -> TopicPicture:
-    """Take the pictures of all partitions of a topic, or of these.
+    """The logs of a topic as the cleaner sees them: segments, offsets, the pass under way, before and after of the last one.
 
     Args:
-        bars_max: As `storage.pictures.taking` has it.
+        partition: Null: all.
+        bars_max: Of a partition with more segments, neighbours that the cleaner takes for the same stand together in one bar.
 
     Raises:
         ControlError: NOT_FOUND: there is no such topic or partition.
     """
-    logs = logs_of(broker, topic, partitions)
+    logs = logs_of(broker, topic, one_or_all(partition))
     found = await pictures(broker, logs, bars_max=bars_max)
     return TopicPicture(topic=topic, now_ms=broker.clock.now_ms(), partitions=tuple(found))
 

@@ -13,8 +13,8 @@ from ...config.broker_config import ConfigSource
 from ...config.changes import Change, Operation, alter_topic
 from ...config.resources import ConfigEntry
 from ...config.resources import describe_topic as describe_options
-from ..errors import ControlError, Kind, did_you_mean
-from ..refusals import refusal
+from ..errors import ControlError, Kind, did_you_mean, refusal
+from ..operation import Name, operation
 from ..topics import topic_named
 
 
@@ -52,8 +52,13 @@ _SOURCES = {
 }
 
 
-def topic_configs(broker: Broker, topic: str) -> TopicConfigs:
-    """All options of a topic. ControlError NOT_FOUND if there is none of this name."""
+@operation("GET", "/v1/topics/{topic}/configs", statuses=(404,))
+def topic_configs(broker: Broker, topic: Name) -> TopicConfigs:
+    """Every option of a topic: value, where it comes from, type, bound.
+
+    Raises:
+        ControlError: NOT_FOUND: there is none of this name.
+    """
     topic_named(broker, topic)
     services = broker.services
     overrides = services.cluster.topic_configs(topic)
@@ -61,8 +66,14 @@ def topic_configs(broker: Broker, topic: str) -> TopicConfigs:
     return TopicConfigs(topic, tuple(_config(entry) for entry in sorted(entries, key=lambda entry: entry.name)))
 
 
-async def alter_topic_configs(broker: Broker, topic: str, configs: Mapping[str, str | None]) -> TopicConfigs:
-    """Set options of a topic, or unset those whose value is None; they hold from the next append or pass on.
+@operation("POST", "/v1/topics/{topic}/configs", statuses=(404, 500))
+async def alter_topic_configs(broker: Broker, topic: Name, configs: Mapping[str, str | None]) -> TopicConfigs:
+    """Set options of a topic, or unset them.
+
+    They hold from the next append or pass on.
+
+    Args:
+        configs: Options of topics by name, as texts; null: as the broker has it.
 
     Raises:
         ControlError: NOT_FOUND: there is no such topic; INVALID: an option or value is refused; FAILED: the disk refused. Nothing

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Annotated
 
 from ....protocol.batch_builder import build_batch
 from ....protocol.errors import CorruptRecordError, KafkaError
@@ -18,9 +19,9 @@ from ...partitions.topics import NO_LEADER
 from ...runtime.cold_reads import TRIES_MAX, bring
 from ...runtime.disk import Work, in_thread
 from ...runtime.worker import in_worker
-from ..errors import ControlError, Kind, check_number
+from ..errors import ControlError, Kind, check_number, refusal
+from ..operation import Name, PartitionId, Range, operation
 from ..partitions import logs_of
-from ..refusals import refusal
 from ..topics import topic_named
 from .encodings import Encoding, decoded, encoded
 
@@ -102,14 +103,20 @@ class RecordAppended:
     timestamp_ms: int
 
 
+@operation("GET", "/v1/topics/{topic}/records", statuses=(404, 500), only_waits=True)
 async def read_records(
-    broker: Broker, topic: str, partition: int = 0, *, offset: int | None = None, count: int = COUNT
+    broker: Broker,
+    topic: Name,
+    partition: PartitionId = 0,
+    *,
+    offset: Annotated[int, Range(0)] | None = None,
+    count: Annotated[int, Range(1, COUNT_MAX)] = COUNT,
 ) -> RecordList:
-    """Read on from an offset, or the end of the partition.
+    """Records of a partition, from an offset on; the newest unless told.
 
     Args:
-        offset: The first; what lies below the log stands for its start. None: `count` offsets before the end.
-        count: So many at most, fewer where they are more than READ_BYTES_MAX.
+        offset: The first; what lies below the log stands for its start. Null: `count` offsets before the end.
+        count: So many at most, fewer where they are more than 1 MiB.
 
     Raises:
         ControlError: NOT_FOUND: no such topic or partition; INVALID: a number beyond its bounds, or a batch that is too large to be

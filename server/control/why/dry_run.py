@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from typing import Annotated
 
 from ....protocol.errors import KafkaError
 from ....storage.cleaning.clean_stats import DryPass
@@ -13,7 +14,8 @@ from ...broker.broker import Broker
 from ...cleaning import dry_runs
 from ...cleaning.threads import CleanerSettings
 from ..errors import ControlError, Kind, check_number
-from ..partitions import logs_of
+from ..operation import PartitionId, Range, TopicName, operation
+from ..partitions import logs_of, one_or_all
 
 LISTED = 100
 LISTED_MAX = 100_000
@@ -85,26 +87,30 @@ class DryRun:
         return plan_fragment(f"What the next pass over {self.topic} would remove", passes)
 
 
+@operation("GET", "/v1/topics/{topic}/dry-run", statuses=(404, 409), only_waits=True)
 async def dry_run(
     broker: Broker,
-    topic: str,
-    partitions: Sequence[int] | None = None,
+    topic: TopicName,
+    partition: PartitionId | None = None,
     *,
     force: bool = False,
-    records_max: int = LISTED,
+    records_max: Annotated[int, Range(0, LISTED_MAX)] = LISTED,
 ) -> DryRun:
-    """Find out what a pass would do to each partition, due or not; one after the other, throttled as passes are.
+    """What a pass of the cleaner would take out now, without writing anything.
+
+    Of each partition, due or not; one after the other, throttled as passes are.
 
     Args:
+        partition: Null: all.
         force: As a forced pass, which ends the active segment first, and takes young segments.
-        records_max: So many removals are listed for each partition, from 0 to `LISTED_MAX`.
+        records_max: So many removals are listed for each partition.
 
     Raises:
         ControlError: NOT_FOUND; INVALID: `records_max`; CONFLICT: the topic is not compacted, or a pass, a lease or a deletion
             has the partition; FAILED: what is there cannot be read.
     """
     check_number("records_max", records_max, 0, LISTED_MAX)
-    logs, now_ms = logs_of(broker, topic, partitions), broker.clock.now_ms()
+    logs, now_ms = logs_of(broker, topic, one_or_all(partition)), broker.clock.now_ms()
     found = [await _of_partition(broker, log, force, records_max) for log in logs]
     return DryRun(topic=topic, now_ms=now_ms, is_forced=force, partitions=tuple(found))
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...broker.broker import Broker
 from ...runtime.time_slices import TimeSlice
 from ...services.explaining import Explaining, PartitionExplanation
-from ..partitions import logs_of
+from ..operation import PartitionId, TopicName, operation
+from ..partitions import logs_of, one_or_all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,13 +32,17 @@ class Explanation:
         return f"<Explanation of {self.topic}\n{self}\n>"
 
 
-async def explain(broker: Broker, topic: str, partitions: Sequence[int] | None = None) -> Explanation:
-    """Explain all partitions of a topic, or these.
+@operation("GET", "/v1/topics/{topic}/explain", statuses=(404, 409), only_waits=True)
+async def explain(broker: Broker, topic: TopicName, partition: PartitionId | None = None) -> Explanation:
+    """Why each partition is or is not eligible for the cleaner, when it will be, and what makes it so.
+
+    Args:
+        partition: Null: all.
 
     Raises:
         ControlError: NOT_FOUND: there is no such topic or partition; FAILED: the disk refused.
     """
-    logs = logs_of(broker, topic, partitions)
+    logs = logs_of(broker, topic, one_or_all(partition))
     now_ms = broker.clock.now_ms()
     explaining = await Explaining.of(broker.services, logs, TimeSlice())
     found = tuple([await explaining.next() for _ in logs])

@@ -10,10 +10,10 @@ from ....storage.cleaning.cleaner_checkpoints import data_dir_of
 from ....storage.disk import paths
 from ....storage.disk.paths import TopicPartition
 from ...cleaning.leases import LEASE_MS_MAX
+from ...control.operation import Length, Name, PartitionId, Range, TopicName
 from ...runtime.disk import Work, in_thread
 from ...runtime.time_slices import TimeSlice
 from ..call import Call, Lives, Nothing
-from ..fields import Length, Name, PartitionId, Range, TopicName
 
 _UINT32_MAX = 2**32 - 1
 

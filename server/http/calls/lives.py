@@ -15,8 +15,8 @@ from ...control import lives as control
 from ...control.broker_state import BrokerState, broker_state
 from ...control.errors import ControlError, Kind
 from ...control.lives import SnapshotCopied
+from ...control.operation import Name
 from ..call import Call, Lives, Nothing
-from ..fields import Name
 
 
 async def restart(lives: Lives, request: Nothing) -> BrokerState:

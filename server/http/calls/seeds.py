@@ -8,13 +8,13 @@ from typing import Annotated, Any
 
 import trio
 
+from ...control.operation import Length, Name
 from ...control.seed.export import export
 from ...control.seed.fields import SEED_BYTES_MAX
 from ...control.seed.planting import Planted, plant
 from ...control.seed.seed import seed_of_text
 from ...runtime.worker import in_worker
 from ..call import Call, Lives, Nothing, Text
-from ..fields import Length, Name
 
 
 @dataclass(frozen=True, slots=True)

@@ -214,7 +214,7 @@ async def _tried(broker: Broker, picture: LogPicture, wanted: str | None) -> Tri
     if wanted is None:
         return found
     try:
-        run = await dry_run(broker, picture.topic, [picture.partition], force=found.is_forced, records_max=RECORDS_MAX)
+        run = await dry_run(broker, picture.topic, picture.partition, force=found.is_forced, records_max=RECORDS_MAX)
     except ControlError as refused:
         return replace(found, refusal=str(refused))
     (each,) = run.partitions

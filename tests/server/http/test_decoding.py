@@ -15,9 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ottla.server.control.operation import Length, Matches, Name, Range
 from ottla.server.http.decoding import FieldError, decoded, from_texts
 from ottla.server.http.encoding import encoded, plain
-from ottla.server.http.fields import Length, Matches, Name, Range, docs_of
+from ottla.server.http.fields import docs_of
 from ottla.storage.disk.paths import TopicPartition
 from support.noted import each_case
 

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping
 from enum import Enum
 from typing import Any, Literal, get_args, get_origin
 
+from ottla.server.control.operation import Length, Range
 from ottla.server.http.decoding import FieldError, decoded, is_union, spelt
-from ottla.server.http.fields import Field, Length, Range, fields_of, is_object, stripped
+from ottla.server.http.fields import Field, fields_of, is_object, stripped
 
 ANYTHING: list[Any] = [
     None,

@@ -1,4 +1,4 @@
-"""Records, read and appended: see `...control.topic.records`."""
+"""Records that are appended: see `...control.topic.records`."""
 
 from __future__ import annotations
 
@@ -6,28 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
+from ...control.operation import INT64_MAX, Length, PartitionId, Range, TopicName
 from ...control.topic.encodings import Encoding
-from ...control.topic.records import (
-    COUNT,
-    COUNT_MAX,
-    HEADERS_MAX,
-    NewRecordFields,
-    RecordAppended,
-    RecordList,
-    append_record,
-    read_records,
-)
+from ...control.topic.records import HEADERS_MAX, NewRecordFields, RecordAppended, append_record
 from ..call import Call, Lives
-from ..fields import INT64_MAX, Length, Name, PartitionId, Range, TopicName
-
-
-@dataclass(frozen=True, slots=True)
-class ReadRequest:
-    topic: Name
-    partition: PartitionId = 0
-    offset: Annotated[int, Range(0, INT64_MAX)] | None = None
-    """The first; null: `count` offsets before the end."""
-    count: Annotated[int, Range(1, COUNT_MAX)] = COUNT
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +27,6 @@ class AppendRequest:
     """Null: where the clients' default partitioner puts the key; 0 without a key."""
 
 
-async def read(lives: Lives, request: ReadRequest) -> RecordList:
-    return await read_records(
-        lives.broker, request.topic, request.partition, offset=request.offset, count=request.count
-    )
-
-
 async def appended(lives: Lives, request: AppendRequest) -> RecordAppended:
     new = NewRecordFields(
         request.key,
@@ -65,16 +41,6 @@ async def appended(lives: Lives, request: AppendRequest) -> RecordAppended:
 
 
 CALLS: tuple[Call[Any, Any], ...] = (
-    Call(
-        "GET",
-        "/v1/topics/{topic}/records",
-        "Records of a partition, from an offset on; the newest unless told.",
-        ReadRequest,
-        RecordList,
-        read,
-        statuses=(404, 500),
-        only_waits=True,
-    ),
     Call(
         "POST",
         "/v1/topics/{topic}/records",

@@ -1,0 +1,1 @@
+"""How large the product is; see the program."""
