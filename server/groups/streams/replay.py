@@ -77,8 +77,7 @@ def _target(
     if value is None:
         group.targets.pop(key.member_id, None)
     else:
-        tasks = Tasks(_places(value.active_tasks), _places(value.standby_tasks), _places(value.warmup_tasks))
-        group.targets[key.member_id] = tasks
+        group.targets[key.member_id] = Tasks(*_places(value.active_tasks, value.standby_tasks, value.warmup_tasks))
 
 
 def _current_assignment(
@@ -93,32 +92,35 @@ def _current_assignment(
             group.put(gone)
         return
     states = MemberState.__members__.values()
+    standby, warmup, standby_left, warmup_left = _places(
+        value.standby_tasks,
+        value.warmup_tasks,
+        value.standby_tasks_pending_revocation,
+        value.warmup_tasks_pending_revocation,
+    )
     group.put(
         replace(
             member or Member(key.member_id),
             epoch=value.member_epoch,
             previous_epoch=value.previous_member_epoch,
             state=MemberState(value.state) if value.state in states else MemberState.UNKNOWN,
-            assigned=Owned(
-                _epochs(value.active_tasks, value.member_epoch),
-                _places(value.standby_tasks),
-                _places(value.warmup_tasks),
-            ),
+            assigned=Owned(_epochs(value.active_tasks, value.member_epoch), standby, warmup),
             revoking=Owned(
-                _epochs(value.active_tasks_pending_revocation, value.member_epoch),
-                _places(value.standby_tasks_pending_revocation),
-                _places(value.warmup_tasks_pending_revocation),
+                _epochs(value.active_tasks_pending_revocation, value.member_epoch), standby_left, warmup_left
             ),
         )
     )
 
 
-def _places(rows: Iterable[TaskIds | OwnedTaskIds]) -> Places:
-    places = {}
-    for one in rows:
-        if one.partitions:
-            places[one.subtopology_id] = frozenset(one.partitions)
-    return places
+def _places(*roles: Iterable[TaskIds | OwnedTaskIds]) -> list[Places]:
+    found = list[Places]()
+    for rows in roles:
+        places = {}
+        for one in rows:
+            if one.partitions:
+                places[one.subtopology_id] = frozenset(one.partitions)
+        found.append(places)
+    return found
 
 
 def _epochs(rows: Iterable[OwnedTaskIds], member_epoch: int) -> Mapping[str, Mapping[int, int]]:

@@ -8,6 +8,7 @@ gets something with the next one.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import attrgetter
 from typing import NamedTuple
 
 from ....protocol.errors import ErrorCode, KafkaError
@@ -33,7 +34,7 @@ def are_many(members: int, configured: Configured, configs: Mapping[str, str]) -
         return True
     if configured.problem is not None:  # Nobody gets any.
         return False
-    tasks = sum(one.tasks for one in (configured.subtopologies or {}).values())
+    tasks: int = sum(map(attrgetter("tasks"), (configured.subtopologies or {}).values()))
     return tasks * (1 + int(configs.get(STANDBYS, "0"))) > TASKS_AT_ONCE
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import IntEnum
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from .....protocol.errors import ErrorCode, KafkaError
@@ -162,7 +163,7 @@ def _internal(
             raise KafkaError(
                 ErrorCode.STREAMS_INVALID_TOPOLOGY, f"{topic.name} cannot have {topic.partitions} partitions."
             )
-    return tuple(topics[name] for name in sorted(topics))
+    return tuple(map(topics.__getitem__, sorted(topics)))
 
 
 def _missing(subtopologies: Iterable[ConfiguredSubtopology], existing: PartitionCount) -> dict[str, InternalTopic]:
@@ -181,9 +182,11 @@ def _missing(subtopologies: Iterable[ConfiguredSubtopology], existing: Partition
 
 
 def _copartition(
-    subtopologies: Iterable[Subtopology], decided: dict[str, int], count_of: Callable[[str], int]
+    subtopologies: Collection[Subtopology], decided: dict[str, int], count_of: Callable[[str], int]
 ) -> Steps[None]:
     """Let repartition topics have as many partitions as what they are joined with."""
+    if not any(map(attrgetter("copartition_groups"), subtopologies)):
+        return
     infos = [info for one in subtopologies for info in one.repartition_source_topics]
     internal = {info.name for info in infos}
     # What these have nothing here decides, though others that read them may leave it open.
