@@ -112,7 +112,7 @@ class _Work:
     ) -> None:
         self._members = members
         self._sizes = {key: one.tasks for key, one in subtopologies.items()}
-        self._stateful = {key: one.tasks for key, one in subtopologies.items() if one.is_stateful}
+        self._stateful = {key: one.tasks for key, one in subtopologies.items() if one.changelogs}
         self._standbys = standbys
         active = sum(self._sizes.values())
         self._active_quota = _Quota(active, len(members))

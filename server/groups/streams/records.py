@@ -48,7 +48,7 @@ def group_epoch(
         metadata_hash=metadata_hash,
         validated_topology_epoch=validated_epoch,
         last_assignment_configs=tuple(
-            LastAssignmentConfig(key=key, value=value) for key, value in sorted(configs.items())
+            [LastAssignmentConfig(key=key, value=value) for key, value in sorted(configs.items())]
         ),
     )
 

@@ -61,10 +61,7 @@ class ConfiguredSubtopology(NamedTuple):
     repartition_sources: tuple[InternalTopic, ...]
     repartition_sinks: tuple[str, ...]
     changelogs: tuple[InternalTopic, ...]
-
-    @property
-    def is_stateful(self) -> bool:
-        return bool(self.changelogs)
+    """If it has any, its tasks have state."""
 
 
 class Configured(NamedTuple):
@@ -125,7 +122,7 @@ def _configure(topology: Topology, existing: PartitionCount) -> Steps[Configured
         if not tasks[key]:
             raise KafkaError(ErrorCode.STREAMS_INVALID_TOPOLOGY, f"No source topics found for subtopology {key}")
         # Where two have a changelog together it is as large as the last needs it, as with Apache Kafka.
-        sizes.update((topic.name, tasks[key]) for topic in one.state_changelog_topics)
+        sizes.update(dict.fromkeys(map(attrgetter("name"), one.state_changelog_topics), tasks[key]))
         if number % A_PIECE == 0:
             yield
     made = {}
