@@ -187,7 +187,8 @@ class StreamsGroup:
 
     def put(self, member: Member) -> None:
         """Take over what a record says of a member, old or new."""
-        self._take_out(member.member_id)
+        if member.member_id in self.members:
+            self._take_out(member.member_id)
         self.members[member.member_id] = member
         for owned in filter(any, (member.assigned, member.revoking)):
             self.active_processes.update(dict.fromkeys(_each(owned.active), member.process_id))

@@ -97,6 +97,7 @@ def target_tombstone(group_id: str, member_id: str) -> Change:
 
 def current_assignment(group_id: str, member: Member) -> Change:
     assigned, revoking = member.assigned, member.revoking
+    active, active_left = _with_epochs(assigned.active, revoking.active)
     standby, warmup, standby_left, warmup_left = rows_of(OwnedTaskIds, (*assigned[1:], *revoking[1:]))
     return StreamsGroupCurrentMemberAssignmentKey(
         group_id=group_id, member_id=member.member_id
@@ -104,10 +105,10 @@ def current_assignment(group_id: str, member: Member) -> Change:
         member_epoch=member.epoch,
         previous_member_epoch=member.previous_epoch,
         state=member.state,
-        active_tasks=_with_epochs(assigned.active),
+        active_tasks=active,
         standby_tasks=standby,
         warmup_tasks=warmup,
-        active_tasks_pending_revocation=_with_epochs(revoking.active),
+        active_tasks_pending_revocation=active_left,
         standby_tasks_pending_revocation=standby_left,
         warmup_tasks_pending_revocation=warmup_left,
     )
@@ -144,10 +145,13 @@ def rows_of(row: Callable[..., Row], roles: Iterable[Mapping[str, Collection[int
     return found
 
 
-def _with_epochs(epochs: Epochs) -> tuple[OwnedTaskIds, ...]:
-    rows = []
-    for key, since in sorted(epochs.items()):
-        partitions = tuple(sorted(since))
-        of_each = tuple(map(since.__getitem__, partitions))
-        rows.append(OwnedTaskIds(subtopology_id=key, partitions=partitions, assignment_epochs=of_each))
-    return tuple(rows)
+def _with_epochs(*roles: Epochs) -> list[tuple[OwnedTaskIds, ...]]:
+    found = []
+    for epochs in roles:
+        rows = []
+        for key, since in sorted(epochs.items()):
+            partitions = tuple(sorted(since))
+            of_each = tuple(map(since.__getitem__, partitions))
+            rows.append(OwnedTaskIds(subtopology_id=key, partitions=partitions, assignment_epochs=of_each))
+        found.append(tuple(rows))
+    return found

@@ -190,6 +190,7 @@ class Transition:
         self._epoch = group.epoch
         self._must_bump = False
         self._hash = group.metadata_hash
+        self._topology_epoch: int
 
     def run(self, around: Surroundings, claim: Tasks | None) -> None:
         """Do all the steps, once.
@@ -220,6 +221,7 @@ class Transition:
             raise KafkaError(*ready.refused)
         if ready.topology is None:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"group {group.group_id} has no topology")
+        self._topology_epoch = ready.topology.epoch
         if ready.written is not None:
             log.info("group %s: topology of epoch %d", group.group_id, ready.topology.epoch)
             self.changes.append(ready.written)
@@ -244,7 +246,7 @@ class Transition:
         group, around = self.group, self._around
         validated = -1
         if self.configured.problem is None:
-            validated = self._topology_epoch()
+            validated = self._topology_epoch
             check_claim(claim, self.configured)
         self._must_bump |= validated != group.validated_epoch or around.configs != group.assignment_configs
         if self._must_bump:
@@ -252,10 +254,6 @@ class Transition:
             change = records.group_epoch(group.group_id, self._epoch, self._hash, validated, around.configs)
             self.changes.append(change)
             log.info("group %s: epoch %d", group.group_id, self._epoch)
-
-    def _topology_epoch(self) -> int:
-        topology = self.group.topology
-        return self.member.topology_epoch if topology is None else topology.epoch
 
     def _take_target(self) -> tuple[int, Tasks]:
         """The target assignment's epoch and the member's part in it: another one if the group's epoch is ahead, the last one is

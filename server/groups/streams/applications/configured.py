@@ -114,7 +114,8 @@ def _configure(topology: Topology, existing: PartitionCount) -> Steps[Configured
             raise KafkaError(ErrorCode.STREAMS_INVALID_TOPOLOGY, f"Nothing tells how many partitions {name} has.")
         return count
 
-    yield from _copartition(subtopologies, decided, count_of)
+    if any(map(attrgetter("copartition_groups"), subtopologies)):
+        yield from _copartition(subtopologies, decided, count_of)
     tasks: dict[str, int] = {}
     sizes: dict[str, int] = {}
     for number, (key, one) in enumerate(topology.subtopologies.items(), 1):
@@ -182,8 +183,6 @@ def _copartition(
     subtopologies: Collection[Subtopology], decided: dict[str, int], count_of: Callable[[str], int]
 ) -> Steps[None]:
     """Let repartition topics have as many partitions as what they are joined with."""
-    if not any(map(attrgetter("copartition_groups"), subtopologies)):
-        return
     infos = [info for one in subtopologies for info in one.repartition_source_topics]
     internal = {info.name for info in infos}
     # What these have nothing here decides, though others that read them may leave it open.
