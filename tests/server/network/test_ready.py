@@ -25,7 +25,7 @@ import trio
 import trio.testing
 
 from ottla.protocol.apis import APIS
-from ottla.protocol.connection import Request, encode_request, parse_response
+from ottla.protocol.connection import Request, encode_request, learn, parse_response
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.produce import (
@@ -84,6 +84,13 @@ def produce(number: int, key: str, records: bytes) -> bytes:
 
 def heartbeat(number: int) -> bytes:
     return encode_request(OTHER, 0, number, "c", HeartbeatRequest(group_id="g", member_id="m"))
+
+
+@pytest.fixture(autouse=True)
+def _spoken() -> None:
+    """Who is the first to speak a version of an API waits for a thread."""
+    for frame in (request(0), produce(0, "g", b""), heartbeat(0)):
+        learn(memoryview(frame)[4:])
 
 
 def produced(key: str, records: bytes) -> str:
