@@ -79,8 +79,7 @@ def build_batch(
     if max_timestamp is None:
         max_timestamp = max((row[1] for row in rows), default=NO_TIMESTAMP)
     payload = bytearray()
-    for offset, timestamp, key, value, headers in rows:
-        append_record(payload, timestamp - base_timestamp, offset - base_offset, key, value, headers)
+    append_records(payload, rows, base_offset, base_timestamp)
     attributes = (
         codec
         | (LOG_APPEND_TIME_BIT if log_append_time else 0)
@@ -104,22 +103,20 @@ def build_batch(
     )
 
 
-def append_record(
-    out: bytearray,
-    timestamp_delta: int,
-    offset_delta: int,
-    key: BytesLike | None,
-    value: BytesLike | None,
-    headers: Headers = (),
+def append_records(
+    out: bytearray, records: Iterable[RecordParts], base_offset: int = 0, base_timestamp: int = 0
 ) -> None:
-    """Append one record to a records block that is not compressed yet."""
-    pairs = tuple(headers)
-    fields = [timestamp_delta, offset_delta, key, value, len(pairs)]
-    for name, content in pairs:
-        fields += name.encode(), content
-    body = bytearray(1)  # record attributes: none are defined
-    append_fields(body, fields)
-    append_fields(out, [body])
+    """Append records to a records block that is not compressed yet."""
+    bodies = []
+    for offset, timestamp, key, value, headers in records:
+        pairs = tuple(headers)
+        fields = [timestamp - base_timestamp, offset - base_offset, key, value, len(pairs)]
+        for name, content in pairs:
+            fields += name.encode(), content
+        body = bytearray(1)  # record attributes: none are defined
+        append_fields(body, fields)
+        bodies.append(body)
+    append_fields(out, bodies)
 
 
 def seal_batch(

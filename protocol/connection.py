@@ -21,6 +21,7 @@ here whatever an element leaves behind, a row of a dictionary, say, must go befo
 
 _SIZE = struct.Struct(">i")
 _SIZE_AND_CORRELATION_ID = struct.Struct(">ii")
+_KEY_AND_VERSION = struct.Struct(">hh")
 
 
 class Spoken(NamedTuple):
@@ -61,8 +62,21 @@ class Kept:
     written: dict[int, bytes]
 
 
-def parse_request(frame: memoryview, most_elements: int = REQUEST_ELEMENTS_MAX) -> Request:
+class UnspokenError(Exception):
+    """Nobody has spoken this version of the API yet: `learn` it in another thread, and come again."""
+
+
+def learn(frame: memoryview) -> None:
+    """Load the messages, and make the codec, of a frame with which `parse_request` has raised UnspokenError. In any thread; takes up to
+    30 ms."""
+    api_key, version = _KEY_AND_VERSION.unpack_from(frame)
+    _spoken(APIS[api_key], version)
+
+
+def parse_request(frame: memoryview, most_elements: int = REQUEST_ELEMENTS_MAX, *, at_once: bool = False) -> Request:
     """One frame (without its size) as a request.
+
+    Raises UnspokenError, if `at_once`, where others would wait until the codec is made.
 
     Raises TooManyElementsError, which is a ProtocolError, as soon as there are more than `most_elements`.
 
@@ -80,6 +94,8 @@ def parse_request(frame: memoryview, most_elements: int = REQUEST_ELEMENTS_MAX) 
             if api_key == API_VERSIONS_KEY:
                 return Request(api, version, correlation_id, client_id, None)
             raise ProtocolError(f"{api.name} version {version} is not among {api.versions} (client {client_id!r})")
+        if at_once:
+            raise UnspokenError
         spoken = _spoken(api, version)
     if spoken.is_flexible:
         at = at + 1 if at < len(frame) and not frame[at] else skip_tags(frame, at)  # nearly always there are none
@@ -128,12 +144,14 @@ def encode_response(
 
 def _spoken(api: Api, version: int) -> Spoken:
     flexible = api.is_flexible(version)
-    spoken = _SPOKEN[api.key, version] = Spoken(
+    spoken = Spoken(
         flexible,
         api.has_flexible_response_header(version),
         codec(api.request, version, flexible),
         codec(api.response, version, flexible),
     )
+    _ = spoken.request.read_within, spoken.response.write
+    _SPOKEN[api.key, version] = spoken  # once the codec is made: until then nobody shall wait for it
     return spoken
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from ...protocol.errors import ProtocolError
 from ...protocol.wire import Codec, codec, uvarint
 from .jobs import AT_ONCE, Steps
+from .records import Pair
 
 NUMBER = Struct(">h")
 
@@ -29,6 +30,20 @@ def write_blob(number: int, with_codec: Codec, message: object) -> bytes:
     blob = bytearray(NUMBER.pack(number))
     with_codec.write(message, [blob])
     return bytes(blob)
+
+
+def write_record(types: Mapping[type, tuple[int, Codec]], key: object, value: object | None) -> Pair:
+    """Key and value, whose classes are in `types`; a value of None deletes the key."""
+    written: list[Any] = []
+    for message in key, value:
+        if message is None:
+            written.append(None)
+            continue
+        number, with_codec = types[type(message)]
+        blob = bytearray(NUMBER.pack(number))
+        with_codec.write(message, [blob])
+        written.append(bytes(blob))
+    return written[0], written[1]
 
 
 def writing_blob(number: int, with_codec: Codec, message: Any, arrays: Mapping[str, Iterable[object]]) -> Steps[bytes]:

@@ -3,10 +3,10 @@ one short step."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from ...protocol.batch_builder import append_record, seal_batch
+from ...protocol.batch_builder import append_records, seal_batch
 from ...protocol.records import HEADER_BYTES, NO_SEQUENCE, TRANSACTIONAL_BIT
 
 Pair = tuple[bytes, bytes | None]
@@ -28,11 +28,11 @@ class Records:
 
     __slots__ = ("_block", "_count")
 
-    def __init__(self, pairs: Iterable[Pair] = ()) -> None:
+    def __init__(self, pairs: Sequence[Pair] = ()) -> None:
         self._block = bytearray()
         self._count = 0
-        for key, value in pairs:
-            self.add(key, value)
+        if pairs:
+            self.add(*pairs)
 
     def __len__(self) -> int:
         return self._count
@@ -42,15 +42,14 @@ class Records:
         """How large the batch would be by now."""
         return HEADER_BYTES + len(self._block)
 
-    def add(self, key: bytes, value: bytes | None) -> None:
-        """One more; a value of None deletes the key."""
-        append_record(self._block, 0, self._count, key, value)
-        self._count += 1
+    def add(self, *pairs: Pair) -> None:
+        append_records(self._block, [(at, 0, key, value, ()) for at, (key, value) in enumerate(pairs, self._count)])
+        self._count += len(pairs)
 
-    def add_within(self, max_bytes: int, key: bytes, value: bytes | None) -> bool:
+    def add_within(self, max_bytes: int, pair: Pair) -> bool:
         """`add`, unless the batch would then be larger than `max_bytes`; an empty one takes any record. Whether it is in."""
         before_bytes = len(self._block)
-        self.add(key, value)
+        self.add(pair)
         if self._count > 1 and self.batch_bytes > max_bytes:
             del self._block[before_bytes:]
             self._count -= 1

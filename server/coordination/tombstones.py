@@ -39,11 +39,11 @@ class Tombstones(Generic[Thing]):
         """
         if is_last and self.refusal is not None:
             return
-        if not self._records.add_within(self._store.max_batch_bytes(self._partition), key, None):
+        if not self._records.add_within(self._store.max_batch_bytes(self._partition), (key, None)):
             self.write()
             if is_last and self.refusal is not None:
                 return
-            self._records.add(key, None)
+            self._records.add((key, None))
         self._things.append(thing)
 
     def write(self) -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 from ...protocol.errors import ProtocolError
@@ -26,6 +27,7 @@ from ...protocol.messages.consumer_offsets import (
     OffsetCommitValue,
 )
 from ...protocol.wire import Codec, codec
+from ..coordination import blobs
 from ..coordination.blobs import NUMBER, blob_types, read_message, read_number, write_blob, writing_blob
 from ..coordination.jobs import Steps
 from ..coordination.records import Pair, Records
@@ -133,10 +135,8 @@ def read_record(key: bytes | None, value: bytes | None) -> OffsetRecord | GroupR
     return None
 
 
-def write_record(key: object, value: object | None) -> Pair:
-    """Any record of a group but of its offsets, in the version that is written."""
-    written = None if value is None else write_blob(*_BLOBS[type(value)], value)
-    return write_blob(*_BLOBS[type(key)], key), written
+write_record = partial(blobs.write_record, _BLOBS)
+"""Any record of a group but of its offsets, in the version that is written, from key and value."""
 
 
 Change: TypeAlias = tuple[Any, Any]
@@ -171,8 +171,7 @@ def writing_record(key: object, value: Any, arrays: Mapping[str, Iterable[object
 def records_of(changes: Iterable[Change | Ready], before: Records | None = None) -> Records:
     """The records of these changes, behind those `before` if there are any."""
     made = Records() if before is None else before
-    for change in changes:
-        made.add(*(change.pair if isinstance(change, Ready) else write_record(*change)))
+    made.add(*[change.pair if isinstance(change, Ready) else write_record(*change) for change in changes])
     return made
 
 

@@ -12,6 +12,7 @@ Behaviour
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from operator import attrgetter
@@ -27,6 +28,7 @@ from ...protocol.messages.streams_group_heartbeat import (
 from ..cluster.topic_plans import PARTITIONS_MAX, TopicPlan, check_name
 from ..coordination.jobs import Job, Steps
 from ..groups.classic.protocol import Caller
+from ..groups.coordinator import GroupCoordinator
 from ..groups.shard import Shard
 from ..groups.streams.answering import Heard
 from ..groups.streams.applications.configured import InternalTopic, StatusCode
@@ -52,13 +54,18 @@ def handle(ctx: Context, request: Request) -> Any:
         return _refused(error)
     caller = Caller(request.client_id or "", f"/{ctx.client.client_host}", request.version, None)
     before = None if body.topology is None else partial(_check_topics, ctx, body.topology)
-    work = partial(_heartbeat, ctx, body, caller)
+    work = partial(_heartbeat, groups.coordinator, body, caller, ctx.services.clock.now_ms)
     return CoordinatorCall(ctx, groups, body.group_id, work, _refused, before, partial(_told, ctx)).carry_out()
 
 
-def _heartbeat(ctx: Context, body: StreamsGroupHeartbeatRequest, caller: Caller, shard: Shard) -> Steps[Heard]:
-    coordinator = ctx.services.coordinators.groups.coordinator
-    heard = yield from coordinator.streams_heartbeat(shard, body, caller, ctx.services.clock.now_ms)
+def _heartbeat(
+    coordinator: GroupCoordinator,
+    body: StreamsGroupHeartbeatRequest,
+    caller: Caller,
+    now_ms: Callable[[], int],
+    shard: Shard,
+) -> Steps[Heard]:
+    heard = yield from coordinator.streams_heartbeat(shard, body, caller, now_ms)
     if not heard.wants_endpoints:
         return heard
     rows = yield from coordinator.streams_endpoints(shard, body.group_id, heard.response.member_id)
@@ -89,7 +96,9 @@ def _check_topics(ctx: Context, topology: Topology) -> Job:
         )
     invalid = []
     for name in names:
-        if not _is_name(name):
+        try:
+            check_name(name)
+        except KafkaError:
             invalid.append(name)
         if len(names) > NAMES_AT_ONCE:
             yield
@@ -98,14 +107,6 @@ def _check_topics(ctx: Context, topology: Topology) -> Job:
         raise KafkaError(ErrorCode.STREAMS_INVALID_TOPOLOGY, f"Topic names {shown} are not valid topic names.")
     if ctx.services.authorizer is not None:
         yield from check_topics(ctx, sorted(names))
-
-
-def _is_name(name: str) -> bool:
-    try:
-        check_name(name)
-    except KafkaError:
-        return False
-    return True
 
 
 async def _with_topics(

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import trio
 
-from ...protocol.connection import Request, encode_response, parse_request
+from ...protocol.connection import Request, UnspokenError, encode_response, learn, parse_request
 from ...protocol.errors import LargeMessageError, ProtocolError
 from ...protocol.last_produce import LastProduce
 from ..runtime.addresses import java_host
@@ -373,7 +373,11 @@ class Connection:
         if request is None:
             last = None
             # An element has a byte at least.
-            request = parse_request(frame) if size_bytes <= READ_ELEMENTS_AT_ONCE else read_now(frame)
+            try:
+                request = parse_request(frame, at_once=True) if size_bytes <= READ_ELEMENTS_AT_ONCE else read_now(frame)
+            except UnspokenError:
+                self._leave(frame, self._learn, [frame])
+                return None
             if request is None:
                 self._leave(frame, self._read_large, [frame], size_bytes)
                 return None
@@ -407,10 +411,21 @@ class Connection:
 
     def _leave(self, frame: memoryview, work: Callable[..., Coroutine[Any, Any, None]], *arguments: Any) -> None:
         """Leave something to the task, which may look at the frame. Of a request all but its records has been copied out of it."""
-        if self._frames.is_shared and (work == self._read_large or frame[:2] == PRODUCE):
+        if self._frames.is_shared and (work in (self._learn, self._read_large) or frame[:2] == PRODUCE):
             self._shares.ready.give_buffer_away()
         self.busy = True  # it has been taken, and is carried out though the node stops
         self._left = partial(work, *arguments)
+
+    async def _learn(self, box: list[memoryview]) -> None:
+        """Carry out the first request of an API in a version."""
+        try:
+            await trio.to_thread.run_sync(learn, box[0], limiter=self._shares.learning)
+        except RuntimeError:  # no thread can be had
+            learn(box[0])
+        parts = self._answer(box.pop())
+        if parts is not None:
+            self._frames.let_go()
+            await self._send_unsent(parts)
 
     async def _read_large(self, box: list[memoryview], size_bytes: int) -> None:
         request = await self._at_large().read(box)

@@ -47,14 +47,14 @@ T = TypeVar("T")
 
 
 def read_now(frame: memoryview) -> Request | None:
-    """The request in a frame, None if it is a large one. Raises ProtocolError."""
+    """The request in a frame, None if it is a large one. Raises ProtocolError and UnspokenError."""
     most = READ_ELEMENTS_AT_ONCE
     if len(frame) > FRAME_BYTES_AT_ONCE:
         if frame[:2] != PRODUCE:
             return None
         most = LARGE_PRODUCE_ELEMENTS_AT_ONCE
     try:
-        return parse_request(frame, most)
+        return parse_request(frame, most, at_once=True)
     except TooManyElementsError:
         return None
 

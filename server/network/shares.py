@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 
+import trio
+
 from ..config.broker_config import BrokerConfig
 from ..runtime.collector import Collector
 from ..runtime.floods import Floods
@@ -32,6 +34,8 @@ class Shares:
         self.request_memory = RequestMemory(limit_bytes)
         self.unsent_answers = UnsentAnswers(limit_bytes)
         self.large_requests = LargeRequests(collector)
+        self.learning = trio.CapacityLimiter(1)
+        """Of the thread that makes codecs: two would take as long."""
         self.answer_places = AnswerPlaces()
         self.ready = ReadyConnections()
         self.authentications = Authentications()

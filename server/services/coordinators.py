@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ..sharing.share_records import SharePartitionKey
     from ..sharing.state_service import ShareStateService
     from ..transactions.service import TransactionService
+    from .share_keeper import ShareKeeper
 
     Keeper: TypeAlias = GroupService | ShareStateService | TransactionService
 
@@ -156,10 +157,14 @@ class Coordinators(Watcher):
 
     def _make_groups(self) -> GroupService:
         from ..groups.service import GroupService
-        from .share_keeper import ShareKeeper
 
-        self._groups = GroupService(self._ground, lambda: ShareKeeper(self.share_states))
+        self._groups = GroupService(self._ground, self._share_keeper)
         return self._groups
+
+    def _share_keeper(self) -> ShareKeeper:
+        from .share_keeper import ShareKeeper  # who asks of share groups has loaded most of it
+
+        return ShareKeeper(self.share_states)
 
     def _make_share_states(self) -> ShareStateService:
         from ..sharing.state_service import ShareStateService

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from base64 import urlsafe_b64decode
 from collections.abc import Iterable
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 from ...protocol.errors import ErrorCode, KafkaError, ProtocolError
@@ -19,8 +20,8 @@ from ...protocol.messages import share_state_log as log
 from ...protocol.messages.share_state_log import RECORD_TYPES
 from ...protocol.wire import codec
 from ...storage.disk.checkpoints import uuid_text
-from ..coordination.blobs import blob_types, read_message, read_number, write_blob
-from ..coordination.records import Pair
+from ..coordination import blobs
+from ..coordination.blobs import blob_types, read_message, read_number
 from .state_batches import StateBatch
 
 _BLOBS = blob_types(RECORD_TYPES)
@@ -79,9 +80,8 @@ def read_record(key: bytes | None, value: bytes | None) -> Change | None:
     return read_message(codec(key_class, 0, False), key), said
 
 
-def write_record(key: Any, value: Any) -> Pair:
-    written = None if value is None else write_blob(*_BLOBS[type(value)], value)
-    return write_blob(*_BLOBS[type(key)], key), written
+write_record = partial(blobs.write_record, _BLOBS)
+"""From key and value."""
 
 
 def key_of(cls: type[Any], key: SharePartitionKey) -> Any:

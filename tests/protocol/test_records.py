@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.protocol.batch_builder import (
-    append_record,
+    append_records,
     assign_in_place,
     build_batch,
     seal_batch,
@@ -416,14 +416,7 @@ def test_spans_and_null_keys_say_what_the_records_say(fields: Any, codec: int, p
 
 def written(record: Record, of: RecordBatch) -> bytes:
     out = bytearray()
-    append_record(
-        out,
-        record.timestamp - of.base_timestamp,
-        record.offset - of.base_offset,
-        record.key,
-        record.value,
-        record.headers,
-    )
+    append_records(out, [record[:5]], of.base_offset, of.base_timestamp)
     return bytes(out)
 
 

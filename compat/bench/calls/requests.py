@@ -312,9 +312,9 @@ def rows() -> list[Row]:
     of_kinds = [
         row
         for api, kind, first_most, second_most in (
-            ("ConsumerGroupHeartbeat", CONSUMER, 250, 250),
-            ("ShareGroupHeartbeat", SHARE, 400, 250),
-            ("StreamsGroupHeartbeat", STREAMS, 370, 320),
+            ("ConsumerGroupHeartbeat", CONSUMER, 230, 230),
+            ("ShareGroupHeartbeat", SHARE, 340, 210),
+            ("StreamsGroupHeartbeat", STREAMS, 250, 210),
         )
         for row in (
             Row(f"{api}, nothing new", lambda number, kind=kind: stays(kind, number), STAYS_MOST),  # type: ignore[misc]

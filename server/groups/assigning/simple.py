@@ -32,8 +32,8 @@ def simple_assignor(spec: GroupSpec, assignable: Assignable) -> Steps[dict[str, 
         assignable: Topic id -> the partitions that may be given out.
     """
     members = tuple(spec.members.values())
-    if not members:
-        return {}
+    if not members or not assignable:
+        return {member_id: {} for member_id in spec.members}
     assigned = yield from (_all_alike if spec.is_homogeneous else _by_topic)(members, assignable)
     return {member.member_id: mine for member, mine in zip(members, assigned, strict=True)}
 
@@ -44,10 +44,11 @@ def _all_alike(members: Sequence[MemberSubscription], assignable: Assignable) ->
         places += [(topic_id, index) for index in sorted(assignable.get(topic_id, ()))]
         if len(places) > _PLACES_A_PIECE:
             yield
-    has = []
+    has = list[set[tuple[bytes, int]]]()
     for member in members:
+        if has:
+            yield
         has.append({(topic_id, index) for topic_id, indexes in member.target.items() for index in indexes})
-        yield
     yield from _share_out(places, has)
     assigned: list[Assignment] = []
     for mine in has:
@@ -87,6 +88,8 @@ def _share_out(places: Sequence[Place], has: list[set[Place]]) -> Job:
         if len(places) > _PLACES_A_PIECE:
             yield
     for number, mine in enumerate(has):
+        if number:
+            yield
         kept, left = list[Place](), iter(mine)
         while some := tuple(islice(left, _PLACES_A_PIECE)):
             kept += filter(holders.__contains__, some)
@@ -97,7 +100,6 @@ def _share_out(places: Sequence[Place], has: list[set[Place]]) -> Job:
         has[number] = set(kept)
         for place in kept:
             holders[place].append(number)
-        yield
     for at, (place, numbers) in enumerate(holders.items(), 1):
         if len(numbers) > sharing:
             for number in numbers[sharing:]:
@@ -106,8 +108,8 @@ def _share_out(places: Sequence[Place], has: list[set[Place]]) -> Job:
             yield
         elif at % A_PIECE == 0:
             yield
-    unfilled = deque(number for number, mine in enumerate(has) if len(mine) < quotas[number])
-    for place in places:
+    unfilled = deque([number for number, mine in enumerate(has) if len(mine) < quotas[number]])
+    for at, place in enumerate(places, 1):
         missing = sharing - len(holders[place])
         for _ in range(len(unfilled)):
             if not missing:
@@ -118,4 +120,5 @@ def _share_out(places: Sequence[Place], has: list[set[Place]]) -> Job:
                 missing -= 1
             if len(has[number]) < quotas[number]:
                 unfilled.append(number)
-        yield
+        if at % A_PIECE == 0 or len(unfilled) > A_PIECE:
+            yield

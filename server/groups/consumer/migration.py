@@ -174,7 +174,7 @@ class Migration:
         max_bytes = self._store.max_batch_bytes(old.partition)
         written = Records([write_record(*classic_tombstone(old.group_id))])
         for change in whole_group(new):
-            written.add(*(yield from change))
+            written.add((yield from change))
             if written.batch_bytes > max_bytes:
                 raise KafkaError(
                     ErrorCode.UNKNOWN_SERVER_ERROR,
@@ -255,9 +255,9 @@ class Migration:
             yield
         written = Records()
         for change in tombstones(old.group_id, tuple(old.members), tuple(old.regexes)):
-            written.add(*write_record(*change))
+            written.add(write_record(*change))
             yield
-        written.add(group_key(new.group_id), group_value(new, assignments))
+        written.add((group_key(new.group_id), group_value(new, assignments)))
         return Downgrade(new, written)
 
     def install(self, shard: Shard, made: Downgrade, now_ms: int, *, must_rebalance: bool) -> ClassicGroup:

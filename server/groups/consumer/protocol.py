@@ -413,7 +413,7 @@ class ConsumerProtocol:
             if shard.groups.get(group.group_id) is group:
                 targets.amended(group, whole, found, members)
                 last = records.target_metadata(group.group_id, epoch, now_ms)
-                whole.records.add(*write_record(*last))
+                whole.records.add(write_record(*last))
                 self._store.append(shard.partition, whole.records, now_ms)
                 group.targets.update(whole.given)
                 shard.apply([last])

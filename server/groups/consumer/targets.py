@@ -107,7 +107,7 @@ def written(group: ConsumerGroup, targets: Mapping[str, Assignment], max_bytes: 
     whole = WholeTarget(Records(), {})
     for member_id, assignment in targets.items():
         if member_id in group.members and group.targets.get(member_id) != assignment:
-            whole.records.add(*(yield from records.writing_target(group.group_id, member_id, assignment)).pair)
+            whole.records.add((yield from records.writing_target(group.group_id, member_id, assignment)).pair)
             whole.given[member_id] = assignment
             count = len(assignment) + sum(map(len, assignment.values()))
             if count > OWNED_MAX:
@@ -138,10 +138,10 @@ def amended(
         instance_id = members[member_id].instance_id
         heir = group.static_member(instance_id)
         if whole.given.pop(member_id, None) is not None:
-            whole.records.add(*write_record(*records.target_tombstone(group.group_id, member_id)))
+            whole.records.add(write_record(*records.target_tombstone(group.group_id, member_id)))
         if heir is not None and heir.member_id not in members:
             assignment = whole.given[heir.member_id] = targets[member_id]
-            whole.records.add(*write_record(*records.target(group.group_id, heir.member_id, assignment)))
+            whole.records.add(write_record(*records.target(group.group_id, heir.member_id, assignment)))
 
 
 def changes(group: ConsumerGroup, targets: Mapping[str, Assignment], epoch: int, now_ms: int) -> list[Change]:

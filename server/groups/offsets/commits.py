@@ -123,7 +123,7 @@ def prepare(
                 expire_ms,
                 topic_id,
             )
-            records.add(offset_key(group_id, *place), offset_value(committed))
+            records.add((offset_key(group_id, *place), offset_value(committed)))
             if records.batch_bytes > most_bytes and records.batch_bytes > (most_bytes := max_bytes()):
                 raise KafkaError(
                     ErrorCode.UNKNOWN_SERVER_ERROR,

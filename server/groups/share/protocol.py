@@ -246,9 +246,9 @@ class ShareProtocol:
             made = yield from targets.written(group, found, max_bytes)
             if shard.groups.get(group.group_id) is group:
                 for member_id in found.keys() - group.members.keys():
-                    made.add(*write_record(*records.target_tombstone(group.group_id, member_id)))
+                    made.add(write_record(*records.target_tombstone(group.group_id, member_id)))
                 last = records.target_metadata(group.group_id, epoch, now_ms)
-                made.add(*write_record(*last))
+                made.add(write_record(*last))
                 self._store.append(shard.partition, made, now_ms)
                 for member_id, assignment in found.items():
                     if member_id in group.members and group.targets.get(member_id) != assignment:

@@ -85,22 +85,25 @@ def current_assignment(group_id: str, member: ShareMember) -> Change:
 
 
 def state_partitions(group_id: str, states: StateTable) -> Change:
+    initializing, initialized = _infos(states.initializing, states.initialized)
     return log.ShareGroupStatePartitionMetadataKey(group_id=group_id), log.ShareGroupStatePartitionMetadataValue(
-        initializing_topics=_infos(states.initializing),
-        initialized_topics=_infos(states.initialized),
+        initializing_topics=initializing,
+        initialized_topics=initialized,
         deleting_topics=tuple(
             log.TopicInfo(topic_id=topic_id, topic_name=name) for topic_id, name in sorted(states.deleting.items())
         ),
     )
 
 
-def _infos(topics: Mapping[bytes, TopicStates]) -> tuple[log.TopicPartitionsInfo, ...]:
-    return tuple(
-        [
-            log.TopicPartitionsInfo(topic_id=topic_id, topic_name=one.name, partitions=tuple(sorted(one.partitions)))
-            for topic_id, one in sorted(topics.items())
-        ]
-    )
+def _infos(*tables: Mapping[bytes, TopicStates]) -> list[tuple[log.TopicPartitionsInfo, ...]]:
+    found = []
+    for topics in tables:
+        infos = []
+        for topic_id, (name, partitions) in sorted(topics.items()):
+            row = log.TopicPartitionsInfo(topic_id=topic_id, topic_name=name, partitions=tuple(sorted(partitions)))
+            infos.append(row)
+        found.append(tuple(infos))
+    return found
 
 
 def current_tombstone(group_id: str, member_id: str) -> Change:

@@ -78,14 +78,12 @@ def _states(
     key: log.ShareGroupStatePartitionMetadataKey,
     value: log.ShareGroupStatePartitionMetadataValue | None,
 ) -> None:
+    if value is None:
+        group.set_states(None)
+        return
+    initializing, initialized = _topic_states(value.initializing_topics, value.initialized_topics)
     group.set_states(
-        None
-        if value is None
-        else StateTable(
-            initializing=_topic_states(value.initializing_topics),
-            initialized=_topic_states(value.initialized_topics),
-            deleting={one.topic_id: one.topic_name for one in value.deleting_topics},
-        )
+        StateTable(initializing, initialized, {one.topic_id: one.topic_name for one in value.deleting_topics})
     )
 
 
@@ -96,11 +94,14 @@ def _assignment(topics: Iterable[log.TopicPartition | log.TopicPartitions]) -> A
     return assignment
 
 
-def _topic_states(topics: Iterable[log.TopicPartitionsInfo]) -> dict[bytes, TopicStates]:
-    states = {}
-    for one in topics:
-        states[one.topic_id] = TopicStates(one.topic_name, frozenset(one.partitions))
-    return states
+def _topic_states(*tables: Iterable[log.TopicPartitionsInfo]) -> list[dict[bytes, TopicStates]]:
+    found = []
+    for topics in tables:
+        states = {}
+        for one in topics:
+            states[one.topic_id] = TopicStates(one.topic_name, frozenset(one.partitions))
+        found.append(states)
+    return found
 
 
 APPLY: dict[type, Callable[[ShareGroup, Any, Any], None]] = {

@@ -97,7 +97,7 @@ def written(group: ShareGroup, targets: Mapping[str, Assignment], max_bytes: int
     made = Records()
     for member_id, assignment in targets.items():
         if group.targets.get(member_id) != assignment:
-            made.add(*(yield from records.writing_target(group.group_id, member_id, assignment)))
+            made.add((yield from records.writing_target(group.group_id, member_id, assignment)))
             if made.batch_bytes > max_bytes:
                 raise KafkaError(
                     ErrorCode.UNKNOWN_SERVER_ERROR,

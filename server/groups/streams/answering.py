@@ -52,17 +52,18 @@ def answered(
         group.endpoint_epoch = endpoint_epoch
     elif before is None:  # and is told so, unless there was a classic group.
         endpoint_epoch = group.endpoint_epoch
-    has = member.assigned if is_news or is_lost else None
-    if has is not None:
+    active, standby, warmup = None, None, None
+    if is_news or is_lost:
+        active, standby, warmup = rows_of(message.TaskIds, member.assigned)
         group.untold.discard(member.member_id)
     response = StreamsGroupHeartbeatResponse(
         member_id=member.member_id,
         member_epoch=member.epoch,
         heartbeat_interval_ms=interval_ms,
         status=tuple(_statuses(group, transition)),
-        active_tasks=rows_of(message.TaskIds, has.active) if has is not None else None,
-        standby_tasks=rows_of(message.TaskIds, has.standby) if has is not None else None,
-        warmup_tasks=rows_of(message.TaskIds, has.warmup) if has is not None else None,
+        active_tasks=active,
+        standby_tasks=standby,
+        warmup_tasks=warmup,
         endpoint_information_epoch=endpoint_epoch,
     )
     return Heard(response, transition.configured.missing, wants_endpoints)

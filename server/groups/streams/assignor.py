@@ -9,7 +9,10 @@ It works in pieces, and sorts nothing: tasks are counted off in the order in whi
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from itertools import repeat
 from typing import NamedTuple
 
 from ...coordination.jobs import A_PIECE, Job, Steps
@@ -18,6 +21,8 @@ from .applications.configured import ConfiguredSubtopology
 from .member import Tasks
 
 Task = tuple[str, int]
+Given = defaultdict[str, defaultdict[str, set[int]]]
+"""Member id -> subtopology -> partitions."""
 
 
 class AssignedMember(NamedTuple):
@@ -70,7 +75,7 @@ class _Process:
     def give_least(self, task: Task) -> tuple[str, int]:
         """Give it to the member with the fewest tasks; returns who that is, and how many it has then."""
         if self._by_count is None:
-            self._by_count = LeastFirst((count, member) for member, count in self.counts.items())
+            self._by_count = LeastFirst(zip(self.counts.values(), self.counts, strict=True))
         member_id = self._by_count.take()
         count = self._give(member_id, task)
         self._by_count.add(count, member_id)
@@ -88,18 +93,14 @@ class _Quota:
     def __init__(self, tasks: int, members: int) -> None:
         self._tasks = tasks
         self._members = members
-        self.most = 0
-        self._share()
-
-    def _share(self) -> None:
-        self.most = -(-self._tasks // self._members) if self._members else 0
+        self.most = -(-tasks // max(members, 1))
 
     def given(self, count: int) -> None:
         """A member has this many now."""
         if count == self.most:
             self._members -= 1
             self._tasks -= count
-            self._share()
+            self.most = -(-self._tasks // max(self._members, 1))
 
 
 class _Work:
@@ -111,7 +112,7 @@ class _Work:
     ) -> None:
         self._members = members
         self._sizes = {key: one.tasks for key, one in subtopologies.items()}
-        self._stateful = {key: one.tasks for key, one in subtopologies.items() if one.is_stateful}
+        self._stateful = {key: one.tasks for key, one in subtopologies.items() if one.changelogs}
         self._standbys = standbys
         active = sum(self._sizes.values())
         self._active_quota = _Quota(active, len(members))
@@ -119,18 +120,22 @@ class _Work:
         self._processes: dict[str, _Process] = {}
         self._active_before: dict[Task, str] = {}
         self._standby_before: dict[Task, list[str]] = {}
-        self._active: dict[str, list[Task]] = {member_id: [] for member_id in members}
-        self._standby: dict[str, list[Task]] = {member_id: [] for member_id in members}
+        self._active: Given = defaultdict(partial(defaultdict, set))
+        self._standby: Given = defaultdict(partial(defaultdict, set))
 
     def remember(self) -> Job:
-        for member_id, member in self._members.items():
-            process = self._processes.setdefault(member.process_id, _Process())
-            process.counts[member_id] = 0
-            for task in _each(member.before.active):
-                self._active_before[task] = member_id
-                yield
-            for task in _each(member.before.standby):
-                self._standby_before.setdefault(task, []).append(member_id)
+        for number, (member_id, member) in enumerate(self._members.items(), 1):
+            self._processes.setdefault(member.process_id, _Process()).counts[member_id] = 0
+            for key, partitions in member.before.active.items():
+                self._active_before.update(dict.fromkeys(zip(repeat(key), partitions), member_id))
+                if len(partitions) > A_PIECE:
+                    yield
+            for key, partitions in member.before.standby.items():
+                for task in zip(repeat(key), partitions):
+                    self._standby_before.setdefault(task, []).append(member_id)
+                if len(partitions) > A_PIECE:
+                    yield
+            if number % A_PIECE == 0:
                 yield
 
     def assign_active(self) -> Job:
@@ -145,6 +150,8 @@ class _Work:
                 yield
             if task in left and self._keep_active(task, self._least_loaded(self._standby_before.get(task, ()), None)):
                 left.discard(task)
+        if not left:
+            return
         by_load = self._by_load()
         for number, task in enumerate(_by_subtopology(self._sizes), 1):
             if number % A_PIECE == 0:
@@ -152,7 +159,7 @@ class _Work:
             if task in left:
                 process = by_load.take()
                 member_id, count = process.give_least(task)
-                self._active[member_id].append(task)
+                self._active[member_id][task[0]].add(task[1])
                 self._active_quota.given(count)
                 self._quota.given(count)
                 by_load.add(process.load, process)
@@ -164,7 +171,7 @@ class _Work:
         if process.counts[member_id] >= self._active_quota.most:
             return False
         count = process.give(member_id, task)
-        self._active[member_id].append(task)
+        self._active[member_id][task[0]].add(task[1])
         self._active_quota.given(count)
         self._quota.given(count)
         return True
@@ -194,7 +201,7 @@ class _Work:
         if task in process.tasks or process.counts[member_id] >= self._quota.most:
             return False
         self._quota.given(process.give(member_id, task))
-        self._standby[member_id].append(task)
+        self._standby[member_id][task[0]].add(task[1])
         return True
 
     def _add_standby(self, by_load: LeastFirst[_Process], task: Task) -> bool:
@@ -206,7 +213,7 @@ class _Work:
         if is_found:
             process = by_load.take()
             member_id, count = process.give_least(task)
-            self._standby[member_id].append(task)
+            self._standby[member_id][task[0]].add(task[1])
             self._quota.given(count)
             by_load.add(process.load, process)
         for one in reversed(passed):
@@ -234,22 +241,19 @@ class _Work:
         return self._processes[self._members[member_id].process_id]
 
     def _by_load(self) -> LeastFirst[_Process]:
-        return LeastFirst((process.load, process) for process in self._processes.values())
+        return LeastFirst([(process.load, process) for process in self._processes.values()])
 
     def result(self) -> Steps[dict[str, Tasks]]:
         found = {}
-        for member_id in self._members:
-            active = yield from _places(self._active[member_id])
-            standby = yield from _places(self._standby[member_id])
-            found[member_id] = Tasks(active, standby)
-            yield
+        for number, member_id in enumerate(self._members, 1):
+            active, standby = self._active[member_id], self._standby[member_id]
+            found[member_id] = Tasks(
+                dict(zip(active, map(frozenset, active.values()), strict=True)),
+                dict(zip(standby, map(frozenset, standby.values()), strict=True)),
+            )
+            if number % A_PIECE == 0:
+                yield
         return found
-
-
-def _each(places: Mapping[str, frozenset[int]]) -> Iterator[Task]:
-    for subtopology, partitions in places.items():
-        for partition in partitions:
-            yield subtopology, partition
 
 
 def _by_partition(sizes: dict[str, int], *, is_reversed: bool = False) -> Iterator[Task]:
@@ -267,12 +271,3 @@ def _by_subtopology(sizes: dict[str, int], *, is_reversed: bool = False) -> Iter
     for key in reversed(sizes) if is_reversed else sizes:
         for partition in range(sizes[key] - 1, -1, -1) if is_reversed else range(sizes[key]):
             yield key, partition
-
-
-def _places(tasks: Sequence[Task]) -> Steps[dict[str, frozenset[int]]]:
-    places: dict[str, set[int]] = {}
-    for number, (subtopology, partition) in enumerate(tasks, 1):
-        places.setdefault(subtopology, set()).add(partition)
-        if number % A_PIECE == 0:
-            yield
-    return {subtopology: frozenset(partitions) for subtopology, partitions in places.items()}

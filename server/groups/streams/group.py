@@ -8,7 +8,7 @@ a load.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import ClassVar, NamedTuple
 
@@ -187,13 +187,13 @@ class StreamsGroup:
 
     def put(self, member: Member) -> None:
         """Take over what a record says of a member, old or new."""
-        self._take_out(member.member_id)
+        if member.member_id in self.members:
+            self._take_out(member.member_id)
         self.members[member.member_id] = member
         for owned in filter(any, (member.assigned, member.revoking)):
-            for task in _each(owned.active):
-                self.active_processes[task] = member.process_id
+            self.active_processes.update(dict.fromkeys(_each(owned.active), member.process_id))
             for roles, places in ((self.standby_processes, owned.standby), (self.warmup_processes, owned.warmup)):
-                for task in _each(places):
+                for task in _each(places) if places else ():
                     roles.setdefault(task, Counter())[member.process_id] += 1
 
     def set_topology(self, topology: Topology | None) -> None:
@@ -218,7 +218,7 @@ class StreamsGroup:
                 if self.active_processes.get(task) == member.process_id:
                     del self.active_processes[task]
             for roles, places in ((self.standby_processes, owned.standby), (self.warmup_processes, owned.warmup)):
-                for task in _each(places):
+                for task in _each(places) if places else ():
                     _less(roles, task, member.process_id)
 
 
@@ -232,10 +232,8 @@ def _less(roles: dict[Task, Counter[str]], task: Task, process_id: str) -> None:
             del roles[task]
 
 
-def _each(places: Mapping[str, Mapping[int, int] | frozenset[int]]) -> Iterator[Task]:
-    for subtopology, partitions in places.items():
-        for partition in partitions:
-            yield subtopology, partition
+def _each(places: Mapping[str, Mapping[int, int] | frozenset[int]]) -> list[Task]:
+    return [(subtopology, partition) for subtopology, partitions in places.items() for partition in partitions]
 
 
 def _stale(message: str) -> KafkaError:

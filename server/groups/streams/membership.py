@@ -13,7 +13,7 @@ from ....protocol.messages.streams_group_log import Endpoint
 from ..classic.protocol import Caller
 from .applications.configured import Configured
 from .group import StreamsGroup
-from .member import Member, Tasks
+from .member import NO_TASKS, Member, Tasks
 
 log = logging.getLogger("ottla.groups")
 
@@ -79,6 +79,8 @@ def claim_of(request: StreamsGroupHeartbeatRequest) -> Tasks | None:
     active, standby, warmup = request.active_tasks, request.standby_tasks, request.warmup_tasks
     if active is None or standby is None or warmup is None:
         return None
+    if not (active or standby or warmup):
+        return NO_TASKS
     return Tasks(_places(active), _places(standby), _places(warmup))
 
 

@@ -20,6 +20,7 @@ from ....protocol.messages.streams_group_heartbeat import (
 from ...coordination.deadlines import Deadlines
 from ...coordination.jobs import Job, Steps, to_the_end
 from ...coordination.store import RecordStore
+from ..assigning.metadata_hash import MetadataHashes
 from ..assigning.topic_changes import TopicChanges
 from ..assigning.topics import TopicView
 from ..classic.group import ClassicGroup
@@ -67,6 +68,7 @@ class StreamsProtocol:
         self._settings = settings
         self._store = store
         self._topics = topics
+        self._hashes = MetadataHashes(topics)
         self._changes = TopicChanges()
 
     # Groups
@@ -97,6 +99,7 @@ class StreamsProtocol:
     def topics_changed(self, names: Collection[str]) -> None:
         """Topics were created, deleted or got more partitions: the groups concerned find out by the next heartbeat of any
         member."""
+        self._hashes.topics_changed(names)
         self._changes.add(names)
 
     # Heartbeats
@@ -146,19 +149,15 @@ class StreamsProtocol:
         been another one again and again meanwhile."""
         if request.member_epoch == LEAVE_EPOCH:
             return None
+        group_id = request.group_id
         for _ in range(_TRIES):
-            ready = yield from self._preparing(shard, request)
-            if ready.seen.is_still(shard.groups.get(request.group_id)):
+            seen = Seen.of(shard.groups.get(group_id))
+            ready = yield from preparing(
+                group_id, seen, request.topology, self._topics, self._hashes, self._changes, self._elapsed_ms
+            )
+            if seen.is_still(shard.groups.get(group_id)):
                 return ready
         return None
-
-    def _preparing(self, shard: Shard, request: StreamsGroupHeartbeatRequest) -> Steps[Ready]:
-        seen = Seen.of(shard.groups.get(request.group_id))
-        return (
-            yield from preparing(
-                request.group_id, seen, request.topology, self._topics, self._changes, self._elapsed_ms
-            )
-        )
 
     def heartbeat(
         self,
@@ -182,7 +181,8 @@ class StreamsProtocol:
         changes: list[Change | ReadyRecord] = []
         known = shard.groups.get(request.group_id)
         if ready is None:
-            ready = to_the_end(self._preparing(shard, request))
+            ready = to_the_end(self.preparing(shard, request))
+            assert ready is not None  # nothing comes in between
         group = self._group_for(shard, request, changes)
         old = member_for(group, request)
         transition = Transition(group, old, with_news(old, request, caller), changes, ready)
@@ -199,7 +199,7 @@ class StreamsProtocol:
         kept = streams_group(group.group_id, shard.groups.get(group.group_id))
         if isinstance(known, ClassicGroup):
             self._close_classic(known, now_ms)
-        self._keep(shard, kept, transition, now_ms, waits=waits)
+        self._keep(shard, kept, transition, around, waits=waits)
         if request.shutdown_application and kept.shutdown_by is None:
             log.info("group %s: member %s wants the application to end", kept.group_id, old.member_id)
             kept.shutdown_by = old.member_id
@@ -227,9 +227,11 @@ class StreamsProtocol:
             raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
         return group
 
-    def _keep(self, shard: Shard, group: StreamsGroup, transition: Transition, now_ms: int, *, waits: bool) -> None:
+    def _keep(
+        self, shard: Shard, group: StreamsGroup, transition: Transition, around: Surroundings, *, waits: bool
+    ) -> None:
         """Take over what is not in the log."""
-        member, elapsed_ms = transition.member, self._elapsed_ms()
+        member, elapsed_ms = transition.member, around.elapsed_ms
         group.configured = transition.configured
         if (look := transition.ready.look) is not None:
             group.topics_known_to = look.known_to
@@ -242,7 +244,7 @@ class StreamsProtocol:
         if transition.has_stepped:
             self.timers.await_revocation(shard, group, member)
         if transition.must_assign:
-            self._targets.start(shard, group, now_ms)
+            self._targets.start(shard, group, around.now_ms)
 
     def endpoints(self, group: object, member_id: str) -> Steps[tuple[EndpointToPartitions, ...]]:
         """`describing.endpoints`; nothing if there is no such group any more."""

@@ -11,8 +11,9 @@ other role, as the processes' state directories know no two.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from ....protocol.errors import ErrorCode, KafkaError
 from .group import StreamsGroup
@@ -54,22 +55,15 @@ def _advance(
     group: StreamsGroup, member: Member, own_epoch: int, epoch: int, target: Tasks, claim: Tasks | None
 ) -> Member:
     """Go on towards the target; `own_epoch` is the member's as long as there is something to give up."""
-    has = member.assigned
-    active, active_left = _split_active(has.active, target.active)
-    standby, standby_left = _split(has.standby, target.standby)
-    warmup, warmup_left = _split(has.warmup, target.warmup)
-    kept, revoking = Owned(active, standby, warmup), Owned(active_left, standby_left, warmup_left)
-    if any(revoking) and (claim is None or revoking.shares_any(claim)):
-        return _enter(member, own_epoch, MemberState.UNREVOKED_TASKS, kept, revoking)
-    new_active, lacks_active = _granted(group, member, active, target.active, as_active=True)
-    new_standby, lacks_standby = _granted(group, member, standby, target.standby, as_active=False)
-    new_warmup, lacks_warmup = _granted(group, member, warmup, target.warmup, as_active=False)
-    must_wait = lacks_active or lacks_standby or lacks_warmup
-    assigned = Owned(
-        active | {key: {**active.get(key, {}), **dict.fromkeys(gets, epoch)} for key, gets in new_active.items()},
-        standby | {key: standby.get(key, _NOBODY) | gets for key, gets in new_standby.items()},
-        warmup | {key: warmup.get(key, _NOBODY) | gets for key, gets in new_warmup.items()},
-    )
+    kept = has = member.assigned
+    if any(has):
+        active, active_left = _split_active(has.active, target.active)
+        standby, standby_left = _split(has.standby, target.standby)
+        warmup, warmup_left = _split(has.warmup, target.warmup)
+        kept, revoking = Owned(active, standby, warmup), Owned(active_left, standby_left, warmup_left)
+        if any(revoking) and (claim is None or revoking.shares_any(claim)):
+            return _enter(member, own_epoch, MemberState.UNREVOKED_TASKS, kept, revoking)
+    assigned, must_wait = _granted(group, member.process_id, epoch, kept, target)
     return _enter(member, epoch, MemberState.UNRELEASED_TASKS if must_wait else MemberState.STABLE, assigned, Owned())
 
 
@@ -103,16 +97,17 @@ def _split(has: Places, target: Places) -> tuple[dict[str, frozenset[int]], dict
     return kept, left
 
 
-def _granted(
-    group: StreamsGroup, member: Member, kept: Mapping[str, Collection[int]], target: Places, *, as_active: bool
-) -> tuple[dict[str, frozenset[int]], bool]:
-    """What of the target is had beside what is kept, and whether anything is lacking."""
-    granted: dict[str, frozenset[int]] = {}
-    lacks, process_id = False, member.process_id
-    for key, partitions in target.items():
-        missing = partitions.difference(kept.get(key, ()))
-        gets = frozenset([one for one in missing if not group.is_used_by(process_id, (key, one), as_active=as_active)])
-        lacks = lacks or len(gets) < len(missing)
-        if gets:
-            granted[key] = gets
-    return granted, lacks
+def _granted(group: StreamsGroup, process_id: str, epoch: int, kept: Owned, target: Tasks) -> tuple[Owned, bool]:
+    """What is kept and what can be had of the target, active tasks since `epoch`; and whether anything is lacking."""
+    roles: tuple[dict[str, Any], ...] = ({**kept.active}, {**kept.standby}, {**kept.warmup})
+    lacks = False
+    for mine, wanted, as_active in zip(roles, target, (True, False, False), strict=True):
+        for key, partitions in wanted.items():
+            missing = partitions.difference(mine.get(key, ()))
+            gets = [one for one in missing if not group.is_used_by(process_id, (key, one), as_active=as_active)]
+            lacks = lacks or len(gets) < len(missing)
+            if gets and as_active:
+                mine[key] = {**mine.get(key, {}), **dict.fromkeys(gets, epoch)}
+            elif gets:
+                mine[key] = mine.get(key, _NOBODY).union(gets)
+    return Owned(*roles), lacks

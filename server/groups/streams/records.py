@@ -6,7 +6,7 @@ when it is read again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TypeVar
 
 from ....protocol.errors import ErrorCode, KafkaError
@@ -48,7 +48,7 @@ def group_epoch(
         metadata_hash=metadata_hash,
         validated_topology_epoch=validated_epoch,
         last_assignment_configs=tuple(
-            LastAssignmentConfig(key=key, value=value) for key, value in sorted(configs.items())
+            [LastAssignmentConfig(key=key, value=value) for key, value in sorted(configs.items())]
         ),
     )
 
@@ -85,13 +85,10 @@ def target_metadata(group_id: str, epoch: int, now_ms: int) -> Change:
 
 
 def target(group_id: str, member_id: str, tasks: Tasks) -> Change:
+    active, standby, warmup = rows_of(TaskIds, tasks)
     return StreamsGroupTargetAssignmentMemberKey(
         group_id=group_id, member_id=member_id
-    ), StreamsGroupTargetAssignmentMemberValue(
-        active_tasks=rows_of(TaskIds, tasks.active),
-        standby_tasks=rows_of(TaskIds, tasks.standby),
-        warmup_tasks=rows_of(TaskIds, tasks.warmup),
-    )
+    ), StreamsGroupTargetAssignmentMemberValue(active_tasks=active, standby_tasks=standby, warmup_tasks=warmup)
 
 
 def target_tombstone(group_id: str, member_id: str) -> Change:
@@ -100,18 +97,20 @@ def target_tombstone(group_id: str, member_id: str) -> Change:
 
 def current_assignment(group_id: str, member: Member) -> Change:
     assigned, revoking = member.assigned, member.revoking
+    active, active_left = _with_epochs(assigned.active, revoking.active)
+    standby, warmup, standby_left, warmup_left = rows_of(OwnedTaskIds, (*assigned[1:], *revoking[1:]))
     return StreamsGroupCurrentMemberAssignmentKey(
         group_id=group_id, member_id=member.member_id
     ), StreamsGroupCurrentMemberAssignmentValue(
         member_epoch=member.epoch,
         previous_member_epoch=member.previous_epoch,
         state=member.state,
-        active_tasks=_with_epochs(assigned.active),
-        standby_tasks=rows_of(OwnedTaskIds, assigned.standby),
-        warmup_tasks=rows_of(OwnedTaskIds, assigned.warmup),
-        active_tasks_pending_revocation=_with_epochs(revoking.active),
-        standby_tasks_pending_revocation=rows_of(OwnedTaskIds, revoking.standby),
-        warmup_tasks_pending_revocation=rows_of(OwnedTaskIds, revoking.warmup),
+        active_tasks=active,
+        standby_tasks=standby,
+        warmup_tasks=warmup,
+        active_tasks_pending_revocation=active_left,
+        standby_tasks_pending_revocation=standby_left,
+        warmup_tasks_pending_revocation=warmup_left,
     )
 
 
@@ -135,18 +134,24 @@ def tombstones(group_id: str, member_ids: Collection[str]) -> Iterator[Change]:
     yield StreamsGroupTopologyKey(group_id=group_id), None
 
 
-def rows_of(row: Callable[..., Row], places: Mapping[str, Collection[int]]) -> tuple[Row, ...]:
-    """Rows of subtopologies and partitions, in order."""
-    rows = []
-    for key, partitions in sorted(places.items()):
-        rows.append(row(subtopology_id=key, partitions=tuple(sorted(partitions))))
-    return tuple(rows)
+def rows_of(row: Callable[..., Row], roles: Iterable[Mapping[str, Collection[int]]]) -> list[tuple[Row, ...]]:
+    """For each role rows of subtopologies and partitions, in order."""
+    found = []
+    for places in roles:
+        rows = []
+        for key, partitions in sorted(places.items()):
+            rows.append(row(subtopology_id=key, partitions=tuple(sorted(partitions))))
+        found.append(tuple(rows))
+    return found
 
 
-def _with_epochs(epochs: Epochs) -> tuple[OwnedTaskIds, ...]:
-    rows = []
-    for key, since in sorted(epochs.items()):
-        partitions = tuple(sorted(since))
-        of_each = tuple(map(since.__getitem__, partitions))
-        rows.append(OwnedTaskIds(subtopology_id=key, partitions=partitions, assignment_epochs=of_each))
-    return tuple(rows)
+def _with_epochs(*roles: Epochs) -> list[tuple[OwnedTaskIds, ...]]:
+    found = []
+    for epochs in roles:
+        rows = []
+        for key, since in sorted(epochs.items()):
+            partitions = tuple(sorted(since))
+            of_each = tuple(map(since.__getitem__, partitions))
+            rows.append(OwnedTaskIds(subtopology_id=key, partitions=partitions, assignment_epochs=of_each))
+        found.append(tuple(rows))
+    return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -24,7 +24,7 @@ from ....protocol.messages.streams_group_log import (
 )
 from .applications.topology import of_record
 from .group import StreamsGroup
-from .member import LEAVE_EPOCH, NOTHING, Member, MemberState, Owned, Places, Tasks
+from .member import LEAVE_EPOCH, NOTHING, Epochs, Member, MemberState, Owned, Places, Tasks
 
 
 def _group_epoch(group: StreamsGroup, _: StreamsGroupMetadataKey, value: StreamsGroupMetadataValue) -> None:
@@ -77,8 +77,7 @@ def _target(
     if value is None:
         group.targets.pop(key.member_id, None)
     else:
-        tasks = Tasks(_places(value.active_tasks), _places(value.standby_tasks), _places(value.warmup_tasks))
-        group.targets[key.member_id] = tasks
+        group.targets[key.member_id] = Tasks(*_places(value.active_tasks, value.standby_tasks, value.warmup_tasks))
 
 
 def _current_assignment(
@@ -93,43 +92,48 @@ def _current_assignment(
             group.put(gone)
         return
     states = MemberState.__members__.values()
+    active, active_left = _epochs(value.member_epoch, value.active_tasks, value.active_tasks_pending_revocation)
+    standby, warmup, standby_left, warmup_left = _places(
+        value.standby_tasks,
+        value.warmup_tasks,
+        value.standby_tasks_pending_revocation,
+        value.warmup_tasks_pending_revocation,
+    )
     group.put(
         replace(
             member or Member(key.member_id),
             epoch=value.member_epoch,
             previous_epoch=value.previous_member_epoch,
             state=MemberState(value.state) if value.state in states else MemberState.UNKNOWN,
-            assigned=Owned(
-                _epochs(value.active_tasks, value.member_epoch),
-                _places(value.standby_tasks),
-                _places(value.warmup_tasks),
-            ),
-            revoking=Owned(
-                _epochs(value.active_tasks_pending_revocation, value.member_epoch),
-                _places(value.standby_tasks_pending_revocation),
-                _places(value.warmup_tasks_pending_revocation),
-            ),
+            assigned=Owned(active, standby, warmup),
+            revoking=Owned(active_left, standby_left, warmup_left),
         )
     )
 
 
-def _places(rows: Iterable[TaskIds | OwnedTaskIds]) -> Places:
-    places = {}
-    for one in rows:
-        if one.partitions:
-            places[one.subtopology_id] = frozenset(one.partitions)
-    return places
+def _places(*roles: Iterable[TaskIds | OwnedTaskIds]) -> list[Places]:
+    found = list[Places]()
+    for rows in roles:
+        places = {}
+        for one in rows:
+            if one.partitions:
+                places[one.subtopology_id] = frozenset(one.partitions)
+        found.append(places)
+    return found
 
 
-def _epochs(rows: Iterable[OwnedTaskIds], member_epoch: int) -> Mapping[str, Mapping[int, int]]:
+def _epochs(member_epoch: int, *roles: Iterable[OwnedTaskIds]) -> list[Epochs]:
     """Early brokers left the epochs out."""
-    found = {}
-    for one in rows:
-        epochs = one.assignment_epochs or ()
-        if len(epochs) != len(one.partitions):
-            epochs = (member_epoch,) * len(one.partitions)
-        if one.partitions:
-            found[one.subtopology_id] = dict(zip(one.partitions, epochs, strict=True))
+    found = list[Epochs]()
+    for rows in roles:
+        places = {}
+        for one in rows:
+            epochs = one.assignment_epochs or ()
+            if len(epochs) != len(one.partitions):
+                epochs = (member_epoch,) * len(one.partitions)
+            if one.partitions:
+                places[one.subtopology_id] = dict(zip(one.partitions, epochs, strict=True))
+        found.append(places)
     return found
 
 

@@ -5,6 +5,8 @@ A member is taken in at once, for everybody, and so is a topology; so there are 
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, Topology
 from ..kinds import Refusal, check_none
@@ -28,10 +30,13 @@ def check_request(request: StreamsGroupHeartbeatRequest) -> None:
     )
     if topology is not None:
         check_size(topology)
-        if any(one.source_topic_regex for one in topology.subtopologies):
+        if any(map(attrgetter("source_topic_regex"), topology.subtopologies)):
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Regular expressions for source topics are not supported yet.")
     roles = (request.active_tasks, request.standby_tasks, request.warmup_tasks)
-    names_tasks = roles != (None, None, None)
+    names_tasks, tasks = roles != (None, None, None), 0
+    for role in filter(None, roles):
+        for one in role[:TASKS_MAX]:
+            tasks += 1 + len(one.partitions)
     check_none(
         (request.member_id == "", "MemberId can't be empty."),
         (request.group_id == "", "GroupId can't be empty."),
@@ -40,7 +45,6 @@ def check_request(request: StreamsGroupHeartbeatRequest) -> None:
     )
     if epoch == 0 and topology is not None:
         _check_changelogs(topology)
-    tasks = sum(1 + len(one.partitions) for role in roles for one in (role or ())[:TASKS_MAX]) if names_tasks else 0
     tags = len(request.client_tags or ())
     check_none(
         (epoch == STATIC_LEAVE_EPOCH, "InstanceId can't be null."),
@@ -84,8 +88,10 @@ def check_size(topology: Topology) -> None:
         left -= len(topics) + len(one.source_topics) + len(one.source_topic_regex) + len(one.repartition_sink_topics)
         left -= len(one.copartition_groups)
         if left >= 0:  # else it would take long to look further
-            left -= sum([len(topic.topic_configs) for topic in topics])
-            left -= sum([len(g.source_topics) + len(g.repartition_source_topics) for g in one.copartition_groups])
+            for topic in topics:
+                left -= len(topic.topic_configs)
+            for group in one.copartition_groups:
+                left -= len(group.source_topics) + len(group.repartition_source_topics)
         if left < 0:
             raise KafkaError(
                 ErrorCode.STREAMS_INVALID_TOPOLOGY,

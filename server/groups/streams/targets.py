@@ -8,6 +8,7 @@ gets something with the next one.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import attrgetter
 from typing import NamedTuple
 
 from ....protocol.errors import ErrorCode, KafkaError
@@ -33,7 +34,7 @@ def are_many(members: int, configured: Configured, configs: Mapping[str, str]) -
         return True
     if configured.problem is not None:  # Nobody gets any.
         return False
-    tasks = sum(one.tasks for one in (configured.subtopologies or {}).values())
+    tasks: int = sum(map(attrgetter("tasks"), (configured.subtopologies or {}).values()))
     return tasks * (1 + int(configs.get(STANDBYS, "0"))) > TASKS_AT_ONCE
 
 
@@ -73,7 +74,7 @@ def written(group: StreamsGroup, targets: Mapping[str, Tasks], max_bytes: int) -
     whole = WholeTarget(Records(), {})
     for member_id, tasks in targets.items():
         if member_id in group.members and group.targets.get(member_id) != tasks:
-            whole.records.add(*write_record(*records.target(group.group_id, member_id, tasks)))
+            whole.records.add(write_record(*records.target(group.group_id, member_id, tasks)))
             whole.given[member_id] = tasks
             if whole.records.batch_bytes > max_bytes:
                 raise KafkaError(
@@ -88,7 +89,7 @@ def amended(group: StreamsGroup, whole: WholeTarget) -> None:
     """Let `whole` say of the group's present members alone what they should have."""
     for member_id in whole.given.keys() - group.members.keys():
         del whole.given[member_id]
-        whole.records.add(*write_record(*records.target_tombstone(group.group_id, member_id)))
+        whole.records.add(write_record(*records.target_tombstone(group.group_id, member_id)))
 
 
 def changes(group: StreamsGroup, targets: Mapping[str, Tasks], epoch: int, now_ms: int) -> list[Change]:

@@ -17,7 +17,7 @@ from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages import streams_group_heartbeat as message
 from ....protocol.messages.streams_group_heartbeat import Status
 from ...coordination.jobs import A_PIECE, Steps, to_the_end
-from ..assigning.metadata_hash import hashing
+from ..assigning.metadata_hash import MetadataHashes
 from ..assigning.topic_changes import TopicChanges
 from ..assigning.topics import TopicView
 from ..records import Change, write_record
@@ -93,6 +93,7 @@ def preparing(
     seen: Seen,
     wanted: message.Topology | None,
     topics: TopicView,
+    hashes: MetadataHashes,
     changes: TopicChanges,
     elapsed_ms: Callable[[], int],
 ) -> Steps[Ready]:
@@ -109,7 +110,8 @@ def preparing(
             change = records.topology(group_id, topology)
             written = ReadyRecord(topology, change, write_record(*change))
         # No piece ends between here and the heartbeat if there is nothing to look at.
-        return Ready(seen, topology, written, (yield from _look_at(topology, seen.group, topics, changes, elapsed_ms)))
+        look = yield from _look_at(topology, seen.group, topics, hashes, changes, elapsed_ms)
+        return Ready(seen, topology, written, look)
     except KafkaError as error:
         return Ready(seen, refused=(error.code, error.message))
 
@@ -131,6 +133,7 @@ def _look_at(
     topology: Topology,
     group: StreamsGroup | None,
     topics: TopicView,
+    hashes: MetadataHashes,
     changes: TopicChanges,
     elapsed_ms: Callable[[], int],
 ) -> Steps[Look | None]:
@@ -139,9 +142,12 @@ def _look_at(
         is_refreshed = group.refresh_at_ms is not None and elapsed_ms() < group.refresh_at_ms
         if is_refreshed and group.configured is not None:
             return None
+        if group.refresh_at_ms is not None and not is_refreshed:
+            hashes.forget()  # It is time to look whether nobody said so.
     known_to = changes.count
     # First the hash: what has changed before the look that follows is seen with it, or found by the next heartbeat.
-    number = yield from hashing(topology.required, topics)
+    yield from hashes.preparing(topology.required)
+    number = hashes.of(topology.required)
     if group is not None and group.configured is not None and group.metadata_hash == number:
         return Look(number, group.configured, known_to)
     return Look(number, (yield from configure(topology, topics)), known_to)
@@ -184,6 +190,7 @@ class Transition:
         self._epoch = group.epoch
         self._must_bump = False
         self._hash = group.metadata_hash
+        self._topology_epoch: int
 
     def run(self, around: Surroundings, claim: Tasks | None) -> None:
         """Do all the steps, once.
@@ -214,6 +221,7 @@ class Transition:
             raise KafkaError(*ready.refused)
         if ready.topology is None:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"group {group.group_id} has no topology")
+        self._topology_epoch = ready.topology.epoch
         if ready.written is not None:
             log.info("group %s: topology of epoch %d", group.group_id, ready.topology.epoch)
             self.changes.append(ready.written)
@@ -238,7 +246,7 @@ class Transition:
         group, around = self.group, self._around
         validated = -1
         if self.configured.problem is None:
-            validated = self._topology_epoch()
+            validated = self._topology_epoch
             check_claim(claim, self.configured)
         self._must_bump |= validated != group.validated_epoch or around.configs != group.assignment_configs
         if self._must_bump:
@@ -246,10 +254,6 @@ class Transition:
             change = records.group_epoch(group.group_id, self._epoch, self._hash, validated, around.configs)
             self.changes.append(change)
             log.info("group %s: epoch %d", group.group_id, self._epoch)
-
-    def _topology_epoch(self) -> int:
-        topology = self.group.topology
-        return self.member.topology_epoch if topology is None else topology.epoch
 
     def _take_target(self) -> tuple[int, Tasks]:
         """The target assignment's epoch and the member's part in it: another one if the group's epoch is ahead, the last one is

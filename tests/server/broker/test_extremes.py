@@ -31,7 +31,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from ottla.protocol.batch_builder import append_record, seal_batch
+from ottla.protocol.batch_builder import append_records, seal_batch
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -194,7 +194,7 @@ async def test_records_of_any_time_can_be_kept_cleaned_and_found(
 
 def test_a_timestamp_of_two_numbers_that_are_too_large_for_it_is_what_a_jvm_makes_of_them() -> None:
     payload = bytearray()
-    append_record(payload, MAX_LONG, 0, b"k", b"v")
+    append_records(payload, [(0, MAX_LONG, b"k", b"v", ())])
     sealed = seal_batch(
         payload,
         record_count=1,

@@ -223,7 +223,7 @@ HANDED_ON = {
     "groups/streams/target_jobs.py delay_is_over": "as `_keep`, whose next assignment it is",
     "groups/streams/protocol.py heartbeat": "as `_keep`",
     "groups/streams/transition.py _take_target": "as `_keep`",
-    "groups/streams/protocol.py _preparing": "as `_keep`",
+    "groups/streams/protocol.py preparing": "as `_keep`",
     "groups/service.py __init__": "",
     "sharing/state_service.py __init__": "",
     "groups/share/protocol.py __init__": "",

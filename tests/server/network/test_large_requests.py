@@ -12,7 +12,7 @@ import trio.testing
 
 import ottla
 from ottla.protocol.apis import APIS
-from ottla.protocol.connection import Request, encode_request, encode_response, parse_request
+from ottla.protocol.connection import Request, encode_request, encode_response, learn, parse_request
 from ottla.protocol.errors import ErrorCode, ProtocolError
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -88,6 +88,7 @@ def produced(partitions: int, records_bytes: int) -> ProduceRequest:
     ids=lambda value: "small" if value is True else "large" if value is False else type(value).__name__,
 )
 def test_a_request_is_read_at_once_if_it_has_few_elements_and_little_is_copied(body: Any, is_small: bool) -> None:
+    learn(frame_of(body))
     assert (read_now(frame_of(body)) is not None) == is_small
 
 

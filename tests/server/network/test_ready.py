@@ -10,6 +10,7 @@ import random
 import select
 import socket
 import struct
+import threading
 import weakref
 from binascii import crc32
 from collections import Counter
@@ -24,8 +25,9 @@ import pytest
 import trio
 import trio.testing
 
+from ottla.protocol import connection as spoken_module
 from ottla.protocol.apis import APIS
-from ottla.protocol.connection import Request, encode_request, parse_response
+from ottla.protocol.connection import Request, encode_request, learn, parse_response
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.produce import (
@@ -36,6 +38,7 @@ from ottla.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from ottla.server.config.broker_config import BrokerConfig
+from ottla.server.network import connection as connection_module
 from ottla.server.network import ready as ready_module
 from ottla.server.network.connection import PRODUCE_KEY, Connection
 from ottla.server.network.desk import Handler
@@ -85,6 +88,13 @@ def produce(number: int, key: str, records: bytes) -> bytes:
 
 def heartbeat(number: int) -> bytes:
     return encode_request(OTHER, 0, number, "c", HeartbeatRequest(group_id="g", member_id="m"))
+
+
+@pytest.fixture(autouse=True)
+def _spoken() -> None:
+    """Who is the first to speak a version of an API waits for a thread."""
+    for frame in (request(0), produce(0, "g", b""), heartbeat(0)):
+        learn(memoryview(frame)[4:])
 
 
 def produced(key: str, records: bytes) -> str:
@@ -326,6 +336,28 @@ async def test_an_answer_at_once_takes_no_step_of_the_connections_own_task() -> 
             assert await peer.asked(*range(50)) == [*range(50)]
         assert steps.count == 0
         assert len(served.ready) == 1
+
+
+async def test_the_first_request_of_a_version_is_learnt_in_another_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = list[int]()
+
+    def noted(frame: memoryview) -> None:
+        threads.append(threading.get_ident())
+        learn(frame)
+
+    monkeypatch.setattr(spoken_module, "_SPOKEN", {})
+    monkeypatch.setattr(connection_module, "learn", noted)
+    async with serving() as served:
+        peer = served.connect()
+        peer.send(*range(3))
+        found = list[Any]()
+        with trio.fail_after(10):
+            while len(found) < 3:
+                found += await peer.answers()
+                await trio.sleep(0.001)
+        assert [number for number, _ in found] == [0, 1, 2]
+    assert len(threads) == 1
+    assert threads != [threading.get_ident()]
 
 
 async def test_what_waits_is_asked_for_and_begun_once() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import IntEnum
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from .....protocol.errors import ErrorCode, KafkaError
@@ -60,10 +61,7 @@ class ConfiguredSubtopology(NamedTuple):
     repartition_sources: tuple[InternalTopic, ...]
     repartition_sinks: tuple[str, ...]
     changelogs: tuple[InternalTopic, ...]
-
-    @property
-    def is_stateful(self) -> bool:
-        return bool(self.changelogs)
+    """If it has any, its tasks have state."""
 
 
 class Configured(NamedTuple):
@@ -116,7 +114,8 @@ def _configure(topology: Topology, existing: PartitionCount) -> Steps[Configured
             raise KafkaError(ErrorCode.STREAMS_INVALID_TOPOLOGY, f"Nothing tells how many partitions {name} has.")
         return count
 
-    yield from _copartition(subtopologies, decided, count_of)
+    if any(map(attrgetter("copartition_groups"), subtopologies)):
+        yield from _copartition(subtopologies, decided, count_of)
     tasks: dict[str, int] = {}
     sizes: dict[str, int] = {}
     for number, (key, one) in enumerate(topology.subtopologies.items(), 1):
@@ -124,7 +123,7 @@ def _configure(topology: Topology, existing: PartitionCount) -> Steps[Configured
         if not tasks[key]:
             raise KafkaError(ErrorCode.STREAMS_INVALID_TOPOLOGY, f"No source topics found for subtopology {key}")
         # Where two have a changelog together it is as large as the last needs it, as with Apache Kafka.
-        sizes.update((topic.name, tasks[key]) for topic in one.state_changelog_topics)
+        sizes.update(dict.fromkeys(map(attrgetter("name"), one.state_changelog_topics), tasks[key]))
         if number % A_PIECE == 0:
             yield
     made = {}
@@ -162,7 +161,7 @@ def _internal(
             raise KafkaError(
                 ErrorCode.STREAMS_INVALID_TOPOLOGY, f"{topic.name} cannot have {topic.partitions} partitions."
             )
-    return tuple(topics[name] for name in sorted(topics))
+    return tuple(map(topics.__getitem__, sorted(topics)))
 
 
 def _missing(subtopologies: Iterable[ConfiguredSubtopology], existing: PartitionCount) -> dict[str, InternalTopic]:
@@ -181,7 +180,7 @@ def _missing(subtopologies: Iterable[ConfiguredSubtopology], existing: Partition
 
 
 def _copartition(
-    subtopologies: Iterable[Subtopology], decided: dict[str, int], count_of: Callable[[str], int]
+    subtopologies: Collection[Subtopology], decided: dict[str, int], count_of: Callable[[str], int]
 ) -> Steps[None]:
     """Let repartition topics have as many partitions as what they are joined with."""
     infos = [info for one in subtopologies for info in one.repartition_source_topics]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from heapq import heappop, heappush
+from operator import attrgetter
 
 from .....protocol.errors import ErrorCode, KafkaError
 from .....protocol.messages.streams_group_log import Subtopology
@@ -27,13 +28,15 @@ def repartition_counts(subtopologies: Collection[Subtopology], existing: Callabl
         KafkaError: STREAMS_INVALID_TOPOLOGY: topics feed each other, or one is read that nobody writes.
     """
     order = list(subtopologies)
-    counts = {
-        topic.name: topic.partitions for one in order for topic in one.repartition_source_topics if topic.partitions
-    }
+    counts: dict[str, int] = {}
     readers: dict[str, list[int]] = {}
     for at, one in enumerate(order):
         for topic in one.repartition_source_topics:
             readers.setdefault(topic.name, []).append(at)
+            if topic.partitions:
+                counts[topic.name] = topic.partitions
+    if not readers and not any(map(attrgetter("repartition_sink_topics"), order)):
+        return {}
     # (pass, place in it) in which a subtopology is come by with something known.
     due = [(0, at) for at, one in enumerate(order) if one.source_topics or _known(one, counts)]
     queued = {at for _, at in due}

@@ -15,6 +15,8 @@ from .....protocol.messages import streams_group_heartbeat as wire
 from .....protocol.messages import streams_group_log as log
 from ....coordination.jobs import Steps
 
+_ID, _NAME = attrgetter("subtopology_id"), attrgetter("name")
+
 
 @dataclass(frozen=True, slots=True)
 class Topology:
@@ -31,8 +33,10 @@ class Topology:
     subtopology_of: dict[str, str] = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
-        reads = {topic: key for key, one in self.subtopologies.items() for topic in sources_of(one)}
-        changelogs = (topic.name for one in self.subtopologies.values() for topic in one.state_changelog_topics)
+        reads, changelogs = dict[str, str](), set[str]()
+        for key, one in self.subtopologies.items():
+            reads.update(dict.fromkeys(sources_of(one), key))
+            changelogs.update(map(_NAME, one.state_changelog_topics))
         object.__setattr__(self, "subtopology_of", reads)
         object.__setattr__(self, "required", frozenset(reads).union(changelogs))
 
@@ -44,11 +48,11 @@ class Topology:
 
 def sources_of(subtopology: log.Subtopology) -> Iterator[str]:
     """All topics that it reads."""
-    return chain(subtopology.source_topics, (topic.name for topic in subtopology.repartition_source_topics))
+    return chain(subtopology.source_topics, map(_NAME, subtopology.repartition_source_topics))
 
 
 def of_record(value: log.StreamsGroupTopologyValue) -> Topology:
-    return Topology(value.epoch, {one.subtopology_id: one for one in _sorted(value.subtopologies)})
+    return Topology(value.epoch, {one.subtopology_id: one for one in sorted(value.subtopologies, key=_ID)})
 
 
 def of_request(topology: wire.Topology) -> Steps[Topology]:
@@ -56,19 +60,14 @@ def of_request(topology: wire.Topology) -> Steps[Topology]:
     id."""
     if topology.epoch < 0:
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "Topology epoch must be non-negative.")
-    written = list[log.Subtopology]()
-    for one in topology.subtopologies:
-        if written:
+    subtopologies = dict[str, log.Subtopology]()
+    for one in sorted(topology.subtopologies, key=_ID):
+        if subtopologies:
             yield
-        written.append((yield from _written(one)))
-    subtopologies = {one.subtopology_id: one for one in _sorted(written)}
+        subtopologies[one.subtopology_id] = yield from _written(one)
     if len(subtopologies) < len(topology.subtopologies):
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "Two subtopologies have the same id.")
     return Topology(topology.epoch, subtopologies)
-
-
-def _sorted(subtopologies: Iterable[log.Subtopology]) -> list[log.Subtopology]:
-    return sorted(subtopologies, key=attrgetter("subtopology_id"))
 
 
 def _written(one: wire.Subtopology) -> Steps[log.Subtopology]:
@@ -81,14 +80,15 @@ def _written(one: wire.Subtopology) -> Steps[log.Subtopology]:
         state_changelog_topics=changelogs,
         repartition_sink_topics=one.repartition_sink_topics,
         repartition_source_topics=repartition,
-        copartition_groups=tuple(
-            log.CopartitionGroup(
-                source_topics=group.source_topics,
-                source_topic_regex=group.source_topic_regex,
-                repartition_source_topics=group.repartition_source_topics,
-            )
-            for group in one.copartition_groups
-        ),
+        copartition_groups=tuple(map(_group, one.copartition_groups)),
+    )
+
+
+def _group(one: wire.CopartitionGroup) -> log.CopartitionGroup:
+    return log.CopartitionGroup(
+        source_topics=one.source_topics,
+        source_topic_regex=one.source_topic_regex,
+        repartition_source_topics=one.repartition_source_topics,
     )
 
 

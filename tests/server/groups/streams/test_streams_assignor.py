@@ -49,7 +49,7 @@ def assigned(
         for index in parts
     )
     assert not has or max(has.values()) == 1, "a process has a task once"
-    stateful = {task for task in tasks if subtopologies[task[0]].is_stateful}
+    stateful = {task for task in tasks if subtopologies[task[0]].changelogs}
     held = Counter((key, index) for one in found.values() for key, parts in one.standby.items() for index in parts)
     processes = len({member.process_id for member in members.values()})
     assert held == Counter(dict.fromkeys(stateful, min(standbys, processes - 1)))
