@@ -66,18 +66,14 @@ class ShareKeeper:
         refusals: dict[SharePlace, KafkaError] = {}
         touched: dict[ShareStateShard, list[SharePartitionKey]] = {}
         for topic_id, indexes in partitions.items():
-            for index in indexes:
-                if time_slice.is_over():
-                    await time_slice.next()
+            async for index in time_slice.each(indexes):
                 key = SharePartitionKey(group_id, topic_id, index)
                 try:
                     act(key)
                     touched.setdefault(self._states.coordinator.shard_for(key.text), []).append(key)
                 except KafkaError as error:
                     refusals[topic_id, index] = error.with_traceback(None)
-        for shard, keys in touched.items():
-            if time_slice.is_over():
-                await time_slice.next()
+        async for shard, keys in time_slice.each(touched.items()):
             try:
                 await self._states.settle(shard)
             except KafkaError as error:
