@@ -15,7 +15,6 @@ their descriptions, the first line of the docstring the summary, and what is ret
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar
@@ -26,6 +25,7 @@ Method = Literal["GET", "POST", "PUT", "DELETE"]
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 INT64_MAX = 2**63 - 1
+_INDENT = " " * 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +81,15 @@ class Operation:
     def descriptions(self) -> dict[str, str]:
         """What the docstring says of each parameter."""
         _, _, below = (inspect.getdoc(self.function) or "").partition("\nArgs:\n")
-        section = below.partition("\n\n")[0]
-        found = re.findall(r"^ {4}(\w[\w, ]*): (.*(?:\n {5,}.*)*)", section, re.MULTILINE)
-        return {
-            name: " ".join(line.strip() for line in text.splitlines())
-            for names, text in found
-            for name in names.split(", ")
-        }
+        found: dict[str, str] = {}
+        names: list[str] = []
+        for line in below.partition("\n\n")[0].splitlines():
+            text = line.removeprefix(_INDENT)
+            if not text.startswith(" "):
+                before, _, text = text.partition(": ")
+                names = before.split(", ")
+            found |= {name: f"{found.get(name, '')} {text.strip()}".strip() for name in names}
+        return found
 
 
 OPERATIONS: list[Operation] = []
