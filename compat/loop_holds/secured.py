@@ -20,7 +20,7 @@ from ottla.protocol.messages import (
     describe_acls,
 )
 from ottla.protocol.messages.create_delegation_token import CreateDelegationTokenRequest
-from ottla.protocol.messages.describe_client_quotas import DescribeClientQuotasRequest
+from ottla.protocol.messages.describe_client_quotas import DescribeClientQuotasRequest, EntityData
 from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.protocol.messages.describe_delegation_token import DescribeDelegationTokenRequest
 from ottla.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
@@ -137,7 +137,7 @@ def entry(number: int) -> create_acls.AclCreation:
 
 
 def quota(number: int, value: float = 1e9) -> alter_client_quotas.EntryData:
-    entity = alter_client_quotas.EntityData(entity_type="user", entity_name=f"u{number:07}")
+    entity = EntityData(entity_type="user", entity_name=f"u{number:07}")
     return alter_client_quotas.EntryData(
         entity=(entity,), ops=(alter_client_quotas.OpData(key="producer_byte_rate", value=value),)
     )

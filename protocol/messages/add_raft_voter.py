@@ -6,14 +6,8 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from ..wire import ZERO_UUID, Bool, Int16, Int32, String, UInt16, Uuid, since
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Listener:
-    name: String = ""
-    host: String = ""
-    port: UInt16 = 0
+from ..wire import ZERO_UUID, Bool, Int16, Int32, String, Uuid, since
+from .describe_quorum import Listener
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

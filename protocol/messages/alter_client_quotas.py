@@ -6,12 +6,7 @@
 from dataclasses import dataclass
 
 from ..wire import Bool, Float64, Int16, Int32, String
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EntityData:
-    entity_type: String = ""
-    entity_name: String | None = ""
+from .describe_client_quotas import EntityData
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

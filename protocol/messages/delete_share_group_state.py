@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from ..wire import ZERO_UUID, Int16, Int32, String, Uuid
+from ..wire import ZERO_UUID, Int32, String, Uuid
+from .write_share_group_state import PartitionResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,13 +21,6 @@ class DeleteStateData:
 class DeleteShareGroupStateRequest:
     group_id: String = ""
     topics: tuple[DeleteStateData, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionResult:
-    partition: Int32 = 0
-    error_code: Int16 = 0
-    error_message: String | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

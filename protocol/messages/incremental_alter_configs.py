@@ -6,7 +6,8 @@
 
 from dataclasses import dataclass
 
-from ..wire import Bool, Int8, Int16, Int32, String
+from ..wire import Bool, Int8, Int32, String
+from .alter_configs import AlterConfigsResourceResponse
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,14 +28,6 @@ class AlterConfigsResource:
 class IncrementalAlterConfigsRequest:
     resources: tuple[AlterConfigsResource, ...] = ()
     validate_only: Bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlterConfigsResourceResponse:
-    error_code: Int16 = 0
-    error_message: String | None = ""
-    resource_type: Int8 = 0
-    resource_name: String = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

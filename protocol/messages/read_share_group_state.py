@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from ..wire import ZERO_UUID, Int8, Int16, Int32, Int64, String, Uuid
+from ..wire import ZERO_UUID, Int16, Int32, Int64, String, Uuid
+from .write_share_group_state import StateBatch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,14 +22,6 @@ class ReadStateData:
 class ReadShareGroupStateRequest:
     group_id: String = ""
     topics: tuple[ReadStateData, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StateBatch:
-    first_offset: Int64 = 0
-    last_offset: Int64 = 0
-    delivery_state: Int8 = 0
-    delivery_count: Int16 = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,12 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from ..wire import ZERO_UUID, Int16, Int32, Int64, String, Uuid, since
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionData:
-    partition: Int32 = 0
-    leader_epoch: Int32 = 0
+from .read_share_group_state import PartitionData
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,14 +6,8 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from ..wire import ZERO_UUID, Bool, Int8, Int16, Int32, Int64, String, Uuid, since
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AcknowledgementBatch:
-    first_offset: Int64 = 0
-    last_offset: Int64 = 0
-    acknowledge_types: tuple[Int8, ...] = ()
+from ..wire import ZERO_UUID, Bool, Int16, Int32, String, Uuid, since
+from .share_fetch import AcknowledgementBatch, NodeEndpoint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,14 +49,6 @@ class PartitionData:
 class ShareAcknowledgeTopicResponse:
     topic_id: Uuid = ZERO_UUID
     partitions: tuple[PartitionData, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeEndpoint:
-    node_id: Int32 = 0
-    host: String = ""
-    port: Int32 = 0
-    rack: String | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,20 +2,14 @@
 
 from dataclasses import dataclass
 
-from ..wire import ZERO_UUID, Bool, Int16, Int32, String, Uuid
+from ..wire import Bool, Int16, Int32, String
+from .consumer_group_describe import TopicPartitions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareGroupDescribeRequest:
     group_ids: tuple[String, ...] = ()
     include_authorized_operations: Bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicPartitions:
-    topic_id: Uuid = ZERO_UUID
-    topic_name: String = ""
-    partitions: tuple[Int32, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

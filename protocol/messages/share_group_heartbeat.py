@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from ..wire import ZERO_UUID, Int16, Int32, String, Uuid
+from ..wire import Int16, Int32, String
+from .consumer_group_heartbeat import Assignment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -12,17 +13,6 @@ class ShareGroupHeartbeatRequest:
     member_epoch: Int32 = 0
     rack_id: String | None = None
     subscribed_topic_names: tuple[String, ...] | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicPartitions:
-    topic_id: Uuid = ZERO_UUID
-    partitions: tuple[Int32, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Assignment:
-    topic_partitions: tuple[TopicPartitions, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from ..wire import ZERO_UUID, Int8, Int32, Int64, String, Uuid, tag
+from .consumer_group_heartbeat import TopicPartitions
+from .consumer_group_log import TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,12 +55,6 @@ class ShareGroupTargetAssignmentMemberKey:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicPartition:
-    topic_id: Uuid = ZERO_UUID
-    partitions: tuple[Int32, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ShareGroupTargetAssignmentMemberValue:
     topic_partitions: tuple[TopicPartition, ...] = ()
 
@@ -67,12 +63,6 @@ class ShareGroupTargetAssignmentMemberValue:
 class ShareGroupCurrentMemberAssignmentKey:
     group_id: String = ""
     member_id: String = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicPartitions:
-    topic_id: Uuid = ZERO_UUID
-    partitions: tuple[Int32, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

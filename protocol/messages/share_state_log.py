@@ -6,15 +6,8 @@ A key begins with its type (`RECORD_TYPES`), a value with its version, which is 
 from dataclasses import dataclass
 from typing import Annotated
 
-from ..wire import ZERO_UUID, Int8, Int16, Int32, Int64, String, Uuid, tag
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StateBatch:
-    first_offset: Int64 = 0
-    last_offset: Int64 = 0
-    delivery_state: Int8 = 0
-    delivery_count: Int16 = 0
+from ..wire import ZERO_UUID, Int32, Int64, String, Uuid, tag
+from .write_share_group_state import StateBatch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from ..wire import Bool, Int16, Int32, Int64, String, UInt16
+from ..wire import Bool, Int16, Int32, String
+from .streams_group_heartbeat import Endpoint, KeyValue, TaskIds, TaskOffset, TopicInfo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -12,43 +13,10 @@ class StreamsGroupDescribeRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoint:
-    host: String = ""
-    port: UInt16 = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskOffset:
-    subtopology_id: String = ""
-    partition: Int32 = 0
-    offset: Int64 = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskIds:
-    subtopology_id: String = ""
-    partitions: tuple[Int32, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
     active_tasks: tuple[TaskIds, ...] = ()
     standby_tasks: tuple[TaskIds, ...] = ()
     warmup_tasks: tuple[TaskIds, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeyValue:
-    key: String = ""
-    value: String = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicInfo:
-    name: String = ""
-    partitions: Int32 = 0
-    replication_factor: Int16 = 0
-    topic_configs: tuple[KeyValue, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,8 @@ encoding.
 from dataclasses import dataclass
 from typing import Annotated
 
-from ..wire import Int8, Int16, Int32, Int64, String, UInt16, tag
+from ..wire import Int8, Int32, Int64, String, tag
+from .streams_group_heartbeat import Endpoint, KeyValue, Subtopology, TaskIds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,18 +37,6 @@ class StreamsGroupMemberMetadataKey:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoint:
-    host: String = ""
-    port: UInt16 = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeyValue:
-    key: String = ""
-    value: String = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class StreamsGroupMemberMetadataValue:
     instance_id: String | None = ""
     rack_id: String | None = ""
@@ -69,12 +58,6 @@ class StreamsGroupTargetAssignmentMetadataKey:
 class StreamsGroupTargetAssignmentMetadataValue:
     assignment_epoch: Int32 = 0
     assignment_timestamp: Annotated[Int64, tag(0)] = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskIds:
-    subtopology_id: String = ""
-    partitions: tuple[Int32, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,38 +104,6 @@ class StreamsGroupCurrentMemberAssignmentValue:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamsGroupTopologyKey:
     group_id: String = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicConfig:
-    key: String = ""
-    value: String = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicInfo:
-    name: String = ""
-    partitions: Int32 = 0
-    replication_factor: Int16 = 0
-    topic_configs: tuple[TopicConfig, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CopartitionGroup:
-    source_topics: tuple[Int16, ...] = ()
-    source_topic_regex: tuple[Int16, ...] = ()
-    repartition_source_topics: tuple[Int16, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Subtopology:
-    subtopology_id: String = ""
-    source_topics: tuple[String, ...] = ()
-    source_topic_regex: tuple[String, ...] = ()
-    state_changelog_topics: tuple[TopicInfo, ...] = ()
-    repartition_sink_topics: tuple[String, ...] = ()
-    repartition_source_topics: tuple[TopicInfo, ...] = ()
-    copartition_groups: tuple[CopartitionGroup, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

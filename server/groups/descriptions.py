@@ -9,6 +9,7 @@ from dataclasses import replace
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages import consumer_group_describe as message
 from ...protocol.messages import share_group_describe as share_message
+from ...protocol.messages.consumer_group_describe import TopicPartitions
 from ...protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from ...protocol.messages.list_groups import ListedGroup
 from ...protocol.messages.streams_group_describe import DescribedGroup as DescribedStreamsGroup
@@ -177,7 +178,7 @@ def describe_share(group_id: str, group: Group | None, topics: TopicView) -> Ste
         for topic_id in sorted(member.assigned):
             if (name := topics.name_of(topic_id)) is not None:
                 indexes = tuple(sorted(member.assigned[topic_id]))
-                has.append(share_message.TopicPartitions(topic_id=topic_id, topic_name=name, partitions=indexes))
+                has.append(TopicPartitions(topic_id=topic_id, topic_name=name, partitions=indexes))
             yield
         found.append(
             share_message.Member(

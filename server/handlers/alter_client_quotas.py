@@ -13,10 +13,10 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
-    EntityData,
     EntryData,
     EntryResponse,
 )
+from ...protocol.messages.describe_client_quotas import EntityData
 from ...protocol.wire import as_array
 from ..quotas.entities import TYPES, Entity
 from ..quotas.validation import Alteration, entity_problem

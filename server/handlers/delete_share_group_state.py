@@ -12,8 +12,8 @@ from ...protocol.messages.delete_share_group_state import (
     DeleteShareGroupStateResponse,
     DeleteStateResult,
     PartitionData,
-    PartitionResult,
 )
+from ...protocol.messages.write_share_group_state import PartitionResult
 from ..security.acls.kinds import ResourceType
 from ..services.context import Context
 from ..sharing.share_records import SharePartitionKey

@@ -7,9 +7,9 @@ Behaviour
 from __future__ import annotations
 
 from ...protocol.connection import Request
+from ...protocol.messages.alter_configs import AlterConfigsResourceResponse
 from ...protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
-    AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )

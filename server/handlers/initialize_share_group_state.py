@@ -12,8 +12,8 @@ from ...protocol.messages.initialize_share_group_state import (
     InitializeShareGroupStateResponse,
     InitializeStateResult,
     PartitionData,
-    PartitionResult,
 )
+from ...protocol.messages.write_share_group_state import PartitionResult
 from ..security.acls.kinds import ResourceType
 from ..services.context import Context
 from ..sharing.share_records import SharePartitionKey

@@ -13,8 +13,8 @@ from ...protocol.messages.read_share_group_state import (
     PartitionResult,
     ReadShareGroupStateResponse,
     ReadStateResult,
-    StateBatch,
 )
+from ...protocol.messages.write_share_group_state import StateBatch
 from ..security.acls.kinds import ResourceType
 from ..services.context import Context
 from ..sharing.share_records import SharePartitionKey

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from ...protocol.connection import Request
 from ...protocol.errors import KafkaError
+from ...protocol.messages.read_share_group_state import PartitionData
 from ...protocol.messages.read_share_group_state_summary import (
-    PartitionData,
     PartitionResult,
     ReadShareGroupStateSummaryResponse,
     ReadStateSummaryResult,

@@ -13,12 +13,12 @@ from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.share_acknowledge import (
     LeaderIdAndEpoch,
-    NodeEndpoint,
     PartitionData,
     ShareAcknowledgeRequest,
     ShareAcknowledgeResponse,
     ShareAcknowledgeTopicResponse,
 )
+from ...protocol.messages.share_fetch import NodeEndpoint
 from ..services.context import Context
 from ..sharing.share_sessions import FINAL_EPOCH, Place
 from .share_sessions import Acknowledging, Leaders, checked

@@ -16,8 +16,8 @@ from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 from ...protocol.errors import ErrorCode, KafkaError, ProtocolError
-from ...protocol.messages import share_state_log as log
 from ...protocol.messages.share_state_log import RECORD_TYPES
+from ...protocol.messages.write_share_group_state import StateBatch as StateBatchMessage
 from ...protocol.wire import codec
 from ...storage.disk.checkpoints import uuid_text
 from ..coordination import blobs
@@ -88,9 +88,9 @@ def key_of(cls: type[Any], key: SharePartitionKey) -> Any:
     return cls(group_id=key.group_id, topic_id=key.topic_id, partition=key.partition)
 
 
-def write_batches(batches: Iterable[StateBatch]) -> tuple[log.StateBatch, ...]:
+def write_batches(batches: Iterable[StateBatch]) -> tuple[StateBatchMessage, ...]:
     return tuple(
-        log.StateBatch(
+        StateBatchMessage(
             first_offset=batch.first_offset,
             last_offset=batch.last_offset,
             delivery_state=batch.delivery_state,
@@ -100,7 +100,7 @@ def write_batches(batches: Iterable[StateBatch]) -> tuple[log.StateBatch, ...]:
     )
 
 
-def read_batches(batches: Iterable[log.StateBatch]) -> tuple[StateBatch, ...]:
+def read_batches(batches: Iterable[StateBatchMessage]) -> tuple[StateBatch, ...]:
     return tuple(
         StateBatch(batch.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count)
         for batch in batches

@@ -39,6 +39,8 @@ NAMED_TWICE = {
     "OwnedTaskIds": "TaskIds",
 }
 """Structs whose name in Kafka's definition is that of another one, in the request or in another record: ours and its."""
+NAMED_ONCE = {"TopicConfig": "KeyValue"}
+"""Structs of Kafka's log that are those of its request under another name: its name and ours."""
 IMPLIED_DEFAULTS = {"bool": False, "string": "", "bytes": b"", "records": None, "uuid": ZERO_UUID, "float64": 0.0}
 
 
@@ -74,7 +76,9 @@ def assert_like(cls: Any, definition: list[Any], structs: dict[str, Any], versio
         if kind in TYPES:
             assert TYPES[kind] == type.name, where
         else:
-            assert type.struct is not None and kind == NAMED_TWICE.get(name := type.struct.__name__, name), where
+            assert type.struct is not None, where
+            name = type.struct.__name__
+            assert kind == NAMED_TWICE.get(name, name) or NAMED_ONCE.get(kind) == name, where
             assert_like(type.struct, one.get("fields") or structs[kind], structs, version)
         assert in_range(one.get("nullableVersions"), version) == field.is_nullable_in(version), where
         assert (one["tag"] if in_range(one.get("taggedVersions"), version) else None) == field.tag, where

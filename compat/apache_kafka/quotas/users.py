@@ -12,7 +12,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from ottla.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
+from ottla.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntryData, OpData
+from ottla.protocol.messages.describe_client_quotas import EntityData
 from ottla.server.client.sasl import Credentials
 from ottla.server.client.security import Security
 from ottla.server.security.tls.throw_away import Authority

@@ -22,6 +22,7 @@ from ottla.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from ottla.protocol.messages.list_groups import ListGroupsRequest
+from ottla.protocol.messages.share_fetch import AcknowledgementBatch as AcknowledgementBatchMessage
 from ottla.protocol.messages.share_group_describe import ShareGroupDescribeRequest
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from ottla.server.client.connection import Client
@@ -171,7 +172,7 @@ class Side:
         epoch = self._epoch(step)
         rows: dict[str, list[acknowledging.AcknowledgePartition]] = {}
         for place, says in step.says:
-            batches = tuple(_batch(acknowledging.AcknowledgementBatch, one) for one in says)
+            batches = tuple(_batch(AcknowledgementBatchMessage, one) for one in says)
             row = acknowledging.AcknowledgePartition(partition_index=place.partition, acknowledgement_batches=batches)
             rows.setdefault(place.topic, []).append(row)
         request = acknowledging.ShareAcknowledgeRequest(

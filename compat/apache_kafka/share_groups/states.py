@@ -11,6 +11,7 @@ from ottla.protocol.messages import initialize_share_group_state as beginning
 from ottla.protocol.messages import read_share_group_state as reading
 from ottla.protocol.messages import read_share_group_state_summary as summing
 from ottla.protocol.messages import write_share_group_state as writing
+from ottla.protocol.messages.read_share_group_state import PartitionData
 from ottla.server.client.connection import Client
 
 from .steps import DeleteState, InitState, Place, ReadState, Settled, States, Summary, WriteState
@@ -118,6 +119,6 @@ def _request(topic_id: bytes, step: States) -> tuple[Any, int]:
             gone = deleting.DeleteStateData(topic_id=topic_id, partitions=(deleting.PartitionData(partition=index),))
             return deleting.DeleteShareGroupStateRequest(group_id=group, topics=(gone,)), 0
         case Summary():
-            summed = summing.PartitionData(partition=index, leader_epoch=step.leader_epoch)
+            summed = PartitionData(partition=index, leader_epoch=step.leader_epoch)
             sums = summing.ReadStateSummaryData(topic_id=topic_id, partitions=(summed,))
             return summing.ReadShareGroupStateSummaryRequest(group_id=group, topics=(sums,)), step.version

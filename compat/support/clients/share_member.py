@@ -11,6 +11,7 @@ from ottla.protocol.messages import incremental_alter_configs as altering
 from ottla.protocol.messages import share_acknowledge as acknowledging
 from ottla.protocol.messages import share_fetch as fetching
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.share_fetch import AcknowledgementBatch
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from ottla.server.client.connection import Client
 
@@ -163,9 +164,7 @@ class ShareMember:
             acknowledging.AcknowledgePartition(
                 partition_index=number,
                 acknowledgement_batches=tuple(
-                    acknowledging.AcknowledgementBatch(
-                        first_offset=first, last_offset=last, acknowledge_types=tuple(types)
-                    )
+                    AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=tuple(types))
                     for first, last, types in batches
                 ),
             )

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from ....protocol.errors import ErrorCode, KafkaError
-from ....protocol.messages import share_group_heartbeat as message
+from ....protocol.messages.consumer_group_heartbeat import Assignment, TopicPartitions
 from ....protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from ...coordination.deadlines import Deadlines
 from ...coordination.jobs import AT_ONCE, Job, Steps
@@ -203,7 +203,7 @@ class ShareProtocol:
         member = transition.member
         told = None
         if epoch == 0 or request.subscribed_topic_names is not None or member.assigned != old.assigned:
-            told = message.Assignment(topic_partitions=rows_of(message.TopicPartitions, member.assigned))
+            told = Assignment(topic_partitions=rows_of(TopicPartitions, member.assigned))
         return ShareGroupHeartbeatResponse(
             member_id=member_id,
             member_epoch=member.epoch,

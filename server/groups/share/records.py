@@ -11,6 +11,8 @@ from dataclasses import replace
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages import share_group_log as log
+from ....protocol.messages.consumer_group_heartbeat import TopicPartitions
+from ....protocol.messages.consumer_group_log import TopicPartition
 from ...coordination.jobs import AT_ONCE, Steps, in_order
 from ...coordination.records import Pair
 from ..assigning.assignment import Assignment, rows_of
@@ -57,7 +59,7 @@ def target_metadata(group_id: str, epoch: int, now_ms: int) -> Change:
 def target(group_id: str, member_id: str, assignment: Assignment) -> Change:
     return log.ShareGroupTargetAssignmentMemberKey(
         group_id=group_id, member_id=member_id
-    ), log.ShareGroupTargetAssignmentMemberValue(topic_partitions=rows_of(log.TopicPartition, assignment))
+    ), log.ShareGroupTargetAssignmentMemberValue(topic_partitions=rows_of(TopicPartition, assignment))
 
 
 def writing_target(group_id: str, member_id: str, assignment: Assignment) -> Steps[Pair]:
@@ -65,7 +67,7 @@ def writing_target(group_id: str, member_id: str, assignment: Assignment) -> Ste
     if len(assignment) <= AT_ONCE:
         return write_record(*target(group_id, member_id, assignment))
     topic_ids = yield from in_order(assignment)
-    rows = (log.TopicPartition(topic_id=one, partitions=tuple(sorted(assignment[one]))) for one in topic_ids)
+    rows = (TopicPartition(topic_id=one, partitions=tuple(sorted(assignment[one]))) for one in topic_ids)
     return (yield from writing_record(*target(group_id, member_id, {}), {"topic_partitions": rows}))
 
 
@@ -80,7 +82,7 @@ def current_assignment(group_id: str, member: ShareMember) -> Change:
         member_epoch=member.epoch,
         previous_member_epoch=member.previous_epoch,
         state=member.state,
-        assigned_partitions=rows_of(log.TopicPartitions, member.assigned),
+        assigned_partitions=rows_of(TopicPartitions, member.assigned),
     )
 
 

@@ -5,10 +5,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
+from operator import attrgetter
 
 from ....protocol.messages import streams_group_describe as message
-from ....protocol.messages.streams_group_heartbeat import Endpoint, EndpointToPartitions, TopicPartition
-from ....protocol.messages.streams_group_log import Subtopology, TopicInfo
+from ....protocol.messages.streams_group_heartbeat import (
+    Endpoint,
+    EndpointToPartitions,
+    KeyValue,
+    Subtopology,
+    TaskIds,
+    TopicInfo,
+    TopicPartition,
+)
 from ...coordination.jobs import Steps
 from ..assigning.topics import TopicView
 from .applications.configured import Configured, ConfiguredSubtopology, InternalTopic
@@ -64,12 +72,12 @@ def _configured(key: str, one: ConfiguredSubtopology) -> message.Subtopology:
     )
 
 
-def _internal(topic: InternalTopic) -> message.TopicInfo:
-    return message.TopicInfo(
+def _internal(topic: InternalTopic) -> TopicInfo:
+    return TopicInfo(
         name=topic.name,
         partitions=topic.partitions,
         replication_factor=topic.replication_factor,
-        topic_configs=tuple(message.KeyValue(key=key, value=value) for key, value in topic.configs.items()),
+        topic_configs=tuple(KeyValue(key=key, value=value) for key, value in topic.configs.items()),
     )
 
 
@@ -83,20 +91,11 @@ def _asked(key: str, one: Subtopology) -> message.Subtopology:
     )
 
 
-def _infos(topics: Collection[TopicInfo]) -> tuple[message.TopicInfo, ...]:
-    return tuple(
-        message.TopicInfo(
-            name=one.name,
-            partitions=one.partitions,
-            replication_factor=one.replication_factor,
-            topic_configs=tuple(message.KeyValue(key=config.key, value=config.value) for config in one.topic_configs),
-        )
-        for one in sorted(topics, key=lambda one: one.name)
-    )
+def _infos(topics: Collection[TopicInfo]) -> tuple[TopicInfo, ...]:
+    return tuple(sorted(topics, key=attrgetter("name")))
 
 
 def _member(member: Member, target: Tasks) -> message.Member:
-    endpoint = member.user_endpoint
     return message.Member(
         member_id=member.member_id,
         member_epoch=member.epoch,
@@ -106,8 +105,8 @@ def _member(member: Member, target: Tasks) -> message.Member:
         client_host=member.client_host,
         topology_epoch=member.topology_epoch,
         process_id=member.process_id,
-        user_endpoint=None if endpoint is None else message.Endpoint(host=endpoint.host, port=endpoint.port),
-        client_tags=tuple(message.KeyValue(key=key, value=value) for key, value in member.client_tags.items()),
+        user_endpoint=member.user_endpoint,
+        client_tags=tuple(KeyValue(key=key, value=value) for key, value in member.client_tags.items()),
         assignment=_assignment(member.assigned),
         target_assignment=_assignment(target),
     )
@@ -119,10 +118,9 @@ def _assignment(tasks: Owned | Tasks) -> message.Assignment:
     )
 
 
-def _rows(places: Mapping[str, Collection[int]]) -> tuple[message.TaskIds, ...]:
+def _rows(places: Mapping[str, Collection[int]]) -> tuple[TaskIds, ...]:
     return tuple(
-        message.TaskIds(subtopology_id=key, partitions=tuple(sorted(partitions)))
-        for key, partitions in sorted(places.items())
+        TaskIds(subtopology_id=key, partitions=tuple(sorted(partitions))) for key, partitions in sorted(places.items())
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple, TypeAlias
 
-from ....protocol.messages.streams_group_log import Endpoint
+from ....protocol.messages.streams_group_heartbeat import Endpoint
 
 LEAVE_EPOCH = -1
 """A member that sends this epoch leaves."""

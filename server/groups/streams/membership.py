@@ -8,8 +8,7 @@ from dataclasses import replace
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages import streams_group_heartbeat as message
-from ....protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest
-from ....protocol.messages.streams_group_log import Endpoint
+from ....protocol.messages.streams_group_heartbeat import Endpoint, StreamsGroupHeartbeatRequest
 from ..classic.protocol import Caller
 from .applications.configured import Configured
 from .group import StreamsGroup

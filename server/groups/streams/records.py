@@ -11,8 +11,8 @@ from typing import TypeVar
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.consumer_offsets import GroupMetadataKey
+from ....protocol.messages.streams_group_heartbeat import KeyValue, TaskIds
 from ....protocol.messages.streams_group_log import (
-    KeyValue,
     LastAssignmentConfig,
     OwnedTaskIds,
     StreamsGroupCurrentMemberAssignmentKey,
@@ -26,7 +26,6 @@ from ....protocol.messages.streams_group_log import (
     StreamsGroupTargetAssignmentMetadataKey,
     StreamsGroupTargetAssignmentMetadataValue,
     StreamsGroupTopologyKey,
-    TaskIds,
 )
 from ..records import Change
 from .applications.topology import Topology

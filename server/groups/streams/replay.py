@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
+from ....protocol.messages.streams_group_heartbeat import TaskIds
 from ....protocol.messages.streams_group_log import (
     OwnedTaskIds,
     StreamsGroupCurrentMemberAssignmentKey,
@@ -20,7 +21,6 @@ from ....protocol.messages.streams_group_log import (
     StreamsGroupTargetAssignmentMetadataValue,
     StreamsGroupTopologyKey,
     StreamsGroupTopologyValue,
-    TaskIds,
 )
 from .applications.topology import of_record
 from .group import StreamsGroup

@@ -119,13 +119,13 @@ def preparing(
 def _topology_of(known: Topology | None, wanted: message.Topology | None) -> Steps[Topology | None]:
     if wanted is None:
         return known
-    topology = yield from of_request(wanted)
+    topology = of_request(wanted)
+    if len(topology.required) > A_PIECE:
+        yield
     if known is None:
         return topology
     if known.epoch <= topology.epoch and known != topology:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Topology updates are not supported yet.")
-    if len(known.required) > A_PIECE:
-        yield
     return known
 
 

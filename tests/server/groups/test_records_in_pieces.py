@@ -135,7 +135,7 @@ def test_a_share_member_is_taken_as_its_record_says_it() -> None:
 
 
 def test_a_topology_is_taken_as_its_record_says_it() -> None:
-    made_of = to_the_end(of_request(COUNTED))
+    made_of = of_request(COUNTED)
     key, value = streams_records.topology("g", made_of)
     taken, read = StreamsGroup("g", 0), StreamsGroup("g", 0)
     streams_replay.TAKE[type(key)](taken, key, made_of)

@@ -16,8 +16,9 @@ import ottla
 from ottla.protocol.apis import snake_case
 from ottla.protocol.connection import Request, encode_request, encode_response, parse_request, parse_response
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
+from ottla.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntryData, OpData
 from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from ottla.protocol.messages.describe_client_quotas import EntityData
 from ottla.protocol.messages.fetch import FetchRequest, ForgottenTopic
 from ottla.server.broker.broker import Broker
 from ottla.server.client.connection import api_of

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 import ottla
-from ottla.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
+from ottla.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntryData, OpData
+from ottla.protocol.messages.describe_client_quotas import EntityData
 from ottla.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,

@@ -25,7 +25,7 @@ from ottla.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from ottla.protocol.messages.share_acknowledge import ShareAcknowledgeRequest
-from ottla.protocol.messages.share_fetch import ShareFetchRequest
+from ottla.protocol.messages.share_fetch import AcknowledgementBatch, ShareFetchRequest
 from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from ottla.protocol.records import batches
 from ottla.server.config.features import UpgradeType
@@ -116,9 +116,7 @@ class Member:
         row = share_acknowledge.AcknowledgePartition(
             partition_index=0,
             acknowledgement_batches=tuple(
-                share_acknowledge.AcknowledgementBatch(
-                    first_offset=first, last_offset=last, acknowledge_types=tuple(types)
-                )
+                AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=tuple(types))
                 for first, last, *types in said
             ),
         )

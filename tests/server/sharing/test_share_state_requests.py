@@ -25,6 +25,7 @@ from ottla.protocol.messages import (
     write_share_group_state as write,
 )
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.read_share_group_state import PartitionData
 from ottla.server.sharing.share_records import SharePartitionKey
 from ottla.server.sharing.share_states import WRITTEN_MAX
 from support.broker.conversation import address, create_topic
@@ -71,7 +72,7 @@ class Coordinated:
         return self.rows(read.ReadShareGroupStateRequest(group_id="g", topics=(topic,)))[0]
 
     def summary(self, *partitions: int, topic_id: bytes | None = None) -> list[Any]:
-        data = tuple(summary.PartitionData(partition=partition) for partition in partitions)
+        data = tuple(PartitionData(partition=partition) for partition in partitions)
         topic = summary.ReadStateSummaryData(topic_id=topic_id or self.topic_id, partitions=data)
         return self.rows(summary.ReadShareGroupStateSummaryRequest(group_id="g", topics=(topic,)))
 

@@ -9,6 +9,7 @@ import trio
 
 from ottla.protocol.messages import share_acknowledge as acknowledging
 from ottla.protocol.messages import share_fetch as fetching
+from ottla.protocol.messages.share_fetch import AcknowledgementBatch
 from support.broker.contexts import Staying
 
 Says: TypeAlias = dict[int, int]
@@ -95,7 +96,7 @@ def acknowledge_request(
         acknowledging.AcknowledgePartition(
             partition_index=partition,
             acknowledgement_batches=tuple(
-                acknowledging.AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=types)
+                AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=types)
                 for first, last, types in _batches(offsets)
             ),
         )

@@ -8,6 +8,7 @@ from ottla.protocol.messages import initialize_share_group_state as initialize
 from ottla.protocol.messages import share_acknowledge as acknowledging
 from ottla.protocol.messages import share_fetch as fetching
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.share_fetch import AcknowledgementBatch
 from ottla.server.sharing.share_records import SharePartitionKey
 from support.broker.conversation import records_of
 from support.broker.raw_client import RawClient
@@ -89,9 +90,7 @@ class Member:
             acknowledging.AcknowledgePartition(
                 partition_index=each,
                 acknowledgement_batches=tuple(
-                    acknowledging.AcknowledgementBatch(
-                        first_offset=first, last_offset=last, acknowledge_types=tuple(types)
-                    )
+                    AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=tuple(types))
                     for first, last, types in batches
                 ),
             )

@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from .....protocol.errors import ErrorCode, KafkaError
-from .....protocol.messages.streams_group_log import Subtopology, TopicInfo
+from .....protocol.messages.streams_group_heartbeat import Subtopology, TopicInfo
 from ....coordination.jobs import A_PIECE, Steps
 from ...assigning.topics import TopicView
 from .partition_counts import repartition_counts

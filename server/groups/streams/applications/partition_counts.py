@@ -12,7 +12,7 @@ from heapq import heappop, heappush
 from operator import attrgetter
 
 from .....protocol.errors import ErrorCode, KafkaError
-from .....protocol.messages.streams_group_log import Subtopology
+from .....protocol.messages.streams_group_heartbeat import Subtopology
 
 _FAILED = "Failed to compute number of partitions for all repartition topics"
 

@@ -13,7 +13,7 @@ from operator import attrgetter
 from .....protocol.errors import ErrorCode, KafkaError
 from .....protocol.messages import streams_group_heartbeat as wire
 from .....protocol.messages import streams_group_log as log
-from ....coordination.jobs import Steps
+from .....protocol.messages.streams_group_heartbeat import Subtopology
 
 _ID, _NAME = attrgetter("subtopology_id"), attrgetter("name")
 
@@ -28,7 +28,7 @@ class Topology:
     """
 
     epoch: int
-    subtopologies: dict[str, log.Subtopology]
+    subtopologies: dict[str, Subtopology]
     required: frozenset[str] = field(init=False, compare=False)
     subtopology_of: dict[str, str] = field(init=False, compare=False)
 
@@ -46,64 +46,24 @@ class Topology:
         return log.StreamsGroupTopologyValue(epoch=self.epoch, subtopologies=tuple(self.subtopologies.values()))
 
 
-def sources_of(subtopology: log.Subtopology) -> Iterator[str]:
+def sources_of(subtopology: Subtopology) -> Iterator[str]:
     """All topics that it reads."""
     return chain(subtopology.source_topics, map(_NAME, subtopology.repartition_source_topics))
 
 
 def of_record(value: log.StreamsGroupTopologyValue) -> Topology:
-    return Topology(value.epoch, {one.subtopology_id: one for one in sorted(value.subtopologies, key=_ID)})
+    return Topology(value.epoch, _by_id(value.subtopologies))
 
 
-def of_request(topology: wire.Topology) -> Steps[Topology]:
-    """A topic a piece. Raises KafkaError UNKNOWN_SERVER_ERROR, as Apache Kafka: an epoch below 0, or two subtopologies of one
-    id."""
+def of_request(topology: wire.Topology) -> Topology:
+    """Raises KafkaError UNKNOWN_SERVER_ERROR, as Apache Kafka: an epoch below 0, or two subtopologies of one id."""
     if topology.epoch < 0:
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "Topology epoch must be non-negative.")
-    subtopologies = dict[str, log.Subtopology]()
-    for one in sorted(topology.subtopologies, key=_ID):
-        if subtopologies:
-            yield
-        subtopologies[one.subtopology_id] = yield from _written(one)
-    if len(subtopologies) < len(topology.subtopologies):
+    found = Topology(topology.epoch, _by_id(topology.subtopologies))
+    if len(found.subtopologies) < len(topology.subtopologies):
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "Two subtopologies have the same id.")
-    return Topology(topology.epoch, subtopologies)
+    return found
 
 
-def _written(one: wire.Subtopology) -> Steps[log.Subtopology]:
-    changelogs = yield from _topics(one.state_changelog_topics)
-    repartition = yield from _topics(one.repartition_source_topics)
-    return log.Subtopology(
-        subtopology_id=one.subtopology_id,
-        source_topics=one.source_topics,
-        source_topic_regex=one.source_topic_regex,
-        state_changelog_topics=changelogs,
-        repartition_sink_topics=one.repartition_sink_topics,
-        repartition_source_topics=repartition,
-        copartition_groups=tuple(map(_group, one.copartition_groups)),
-    )
-
-
-def _group(one: wire.CopartitionGroup) -> log.CopartitionGroup:
-    return log.CopartitionGroup(
-        source_topics=one.source_topics,
-        source_topic_regex=one.source_topic_regex,
-        repartition_source_topics=one.repartition_source_topics,
-    )
-
-
-def _topics(infos: Iterable[wire.TopicInfo]) -> Steps[tuple[log.TopicInfo, ...]]:
-    written = []
-    for info in infos:
-        written.append(_topic(info))
-        yield
-    return tuple(written)
-
-
-def _topic(one: wire.TopicInfo) -> log.TopicInfo:
-    return log.TopicInfo(
-        name=one.name,
-        partitions=one.partitions,
-        replication_factor=one.replication_factor,
-        topic_configs=tuple(log.TopicConfig(key=config.key, value=config.value) for config in one.topic_configs),
-    )
+def _by_id(subtopologies: Iterable[Subtopology]) -> dict[str, Subtopology]:
+    return {one.subtopology_id: one for one in sorted(subtopologies, key=_ID)}
