@@ -77,29 +77,6 @@ class Group(Protocol):
         """Keys of all records of the group but its offsets', in the order in which they are to be deleted."""
 
 
-class Subscribing(Protocol):
-    """A group whose members are told in heartbeats what they have."""
-
-    epoch: int
-    assignment_epoch: int
-    refresh_at_ms: int | None
-    topics_known_to: int
-
-
-def is_at_rest(group: Subscribing, member_epoch: int, topic_changes: int, elapsed_ms: int) -> bool:
-    """Whether a member in this epoch is where the group is to be, and the group has nothing to find out of its topics.
-
-    Args:
-        topic_changes: How often topics have changed so far.
-    """
-    return (
-        group.epoch <= group.assignment_epoch == member_epoch
-        and group.topics_known_to == topic_changes
-        and group.refresh_at_ms is not None
-        and elapsed_ms < group.refresh_at_ms
-    )
-
-
 def check_none(*refusals: Refusal) -> None:
     """Raise KafkaError INVALID_REQUEST for the first that holds."""
     for holds, message in refusals:

@@ -24,6 +24,7 @@ from .classic.protocol import ClassicProtocol
 from .consumer import replay as consumer_replay
 from .consumer.group import ConsumerGroup
 from .offsets.offsets import Offsets, TopicId
+from .reconciled import ReconciledGroup
 from .records import (
     OFFSET_KEY_START,
     Change,
@@ -75,6 +76,10 @@ class Shard(coordination.Shard):
         self.groups_going: set[str] = set()
         """Those that are being deleted: nobody joins them."""
         self._commits: list[Record] = []
+
+    def serves(self, group: AnyGroup | ReconciledGroup[Any, Any]) -> bool:
+        """Whether the group is still there: those that are not are closed one after the other."""
+        return self.state is coordination.ShardState.ACTIVE and self.groups.get(group.group_id) is group
 
     def drop(self) -> Job:
         """The groups go as they are closed."""

@@ -313,7 +313,7 @@ def rows() -> list[Row]:
         row
         for api, kind, first_most, second_most in (
             ("ConsumerGroupHeartbeat", CONSUMER, 230, 230),
-            ("ShareGroupHeartbeat", SHARE, 350, 210),
+            ("ShareGroupHeartbeat", SHARE, 355, 210),
             ("StreamsGroupHeartbeat", STREAMS, 250, 210),
         )
         for row in (

@@ -3,5 +3,5 @@
 Read in this order: `member`, `owners` and `group` (the tables), `records` and `replay` (how they are written down and changed),
 `protocol` (what heartbeats, leaves and time-outs do) with `membership` (who sends this?), `transition` (what a
 heartbeat changes), `targets` (what all should have) with the assignors of `groups.assigning`, `reconciliation` (how one
-gets there) and `timers`; `migration` and `classic_members` (members of the classic protocol in these groups).
+gets there); `migration` and `classic_members` (members of the classic protocol in these groups).
 """

@@ -140,7 +140,7 @@ class ClassicMembers:
             )
         assignment = self._migration.assignment(protocol.metadata, member.assigned)
         self._protocol.timers.unlimit(group, member.member_id)
-        self._protocol.timers.keep_alive(shard, group, member)
+        self._protocol.keep_alive(shard, group, member)
         return SyncGroupResponse(
             protocol_type=request.protocol_type, protocol_name=request.protocol_name, assignment=assignment
         )
@@ -154,7 +154,7 @@ class ClassicMembers:
             KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION.
         """
         member, _ = _classic_member(group, member_id, instance_id, generation=generation)
-        self._protocol.timers.keep_alive(shard, group, member)
+        self._protocol.keep_alive(shard, group, member)
         if (
             member.epoch < group.assignment_epoch
             or _must_assign(group)

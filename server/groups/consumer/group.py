@@ -14,9 +14,9 @@ from operator import attrgetter
 from typing import ClassVar, TypeVar
 
 from ....protocol.errors import ErrorCode, KafkaError
-from ...coordination.deadlines import Deadline
 from ..assigning.assignment import Assignment
 from ..kinds import PartitionCheck
+from ..reconciled import ReconciledGroup
 from ..records import CommittedOffset, write_record
 from ..subscription import CONSUMER_PROTOCOL_TYPE
 from .member import Member, ResolvedRegex
@@ -29,13 +29,9 @@ Counted = TypeVar("Counted", str, frozenset[str])
 _MEMBER_EPOCH_VERSION = 9
 
 
-class ConsumerGroup:
+class ConsumerGroup(ReconciledGroup[Member, Assignment]):
     """
     Attributes:
-        epoch: Grows with every change of members, subscriptions or topics.
-        assignment_epoch: The group epoch that `targets` were computed for, at `assignment_ms` (0: never).
-        metadata_hash: Of the subscribed topics, as they were when the epoch grew last.
-        targets: Member id -> what it should have.
         static_members: Instance id -> member id.
         regexes: Every regular expression in use that has been resolved.
         regex_subscribers: Every regular expression in use -> how many members use it.
@@ -45,13 +41,8 @@ class ConsumerGroup:
         version: Grows with all that a member's step depends on beside the member and its target: who has which partition, and
             what an expression matches.
         has_old_metadata: A record of type 4 is there, which brokers before 4.1 wrote.
-        sessions, waits: Member id -> when its silence, and its delay in what a rebalance asks of it, has lasted too
-            long. Set by `timers`, not in the log.
-        refresh_at_ms: From then on the next heartbeat looks at the topics again.
-        topics_known_to: The changes of topics that `refresh_at_ms` has heard of.
-        assigned_at_ms, resolved_at_ms: When the target assignment was made and the expressions were resolved; None:
-            never. After an assignment that was too large it is ASSIGN_AGAIN_MS ahead. Like `refresh_at_ms` in elapsed time, set by `protocol`, and not in the log, which has the wall time.
-        is_resolving, is_assigning, is_downgrading: A job is at that.
+        resolved_at_ms: When the expressions were resolved, in elapsed time; None: never.
+        is_resolving, is_downgrading: A job is at that.
         cannot_downgrade: Its members, as they are, cannot be those of a classic group.
         resolve_again_ms: Not before then, in elapsed time: it has failed.
     """
@@ -60,14 +51,7 @@ class ConsumerGroup:
     state_names: ClassVar[tuple[str, ...]] = ("Empty", "Assigning", "Stable", "Reconciling")
 
     def __init__(self, group_id: str, partition: int) -> None:
-        self.group_id = group_id
-        self.partition = partition
-        self.epoch = 1
-        self.assignment_epoch = 1
-        self.assignment_ms = 0
-        self.metadata_hash = 0
-        self.members: dict[str, Member] = {}
-        self.targets: dict[str, Assignment] = {}
+        super().__init__(group_id, partition)
         self.static_members: dict[str, str] = {}
         self.regexes: dict[str, ResolvedRegex] = {}
         self.regex_subscribers: dict[str, int] = {}
@@ -75,16 +59,10 @@ class ConsumerGroup:
         self.classic_count = 0
         self.version = 0
         self.has_old_metadata = False
-        self.sessions: dict[str, Deadline] = {}
-        self.waits: dict[str, Deadline] = {}
-        self.refresh_at_ms: int | None = None
-        self.topics_known_to = 0
         self.is_resolving = False
         self.resolve_again_ms = 0
-        self.is_assigning = False
         self.is_downgrading = False
         self.cannot_downgrade = False
-        self.assigned_at_ms: int | None = None
         self.resolved_at_ms: int | None = None
         self.owners = Owners()
         self._subscribed_topics: frozenset[str] | None = None
@@ -104,10 +82,6 @@ class ConsumerGroup:
         if all(member.is_reconciled_to(self.assignment_epoch) for member in self.members.values()):
             return "Stable"
         return "Reconciling"
-
-    @property
-    def is_empty(self) -> bool:
-        return not self.members
 
     def check_commit(
         self, member_id: str, instance_id: str | None, epoch: int, version: int, *, is_transactional: bool

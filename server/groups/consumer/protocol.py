@@ -24,9 +24,9 @@ from ..assigning.topic_changes import TopicChanges
 from ..assigning.topics import TopicView
 from ..classic.group import ClassicGroup
 from ..classic.protocol import Caller
-from ..kinds import is_at_rest
 from ..records import Change, Ready, records_of, write_record
 from ..settings import ASSIGN_AGAIN_MS, GroupSettings
+from ..timers import MemberTimers
 from . import records, targets
 from .group import ConsumerGroup, all_topics
 from .member import LEAVE_EPOCH, STATIC_LEAVE_EPOCH, Member, MemberState, ResolvedRegex, away
@@ -34,7 +34,6 @@ from .membership import claim_of, claiming, consumer_group, identified, member_f
 from .migration import TRIES, Migration, Upgrade, is_large
 from .reconciliation import Claim, Target
 from .steps_ahead import Prepared, StepAhead, has_many, step_ahead
-from .timers import MemberTimers
 from .transition import Surroundings, Transition, subscribes_anew
 
 if TYPE_CHECKING:
@@ -62,7 +61,7 @@ class ConsumerProtocol:
     ) -> None:
         self._start_job = start_job
         self._start_farewell = start_farewell
-        self.timers = MemberTimers(settings, deadlines, self.remove)
+        self.timers = MemberTimers[ConsumerGroup](deadlines, self._remove_one)
         self._elapsed_ms = deadlines.elapsed_ms
         self._settings = settings
         self._store = store
@@ -96,9 +95,9 @@ class ConsumerProtocol:
             member = group.members.get(member_id)
             if member is not None and shard.groups.get(group.group_id) is group:
                 if member_id not in group.sessions:
-                    self.timers.keep_alive(shard, group, member)
+                    self.keep_alive(shard, group, member)
                 if member_id not in group.waits:
-                    self.timers.await_revocation(shard, group, member)
+                    self._await_revocation(shard, group, member)
             yield
         self._settle(shard, group)
 
@@ -119,6 +118,19 @@ class ConsumerProtocol:
         for member_id in tuple(group.sessions):
             self.timers.stop(group, member_id)
             yield
+
+    def keep_alive(self, shard: Shard, group: ConsumerGroup, member: Member) -> None:
+        """The member showed a sign of life: its session starts anew."""
+        classic = member.classic
+        own = self._settings.of_group(group.group_id, "consumer.session.timeout.ms")
+        timeout_ms = own if classic is None else classic.session_timeout_ms
+        self.timers.keep_alive(shard, group, member.member_id, timeout_ms)
+
+    def _await_revocation(self, shard: Shard, group: ConsumerGroup, member: Member) -> None:
+        """Give a member its time to give up partitions, if it has to; the time begins anew with each of its steps."""
+        self.timers.unlimit(group, member.member_id)
+        if member.state is MemberState.UNREVOKED_PARTITIONS and member.classic is None:
+            self.timers.limit(shard, group, member)
 
     def take_leave(self, group: ClassicGroup | ConsumerGroup, closing: Job) -> None:
         """`close` what has another group in its place now: at once if it is small."""
@@ -148,14 +160,14 @@ class ConsumerProtocol:
         if (
             not 0 < member.epoch == request.member_epoch
             or group.group_id in shard.groups_going
-            or not is_at_rest(group, member.epoch, self._changes.count, self._elapsed_ms())
+            or not group.is_at_rest(member.epoch, self._changes.count, self._elapsed_ms())
             or member.state is not MemberState.STABLE
             or request.topic_partitions is not None
             or group.regex_subscribers
             or with_news(member, request, caller) != member
         ):
             return None
-        self.timers.keep_alive(shard, group, member)
+        self.keep_alive(shard, group, member)
         return ConsumerGroupHeartbeatResponse(
             member_id=member.member_id,
             member_epoch=member.epoch,
@@ -310,9 +322,9 @@ class ConsumerProtocol:
             group.assigned_at_ms = elapsed_ms
         if transition.replaced is not None:
             self.timers.stop(group, transition.replaced.member_id)
-        self.timers.keep_alive(shard, group, member)
+        self.keep_alive(shard, group, member)
         if transition.has_stepped or transition.old.classic is not None:
-            self.timers.await_revocation(shard, group, member)
+            self._await_revocation(shard, group, member)
         if transition.must_resolve and not group.is_resolving and elapsed_ms >= group.resolve_again_ms:
             group.is_resolving = True
             self._start_job(shard, self._resolve_regexes(shard, group, caller.sees, now_ms))
@@ -441,6 +453,9 @@ class ConsumerProtocol:
             log.info("group %s: member %s leaves", group.group_id, member.member_id)
             self.remove(shard, group, [member], now_ms)
         return ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
+
+    def _remove_one(self, shard: Shard, group: ConsumerGroup, member_id: str, now_ms: int) -> None:
+        self.remove(shard, group, [group.members[member_id]], now_ms)
 
     def remove(self, shard: Shard, group: ConsumerGroup, leaving: Collection[Member], now_ms: int) -> None:
         """Take members out of the group; what they had is free at once. If only members of the classic protocol are

@@ -10,52 +10,31 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import ClassVar
 
 from ....protocol.errors import ErrorCode, KafkaError
-from ...coordination.deadlines import Deadline
 from ..assigning.assignment import Assignment
 from ..kinds import PartitionCheck
+from ..reconciled import ReconciledGroup
 from ..records import CommittedOffset, write_record
 from .member import ShareMember
 from .records import tombstones
 from .states import StateTable, TopicStates
 
 
-class ShareGroup:
+class ShareGroup(ReconciledGroup[ShareMember, Assignment]):
     """
     Attributes:
-        epoch: Grows with every change of members, subscriptions, topics or initialized partitions.
-        assignment_epoch: The group epoch that `targets` were computed for, at `assignment_ms` (0: never).
-        metadata_hash: Of the subscribed topics, as they were when the epoch grew last.
-        targets: Member id -> what it should have.
         name_subscribers: Every set of topic names -> how many members name just these.
         states: Which partitions have states; None before the first.
-        sessions: Member id -> when its silence has lasted too long. Not in the log.
-        refresh_at_ms: From then on the next heartbeat looks at the topics again, in elapsed time.
-        topics_known_to: The changes of topics that `refresh_at_ms` has heard of.
-        assigned_at_ms: When the target assignment was made; None: never. Elapsed time; the log has the wall time.
         looked_for: Names, states and `topics_known_to` for which nothing, or what `states` says, was left to be asked for.
-        is_assigning: A job is at that.
     """
 
     type_name: ClassVar[str] = "share"
     state_names: ClassVar[tuple[str, ...]] = ("Empty", "Stable")
 
     def __init__(self, group_id: str, partition: int) -> None:
-        self.group_id = group_id
-        self.partition = partition
-        self.epoch = 1
-        self.assignment_epoch = 1
-        self.assignment_ms = 0
-        self.metadata_hash = 0
-        self.members: dict[str, ShareMember] = {}
-        self.targets: dict[str, Assignment] = {}
+        super().__init__(group_id, partition)
         self.states: StateTable | None = None
         self.name_subscribers: Counter[frozenset[str]] = Counter()
-        self.sessions: dict[str, Deadline] = {}
-        self.refresh_at_ms: int | None = None
-        self.topics_known_to = 0
-        self.assigned_at_ms: int | None = None
         self.looked_for: tuple[frozenset[str], StateTable | None, int] | None = None
-        self.is_assigning = False
         self._subscribed_topics: frozenset[str] | None = None
         self._is_pending: bool | None = None
 
@@ -68,10 +47,6 @@ class ShareGroup:
     @property
     def state_name(self) -> str:
         return "Stable" if self.members else "Empty"
-
-    @property
-    def is_empty(self) -> bool:
-        return not self.members
 
     def check_commit(
         self, member_id: str, instance_id: str | None, epoch: int, version: int, *, is_transactional: bool

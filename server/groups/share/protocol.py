@@ -24,14 +24,13 @@ from ..assigning.metadata_hash import MetadataHashes
 from ..assigning.topic_changes import TopicChanges
 from ..assigning.topics import TopicView
 from ..classic.protocol import Caller
-from ..kinds import is_at_rest
 from ..records import Change, Ready, records_of, write_record
 from ..settings import ASSIGN_AGAIN_MS, GroupSettings
+from ..timers import MemberTimers
 from . import records, targets
 from .group import ShareGroup
 from .member import LEAVE_EPOCH, ShareMember
 from .states import StateTable, Topics, check_size
-from .timers import Sessions
 from .transition import Surroundings, Transition
 
 if TYPE_CHECKING:
@@ -67,7 +66,7 @@ class ShareProtocol:
         start_job: Callable[[Shard, Job], None],
         wish: Callable[[Wish], None],
     ) -> None:
-        self.sessions = Sessions(settings, deadlines, self.remove)
+        self.timers = MemberTimers[ShareGroup](deadlines, self.remove)
         self._elapsed_ms = deadlines.elapsed_ms
         self._settings = settings
         self._store = store
@@ -92,7 +91,7 @@ class ShareProtocol:
         for member_id in tuple(group.members):
             is_there = shard.groups.get(group.group_id) is group and member_id in group.members
             if is_there and member_id not in group.sessions:
-                self.sessions.keep_alive(shard, group, member_id)
+                self._keep_alive(shard, group, member_id)
             yield
         # Topics may have been deleted while nobody could write it down here.
         if group.states is not None and shard.groups.get(group.group_id) is group:
@@ -102,8 +101,13 @@ class ShareProtocol:
     def close(self, group: ShareGroup) -> Job:
         """The group is gone or not ours any more; a member a piece."""
         for member_id in tuple(group.sessions):
-            self.sessions.stop(group, member_id)
+            self.timers.stop(group, member_id)
             yield
+
+    def _keep_alive(self, shard: Shard, group: ShareGroup, member_id: str) -> None:
+        """The member showed a sign of life: its session starts anew."""
+        timeout_ms = self._settings.of_group(group.group_id, "share.session.timeout.ms")
+        self.timers.keep_alive(shard, group, member_id, timeout_ms)
 
     def topics_changed(self, names: Collection[str]) -> None:
         """Topics were created, deleted or got more partitions: the groups concerned find out by the next heartbeat of any
@@ -130,7 +134,7 @@ class ShareProtocol:
         if (
             not 0 < member.epoch == request.member_epoch
             or group.group_id in shard.groups_going
-            or not is_at_rest(group, member.epoch, self._changes.count, self._elapsed_ms())
+            or not group.is_at_rest(member.epoch, self._changes.count, self._elapsed_ms())
             or request.subscribed_topic_names is not None
             or group.has_unassigned_states
             or group.looked_for != (group.subscribed_topics, states, group.topics_known_to)
@@ -138,7 +142,7 @@ class ShareProtocol:
             or _with_news(member, request, caller) != member
         ):
             return None
-        self.sessions.keep_alive(shard, group, member.member_id)
+        self._keep_alive(shard, group, member.member_id)
         return ShareGroupHeartbeatResponse(
             member_id=member.member_id,
             member_epoch=member.epoch,
@@ -218,7 +222,7 @@ class ShareProtocol:
             group.refresh_at_ms = elapsed_ms + _REFRESH_AFTER_MS
         if transition.has_assigned:
             group.assigned_at_ms = elapsed_ms
-        self.sessions.keep_alive(shard, group, transition.member.member_id)
+        self._keep_alive(shard, group, transition.member.member_id)
         if transition.must_assign and not group.is_assigning:
             group.is_assigning = True
             self._start_job(shard, self._assign(shard, group, now_ms))
@@ -275,7 +279,7 @@ class ShareProtocol:
         changes = records.member_tombstones(group.group_id, member_id)
         changes.append(records.group_epoch(group.group_id, group.epoch + 1, topics_hash))
         self._write(shard, group, changes, now_ms)
-        self.sessions.stop(group, member_id)
+        self.timers.stop(group, member_id)
 
     # States of partitions
 

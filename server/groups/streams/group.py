@@ -16,6 +16,7 @@ from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.streams_group_heartbeat import EndpointToPartitions
 from ...coordination.deadlines import Deadline
 from ..kinds import PartitionCheck
+from ..reconciled import ReconciledGroup
 from ..records import CommittedOffset, write_record
 from .applications.configured import Configured
 from .applications.topology import Topology
@@ -37,16 +38,12 @@ class Served(NamedTuple):
     row: EndpointToPartitions
 
 
-class StreamsGroup:
+class StreamsGroup(ReconciledGroup[Member, Tasks]):
     """
     Attributes:
-        epoch: Grows with every change of members, topology, topics or `assignment_configs`.
-        assignment_epoch: The group epoch that `targets` were computed for, at `assignment_ms` (0: never).
-        metadata_hash: Of the topics that the topology requires, as they were when the epoch grew last.
         validated_epoch: Of the topology whose topics were all there and right then; -1 if they were not.
         assignment_configs: What else the last target was to be made with.
         topology: None only while the group is being loaded.
-        targets: Member id -> what it should have.
         active_processes: Active task -> id of the process that has it, or has to give it up.
         standby_processes, warmup_processes: Task -> ids of processes that have it as that -> in how many members.
         configured: What the topology makes of the topics, as they were looked at last.
@@ -54,26 +51,17 @@ class StreamsGroup:
         shutdown_by: Who asked for the end of the whole application.
         endpoint_epoch: Grows with every change of tasks of a member that has a user endpoint.
         endpoints: Member id -> what `describing` has made of it.
-        sessions, waits: Member id -> when its silence, and its delay in giving up tasks, has lasted too long.
         initial_delay: Until then nobody is given anything, as more members may come.
-        refresh_at_ms, topics_known_to, assigned_at_ms, is_assigning: As in `ConsumerGroup`.
     """
 
     type_name: ClassVar[str] = "streams"
     state_names: ClassVar[tuple[str, ...]] = ("Empty", "NotReady", "Assigning", "Stable", "Reconciling")
 
     def __init__(self, group_id: str, partition: int) -> None:
-        self.group_id = group_id
-        self.partition = partition
-        self.epoch = 1
-        self.assignment_epoch = 1
-        self.assignment_ms = 0
-        self.metadata_hash = 0
+        super().__init__(group_id, partition)
         self.validated_epoch = 0
         self.assignment_configs: dict[str, str] = {}
         self.topology: Topology | None = None
-        self.members: dict[str, Member] = {}
-        self.targets: dict[str, Tasks] = {}
         self.active_processes: dict[Task, str] = {}
         self.standby_processes: dict[Task, Counter[str]] = {}
         self.warmup_processes: dict[Task, Counter[str]] = {}
@@ -82,13 +70,7 @@ class StreamsGroup:
         self.shutdown_by: str | None = None
         self.endpoint_epoch = 0
         self.endpoints: dict[str, Served] = {}
-        self.sessions: dict[str, Deadline] = {}
-        self.waits: dict[str, Deadline] = {}
         self.initial_delay: Deadline | None = None
-        self.refresh_at_ms: int | None = None
-        self.topics_known_to = 0
-        self.assigned_at_ms: int | None = None
-        self.is_assigning = False
 
     # Group, as all kinds have it
 
@@ -107,10 +89,6 @@ class StreamsGroup:
         if all(member.is_reconciled_to(self.assignment_epoch) for member in self.members.values()):
             return "Stable"
         return "Reconciling"
-
-    @property
-    def is_empty(self) -> bool:
-        return not self.members
 
     def check_commit(
         self, member_id: str, instance_id: str | None, epoch: int, version: int, *, is_transactional: bool

@@ -25,10 +25,10 @@ from ..assigning.topic_changes import TopicChanges
 from ..assigning.topics import TopicView
 from ..classic.group import ClassicGroup
 from ..classic.protocol import Caller
-from ..kinds import is_at_rest
 from ..records import Change, records_of
 from ..records import Ready as ReadyRecord
 from ..settings import GroupSettings
+from ..timers import MemberTimers
 from . import records, targets
 from .answering import Heard, answered
 from .describing import endpoints
@@ -36,7 +36,6 @@ from .group import StreamsGroup
 from .member import LEAVE_EPOCH, Member, MemberState
 from .membership import claim_of, member_for, streams_group, with_news
 from .target_jobs import TargetJobs
-from .timers import MemberTimers
 from .transition import Ready, Seen, Surroundings, Transition, preparing
 
 if TYPE_CHECKING:
@@ -62,8 +61,8 @@ class StreamsProtocol:
         close_classic: Callable[[ClassicGroup, int], None],
     ) -> None:
         self._close_classic = close_classic
-        self._targets = TargetJobs(settings, store, deadlines.elapsed_ms, start_job)
-        self.timers = MemberTimers(settings, deadlines, self.remove, self._targets.delay_is_over)
+        self._targets = TargetJobs(settings, store, deadlines, start_job)
+        self.timers = MemberTimers[StreamsGroup](deadlines, self._remove_one)
         self._elapsed_ms = deadlines.elapsed_ms
         self._settings = settings
         self._store = store
@@ -84,17 +83,28 @@ class StreamsProtocol:
             member = group.members.get(member_id)
             if member is not None and shard.groups.get(group.group_id) is group:
                 if member_id not in group.sessions:
-                    self.timers.keep_alive(shard, group, member)
+                    self._keep_alive(shard, group, member)
                 if member_id not in group.waits:
-                    self.timers.await_revocation(shard, group, member)
+                    self._await_revocation(shard, group, member)
             yield
 
     def close(self, group: StreamsGroup) -> Job:
         """The group is gone or not ours any more; a member a piece."""
-        self.timers.stop_waiting(group)
+        self._targets.stop_waiting(group)
         for member_id in tuple(group.sessions):
             self.timers.stop(group, member_id)
             yield
+
+    def _keep_alive(self, shard: Shard, group: StreamsGroup, member: Member) -> None:
+        """The member showed a sign of life: its session starts anew."""
+        timeout_ms = self._settings.of_group(group.group_id, "streams.session.timeout.ms")
+        self.timers.keep_alive(shard, group, member.member_id, timeout_ms)
+
+    def _await_revocation(self, shard: Shard, group: StreamsGroup, member: Member) -> None:
+        """Give a member its time to give up tasks, if it has to; the time begins anew with each of its steps."""
+        self.timers.unlimit(group, member.member_id)
+        if member.state is MemberState.UNREVOKED_TASKS:
+            self.timers.limit(shard, group, member)
 
     def topics_changed(self, names: Collection[str]) -> None:
         """Topics were created, deleted or got more partitions: the groups concerned find out by the next heartbeat of any
@@ -114,7 +124,7 @@ class StreamsProtocol:
         if (
             not 0 < member.epoch == request.member_epoch
             or group.group_id in shard.groups_going
-            or not is_at_rest(group, member.epoch, self._changes.count, self._elapsed_ms())
+            or not group.is_at_rest(member.epoch, self._changes.count, self._elapsed_ms())
             or member.state is not MemberState.STABLE
             or topology is None
             or configured is None
@@ -130,7 +140,7 @@ class StreamsProtocol:
             or with_news(member, request, caller) != member
         ):
             return None
-        self.timers.keep_alive(shard, group, member)
+        self._keep_alive(shard, group, member)
         return Heard(
             StreamsGroupHeartbeatResponse(
                 member_id=member.member_id,
@@ -239,10 +249,10 @@ class StreamsProtocol:
         if transition.has_assigned:
             group.assigned_at_ms = elapsed_ms
         if waits:
-            self.timers.await_members(shard, group)
-        self.timers.keep_alive(shard, group, member)
+            self._targets.await_members(shard, group)
+        self._keep_alive(shard, group, member)
         if transition.has_stepped:
-            self.timers.await_revocation(shard, group, member)
+            self._await_revocation(shard, group, member)
         if transition.must_assign:
             self._targets.start(shard, group, around.now_ms)
 
@@ -262,6 +272,9 @@ class StreamsProtocol:
         log.info("group %s: member %s leaves", group.group_id, member.member_id)
         self.remove(shard, group, member, now_ms)
         return Heard(StreamsGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch))
+
+    def _remove_one(self, shard: Shard, group: StreamsGroup, member_id: str, now_ms: int) -> None:
+        self.remove(shard, group, group.members[member_id], now_ms)
 
     def remove(self, shard: Shard, group: StreamsGroup, member: Member, now_ms: int) -> None:
         """Take a member out of the group; what it had is free at once.

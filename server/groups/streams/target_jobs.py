@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING
 
 from ....protocol.errors import ErrorCode, KafkaError
+from ...coordination.deadlines import Deadline, Deadlines
 from ...coordination.jobs import Job
 from ...coordination.store import RecordStore
 from ..records import write_record
@@ -31,16 +33,33 @@ class TargetJobs:
         self,
         settings: GroupSettings,
         store: RecordStore,
-        elapsed_ms: Callable[[], int],
+        deadlines: Deadlines,
         start_job: Callable[[Shard, Job], None],
     ) -> None:
         self._settings = settings
         self._store = store
-        self._elapsed_ms = elapsed_ms
+        self._deadlines = deadlines
+        self._elapsed_ms = deadlines.elapsed_ms
         self._start_job = start_job
 
-    def delay_is_over(self, shard: Shard, group: StreamsGroup, now_ms: int) -> None:
+    def await_members(self, shard: Shard, group: StreamsGroup) -> None:
+        """A group without members has one now: others may follow, unless that is being waited for already."""
+        delay_ms = self._settings.of_group(group.group_id, "streams.initial.rebalance.delay.ms")
+        if delay_ms > 0 and group.initial_delay is None:
+            group.initial_delay = Deadline(partial(self._delay_is_over, shard, group))
+            self._deadlines.start(group.initial_delay, delay_ms)
+
+    def stop_waiting(self, group: StreamsGroup) -> None:
+        """The group is gone."""
+        if group.initial_delay is not None:
+            self._deadlines.forget(group.initial_delay)
+            group.initial_delay = None
+
+    def _delay_is_over(self, shard: Shard, group: StreamsGroup, now_ms: int) -> None:
         """A group without members has waited for others to come. It had some before if its last target is too young."""
+        group.initial_delay = None
+        if not shard.serves(group) or not group.members:
+            return
         since_ms = inf if group.assigned_at_ms is None else self._elapsed_ms() - group.assigned_at_ms
         if since_ms >= self._settings.of_group(group.group_id, "streams.assignment.interval.ms"):
             self.start(shard, group, now_ms)

@@ -220,7 +220,7 @@ HANDED_ON = {
     "groups/consumer/transition.py _take_topics": "as `advance`",
     "groups/streams/protocol.py __init__": "",
     "groups/streams/target_jobs.py __init__": "",
-    "groups/streams/target_jobs.py delay_is_over": "as `_keep`, whose next assignment it is",
+    "groups/streams/target_jobs.py _delay_is_over": "as `_keep`, whose next assignment it is",
     "groups/streams/protocol.py heartbeat": "as `_keep`",
     "groups/streams/transition.py _take_target": "as `_keep`",
     "groups/streams/protocol.py preparing": "as `_keep`",
