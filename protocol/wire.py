@@ -9,8 +9,7 @@ A read value never shares memory with the frame, but for `Records`: those are a 
 """
 
 from collections.abc import Callable
-from functools import cached_property
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 from .codegen import MAX_ELEMENTS, NO_LIMIT, Source, as_array, read_uvarint, uvarint
 from .reader_source import ReaderSource
@@ -70,11 +69,26 @@ Parts: TypeAlias = list[Any]
 """The pieces of a message being written: our own bytes, and between them records that are passed on untouched. The last is ours, a
 bytearray that what comes next is appended to."""
 
+Function = TypeVar("Function")
+
 ReadWithin = Callable[[memoryview, int, int], tuple[Any, int, int]]
 
 
 class Write(Protocol):
     def __call__(self, value: Any, parts: Parts, most_elements: int = NO_LIMIT, most_bytes: int = NO_LIMIT) -> None: ...
+
+
+class _Once(Generic[Function]):
+    """As `functools.cached_property`, which in Python 3.11 has one lock for all objects: there Trio's thread would wait for its codec
+    while another thread makes another one. Here two threads may make the same."""
+
+    def __init__(self, make: Callable[[Any], Function]) -> None:
+        self._make = make
+        self._name = make.__name__
+
+    def __get__(self, codec: Any, cls: type[Any]) -> Function:
+        made = codec.__dict__[self._name] = self._make(codec)
+        return made
 
 
 class Codec:
@@ -92,7 +106,7 @@ class Codec:
         value, at, _ = self.read_within(view, at, MAX_ELEMENTS)
         return value, at
 
-    @cached_property
+    @_Once
     def read_within(self) -> ReadWithin:
         """`read_within(view, at, most_elements) -> (value, next_at, elements_left)`: as `read`.
 
@@ -101,7 +115,7 @@ class Codec:
         read: ReadWithin = self._compile("read")
         return read
 
-    @cached_property
+    @_Once
     def write(self) -> Write:
         """`write(value, parts, most_elements, most_bytes)` appends a value to `parts`. Fields that this version lacks are left out.
 

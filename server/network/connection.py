@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import trio
 
-from ...protocol.connection import Request, UnspokenError, encode_response, learn, parse_request
+from ...protocol.connection import Request, UnspokenError, encode_response, parse_request
 from ...protocol.errors import LargeMessageError, ProtocolError
 from ...protocol.last_produce import LastProduce
 from ..runtime.addresses import java_host
@@ -240,7 +240,15 @@ class Connection:
         desk, send = self._desk, self._transport.send
         assert desk.login is not None
         session = await log_in(
-            desk.login, desk, self._context, self, self._frames, send, self._allowance(), self._counts()
+            desk.login,
+            desk,
+            self._context,
+            self,
+            self._frames,
+            send,
+            self._shares.learning,
+            self._allowance(),
+            self._counts(),
         )
         self._allowed = None
         self.principal, self.mechanism, self._session = session.principal, session.mechanism, session.desk
@@ -418,10 +426,7 @@ class Connection:
 
     async def _learn(self, box: list[memoryview]) -> None:
         """Carry out the first request of an API in a version."""
-        try:
-            await trio.to_thread.run_sync(learn, box[0], limiter=self._shares.learning)
-        except RuntimeError:  # no thread can be had
-            learn(box[0])
+        await self._shares.learning.learn(box[0])
         parts = self._answer(box.pop())
         if parts is not None:
             self._frames.let_go()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 
-import trio
-
 from ..config.broker_config import BrokerConfig
 from ..runtime.collector import Collector
 from ..runtime.floods import Floods
@@ -13,6 +11,7 @@ from ..runtime.nursery import open_plain_nursery
 from .answer_places import AnswerPlaces
 from .authentication.counts import Authentications
 from .large_requests import LargeRequests
+from .learning import Learning
 from .ready import ReadyConnections
 from .request_memory import RequestMemory
 from .unsent_answers import UnsentAnswers
@@ -34,8 +33,7 @@ class Shares:
         self.request_memory = RequestMemory(limit_bytes)
         self.unsent_answers = UnsentAnswers(limit_bytes)
         self.large_requests = LargeRequests(collector)
-        self.learning = trio.CapacityLimiter(1)
-        """Of the thread that makes codecs: two would take as long."""
+        self.learning = Learning()
         self.answer_places = AnswerPlaces()
         self.ready = ReadyConnections()
         self.authentications = Authentications()

@@ -1,6 +1,7 @@
 """The codec on small messages of our own: which bytes stand for which values, and what is refused."""
 
 import math
+import threading
 import tracemalloc
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -17,6 +18,7 @@ from ottla.protocol.wire import (
     ZERO_UUID,
     Bool,
     Bytes,
+    Codec,
     Float64,
     Int8,
     Int16,
@@ -353,6 +355,28 @@ def test_a_codec_is_made_once_and_shows_its_source() -> None:
     assert "def write(value, parts, most_elements=NO_LIMIT, most_bytes=NO_LIMIT)" in codec(Point, 0, True).source(
         "write"
     )
+
+
+def test_nobody_waits_for_a_codec_that_another_thread_makes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In Python 3.11 `functools.cached_property` would have one lock for all codecs."""
+    begun, may_end, made = threading.Event(), threading.Event(), list[str]()
+    theirs, ours, compile_ = Codec(Numbers, 0, False), Codec(Texts, 0, False), Codec._compile
+
+    def noted(self: Codec, direction: Any) -> Any:
+        if self is theirs:
+            begun.set()
+            may_end.wait(2)
+        made.append(self.cls.__name__)
+        return compile_(self, direction)
+
+    monkeypatch.setattr(Codec, "_compile", noted)
+    other = threading.Thread(target=lambda: theirs.read_within)
+    other.start()
+    begun.wait()
+    assert callable(ours.read_within)
+    may_end.set()
+    other.join()
+    assert made == ["Texts", "Numbers"]
 
 
 def test_markers_of_different_kinds_are_never_equal() -> None:

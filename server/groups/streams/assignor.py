@@ -124,18 +124,25 @@ class _Work:
         self._standby: Given = defaultdict(partial(defaultdict, set))
 
     def remember(self) -> Job:
-        for number, (member_id, member) in enumerate(self._members.items(), 1):
+        left = A_PIECE
+        for member_id, member in self._members.items():
             self._processes.setdefault(member.process_id, _Process()).counts[member_id] = 0
+            left -= 1
             for key, partitions in member.before.active.items():
                 self._active_before.update(dict.fromkeys(zip(repeat(key), partitions), member_id))
-                if len(partitions) > A_PIECE:
+                left -= len(partitions)
+                if left <= 0:
+                    left = A_PIECE
                     yield
             for key, partitions in member.before.standby.items():
                 for task in zip(repeat(key), partitions):
                     self._standby_before.setdefault(task, []).append(member_id)
-                if len(partitions) > A_PIECE:
+                left -= len(partitions)
+                if left <= 0:
+                    left = A_PIECE
                     yield
-            if number % A_PIECE == 0:
+            if left <= 0:
+                left = A_PIECE
                 yield
 
     def assign_active(self) -> Job:
@@ -244,14 +251,16 @@ class _Work:
         return LeastFirst([(process.load, process) for process in self._processes.values()])
 
     def result(self) -> Steps[dict[str, Tasks]]:
-        found = {}
-        for number, member_id in enumerate(self._members, 1):
-            active, standby = self._active[member_id], self._standby[member_id]
+        found, left, nothing = {}, A_PIECE, defaultdict[str, set[int]]()
+        for member_id in self._members:
+            active, standby = self._active.pop(member_id, nothing), self._standby.pop(member_id, nothing)
             found[member_id] = Tasks(
                 dict(zip(active, map(frozenset, active.values()), strict=True)),
                 dict(zip(standby, map(frozenset, standby.values()), strict=True)),
             )
-            if number % A_PIECE == 0:
+            left -= 1 + len(active) + len(standby)
+            if left <= 0:
+                left = A_PIECE
                 yield
         return found
 

@@ -144,6 +144,7 @@ def _look_at(
             return None
         if group.refresh_at_ms is not None and not is_refreshed:
             hashes.forget()  # It is time to look whether nobody said so.
+            group.refresh_at_ms = None  # Who comes meanwhile looks at what is still to be looked at.
     known_to = changes.count
     # First the hash: what has changed before the look that follows is seen with it, or found by the next heartbeat.
     yield from hashes.preparing(topology.required)

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from ....protocol.apis import API_VERSIONS_KEY, APIS
-from ....protocol.connection import Request, encode_response, parse_request
+from ....protocol.connection import Request, UnspokenError, encode_response, parse_request
 from ....protocol.errors import ErrorCode, ProtocolError
 from ...security.sasl.conversation import InvalidCredentialsError, SaslError
 from ..desk import Client, Desk, HangUpError, finished, handler_of
 from ..frames import FrameReader
+from ..learning import Learning
 from ..transport import Part, PeerGoneError
 from .allowance import BEFORE_BYTES, BEFORE_S, Allowance, let_wait
 from .counts import Counts
@@ -46,6 +47,7 @@ async def log_in(
     client: Client,
     frames: FrameReader,
     send: Send,
+    learning: Learning,
     allowance: Allowance,
     counts: Counts,
 ) -> Session:
@@ -57,7 +59,7 @@ async def log_in(
         PeerGoneError: It has gone.
     """
     login = client.logging_in = Login(rules)
-    talk = _Talk(login, desk, context, client, frames, send, rules, allowance)
+    talk = _Talk(login, desk, context, client, frames, send, rules, learning, allowance)
     try:
         with trio.CancelScope(deadline=allowance.until_s) as patience:
             await talk.greet()
@@ -90,6 +92,7 @@ class _Talk:
         frames: FrameReader,
         send: Send,
         rules: ListenerLogin,
+        learning: Learning,
         allowance: Allowance,
     ) -> None:
         self._login = login
@@ -99,13 +102,14 @@ class _Talk:
         self._frames = frames
         self._send = send
         self._rules = rules
+        self._learning = learning
         self._allowance = allowance
 
     async def greet(self) -> None:
         """Until there is a mechanism."""
         knows_versions = False
         while True:
-            request = _parsed(await self._next(), (API_VERSIONS_KEY, HANDSHAKE_KEY), "before it has logged in")
+            request = await self._request((API_VERSIONS_KEY, HANDSHAKE_KEY), "before it has logged in")
             if request.api.key == HANDSHAKE_KEY:
                 await self._answer(request)
                 if self._login.mechanism:
@@ -128,7 +132,7 @@ class _Talk:
                 login.failure = str(error)
                 raise _SentAwayError from None
         while login.principal is None:
-            await self._answer(_parsed(await self._next(), APIS, "while it logs in"))
+            await self._answer(await self._request(APIS, "while it logs in"))
 
     async def _answer(self, request: Request) -> None:
         login, is_meant = self._login, request.api.key in (HANDSHAKE_KEY, AUTHENTICATE_KEY)
@@ -144,6 +148,20 @@ class _Talk:
         if parts:
             await self._send(parts)
 
+    async def _request(self, keys: Container[int], when: str) -> Request:
+        frame = await self._next()
+        key = int.from_bytes(frame[:2], signed=True) if len(frame) > 1 else -1
+        if key not in keys:
+            named = (
+                APIS[key].name if key in APIS else "what is no request of Kafka's (another security protocol, perhaps)"
+            )
+            raise ProtocolError(f"it sends {named} {when}")
+        try:
+            return parse_request(frame, ELEMENTS_MAX, at_once=True)
+        except UnspokenError:
+            await self._learning.learn(frame)
+        return parse_request(frame, ELEMENTS_MAX)
+
     async def _next(self) -> memoryview:
         if self._time_slice.is_over():  # there may be no end of requests for versions that nobody knows
             await self._time_slice.next()
@@ -156,11 +174,3 @@ class _Talk:
             raise PeerGoneError("closed before it had logged in")
         self._allowance.spend(len(frame) + _SIZE_BYTES)
         return frame
-
-
-def _parsed(frame: memoryview, keys: Container[int], when: str) -> Request:
-    key = int.from_bytes(frame[:2], signed=True) if len(frame) > 1 else -1
-    if key not in keys:
-        named = APIS[key].name if key in APIS else "what is no request of Kafka's (another security protocol, perhaps)"
-        raise ProtocolError(f"it sends {named} {when}")
-    return parse_request(frame, ELEMENTS_MAX)

@@ -16,6 +16,8 @@ import trio
 import trio.testing
 
 import ottla
+from ottla.protocol import connection as spoken_module
+from ottla.protocol.connection import learn
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -34,11 +36,13 @@ from ottla.server.broker.life import run_broker
 from ottla.server.config.properties import parse_server_properties
 from ottla.server.config.static_config import static_config
 from ottla.server.handlers import Handlers
+from ottla.server.network import learning as learning_module
 from ottla.server.network.authentication.allowance import BEFORE_S, Allowance
 from ottla.server.network.authentication.counts import Counts
 from ottla.server.network.authentication.login import log_in as log_in_to
 from ottla.server.network.desk import HangUpError
 from ottla.server.network.frames import FrameReader
+from ottla.server.network.learning import Learning
 from ottla.server.network.request_memory import RequestMemory
 from ottla.server.network.transport import PeerGoneError, PlainTransport
 from ottla.server.runtime import time_slices
@@ -83,6 +87,20 @@ def test_who_logs_in_is_served_under_its_name(broker: ottla.Broker, client: RawC
     assert (answer_of_login.error_code, answer_of_login.session_lifetime_ms) == (ErrorCode.NONE, 0)
     assert client.ask(METADATA).brokers
     assert {str(each.principal) for each in broker.inner.connections} == {"User:alice"}
+
+
+def test_what_a_login_needs_is_learnt_in_another_thread(client: RawClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    learnt = list[tuple[int, int]]()
+
+    def noted(frame: memoryview) -> None:
+        learnt.append(struct.unpack_from(">hh", frame))
+        learn(frame)
+
+    monkeypatch.setattr(learning_module, "learn", noted)
+    monkeypatch.setattr(spoken_module, "_SPOKEN", {})
+    assert client.ask(VERSIONS).error_code == ErrorCode.NONE
+    assert log_in(client).error_code == ErrorCode.NONE
+    assert [key for key, _ in learnt] == [18, 17, 36]
 
 
 def test_tokens_may_come_without_headers_after_an_old_handshake(client: RawClient) -> None:
@@ -368,7 +386,7 @@ async def test_who_takes_its_time_is_cut_off(autojump_clock: trio.testing.MockCl
         theirs.sendall(b"\0\0\0")
         began_s = trio.current_time()
         with pytest.raises(HangUpError, match="not logged in after 10 s"):
-            await log_in_to(RULES, Closed(), None, Staying(), frames, transport.send, Allowance(), Counts())
+            await log_in_to(RULES, Closed(), None, Staying(), frames, transport.send, Learning(), Allowance(), Counts())
         assert trio.current_time() - began_s == pytest.approx(BEFORE_S)
         frames.close()
 
@@ -383,7 +401,9 @@ async def test_a_flood_of_what_may_be_asked_for_again_leaves_others_their_turn(m
         theirs.shutdown(socket.SHUT_WR)
         before = time_slices.passes()
         with pytest.raises(PeerGoneError):
-            await log_in_to(RULES, Greeting(), None, Staying(), frames, transport.send, Allowance(), Counts())
+            await log_in_to(
+                RULES, Greeting(), None, Staying(), frames, transport.send, Learning(), Allowance(), Counts()
+            )
         assert time_slices.passes() - before >= 50
         frames.close()
 

@@ -25,7 +25,7 @@ from ottla.protocol.messages.streams_group_heartbeat import (
     TopicInfo,
     Topology,
 )
-from ottla.server.coordination.jobs import never, to_the_end
+from ottla.server.coordination.jobs import Steps, never, to_the_end
 from ottla.server.groups.classic.protocol import Caller
 from ottla.server.groups.streams.answering import Heard
 from ottla.server.groups.streams.applications.configured import StatusCode
@@ -135,7 +135,14 @@ class StreamsGroups(Groups):
             settings={**self.settings, **settings},
         )
 
-    def hear(
+    def hear(self, *arguments: Any, **fields: Any) -> Heard:
+        """One heartbeat; see `hearing`."""
+        heard = to_the_end(self.hearing(*arguments, **fields))
+        if self.works_at_once:
+            self.coordinator._jobs.run(never)
+        return heard
+
+    def hearing(
         self,
         member: str,
         epoch: int,
@@ -145,17 +152,13 @@ class StreamsGroups(Groups):
         group: str = "g",
         client: str = "c",
         **fields: Any,
-    ) -> Heard:
-        """One heartbeat; `owns` is what the member says it has active, None if it says nothing."""
+    ) -> Steps[Heard]:
+        """The pieces of one heartbeat; `owns` is what the member says it has active, None if it says nothing."""
         if owns is not None:
             fields |= {"active_tasks": ids_of(owns), "standby_tasks": ids_of(standbys or {}), "warmup_tasks": ()}
         request = StreamsGroupHeartbeatRequest(group_id=group, member_id=member, member_epoch=epoch, **fields)
         shard = self.coordinator.shard_for(group)
-        caller = Caller(client, "/host", 0)
-        heard = to_the_end(self.coordinator.streams_heartbeat(shard, request, caller, lambda: self.now_ms))
-        if self.works_at_once:
-            self.coordinator._jobs.run(never)
-        return heard
+        return self.coordinator.streams_heartbeat(shard, request, Caller(client, "/host", 0), lambda: self.now_ms)
 
     def beat(self, *arguments: Any, **fields: Any) -> StreamsGroupHeartbeatResponse:
         return self.hear(*arguments, **fields).response

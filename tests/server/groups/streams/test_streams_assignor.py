@@ -132,6 +132,16 @@ def test_no_piece_looks_at_more_than_one_task() -> None:
     assert sum(1 for _ in steps) < 6 * 21_000
 
 
+def test_a_piece_ends_by_tasks_not_by_members() -> None:
+    """Fewer than a hundred members may have a hundred thousand tasks."""
+    shapes = {f"{key:02}": one(100) for key in range(50)}
+    members = fresh(**{f"m{number:02}": f"p{number}" for number in range(99)})
+    tasks_a_piece, of_the_rules = 200, 2 * 5_000 // 100
+    assert sum(1 for _ in sticky(members, shapes, 0)) > of_the_rules + 5_000 // tasks_a_piece
+    steps = sticky(again(members, assigned(members, shapes)), shapes, 0)
+    assert sum(1 for _ in steps) > 5_000 // 100 + 2 * 5_000 // tasks_a_piece
+
+
 FROM_JAVA = {
     1: "aaa",
     2: "abbabb",

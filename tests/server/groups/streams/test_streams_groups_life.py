@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import pairwise
 
 import pytest
 
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.streams_group_heartbeat import Endpoint, TopicPartition
+from ottla.server.coordination.jobs import A_PIECE
 from ottla.server.groups.streams.applications.configured import StatusCode
 from support.groups.consumer_groups import raised
+from support.groups.groups import FakeTopics
 from support.groups.streams_groups import (
     COUNTS,
     REBALANCE_MS,
@@ -251,6 +254,30 @@ def test_a_topic_that_grows_brings_more_tasks() -> None:
     groups.enter("a")
     groups.grow_topic("orders", 3)
     assert active(groups.beat("a", 2)) == {"0": {0, 1, 2}}
+
+
+def test_when_topics_are_looked_at_again_heartbeats_do_not_undo_each_others_looks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names = [f"t{number}" for number in range(300)]
+    groups = StreamsGroups(topics=FakeTopics(**dict.fromkeys(names, 1)))
+    epoch = groups.enter("a", topology=topology(subtopology("0", *names))).member_epoch
+    groups.table().refresh_at_ms = groups.elapsed_ms
+    looks, racks = list[bytes](), groups.topics.racks
+
+    def noted(topic_id: bytes) -> list[list[str]]:
+        looks.append(topic_id)
+        return racks(topic_id)
+
+    monkeypatch.setattr(groups.topics, "racks", noted)
+    first, *others = [groups.hearing("a", epoch) for _ in range(1_000)]
+    counts = [0]
+    for _ in first:
+        counts.append(len(looks))
+        next(others.pop())
+    counts.append(len(looks))
+    assert max(after - before for before, after in pairwise(counts)) <= A_PIECE
+    assert len(set(looks)) == 300
 
 
 def test_another_number_of_standbys_is_another_assignment() -> None:
