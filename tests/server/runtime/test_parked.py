@@ -127,6 +127,7 @@ async def test_of_many_fetches_that_an_append_wakes_few_go_on_in_a_pass(
         await served.ask(create_topic, "t", partitions=1)
         broker = served.broker
         log = broker.services.topics.partition("t", 0).log
+        log.make()  # now: what is appended below must not meet a thread that is at it
         fetch = broker.handlers[1]
 
         async def wait() -> None:
