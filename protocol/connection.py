@@ -63,7 +63,7 @@ class Kept:
 
 
 class UnspokenError(Exception):
-    """Nobody has spoken this version of the API yet: `learn` it in another thread, and come again."""
+    """The codec of this version of the API is not made yet: call `learn` in another thread, then parse the frame again."""
 
 
 def learn(frame: memoryview) -> None:
@@ -151,7 +151,7 @@ def _spoken(api: Api, version: int) -> Spoken:
         codec(api.response, version, flexible),
     )
     _ = spoken.request.read_within, spoken.response.write
-    _SPOKEN[api.key, version] = spoken  # once the codec is made: until then nobody shall wait for it
+    _SPOKEN[api.key, version] = spoken  # only now: what is found here has its codec, so that nobody waits for it
     return spoken
 
 

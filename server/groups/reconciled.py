@@ -22,7 +22,7 @@ class ReconciledGroup(Generic[GroupMember, Target]):
         metadata_hash: Of the topics that it needs, as they were when the epoch grew last.
         targets: Member id -> what it should have.
         sessions, waits: Member id -> when its silence, and its delay in what a rebalance asks of it, has lasted too long. Set by
-            `timers`, not in the log.
+            `timers`, not in the log. Members of share groups have nothing to give up: nobody waits for them.
         refresh_at_ms: From then on the next heartbeat looks at the topics again.
         topics_known_to: The changes of topics that `refresh_at_ms` has heard of.
         assigned_at_ms: When the target assignment was made; None: never. Like `refresh_at_ms` in elapsed time, set by `protocol`, and
@@ -51,7 +51,7 @@ class ReconciledGroup(Generic[GroupMember, Target]):
         return not self.members
 
     def is_at_rest(self, member_epoch: int, topic_changes: int, elapsed_ms: int) -> bool:
-        """Whether a member in this epoch is where the group is to be, and the group has nothing to find out of its topics.
+        """Whether a member in this epoch has its part of the newest target, and no look at the topics is due.
 
         Args:
             topic_changes: How often topics have changed so far.

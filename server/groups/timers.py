@@ -48,7 +48,7 @@ class MemberTimers(Generic[Group]):
         self._remove = remove
 
     def keep_alive(self, shard: Shard, group: Group, member_id: str, timeout_ms: int) -> None:
-        """The member showed a sign of life: its session starts anew."""
+        """The member has sent something: its session starts again."""
         session = group.sessions.get(member_id)
         if session is None:
             session = group.sessions[member_id] = Deadline(partial(self._session_is_over, shard, group, member_id))

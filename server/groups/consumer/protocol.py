@@ -120,14 +120,14 @@ class ConsumerProtocol:
             yield
 
     def keep_alive(self, shard: Shard, group: ConsumerGroup, member: Member) -> None:
-        """The member showed a sign of life: its session starts anew."""
+        """The member has sent something: its session starts again."""
         classic = member.classic
         own = self._settings.of_group(group.group_id, "consumer.session.timeout.ms")
         timeout_ms = own if classic is None else classic.session_timeout_ms
         self.timers.keep_alive(shard, group, member.member_id, timeout_ms)
 
     def _await_revocation(self, shard: Shard, group: ConsumerGroup, member: Member) -> None:
-        """Give a member its time to give up partitions, if it has to; the time begins anew with each of its steps."""
+        """Give a member its time to give up partitions, if it has to; the time begins again with each of its steps."""
         self.timers.unlimit(group, member.member_id)
         if member.state is MemberState.UNREVOKED_PARTITIONS and member.classic is None:
             self.timers.limit(shard, group, member)

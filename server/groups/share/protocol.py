@@ -105,7 +105,7 @@ class ShareProtocol:
             yield
 
     def _keep_alive(self, shard: Shard, group: ShareGroup, member_id: str) -> None:
-        """The member showed a sign of life: its session starts anew."""
+        """The member has sent something: its session starts again."""
         timeout_ms = self._settings.of_group(group.group_id, "share.session.timeout.ms")
         self.timers.keep_alive(shard, group, member_id, timeout_ms)
 

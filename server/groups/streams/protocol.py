@@ -96,12 +96,12 @@ class StreamsProtocol:
             yield
 
     def _keep_alive(self, shard: Shard, group: StreamsGroup, member: Member) -> None:
-        """The member showed a sign of life: its session starts anew."""
+        """The member has sent something: its session starts again."""
         timeout_ms = self._settings.of_group(group.group_id, "streams.session.timeout.ms")
         self.timers.keep_alive(shard, group, member.member_id, timeout_ms)
 
     def _await_revocation(self, shard: Shard, group: StreamsGroup, member: Member) -> None:
-        """Give a member its time to give up tasks, if it has to; the time begins anew with each of its steps."""
+        """Give a member its time to give up tasks, if it has to; the time begins again with each of its steps."""
         self.timers.unlimit(group, member.member_id)
         if member.state is MemberState.UNREVOKED_TASKS:
             self.timers.limit(shard, group, member)
