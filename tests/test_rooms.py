@@ -19,7 +19,7 @@ from support.import_graph import FLOORS, circle, import_graph, module_name, pyth
 ROOT = Path(__file__).parents[1]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
 CODE = (*FLOORS, "compat", "examples", "docker")
-MODULES_SIDE_BY_SIDE = 16
+MODULES_SIDE_BY_SIDE = 32
 TABLES = {"protocol/messages", "server/handlers"}
 """A module an API."""
 

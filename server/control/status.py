@@ -11,11 +11,11 @@ from ..broker.broker import Broker
 from .broker_state import BrokerState, broker_state
 from .clock import ClockReading
 from .clock import read as read_clock
-from .coordinators.groups import GroupState, list_groups
 from .faults import FaultState, list_faults
+from .groups import GroupState, list_groups
 from .operation import Range, TopicName, operation
 from .partitions import logs_of
-from .pictures.taking import logs_by_name, pictures
+from .pictures import logs_by_name, pictures
 
 BARS_MAX = 120
 """Of a log: a line of a terminal has few places more."""

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 from .running import Running
 
 if TYPE_CHECKING:  # what only some need is loaded by them
-    from ..control.pictures.taking import TopicPicture
-    from ..control.why.dry_run import DryRun
-    from ..control.why.explain import Explanation
-    from ..control.why.explain_key import KeyExplanation
+    from ..control.dry_run import DryRun
+    from ..control.explain import Explanation, KeyExplanation
+    from ..control.pictures import TopicPicture
 
 
 class Explaining(Running):
@@ -24,7 +23,7 @@ class Explaining(Running):
         Raises:
             ControlError: There is no such topic or partition; the message names the nearest.
         """
-        from ..control.why.explain import explain
+        from ..control.explain import explain
 
         return self._ask(explain, topic, partition)
 
@@ -34,7 +33,7 @@ class Explaining(Running):
         Raises:
             ControlError: There is no such topic or partition; the message names the nearest.
         """
-        from ..control.pictures.taking import topic_picture
+        from ..control.pictures import topic_picture
 
         return self._ask(topic_picture, topic, partition)
 
@@ -45,7 +44,7 @@ class Explaining(Running):
         if self.state != "serving":
             return f"<code>{escape(repr(self))}</code>"
         from ...storage.pictures.page import fragment
-        from ..control.pictures.taking import all_pictures
+        from ..control.pictures import all_pictures
 
         return fragment(repr(self), self._ask(all_pictures))
 
@@ -61,7 +60,7 @@ class Explaining(Running):
         Raises:
             ControlError: There is no such topic or partition, it is not compacted, or somebody has it.
         """
-        from ..control.why.dry_run import dry_run
+        from ..control.dry_run import dry_run
 
         return self._ask(dry_run, topic, partition, force=force, records_max=records_max)
 
@@ -78,7 +77,7 @@ class Explaining(Running):
         Raises:
             ControlError: There is no such topic or partition.
         """
-        from ..control.why.explain_key import explain_key
+        from ..control.explain import explain_key
 
         found = key.encode() if isinstance(key, str) else key
         return self._ask(explain_key, topic, found, partition=partition, records_max=records_max)

@@ -16,20 +16,23 @@ from ..control import (
     clock,
     compaction,
     connections,
+    dry_run,
+    explain,
     faults,
+    groups,
     leaders,
     nodes,
+    pictures,
     quotas,
+    records,
     segments,
     status,
+    topic_configs,
     topics,
+    transactions,
 )
 from ..control.cases import load
-from ..control.coordinators import groups, transactions
 from ..control.operation import OPERATIONS
-from ..control.pictures import look, taking
-from ..control.topic import configs, records
-from ..control.why import dry_run, explain
 from ..runtime.worker import in_worker
 from .call import Call, Lives, Nothing, Text, call_of
 from .calls import append, cases, cleaning, compacted, explain_key, fault_declared, lives, node_list, probes, seeds
@@ -56,8 +59,7 @@ _DECLARING = (
     status,
     connections,
     nodes,
-    taking,
-    look,
+    pictures,
     load,
     clock,
     compaction,
@@ -68,7 +70,7 @@ _DECLARING = (
     transactions,
     records,
     topics,
-    configs,
+    topic_configs,
 )
 CALLS: tuple[AnyCall, ...] = (
     *probes.CALLS,

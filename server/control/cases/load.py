@@ -16,8 +16,8 @@ from ....storage.logs.log_parts import LogPlace
 from ....storage.topics.config import LogConfig
 from ...broker.broker import Broker
 from ...partitions.topics import Topic
-from ..coordinators.group_state import Position, begin_group_at, commit_offsets, remove_group
 from ..errors import ControlError, Kind, did_you_mean, refusal
+from ..groups import Position, begin_group_at, commit_offsets, remove_group
 from ..operation import Name, TopicName, operation
 from .case import Case, Expected, Level
 from .table import CASES

@@ -36,8 +36,8 @@ from ...runtime.time_slices import TimeSlice
 from ..acls import add_acls
 from ..cases.load import load_case
 from ..cases.table import CASES
-from ..coordinators.group_state import Position, commit_offsets, group_exists, remove_group
 from ..errors import ControlError, Kind, did_you_mean, refusal
+from ..groups import Position, commit_offsets, group_exists, remove_group
 from ..quotas import list_quotas, parsed, set_all
 from .fields import Field
 from .seed import EARLIEST, LATEST, Seed, SeedAcl, SeedCase, SeedGroup, SeedRecord, SeedTopic

@@ -1,4 +1,4 @@
-"""Records that are appended: see `...control.topic.records`."""
+"""Records that are appended: see `...control.records`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from ...control.operation import INT64_MAX, Length, PartitionId, Range, TopicName
-from ...control.topic.encodings import Encoding
-from ...control.topic.records import HEADERS_MAX, NewRecordFields, RecordAppended, append_record
+from ...control.records import HEADERS_MAX, Encoding, NewRecordFields, RecordAppended, append_record
 from ..call import Call, Lives
 
 

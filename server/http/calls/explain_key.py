@@ -1,14 +1,14 @@
-"""The history of a key, which HTTP has as a text: see `..control.why.explain_key`."""
+"""The history of a key, which HTTP has as a text: see `..control.explain`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Annotated, Any
 
+from ...control import explain
+from ...control.explain import KeyExplanation
 from ...control.operation import PartitionId, Range, TopicName
-from ...control.topic.encodings import Encoding, decoded
-from ...control.why import explain_key as keys
-from ...control.why.explain_key import KeyExplanation
+from ...control.records import Encoding, decoded
 from ..call import Call, Lives
 
 
@@ -20,13 +20,13 @@ class ExplainKeyRequest:
     """How the key is written."""
     partition: PartitionId | None = None
     """Null: where the clients' default partitioner puts the key."""
-    records_max: Annotated[int, Range(1, keys.RECORDS_MAX)] = keys.RECORDS
+    records_max: Annotated[int, Range(1, explain.RECORDS_MAX)] = explain.RECORDS
     """So many records are told, the newest."""
 
 
 async def explain_key(lives: Lives, request: ExplainKeyRequest) -> KeyExplanation:
     key = decoded("key", request.key, request.encoding)
-    return await keys.explain_key(
+    return await explain.explain_key(
         lives.broker, request.topic, key, partition=request.partition, records_max=request.records_max
     )
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...broker.broker import Broker
-from ...control.coordinators.groups import describe_group, list_groups
-from ...control.coordinators.transactions import list_open_transactions
+from ...control.groups import describe_group, list_groups
+from ...control.transactions import list_open_transactions
 from ..section import ROWS_MAX, Page, Row, Section
 
 

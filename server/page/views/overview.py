@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ...broker.broker import Broker
 from ...control.broker_state import BrokerState, DataDirState, NodeState, broker_state
-from ...control.pictures.taking import all_pictures
+from ...control.pictures import all_pictures
 from ..section import Page, Row, Section
 from . import compaction
 

@@ -13,11 +13,10 @@ from ....storage.pictures.log_picture import Contents, LogPicture, PassPicture
 from ....storage.pictures.passes import pass_tried
 from ...broker.broker import Broker
 from ...cleaning.advice import ADVANCE_CLOCK, NEXT_RECORD, WAIT, Remedy, moment
+from ...control.dry_run import dry_run
 from ...control.errors import ControlError
 from ...control.partitions import logs_of
-from ...control.pictures.look import partition_picture
-from ...control.pictures.taking import picture_of
-from ...control.why.dry_run import dry_run
+from ...control.pictures import partition_picture, picture_of
 from ...runtime.time_slices import TimeSlice
 from ...services.explaining import Explaining, PartitionExplanation
 from ..fields import number

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ...broker.broker import Broker
 from ...control.errors import ControlError
-from ...control.topic.records import RecordList, read_records
+from ...control.records import RecordList, read_records
 from ...control.topics import topic_named
 from ..fields import number
 from ..formats import segment

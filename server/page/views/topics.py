@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from ....storage.pictures.legend import parts_in
 from ....storage.pictures.log_picture import LogPicture
 from ...broker.broker import Broker
-from ...control.pictures.taking import pictures
-from ...control.topic.configs import topic_configs
+from ...control.pictures import pictures
+from ...control.topic_configs import topic_configs
 from ...control.topics import TopicState, list_topics, topic_named
 from ...partitions.topics import Partition
 from ...runtime.time_slices import TimeSlice

@@ -386,9 +386,9 @@ def test_no_time_is_taken_past_the_clock(floor: str) -> None:
     keep_threads = {
         "server/runtime/time_slices.py",
         "server/partitions/searches.py",
-        "server/control/pictures/look.py",
+        "server/control/pictures.py",
         "server/page/pages.py",
-        "server/control/why/explain_key.py",
+        "server/control/explain.py",
         "server/handlers/throttled.py",
     }
     assert importing <= {"server/runtime/clock.py"} | print_times | read_times | of_clients | tell | keep_threads

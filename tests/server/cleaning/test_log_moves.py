@@ -25,7 +25,7 @@ from ottla.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from ottla.server.control.why.explain import explain
+from ottla.server.control.explain import explain
 from ottla.server.runtime.clock import Clock
 from ottla.storage.disk import paths
 from ottla.storage.disk.os_files import OsFiles

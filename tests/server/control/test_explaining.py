@@ -25,9 +25,9 @@ from ottla.protocol.messages.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
+from ottla.server.control.dry_run import dry_run
 from ottla.server.control.errors import ControlError, Kind
-from ottla.server.control.why.dry_run import dry_run
-from ottla.server.control.why.explain import explain
+from ottla.server.control.explain import explain
 from ottla.server.runtime import time_slices
 from ottla.server.services.explaining import Explaining, PartitionExplanation
 from ottla.storage.disk.paths import TopicPartition

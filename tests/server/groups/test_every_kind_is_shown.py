@@ -17,7 +17,7 @@ from ottla.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbea
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from ottla.server.client.values import Group
 from ottla.server.commands.kafka.groups import KINDS as KINDS_OF_THE_COMMAND
-from ottla.server.control.coordinators.groups import KINDS as KINDS_OF_THE_CONTROL
+from ottla.server.control.groups import KINDS as KINDS_OF_THE_CONTROL
 from ottla.server.groups.descriptions import KINDS
 from ottla.server.groups.subscription import write_assignment
 from support.broker.admin_calls import AdminCalls

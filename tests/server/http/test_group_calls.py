@@ -18,7 +18,7 @@ from ottla.protocol.messages.alter_share_group_offsets import (
 )
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
-from ottla.server.control.coordinators.transactions import OpenTransactions, open_in_pieces
+from ottla.server.control.transactions import OpenTransactions, open_in_pieces
 from support.broker.admin_calls import AdminCalls
 from support.broker.conversation import address
 from support.broker.housekeeping import eventually

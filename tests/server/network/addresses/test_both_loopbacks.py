@@ -16,7 +16,7 @@ from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.server.control.connections import list_connections
-from ottla.server.control.coordinators.groups import describe_group
+from ottla.server.control.groups import describe_group
 from support.broker.raw_client import RawClient
 
 LOOPBACKS = ("127.0.0.1", "::1")

@@ -2,28 +2,64 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Annotated
 
-from ....protocol.batch_builder import build_batch
-from ....protocol.errors import CorruptRecordError, KafkaError
-from ....protocol.records import Record, RecordBatch, batches
-from ....storage.cleaning.cleaner_checkpoints import data_dir_of
-from ....storage.disk.files import FileSlice, WouldWaitError
-from ....storage.logs.log import Log
-from ...broker.broker import Broker
-from ...client.partitioner import murmur2, partition_of_hash
-from ...partitions.large_appends import append_later
-from ...partitions.topics import NO_LEADER
-from ...runtime.cold_reads import TRIES_MAX, bring
-from ...runtime.disk import Work, in_thread
-from ...runtime.worker import in_worker
-from ..errors import ControlError, Kind, check_number, refusal
-from ..operation import Name, PartitionId, Range, operation
-from ..partitions import logs_of
-from ..topics import topic_named
-from .encodings import Encoding, decoded, encoded
+from ...protocol.batch_builder import build_batch
+from ...protocol.errors import CorruptRecordError, KafkaError
+from ...protocol.records import Record, RecordBatch, batches
+from ...storage.cleaning.cleaner_checkpoints import data_dir_of
+from ...storage.disk.files import FileSlice, WouldWaitError
+from ...storage.logs.log import Log
+from ..broker.broker import Broker
+from ..client.partitioner import murmur2, partition_of_hash
+from ..partitions.large_appends import append_later
+from ..partitions.topics import NO_LEADER
+from ..runtime.cold_reads import TRIES_MAX, bring
+from ..runtime.disk import Work, in_thread
+from ..runtime.worker import in_worker
+from .errors import ControlError, Kind, check_number, refusal
+from .operation import Name, PartitionId, Range, operation
+from .partitions import logs_of
+from .topics import topic_named
+
+_SHOWN = 100
+
+
+class Encoding(Enum):
+    """How bytes are written as a text."""
+
+    TEXT = "text"
+    """UTF-8."""
+    HEX = "hex"
+    BASE64 = "base64"
+
+
+def encoded(data: bytes) -> tuple[str, Encoding]:
+    """As `text` where it is UTF-8, else as `base64`."""
+    try:
+        return data.decode(), Encoding.TEXT
+    except UnicodeDecodeError:
+        return base64.b64encode(data).decode(), Encoding.BASE64
+
+
+def decoded(what: str, text: str, encoding: Encoding) -> bytes:
+    """The bytes that `text` stands for. ControlError INVALID, naming the field `what`: it is not written so."""
+    try:
+        if encoding is Encoding.HEX:
+            return bytes.fromhex(text)
+        if encoding is Encoding.BASE64:
+            return base64.b64decode(text, validate=True)
+        return text.encode()
+    except ValueError:
+        raise ControlError(Kind.INVALID, f"{what}: expected {_EXPECTED[encoding]}, found {text[:_SHOWN]!r}") from None
+
+
+_EXPECTED = {Encoding.TEXT: "text", Encoding.HEX: "pairs of hexadecimal digits", Encoding.BASE64: "base64"}
+
 
 COUNT, COUNT_MAX = 100, 500
 READ_BYTES_MAX = 1 << 20

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ....protocol.errors import KafkaError
-from ....storage.topics.config import TOPIC_OPTIONS
-from ....storage.topics.options import OptionType, format_value
-from ...broker.broker import Broker
-from ...config.broker_config import ConfigSource
-from ...config.changes import Change, Operation, alter_topic
-from ...config.resources import ConfigEntry
-from ...config.resources import describe_topic as describe_options
-from ..errors import ControlError, Kind, did_you_mean, refusal
-from ..operation import Name, operation
-from ..topics import topic_named
+from ...protocol.errors import KafkaError
+from ...storage.topics.config import TOPIC_OPTIONS
+from ...storage.topics.options import OptionType, format_value
+from ..broker.broker import Broker
+from ..config.broker_config import ConfigSource
+from ..config.changes import Change, Operation, alter_topic
+from ..config.resources import ConfigEntry
+from ..config.resources import describe_topic as describe_options
+from .errors import ControlError, Kind, did_you_mean, refusal
+from .operation import Name, operation
+from .topics import topic_named
 
 
 @dataclass(frozen=True, slots=True)

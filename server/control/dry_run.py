@@ -6,16 +6,16 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Annotated
 
-from ....protocol.errors import KafkaError
-from ....storage.cleaning.clean_stats import DryPass
-from ....storage.disk.paths import TopicPartition
-from ....storage.logs.log import Log
-from ...broker.broker import Broker
-from ...cleaning import dry_runs
-from ...cleaning.threads import CleanerSettings
-from ..errors import ControlError, Kind, check_number
-from ..operation import PartitionId, Range, TopicName, operation
-from ..partitions import logs_of, one_or_all
+from ...protocol.errors import KafkaError
+from ...storage.cleaning.clean_stats import DryPass
+from ...storage.disk.paths import TopicPartition
+from ...storage.logs.log import Log
+from ..broker.broker import Broker
+from ..cleaning import dry_runs
+from ..cleaning.threads import CleanerSettings
+from .errors import ControlError, Kind, check_number
+from .operation import PartitionId, Range, TopicName, operation
+from .partitions import logs_of, one_or_all
 
 LISTED = 100
 LISTED_MAX = 100_000
@@ -80,8 +80,8 @@ class DryRun:
 
     def _repr_html_(self) -> str:
         """For notebooks: now and after, drawn; see `storage.pictures.page`."""
-        from ....storage.pictures.page import plan_fragment
-        from ....storage.pictures.passes import pass_tried
+        from ...storage.pictures.page import plan_fragment
+        from ...storage.pictures.passes import pass_tried
 
         passes = [(f"{self.topic}-{each.partition}", pass_tried(each.would_pass)) for each in self.partitions]
         return plan_fragment(f"What the next pass over {self.topic} would remove", passes)
@@ -116,7 +116,7 @@ async def dry_run(
 
 
 async def _of_partition(broker: Broker, log: Log, force: bool, records_max: int) -> PartitionDryRun:
-    from ....storage.cleaning.cleaner import CleaningAbortedError  # which loads the kernel
+    from ...storage.cleaning.cleaner import CleaningAbortedError  # which loads the kernel
 
     cleaning, tp = broker.services.cleaning, log.topic_partition
     if not log.config.is_compact:

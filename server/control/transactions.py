@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from ....storage.cleaning.outlook import OpenTransaction, open_transactions
-from ....storage.logs.log import Log
-from ....storage.steps import Steps
-from ...broker.broker import Broker
-from ...coordination.shard import ShardState
-from ...runtime.time_slices import run_cooperatively
-from ..errors import ControlError, Kind
-from ..operation import operation
+from ...storage.cleaning.outlook import OpenTransaction, open_transactions
+from ...storage.logs.log import Log
+from ...storage.steps import Steps
+from ..broker.broker import Broker
+from ..coordination.shard import ShardState
+from ..runtime.time_slices import run_cooperatively
+from .errors import ControlError, Kind
+from .operation import operation
 
 if TYPE_CHECKING:
-    from ...transactions.listing import OpenTransaction as KnownTransaction
+    from ..transactions.listing import OpenTransaction as KnownTransaction
 
 
 @dataclass(frozen=True, slots=True)

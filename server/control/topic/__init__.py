@@ -1,1 +1,0 @@
-"""What one topic is made of, for who asks from outside: its records, its options."""
