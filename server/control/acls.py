@@ -162,6 +162,7 @@ async def why_allowed(
 
     Args:
         principal: As `User:alice`.
+        operation: As `READ`.
         resource: TYPE:NAME, as `topic:orders`.
         host: The client's address.
 

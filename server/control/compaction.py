@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import trio
 
@@ -29,7 +29,7 @@ from ..cleaning.on_demand import RefusedError, check, clean_now
 from ..runtime.time_slices import TimeSlice
 from ..services.explaining import Explaining, PartitionExplanation
 from .errors import ControlError, Kind
-from .operation import Partitions, TopicName, operation
+from .operation import Partitions, Range, TopicName, operation
 from .partitions import logs_of
 from .segments import roll_one
 
@@ -139,7 +139,9 @@ async def compact(
 ) -> Compaction:
     """Clean a compacted topic now: as the next round of the cleaner would, or by force.
 
-    One partition after the other; see the module.
+    One partition after the other. As Kafka would, that is neither the active segment, nor records younger than
+    `min.compaction.lag.ms`, nor what open transactions have not decided, and only if `min.cleanable.dirty.ratio` has it that it is
+    worth it. Where nothing was cleaned, `explanation` says why.
 
     Args:
         partitions: Numbers; all of the topic if not given.
@@ -147,7 +149,7 @@ async def compact(
         roll: Roll the active segments first, if they have records.
 
     Raises:
-        ControlError: As `partitions.logs_of`; CONFLICT: the topic is not compacted, a pass failed over it before, or somebody else
+        ControlError: NOT_FOUND: there is no such topic or partition; CONFLICT: the topic is not compacted, a pass failed over it before, or somebody else
             compacts it under a lease; UNAVAILABLE: no cleaner works, or the broker stops; FAILED: the disk refused. All partitions
             are looked at before the first is rolled; what was done to those before one that fails stays.
     """
@@ -189,6 +191,18 @@ async def wait_until_compacted(
     return Compacted(
         topic=topic, partitions=tuple([await _compacted(broker, *each, time_slice) for each in wanted.items()])
     )
+
+
+@operation("GET", "/v1/topics/{topic}/compacted", statuses=(404, 409, 504), only_waits=True)
+async def wait_ms_until_compacted(
+    broker: Broker, topic: TopicName, timeout_ms: Annotated[int, Range(0, int(TIMEOUT_S_MAX * 1_000))] = 10_000
+) -> Compacted:
+    """Wait until clean passes have covered what lies in closed segments now.
+
+    Args:
+        timeout_ms: Of real time, whatever the broker's clock does.
+    """
+    return await wait_until_compacted(broker, topic, timeout_ms / 1_000)
 
 
 def _check(broker: Broker, log: Log) -> None:

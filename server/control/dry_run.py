@@ -101,7 +101,7 @@ async def dry_run(
     Of each partition, due or not; one after the other, throttled as passes are.
 
     Args:
-        partition: Null: all.
+        partition: All of the topic if not given.
         force: As a forced pass, which ends the active segment first, and takes young segments.
         records_max: So many removals are listed for each partition.
 

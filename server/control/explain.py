@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from time import perf_counter
+from typing import Annotated
 
 from ...protocol.errors import KafkaError
 from ...storage.cleaning.cleaner_checkpoints import data_dir_of
@@ -20,8 +21,9 @@ from ..client.partitioner import partition_of
 from ..runtime.disk import Work, in_thread
 from ..runtime.time_slices import TimeSlice, run_cooperatively
 from ..services.explaining import Explaining, PartitionExplanation
+from .encodings import Encoding, decoded
 from .errors import ControlError, Kind, check_number
-from .operation import PartitionId, TopicName, operation
+from .operation import PartitionId, Range, TopicName, operation
 from .partitions import logs_of, one_or_all
 
 
@@ -51,10 +53,10 @@ async def explain(broker: Broker, topic: TopicName, partition: PartitionId | Non
     """Why each partition is or is not eligible for the cleaner, when it will be, and what makes it so.
 
     Args:
-        partition: Null: all.
+        partition: All of the topic if not given.
 
     Raises:
-        ControlError: NOT_FOUND: there is no such topic or partition; FAILED: the disk refused.
+        ControlError: NOT_FOUND: there is no such topic or partition, the message names the nearest; FAILED: the disk refused.
     """
     logs = logs_of(broker, topic, one_or_all(partition))
     now_ms = broker.clock.now_ms()
@@ -147,6 +149,26 @@ def outlook(record: KeyRecord, history: KeyHistory) -> str:
                 f"the next pass gives it a delete horizon, delete.retention.ms={history.delete_retention_ms} from then on; it"
                 " goes with the first pass after that"
             )
+
+
+@operation("GET", "/v1/topics/{topic}/explain-key", statuses=(404, 409), only_waits=True)
+async def explain_key_text(
+    broker: Broker,
+    topic: TopicName,
+    key: str,
+    encoding: Encoding = Encoding.TEXT,
+    partition: PartitionId | None = None,
+    records_max: Annotated[int, Range(1, RECORDS_MAX)] = RECORDS,
+) -> KeyExplanation:
+    """The history of one key: each record, what took its place, and what the next pass makes of it.
+
+    Args:
+        encoding: How the key is written.
+        partition: Null: where the clients' default partitioner puts the key.
+        records_max: So many records are told, the newest.
+    """
+    found = decoded("key", key, encoding)
+    return await explain_key(broker, topic, found, partition=partition, records_max=records_max)
 
 
 async def explain_key(

@@ -52,8 +52,11 @@ class FaultsCleared:
     """How many there were."""
 
 
+@operation("POST", "/v1/faults", statuses=(404,))
 async def declare(broker: Broker, declaration: Declaration) -> FaultState:
-    """Have a fault in force from now on.
+    """Declare a fault: which requests, and what becomes of them; or what is wrong with a disk.
+
+    It is in force from now on.
 
     Raises:
         ControlError: INVALID: it may not be declared, in one line; NOT_FOUND: there is no such node or data directory.

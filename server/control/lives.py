@@ -1,17 +1,22 @@
-"""Snapshots of the whole broker, and back: see `broker.lives`. These take the `Lives`, not the present broker."""
+"""The ends of the broker's lives, and what the next one begins with: see `broker.lives`. These take the `Lives`, not the present broker."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Self, TypeVar
 
 from ...storage.data_dirs.data_dir import DataDirectoryError
 from ...storage.data_dirs.snapshots import Snapshot, SnapshotError
+from ...storage.disk.files import DirectoryLockedError
 from ...storage.topics.catalog_file import CatalogError
+from ...storage.topics.config import ConfigError
+from ..broker.broker import Broker
 from ..broker.lives import LifeOverError, Lives
+from .broker_state import BrokerState, broker_state
 from .errors import ControlError, Kind
+from .operation import Name, operation
 
 Result = TypeVar("Result")
 
@@ -32,14 +37,57 @@ class SnapshotCopied:
         return cls(found.path, found.file_count, found.size_bytes, found.clock_ahead_ms)
 
 
-async def snapshot(lives: Lives, path: str) -> SnapshotCopied:
-    """Copy everything to the new directory `path`, with a clean stop and a start around it."""
+@operation("POST", "/v1/restart", statuses=(500, 503))
+async def restart(lives: Lives) -> BrokerState:
+    """Stop cleanly and start again, on the same ports, with the same data."""
+    return await _next_life(lives, lives.restart)
+
+
+@operation("POST", "/v1/crash", statuses=(500, 503))
+async def crash(lives: Lives) -> BrokerState:
+    """Die as by `kill -9`, without a goodbye to clients, and start again, with recovery."""
+    return await _next_life(lives, lives.crash)
+
+
+@operation("POST", "/v1/reset", statuses=(500, 503))
+async def reset(lives: Lives) -> BrokerState:
+    """Lose all topics, groups and configs, and start as the first time: no faults, the clock not moved."""
+    return await _next_life(lives, lives.reset)
+
+
+@operation("POST", "/v1/snapshot", statuses=(409, 500, 503))
+async def snapshot(lives: Lives, path: Name) -> SnapshotCopied:
+    """Stop cleanly, copy all data to a new directory of the broker's machine, and start again.
+
+    Args:
+        path: Absolute, on the broker's machine.
+    """
     return SnapshotCopied.of(await _done(lives.snapshot(_absolute(path))))
 
 
-async def restore(lives: Lives, path: str) -> SnapshotCopied:
-    """Have everything as it was when the snapshot in `path` was made, the clock with it, and no faults."""
+@operation("POST", "/v1/restore", statuses=(409, 500, 503))
+async def restore(lives: Lives, path: Name) -> SnapshotCopied:
+    """Put a snapshot in place of all data, have the clock as it was then, and no faults.
+
+    Args:
+        path: Absolute, on the broker's machine.
+    """
     return SnapshotCopied.of(await _done(lives.restore(_absolute(path))))
+
+
+async def _next_life(lives: Lives, begin: Callable[[], Awaitable[None]]) -> BrokerState:
+    """The broker as it is then."""
+    try:
+        await begin()
+        return await lives.call(_state)
+    except LifeOverError as error:
+        raise ControlError(Kind.UNAVAILABLE, str(error)) from error
+    except (OSError, ConfigError, CatalogError, DirectoryLockedError, DataDirectoryError) as error:
+        raise ControlError(Kind.FAILED, f"{error}; the broker is {lives.state}") from error
+
+
+async def _state(broker: Broker) -> BrokerState:
+    return broker_state(broker)
 
 
 def _absolute(path: str) -> str:

@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from ...protocol.errors import KafkaError
 from ..broker.broker import Broker
 from ..broker.node_life import NodeError
 from .broker_state import NodeState, node_states
 from .errors import ControlError, Kind
 from .operation import NodeId, operation
+
+
+@dataclass(frozen=True, slots=True)
+class Nodes:
+    """All nodes, in id order."""
+
+    nodes: tuple[NodeState, ...]
+
+
+@operation("GET", "/v1/nodes")
+async def list_nodes(broker: Broker) -> Nodes:
+    """The broker ids that the process plays, and which of them serve."""
+    return Nodes(node_states(broker))
 
 
 @operation("POST", "/v1/nodes/{node_id}/stop", statuses=(404, 500))

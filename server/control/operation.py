@@ -61,8 +61,13 @@ NodeId = Annotated[int, Range(0, 2**31 - 1)]
 
 
 @dataclass(frozen=True, slots=True)
+class Nothing:
+    """No fields."""
+
+
+@dataclass(frozen=True, slots=True)
 class Operation:
-    """A function that is called with the broker, and how HTTP has it."""
+    """A function that is called with the broker, or with its lives, and how HTTP has it."""
 
     function: Callable[..., Any]
     method: Method

@@ -68,7 +68,7 @@ async def topic_picture(
     """The logs of a topic as the cleaner sees them: segments, offsets, the pass under way, before and after of the last one.
 
     Args:
-        partition: Null: all.
+        partition: All of the topic if not given.
         bars_max: Of a partition with more segments, neighbours that the cleaner takes for the same stand together in one bar.
 
     Raises:

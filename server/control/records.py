@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from enum import Enum
+from dataclasses import dataclass
 from typing import Annotated
 
 from ...protocol.batch_builder import build_batch
@@ -21,45 +19,11 @@ from ..partitions.topics import NO_LEADER
 from ..runtime.cold_reads import TRIES_MAX, bring
 from ..runtime.disk import Work, in_thread
 from ..runtime.worker import in_worker
+from .encodings import Encoding, decoded, encoded
 from .errors import ControlError, Kind, check_number, refusal
-from .operation import Name, PartitionId, Range, operation
+from .operation import INT64_MAX, Length, Name, PartitionId, Range, TopicName, operation
 from .partitions import logs_of
 from .topics import topic_named
-
-_SHOWN = 100
-
-
-class Encoding(Enum):
-    """How bytes are written as a text."""
-
-    TEXT = "text"
-    """UTF-8."""
-    HEX = "hex"
-    BASE64 = "base64"
-
-
-def encoded(data: bytes) -> tuple[str, Encoding]:
-    """As `text` where it is UTF-8, else as `base64`."""
-    try:
-        return data.decode(), Encoding.TEXT
-    except UnicodeDecodeError:
-        return base64.b64encode(data).decode(), Encoding.BASE64
-
-
-def decoded(what: str, text: str, encoding: Encoding) -> bytes:
-    """The bytes that `text` stands for. ControlError INVALID, naming the field `what`: it is not written so."""
-    try:
-        if encoding is Encoding.HEX:
-            return bytes.fromhex(text)
-        if encoding is Encoding.BASE64:
-            return base64.b64decode(text, validate=True)
-        return text.encode()
-    except ValueError:
-        raise ControlError(Kind.INVALID, f"{what}: expected {_EXPECTED[encoding]}, found {text[:_SHOWN]!r}") from None
-
-
-_EXPECTED = {Encoding.TEXT: "text", Encoding.HEX: "pairs of hexadecimal digits", Encoding.BASE64: "base64"}
-
 
 COUNT, COUNT_MAX = 100, 500
 READ_BYTES_MAX = 1 << 20
@@ -111,22 +75,6 @@ class RecordList:
     """From where to read on."""
     log_start_offset: int
     log_end_offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class NewRecordFields:
-    """A record to be."""
-
-    key: str | None = None
-    value: str | None = None
-    """None: a tombstone."""
-    key_encoding: Encoding = Encoding.TEXT
-    value_encoding: Encoding = Encoding.TEXT
-    headers: Mapping[str, str] = field(default_factory=dict)
-    timestamp_ms: int | None = None
-    """None: now, by the broker's clock."""
-    partition: int | None = None
-    """None: where the clients' default partitioner puts the key; 0 without a key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,34 +194,55 @@ def _told(data: bytes | None) -> tuple[str | None, Encoding]:
     return (None, Encoding.TEXT) if data is None else encoded(data)
 
 
-async def append_record(broker: Broker, topic: str, new: NewRecordFields) -> RecordAppended:
-    """Append a record as a producer without a producer id does, with `acks=all`.
+_NO_HEADERS: Mapping[str, str] = {}
+
+
+@operation("POST", "/v1/topics/{topic}/records", statuses=(404, 500, 503))
+async def append_record(
+    broker: Broker,
+    topic: TopicName,
+    key: str | None = None,
+    value: str | None = None,
+    key_encoding: Encoding = Encoding.TEXT,
+    value_encoding: Encoding = Encoding.TEXT,
+    headers: Annotated[Mapping[str, str], Length(0, HEADERS_MAX)] = _NO_HEADERS,
+    timestamp_ms: Annotated[int, Range(0, INT64_MAX)] | None = None,
+    partition: PartitionId | None = None,
+) -> RecordAppended:
+    """Append a record.
+
+    As a producer without a producer id does, with `acks=all`.
+
+    Args:
+        value: Null: a tombstone.
+        timestamp_ms: Null: now, by the broker's clock.
+        partition: Null: where the clients' default partitioner puts the key; 0 without a key.
 
     Raises:
         ControlError: NOT_FOUND: no such topic or partition; INVALID: it is the broker's own topic, or the record is refused;
             UNAVAILABLE: nobody leads the partition; FAILED: the disk refused.
     """
-    key, value = _bytes("key", new.key, new.key_encoding), _bytes("value", new.value, new.value_encoding)
-    index = new.partition
+    key_bytes, value_bytes = _bytes("key", key, key_encoding), _bytes("value", value, value_encoding)
+    index = partition
     if index is None:
         # In Python a megabyte takes longer than anybody else should wait.
-        hashed = 0 if key is None else await in_worker(murmur2, key)
+        hashed = 0 if key_bytes is None else await in_worker(murmur2, key_bytes)
         index = partition_of_hash(hashed, len(topic_named(broker, topic).partitions))
     there = topic_named(broker, topic)
     services = broker.services
     if there.is_internal:
         raise ControlError(Kind.INVALID, f"{topic} is written by the broker alone")
     logs_of(broker, topic, [index])
-    partition = there.partitions[index]
-    log = partition.log
-    if partition.present_leader == NO_LEADER:
-        raise ControlError(Kind.UNAVAILABLE, f"no node leads {partition.topic_partition}")
-    at_ms = services.clock.now_ms() if new.timestamp_ms is None else new.timestamp_ms
-    headers = tuple((name, text.encode()) for name, text in new.headers.items())
-    records = build_batch([(0, at_ms, key, value, headers)])
+    found = there.partitions[index]
+    log = found.log
+    if found.present_leader == NO_LEADER:
+        raise ControlError(Kind.UNAVAILABLE, f"no node leads {found.topic_partition}")
+    at_ms = services.clock.now_ms() if timestamp_ms is None else timestamp_ms
+    header_bytes = tuple((name, text.encode()) for name, text in headers.items())
+    records = build_batch([(0, at_ms, key_bytes, value_bytes, header_bytes)])
     try:
-        services.appends.check_insync(partition)
-        done = await append_later(services.appends, partition, memoryview(records), None)
+        services.appends.check_insync(found)
+        done = await append_later(services.appends, found, memoryview(records), None)
         if log.needs_flush:
             for error in (await services.appends.flusher.flush_each([log])).values():
                 raise error

@@ -54,7 +54,8 @@ async def roll(broker: Broker, topic: TopicName, partitions: Partitions | None =
         partitions: Numbers; all of the topic if not given.
 
     Raises:
-        ControlError: As `partitions.logs_of`; FAILED: the disk refused. Partitions before that one have rolled.
+        ControlError: NOT_FOUND: there is no such topic or partition; FAILED: the disk refused. Partitions before that one have
+            rolled.
     """
     logs, time_slice = logs_of(broker, topic, partitions), TimeSlice()
     return Rolled(
@@ -129,7 +130,7 @@ async def apply_retention(broker: Broker, topic: TopicName | None = None) -> Ret
         topic: All topics, the broker's own too, if not given.
 
     Raises:
-        ControlError: Of a topic that was named: as `partitions.logs_of`; CONFLICT: somebody else has a partition; FAILED: the disk
+        ControlError: Of a topic that was named: NOT_FOUND: there is none; CONFLICT: somebody else has a partition; FAILED: the disk
             refused. Partitions before that one have been seen to.
     """
     logs = list(broker.services.logs.logs.values()) if topic is None else logs_of(broker, topic)

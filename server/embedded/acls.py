@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from . import operations
+from .asked import Asked
 from .running import Running
-
-if TYPE_CHECKING:  # Loaded when somebody asks for it: no start shall wait for that.
-    from ..control.acls import AclDecision
 
 
 class Guarded(Running):
@@ -22,9 +19,7 @@ class Guarded(Running):
 
     def acls(self, *, principal: str | None = None, resource: str | None = None) -> list[str]:
         """The entries, one operation each: all, those of a principal, or those that speak of a resource (`topic:orders`)."""
-        from ..control.acls import list_acls
-
-        found = self._ask(list_acls, principal=principal, resource=resource)
+        found = self._ask(operations.acls.list_acls, principal=principal, resource=resource)
         return [each.acl for each in found.acls]
 
     def add_acls(self, *acls: str) -> None:
@@ -33,9 +28,7 @@ class Guarded(Running):
         Raises:
             ControlError: One is no entry, or the disk refused.
         """
-        from ..control.acls import add_acls
-
-        self._ask(add_acls, acls)
+        self._ask(operations.acls.add_acls, acls)
 
     def remove_acls(self, *acls: str) -> None:
         """Remove entries, all of them or none.
@@ -43,16 +36,6 @@ class Guarded(Running):
         Raises:
             ControlError: One is no entry, or is not there, or the disk refused.
         """
-        from ..control.acls import remove_acls
+        self._ask(operations.acls.remove_acls, acls)
 
-        self._ask(remove_acls, acls)
-
-    def why_allowed(self, principal: str, operation: str, resource: str, *, host: str = "127.0.0.1") -> AclDecision:
-        """Whether `User:alice` may do an operation (`READ`) to a resource (`topic:orders`), and which entry decides.
-
-        Raises:
-            ControlError: One of them is none.
-        """
-        from ..control.acls import why_allowed
-
-        return self._ask(why_allowed, principal, operation, resource, host=host)
+    why_allowed = Asked(lambda: operations.acls.why_allowed)

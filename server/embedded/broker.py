@@ -8,7 +8,6 @@ from ..broker.broker import Broker as Inner
 from .acls import Guarded
 from .clock import Timed
 from .compaction import Compacting
-from .explaining import Explaining
 from .faults import Faulting
 from .kafka_calls import KafkaCalls
 from .options import SeedSource
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from ..control.seed.planting import Planted
 
 
-class Broker(KafkaCalls, Timed, Compacting, Faulting, Explaining, Guarded, Limiting):
+class Broker(KafkaCalls, Timed, Compacting, Faulting, Guarded, Limiting):
     """A broker in a thread of this process, for programs and tests.
 
     with ottla.Broker() as broker: ...                    # or `start` and `stop`, from any thread
@@ -64,9 +63,9 @@ class Broker(KafkaCalls, Timed, Compacting, Faulting, Explaining, Guarded, Limit
 
     def cases(self) -> tuple[CaseInfo, ...]:
         """The hard cases that `load_case` knows: logs that many clients have stumbled over."""
-        from ..control.cases.load import list_cases
+        from ..control.cases.load import cases
 
-        return list_cases().cases
+        return cases()
 
     def load_case(self, name: str, topic: str | None = None) -> LoadedCase:
         """Create a topic whose log is a hard case.

@@ -1,58 +1,51 @@
-"""Compaction, rolls and retention of an embedded broker, on demand."""
+"""Compaction, rolls and retention of an embedded broker, on demand; and why partitions are as they are."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from . import operations
+from .asked import Asked
 from .running import Running
 
 if TYPE_CHECKING:
-    from ..control.compaction import Compacted, Compaction
-    from ..control.segments import Retained, Rolled
+    from ..control.explain import KeyExplanation
 
 
 class Compacting(Running):
     """Methods of `ottla.Broker`. Each raises `ControlError`, with one line, where it is refused."""
 
-    def compact(
-        self, topic: str, partitions: Iterable[int] | None = None, *, force: bool = False, roll: bool = False
-    ) -> Compaction:
-        """Clean a compacted topic now, and return what was done to each partition.
+    compact = Asked(lambda: operations.compaction.compact)
+    wait_until_compacted = Asked(lambda: operations.compaction.wait_until_compacted)
+    roll = Asked(lambda: operations.segments.roll)
+    apply_retention = Asked(lambda: operations.segments.apply_retention)
 
-        As Kafka would, that is as the next round of the cleaner: neither the active segment, nor records younger than
-        `min.compaction.lag.ms`, nor what open transactions have not decided, and only if `min.cleanable.dirty.ratio` has it
-        that it is worth it. Where nothing was cleaned, `explanation` says why.
+    explain = Asked(lambda: operations.explain.explain)
+    picture = Asked(lambda: operations.pictures.topic_picture)
+    dry_run = Asked(lambda: operations.dry_run.dry_run)
 
-        Args:
-            partitions: Numbers; all of the topic if not given.
-            force: Roll the active segment, and clean whatever ratio and lags say; never what open transactions have not decided.
-            roll: Roll the active segment first, then as Kafka would.
-        """
-        from ..control.compaction import compact
-
-        return self._ask(compact, topic, partitions, force=force, roll=roll)
-
-    def wait_until_compacted(
-        self, topic: str, timeout_s: float = 10.0, partitions: Iterable[int] | None = None
-    ) -> Compacted:
-        """Return when the cleaner's passes have covered all that lies in closed segments now; starts nothing.
+    def explain_key(
+        self, topic: str, key: str | bytes, *, partition: int | None = None, records_max: int = 1_000
+    ) -> KeyExplanation:
+        """The history of one key: each record, what took its place, and what the next pass makes of it.
 
         Args:
-            timeout_s: Of real time. When it is over, the error says what the cleaner waits for.
+            key: A text is taken as UTF-8.
+            partition: None: where clients put the key (murmur2).
+            records_max: So many records are told, the newest.
+
+        Raises:
+            ControlError: There is no such topic or partition.
         """
-        from ..control.compaction import wait_until_compacted
+        found = key.encode() if isinstance(key, str) else key
+        return self._ask(operations.explain.explain_key, topic, found, partition=partition, records_max=records_max)
 
-        return self._ask(wait_until_compacted, topic, timeout_s, partitions)
+    def _repr_html_(self) -> str:
+        """For notebooks: the logs of clients' topics, drawn; compacted ones first. What does not run is a line."""
+        from html import escape
 
-    def roll(self, topic: str, partitions: Iterable[int] | None = None) -> Rolled:
-        """Close the active segment of each partition that has records, and begin a new one."""
-        from ..control.segments import roll
+        if self.state != "serving":
+            return f"<code>{escape(repr(self))}</code>"
+        from ...storage.pictures.page import fragment
 
-        return self._ask(roll, topic, partitions)
-
-    def apply_retention(self, topic: str | None = None) -> Retained:
-        """Delete now what retention lets go, of one topic or of all."""
-        from ..control.segments import apply_retention
-
-        return self._ask(apply_retention, topic)
+        return fragment(repr(self), self._ask(operations.pictures.all_pictures))

@@ -13,11 +13,12 @@ import trio
 from ..broker.broker import Broker as Inner
 from ..control.errors import ControlError, Kind
 from ..faults.table import Fault as Declared
+from . import operations
+from .asked import Asked
 from .running import Running
 
 if TYPE_CHECKING:  # Loaded when somebody asks for it: no start shall wait for that.
     from ..control.faults import FaultState
-    from ..control.leaders import LeaderMoved
     from ..faults.declaration import Declaration, Disconnect, DiskTrouble
 
 
@@ -173,28 +174,8 @@ class Faulting(Running):
 
         return self._ask(clear_faults).removed
 
-    def move_leader(self, topic: str, partition: int, node: int) -> LeaderMoved:
-        """Have another node lead a partition; see `ottla.server.control.leaders.move_leader`."""
-        from ..control.leaders import move_leader
-
-        return self._ask(move_leader, topic, partition, node)
-
-    def move_coordinator(
-        self,
-        node: int,
-        *,
-        group: str | None = None,
-        transactional_id: str | None = None,
-        topic: str | None = None,
-        partition: int | None = None,
-    ) -> LeaderMoved:
-        """Have another node coordinate a group or a transactional id, or with a group, a topic and a partition that share partition, as
-        `ottla.server.control.leaders.move_coordinator`."""
-        from ..control.leaders import move_coordinator
-
-        return self._ask(
-            move_coordinator, node, group=group, transactional_id=transactional_id, topic=topic, partition=partition
-        )
+    move_leader = Asked(lambda: operations.leaders.move_leader)
+    move_coordinator = Asked(lambda: operations.leaders.move_coordinator)
 
 
 def _milliseconds(delay: float | timedelta) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from . import operations
 from .running import Running
 
 if TYPE_CHECKING:  # Loaded when somebody asks for it: no start shall wait for that.
@@ -19,9 +20,7 @@ class Limiting(Running):
 
     def quotas(self) -> dict[str, dict[str, float]]:
         """What is set, by entity and key."""
-        from ..control.quotas import list_quotas
-
-        return {state.entity: dict(state.quotas) for state in self._ask(list_quotas).quotas}
+        return {state.entity: dict(state.quotas) for state in self._ask(operations.quotas.list_quotas).quotas}
 
     def set_quotas(self, entity: str, **quotas: float | None) -> None:
         """Set quotas of one entity, and remove those that are None; those that are not named stay.
@@ -35,9 +34,7 @@ class Limiting(Running):
         Raises:
             ControlError: No entity, no such quota, a value beyond its bound, or the disk refused; nothing has changed.
         """
-        from ..control.quotas import set_quotas
-
-        self._ask(set_quotas, entity, quotas)
+        self._ask(operations.quotas.set_quotas, entity, quotas)
 
     def remove_quotas(self, entity: str, *keys: str) -> None:
         """Remove quotas of one entity: these, or all.
@@ -45,12 +42,8 @@ class Limiting(Running):
         Raises:
             ControlError: It has none, or the disk refused.
         """
-        from ..control.quotas import remove_quotas
-
-        self._ask(remove_quotas, entity, keys)
+        self._ask(operations.quotas.remove_quotas, entity, keys)
 
     def throttled(self) -> tuple[ThrottledState, ...]:
         """Who is above a quota and has to wait, for how long, and why."""
-        from ..control.quotas import list_throttled
-
-        return self._ask(list_throttled).throttled
+        return self._ask(operations.quotas.list_throttled).throttled

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, make_dataclass
+from dataclasses import dataclass, field, is_dataclass, make_dataclass
 from typing import Any, Generic, TypeVar, get_type_hints
 
 from ..broker.lives import Lives
-from ..control.operation import Method, Operation
+from ..control.operation import Method, Nothing, Operation
 
 __all__ = ["JSON_TYPE", "Call", "Lives", "Nothing", "Text", "call_of"]
 
@@ -18,11 +18,6 @@ JSON_TYPE = "application/json"
 
 Request = TypeVar("Request")
 Answer = TypeVar("Answer")
-
-
-@dataclass(frozen=True, slots=True)
-class Nothing:
-    """No fields."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,19 +60,29 @@ class Call(Generic[Request, Answer]):
 
 
 def call_of(operation: Operation) -> Call[Any, Any]:
-    """The row of an operation: its parameters, but the broker, are the fields of the request."""
+    """The row of an operation: its parameters, but the broker, are the fields of the request; or its one parameter is the request.
+
+    An operation on the lives of a broker, not on the present one, is answered at any time.
+    """
     function, said = operation.function, operation.descriptions
     hints = get_type_hints(function, include_extras=True)
-    _, *parameters = inspect.signature(function).parameters.values()
-    request = make_dataclass(
-        "".join(word.capitalize() for word in [*function.__name__.split("_"), "request"]),
-        [(each.name, hints[each.name], _field(each, said)) for each in parameters],
-        frozen=True,
-        slots=True,
+    subject, *parameters = inspect.signature(function).parameters.values()
+    is_of_lives = hints[subject.name] is Lives
+    is_whole = len(parameters) == 1 and is_dataclass(hints[parameters[0].name])
+    request = (
+        hints[parameters[0].name]
+        if is_whole
+        else make_dataclass(
+            "".join(word.capitalize() for word in [*function.__name__.split("_"), "request"]),
+            [(each.name, hints[each.name], _field(each, said)) for each in parameters],
+            frozen=True,
+            slots=True,
+        )
     )
 
     async def carry_out(lives: Lives, fields: Any) -> Any:
-        done = function(lives.broker, **{each.name: getattr(fields, each.name) for each in parameters})
+        given = {each.name: fields if is_whole else getattr(fields, each.name) for each in parameters}
+        done = function(lives if is_of_lives else lives.broker, **given)
         return await done if inspect.isawaitable(done) else done
 
     return Call(
@@ -89,6 +94,7 @@ def call_of(operation: Operation) -> Call[Any, Any]:
         carry_out,
         operation.statuses,
         operation.only_waits,
+        any_time=is_of_lives,
     )
 
 

@@ -21,6 +21,8 @@ from ..control import (
     faults,
     groups,
     leaders,
+    leases,
+    lives,
     nodes,
     pictures,
     quotas,
@@ -32,10 +34,11 @@ from ..control import (
     transactions,
 )
 from ..control.cases import load
-from ..control.operation import OPERATIONS
+from ..control.operation import OPERATIONS, Nothing
+from ..control.seed import planting
 from ..runtime.worker import in_worker
-from .call import Call, Lives, Nothing, Text, call_of
-from .calls import append, cases, cleaning, compacted, explain_key, fault_declared, lives, node_list, probes, seeds
+from .call import Call, Lives, Text, call_of
+from .calls import CALLS as TEXTS
 from .openapi import document
 
 AnyCall = Call[Any, Any]
@@ -71,20 +74,14 @@ _DECLARING = (
     records,
     topics,
     topic_configs,
+    lives,
+    leases,
+    planting,
 )
 CALLS: tuple[AnyCall, ...] = (
-    *probes.CALLS,
+    *TEXTS,
     Call("GET", "/v1/openapi.json", "This API as an OpenAPI 3.1 document.", Nothing, Text, _openapi, any_time=True),
     *(call_of(each) for module in _DECLARING for each in OPERATIONS if each.function.__module__ == module.__name__),
-    *explain_key.CALLS,
-    *node_list.CALLS,
-    *lives.CALLS,
-    *cases.CALLS,
-    *cleaning.CALLS,
-    *compacted.CALLS,
-    *fault_declared.CALLS,
-    *append.CALLS,
-    *seeds.CALLS,
 )
 
 

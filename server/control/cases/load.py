@@ -87,9 +87,15 @@ class CaseList:
     cases: tuple[CaseInfo, ...]
 
 
-def list_cases() -> CaseList:
+def cases() -> tuple[CaseInfo, ...]:
     """The cases that `load_case` knows."""
-    return CaseList(tuple(CaseInfo(case.name, case.looks_like, case.reveals, case.threads) for case in CASES.values()))
+    return tuple(CaseInfo(case.name, case.looks_like, case.reveals, case.threads) for case in CASES.values())
+
+
+@operation("GET", "/v1/cases", only_waits=True)
+async def list_cases(_: Broker) -> CaseList:
+    """The hard cases that can be loaded."""
+    return CaseList(cases())
 
 
 @operation("POST", "/v1/cases/{name}", statuses=(404, 409))

@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, chain
+from typing import Annotated
 
 import trio
 
@@ -33,14 +34,16 @@ from ...partitions.internal_topics import INTERNAL_TOPICS
 from ...partitions.topics import Topic
 from ...runtime.disk import Work, in_thread
 from ...runtime.time_slices import TimeSlice
+from ...runtime.worker import in_worker
 from ..acls import add_acls
 from ..cases.load import load_case
 from ..cases.table import CASES
 from ..errors import ControlError, Kind, did_you_mean, refusal
 from ..groups import Position, commit_offsets, group_exists, remove_group
+from ..operation import Length, Name, operation
 from ..quotas import list_quotas, parsed, set_all
-from .fields import Field
-from .seed import EARLIEST, LATEST, Seed, SeedAcl, SeedCase, SeedGroup, SeedRecord, SeedTopic
+from .fields import SEED_BYTES_MAX, Field
+from .seed import EARLIEST, LATEST, Seed, SeedAcl, SeedCase, SeedGroup, SeedRecord, SeedTopic, seed_of_text
 
 log = logging.getLogger("ottla.seed")
 
@@ -80,6 +83,29 @@ class _Made:
     groups: list[str]
     quotas: dict[str, dict[str, float | None]]
     """What there was before, by entity and key."""
+
+
+@operation("POST", "/v1/seed", statuses=(404, 409))
+async def plant_text(
+    broker: Broker,
+    text: Annotated[str, Length(0, SEED_BYTES_MAX)],
+    name: Name = "seed",
+    *,
+    unless_there: bool = False,
+) -> Planted:
+    """Make topics, records, committed offsets and hard cases: all that a seed says, or nothing.
+
+    Args:
+        text: A seed in YAML or JSON.
+        name: What messages call it: its file, say.
+        unless_there: Do nothing, and refuse nothing, if one of its topics or groups is there.
+    """
+    seeds = [await in_worker(lambda text: seed_of_text(text, name), text)]
+    try:
+        return await plant(broker, seeds[0], unless_there=unless_there)
+    finally:
+        with trio.CancelScope(shield=True):
+            await in_worker(list.clear, seeds)  # its fields may be hundreds of thousands
 
 
 async def plant(broker: Broker, seed: Seed, *, unless_there: bool = False) -> Planted:

@@ -15,7 +15,7 @@ from ottla.protocol.messages.offset_commit import OffsetCommitRequest
 from ottla.server.commands.dump_log import PROBLEM, Dump
 from ottla.server.control.cases.builders import BUILDS
 from ottla.server.control.cases.case import FAR
-from ottla.server.control.cases.load import CaseRecord, LoadedCase, list_cases, load_case
+from ottla.server.control.cases.load import CaseRecord, LoadedCase, cases, load_case
 from ottla.server.control.cases.table import CASES
 from ottla.server.control.errors import ControlError, Kind
 from ottla.storage.disk.os_files import OsFiles
@@ -107,7 +107,7 @@ def test_what_compacts_nothing_finds_all_cases_sound(tmp_path: Path) -> None:
 
 def test_each_case_has_steps_and_a_description() -> None:
     assert BUILDS.keys() == CASES.keys()
-    for info in list_cases().cases:
+    for info in cases():
         assert info.looks_like.endswith(".") and info.reveals.endswith(".")
         assert all(thread.startswith("https://github.com/") for thread in info.threads) and info.threads
 

@@ -25,6 +25,7 @@ NOT_NEEDED = (
         "yaml",
     ),
     "ottla.protocol.messages.cluster_metadata",
+    *(f"ottla.server.control.{name}" for name in ("compaction", "explain", "segments")),
     *(f"ottla.storage.cleaning.{name}" for name in ("clean_stats", "eligibility", "outlook", "progress")),
 )
 

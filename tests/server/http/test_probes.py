@@ -16,8 +16,8 @@ import ottla
 from ottla.server.broker.lives import run_lives
 from ottla.server.broker.metrics import Sample
 from ottla.server.config.static_config import static_config
+from ottla.server.http import calls
 from ottla.server.http.call import Lives, Nothing
-from ottla.server.http.calls import probes
 from ottla.server.http.listener import AdminHttp
 from ottla.server.http.prometheus import CONTENT_TYPE, exposition
 from ottla.server.runtime import time_slices
@@ -101,7 +101,7 @@ async def test_metrics_of_many_partitions_are_gathered_in_turns(
     monkeypatch.setattr(time_slices, "PASS_S", 0)
     async with ottla.open_broker(tmp_path) as broker:
         before = time_slices.passes()
-        found = await probes.metrics(cast(Lives, SimpleNamespace(broker=broker)), Nothing())
+        found = await calls.metrics(cast(Lives, SimpleNamespace(broker=broker)), Nothing())
         lines = [line for line in found.text.splitlines() if not line.startswith("#")]
         assert time_slices.passes() - before >= len(lines) - 1
 

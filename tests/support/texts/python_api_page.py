@@ -24,7 +24,7 @@ GROUPS = {
     "Life": ("Running", "Broker"),
     "Topics, records, groups": ("KafkaCalls",),
     "Time": ("Timed",),
-    "Compaction": ("Compacting", "Explaining"),
+    "Compaction": ("Compacting",),
     "Faults": ("Faulting",),
     "Access and quotas": ("Guarded", "Limiting"),
 }
@@ -37,6 +37,10 @@ BESIDE = (
 )
 OF_ITS_INSIDE = {"inner", "run", "advance_clock", "security"}
 VALUES = ("NewRecord", "Record", "ControlError", "KafkaError")
+ASKED = re.compile(r"(\w+) = Asked\(lambda: operations\.(\w+)\.(\w+)\)")
+PLAIN = {"Name": "str", "TopicName": "str", "PartitionId": "int", "NodeId": "int", "Partitions": "Iterable[int]"}
+"""Types of `control.operation`, without their bounds."""
+BOUNDED = re.compile(rf"Annotated\[(\w+), .*\]|\b(?:{'|'.join(PLAIN)})\b")
 ITEM = re.compile(r"\w+(, \w+)*( and the like)?: |Whatever ")
 SECTION = re.compile(r"^(Args|Returns|Raises|Yields):\s*(.*)$")
 
@@ -151,8 +155,35 @@ def _members(node: ast.ClassDef, of: str) -> Iterator[str]:
 
 
 def _public(node: ast.ClassDef) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
-    functions = (each for each in node.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef))
-    return [each for each in functions if not each.name.startswith("_") and each.name not in OF_ITS_INSIDE]
+    functions = (_operation(each) if isinstance(each, ast.Assign) else each for each in node.body)
+    return [
+        each
+        for each in functions
+        if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)
+        and not each.name.startswith("_")
+        and each.name not in OF_ITS_INSIDE
+    ]
+
+
+def _operation(method: ast.Assign) -> ast.AsyncFunctionDef | None:
+    """What `name = Asked(lambda: operations.module.function)` has for a method: the function, by that name and without the broker."""
+    found = ASKED.fullmatch(ast.unparse(method))
+    if found is None:
+        return None
+    name, module, function = found.groups()
+    tree = ast.parse((ROOT / "server/control" / f"{module}.py").read_text())
+    (made,) = (each for each in tree.body if isinstance(each, ast.AsyncFunctionDef) and each.name == function)
+    made.name, made.args.args = name, made.args.args[1:]
+    for argument in (*made.args.args, *made.args.kwonlyargs):
+        assert argument.annotation is not None
+        plain = ast.parse(BOUNDED.sub(_without_bounds, ast.unparse(argument.annotation)), mode="eval")
+        assert isinstance(plain, ast.Expression)
+        argument.annotation = plain.body
+    return made
+
+
+def _without_bounds(found: re.Match[str]) -> str:
+    return found[1] or PLAIN[found[0]]
 
 
 def _function(node: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> Iterator[str]:

@@ -1,15 +1,17 @@
-"""Whether it lives, whether it serves, and its metrics: for orchestrators and Prometheus."""
+"""Calls that answer with a text: whether it lives, whether it serves, its metrics, its seed. All others are operations of `..control`."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
-from ...broker.metrics import samples
-from ...control.errors import ControlError, Kind
-from ...runtime.time_slices import TimeSlice
-from ...runtime.worker import in_worker
-from ..call import Call, Lives, Nothing, Text
-from ..prometheus import CONTENT_TYPE, exposition
+from ..broker.metrics import samples
+from ..control.errors import ControlError, Kind
+from ..control.seed.export import export
+from ..runtime.time_slices import TimeSlice
+from ..runtime.worker import in_worker
+from .call import Call, Lives, Nothing, Text
+from .prometheus import CONTENT_TYPE, exposition
 
 PLAIN = "text/plain; charset=utf-8"
 
@@ -35,6 +37,11 @@ async def metrics(lives: Lives, request: Nothing) -> Text:
         services.logs, services.cleaning, services.appends, services.quotas, broker.connections, broker.clock
     )
     return Text(await in_worker(exposition, await TimeSlice().map(lambda sample: sample, found)))
+
+
+async def exported_seed(lives: Lives, request: Nothing) -> Text:
+    found = await export(lives.broker)
+    return Text(await in_worker(lambda seed: json.dumps(seed, indent=2) + "\n", found))
 
 
 CALLS: tuple[Call[Any, Any], ...] = (
@@ -69,5 +76,14 @@ CALLS: tuple[Call[Any, Any], ...] = (
         Text,
         metrics,
         content_type=CONTENT_TYPE,
+    ),
+    Call(
+        "GET",
+        "/v1/seed",
+        "Topics and their configs, as a seed; no records.",
+        Nothing,
+        Text,
+        exported_seed,
+        only_waits=True,
     ),
 )

@@ -1,0 +1,22 @@
+"""Modules of `..control`, each loaded when something of it is first asked for: no start waits for that."""
+
+# ruff: noqa: PLC0414 -- a name that is to be seen from outside is imported so
+from __future__ import annotations
+
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..control import acls as acls
+    from ..control import compaction as compaction
+    from ..control import dry_run as dry_run
+    from ..control import explain as explain
+    from ..control import leaders as leaders
+    from ..control import pictures as pictures
+    from ..control import quotas as quotas
+    from ..control import segments as segments
+
+
+def __getattr__(name: str) -> ModuleType:
+    return import_module(f"..control.{name}", __package__)
