@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from .protocol.errors import KafkaError as KafkaError
     from .server.client.values import NewRecord as NewRecord
     from .server.client.values import Record as Record
-    from .server.control.errors import ControlError as ControlError
     from .server.embedded.broker import Broker as Broker
     from .server.embedded.in_trio import open_broker as open_broker
+    from .server.runtime.errors import ControlError as ControlError
 
 __version__ = "0.1.0"
 
@@ -27,7 +27,7 @@ __all__ = ["Broker", "ControlError", "KafkaError", "NewRecord", "Record", "open_
 
 _MODULES = {
     "Broker": ".server.embedded.broker",
-    "ControlError": ".server.control.errors",
+    "ControlError": ".server.runtime.errors",
     "KafkaError": ".protocol.errors",
     "NewRecord": ".server.client.values",
     "Record": ".server.client.values",

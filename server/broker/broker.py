@@ -249,7 +249,7 @@ class Broker:
         Returns when that is done, at once for a node that is stopped.
 
         Raises:
-            NodeError: There is no such node.
+            ControlError: NOT_FOUND: there is no such node.
             KafkaError: KAFKA_STORAGE_ERROR: the catalog cannot be written, the node serves on.
         """
         await self._node_life.stop(node_id)
@@ -258,7 +258,7 @@ class Broker:
         """Start a stopped node again, on the same ports: it is in the ISR of its partitions again when this returns.
 
         Raises:
-            NodeError: There is no such node, or the broker stops.
+            ControlError: NOT_FOUND: there is no such node; UNAVAILABLE: the broker stops.
             OSError: Another program has taken the port.
             KafkaError: KAFKA_STORAGE_ERROR: the catalog cannot be written, the node stays stopped.
         """

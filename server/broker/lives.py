@@ -36,6 +36,7 @@ from ..config.static_config import StaticConfig
 from ..faults.table import Faults
 from ..runtime.clock import Clock
 from ..runtime.disk import Arguments, Work, in_thread
+from ..runtime.errors import ControlError, Kind
 from ..runtime.nursery import open_plain_nursery
 from .broker import Broker, nodes_of
 from .failed_dirs import FailedDirs
@@ -51,8 +52,11 @@ Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 
-class LifeOverError(Exception):
-    """The broker does not serve, or no longer the life that was asked. One line, which says why."""
+class LifeOverError(ControlError):
+    """The broker does not serve, or no longer the life that was asked: UNAVAILABLE."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(Kind.UNAVAILABLE, sentence)
 
 
 class DisksFailedError(Exception):

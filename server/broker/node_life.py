@@ -19,6 +19,7 @@ from ..cluster.placement import Placement, publish_placements, write_placements
 from ..config.live_config import LiveConfig
 from ..network.connections import Connections
 from ..partitions.fetch_sessions import FetchSessions
+from ..runtime.errors import ControlError, Kind
 from ..runtime.time_slices import TimeSlice
 
 if TYPE_CHECKING:
@@ -30,10 +31,6 @@ log = logging.getLogger("ottla.nodes")
 
 # Requests in progress get this long to end when their node stops.
 STOP_DEADLINE_S = 5.0
-
-
-class NodeError(Exception):
-    """Why a node cannot be stopped or started, in one line."""
 
 
 class NodeLife:
@@ -73,7 +70,7 @@ class NodeLife:
             if node.is_alive:
                 return
             if self._cluster.is_stopping:
-                raise NodeError(f"node {node_id} cannot start: the broker stops")
+                raise ControlError(Kind.UNAVAILABLE, f"node {node_id} cannot start: the broker stops")
             node.bind(self._live_config.current.listen_backlog)
             try:
                 await self._become(node, is_alive=True)
@@ -88,7 +85,7 @@ class NodeLife:
         node = self._cluster.node(node_id)
         if node is None:
             ids = ", ".join(str(each.node_id) for each in self._cluster.nodes)
-            raise NodeError(f"there is no node {node_id}; there are: {ids}")
+            raise ControlError(Kind.NOT_FOUND, f"there is no node {node_id}; there are: {ids}")
         return node
 
     async def _become(self, node: Node, *, is_alive: bool) -> None:

@@ -33,19 +33,12 @@ from ...storage.segment.segment import LogSegment
 from ..partitions.waits import Waits
 from ..runtime.clock import Clock
 from ..runtime.disk import Work, in_thread
+from ..runtime.errors import ControlError, Kind
 from ..runtime.nursery import Tasks
 from .cleaning import Cleaning
 
 LEASE_MS_MAX = 3_600_000
 """A longer lease has to be renewed: a job that died keeps the cleaner off for so long at most."""
-
-
-class LeaseError(Exception):
-    """A call that is refused, with the HTTP status that says of what kind; nothing was changed."""
-
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
-        self.status = status
 
 
 @dataclass(slots=True)
@@ -93,7 +86,7 @@ class CleaningLeases:
             lease_id: Of a lease that is to be renewed.
 
         Raises:
-            LeaseError: 404: there is no such partition; 409: somebody else has a lease, or this one has expired.
+            ControlError: NOT_FOUND: there is no such partition; CONFLICT: somebody else has a lease, or this one has expired.
         """
         log = self.log_of(tp)
         clock = self.clock
@@ -104,7 +97,9 @@ class CleaningLeases:
             return lease
         if (other := self._leases.get(tp)) is not None:
             until_ms = clock.wall_at(other.due_ms)
-            raise LeaseError(409, f"{tp} is paused already, until {until_ms} ms since 1970 by the broker's clock")
+            raise ControlError(
+                Kind.CONFLICT, f"{tp} is paused already, until {until_ms} ms since 1970 by the broker's clock"
+            )
         lease = Lease(f"{self._rng.getrandbits(64):016x}", log, due_ms)
         self._leases[tp] = lease
         self._cleaning.leased_until_ms[tp] = due_ms
@@ -124,7 +119,7 @@ class CleaningLeases:
             clean_up_to: Written to the cleaner's checkpoint, unless that is higher already.
 
         Raises:
-            LeaseError: 404, 409 as for `pause`; 422: `clean_up_to` lies beyond the closed segments; 500: the disk
+            ControlError: NOT_FOUND, CONFLICT as for `pause`; INVALID: `clean_up_to` lies beyond the closed segments; FAILED: the disk
                 refused. The lease holds on.
         """
         lease = self._held(tp, lease_id)
@@ -145,8 +140,8 @@ class CleaningLeases:
             manifest_crc: CRC-32C of the manifest.
 
         Raises:
-            LeaseError: 404, 409 as for `pause`; 409: the segments are not those, the topic is not compacted, or somebody
-                is about to cut or delete the partition; 422: what is staged is not whole, or lies elsewhere; 500: the
+            ControlError: NOT_FOUND, CONFLICT as for `pause`; CONFLICT: the segments are not those, the topic is not compacted, or somebody
+                is about to cut or delete the partition; INVALID: what is staged is not whole, or lies elsewhere; FAILED: the
                 disk refused. If that was in the swap, the partition's data directory is offline.
         """
         lease = self._held(tp, lease_id)
@@ -154,14 +149,16 @@ class CleaningLeases:
             self._held(tp, lease_id)
             log = self._log_under(lease, tp)
             if not log.config.is_compact:
-                raise LeaseError(409, f"{tp} is not compacted: cleanup.policy is {','.join(log.config.cleanup_policy)}")
+                raise ControlError(
+                    Kind.CONFLICT, f"{tp} is not compacted: cleanup.policy is {','.join(log.config.cleanup_policy)}"
+                )
             old = _same_segments(log, sources)
             directory = _staged_directory(log, staged)
             manager = self._cleaning.manager
             manager.resume([tp])
             if manager.is_held(tp):
                 manager.abort_and_pause(tp, lambda: None)
-                raise LeaseError(409, f"{tp} is about to be cut or deleted")
+                raise ControlError(Kind.CONFLICT, f"{tp} is about to be cut or deleted")
             manager.begin(tp)
             try:
                 with trio.CancelScope(shield=True):
@@ -175,24 +172,26 @@ class CleaningLeases:
         """The log of a partition.
 
         Raises:
-            LeaseError: 404: there is none; 500: its data directory is offline.
+            ControlError: NOT_FOUND: there is none; FAILED: its data directory is offline.
         """
         log = self._logs.get(tp)
         if log is None:
-            raise LeaseError(404, f"there is no partition {tp}")
+            raise ControlError(Kind.NOT_FOUND, f"there is no partition {tp}")
         if log.failure is not None:
-            raise LeaseError(500, f"{tp} is offline: {log.failure}")
+            raise ControlError(Kind.FAILED, f"{tp} is offline: {log.failure}")
         return log
 
     def _held(self, tp: TopicPartition, lease_id: str) -> Lease:
         lease = self._leases.get(tp)
         if lease is None or lease.lease_id != lease_id:
-            raise LeaseError(409, f"{tp} is not paused under lease {lease_id}: it has expired or was given back")
+            raise ControlError(
+                Kind.CONFLICT, f"{tp} is not paused under lease {lease_id}: it has expired or was given back"
+            )
         return lease
 
     def _log_under(self, lease: Lease, tp: TopicPartition) -> Log:
         if (log := self.log_of(tp)) is not lease.log:
-            raise LeaseError(409, f"{tp} was deleted and made anew since it was paused")
+            raise ControlError(Kind.CONFLICT, f"{tp} was deleted and made anew since it was paused")
         return log
 
     async def _expire(self, tp: TopicPartition, lease: Lease) -> None:
@@ -210,13 +209,13 @@ class CleaningLeases:
     async def _write_checkpoint(self, log: Log, clean_up_to: int) -> None:
         end = log.segments.active.base_offset
         if clean_up_to > end:
-            raise LeaseError(
-                422, f"clean_up_to: expected at most {end}, where the closed segments end, found {clean_up_to}"
+            raise ControlError(
+                Kind.INVALID, f"clean_up_to: expected at most {end}, where the closed segments end, found {clean_up_to}"
             )
         try:
             await in_thread(Work.CLEAN, data_dir_of(log), self._cleaning.manager.cleaned_elsewhere, log, clean_up_to)
         except OSError as error:
-            raise LeaseError(500, f"the cleaner's checkpoint cannot be written: {error}") from error
+            raise ControlError(Kind.FAILED, f"the cleaner's checkpoint cannot be written: {error}") from error
 
     async def _swap(self, log: Log, old: Sequence[LogSegment], directory: str, manifest_crc: int) -> LogSegment:
         now_ms = self.clock.now_ms()
@@ -235,43 +234,43 @@ class CleaningLeases:
         try:
             new = await in_thread(Work.CLEAN, data_dir_of(log), work)
         except (StagedError, CorruptIndexError, *UNREADABLE) as error:
-            raise LeaseError(422, str(error)) from error
+            raise ControlError(Kind.INVALID, str(error)) from error
         except SyncError as error:
-            raise LeaseError(500, log.fail(error).message) from error
+            raise ControlError(Kind.FAILED, log.fail(error).message) from error
         except OSError as error:
-            status = 422 if error.errno == errno.EXDEV else 500
-            raise LeaseError(status, f"{directory} cannot be brought in: {error}") from error
+            kind = Kind.INVALID if error.errno == errno.EXDEV else Kind.FAILED
+            raise ControlError(kind, f"{directory} cannot be brought in: {error}") from error
         try:
             await in_thread(Work.CLEAN, data_dir_of(log), log.prepare_swap, [new], old)
         except OSError as error:
             failure: KafkaError = log.fail(error)
-            raise LeaseError(500, failure.message) from error
+            raise ControlError(Kind.FAILED, failure.message) from error
         log.commit_swap([new], old, self.clock.elapsed_ms())
         self._waits.replaced(log)
         return new
 
 
 def _same_segments(log: Log, sources: Sequence[tuple[int, int]]) -> list[LogSegment]:
-    """The closed segments that `sources` speaks of; LeaseError 409 if they are not neighbours of these sizes."""
+    """The closed segments that `sources` speaks of; ControlError CONFLICT if they are not neighbours of these sizes."""
     closed = log.segments.non_active()
     bases = {base_offset for base_offset, _ in islice(sources, len(closed) + 1)}
     slots = [at for at, segment in enumerate(closed) if segment.base_offset in bases]
     found = list(closed[slots[0] : slots[-1] + 1]) if slots else []
     there = [(segment.base_offset, segment.size_bytes) for segment in found]
     if not there or there != list(sources):
-        raise LeaseError(
-            409, f"{log.topic_partition}: expected closed segments {list(sources)[:10]}, found {there[:10]}"
+        raise ControlError(
+            Kind.CONFLICT, f"{log.topic_partition}: expected closed segments {list(sources)[:10]}, found {there[:10]}"
         )
     following = log.segments.higher(found[-1].base_offset)
     if following is None or following.base_offset > log.last_stable_offset:
-        raise LeaseError(409, f"{log.topic_partition}: segment {there[-1][0]} has undecided transactions")
+        raise ControlError(Kind.CONFLICT, f"{log.topic_partition}: segment {there[-1][0]} has undecided transactions")
     return found
 
 
 def _staged_directory(log: Log, staged: str) -> str:
-    """`staged` without links; LeaseError 422 unless it is below the staging folder of the log's data directory."""
+    """`staged` without links; ControlError INVALID unless it is below the staging folder of the log's data directory."""
     root = os.path.realpath(paths.staging_root(os.path.realpath(paths.parent(log.directory))))
     found = os.path.realpath(staged)
     if not (os.path.isabs(staged) and found.startswith(root + "/")):
-        raise LeaseError(422, f"staged: expected a directory below {root}, found {staged[:300]!r}")
+        raise ControlError(Kind.INVALID, f"staged: expected a directory below {root}, found {staged[:300]!r}")
     return found

@@ -3,46 +3,35 @@
 from __future__ import annotations
 
 from ...storage.logs.log import Log
+from ..runtime.errors import ControlError, Kind
 from .cleaning import Cleaning
 from .demands import Demand, Served
-
-
-class RefusedError(Exception):
-    """A log that cannot be cleaned now, in a sentence.
-
-    Args:
-        is_about_the_log: Whether something about this log would have to change; else it is the cleaner, or the disk.
-    """
-
-    def __init__(self, message: str, *, is_about_the_log: bool) -> None:
-        super().__init__(message)
-        self.is_about_the_log = is_about_the_log
 
 
 def check(cleaning: Cleaning, wanted: Log) -> None:
     """That `wanted` can be cleaned, now or once the partition is free.
 
     Raises:
-        RefusedError: It cannot.
+        ControlError: CONFLICT: something about this log would have to change; UNAVAILABLE: it is the cleaner, or the disk.
     """
     tp, config = wanted.topic_partition, wanted.config
     if cleaning.logs.get(tp) is not wanted:
-        raise RefusedError(f"{tp} was deleted", is_about_the_log=True)
+        raise ControlError(Kind.CONFLICT, f"{tp} was deleted")
     if wanted.failure is not None:
-        raise RefusedError(f"{tp} is offline: {wanted.failure}", is_about_the_log=False)
+        raise ControlError(Kind.UNAVAILABLE, f"{tp} is offline: {wanted.failure}")
     if not config.is_compact:
         policy = ",".join(config.cleanup_policy)
-        raise RefusedError(
+        raise ControlError(
+            Kind.CONFLICT,
             f"{tp} is not compacted: cleanup.policy is {policy}; set cleanup.policy=compact on topic {tp.topic}",
-            is_about_the_log=True,
         )
     if (mark := cleaning.manager.uncleanable.get(tp)) is not None:
-        raise RefusedError(
+        raise ControlError(
+            Kind.CONFLICT,
             f"{tp} is left alone, as a pass failed ({mark.reason}); a change of the topic's configuration has it tried again",
-            is_about_the_log=True,
         )
     if (why_off := cleaning.why_off()) is not None:
-        raise RefusedError(f"{tp} cannot be cleaned: {why_off}", is_about_the_log=False)
+        raise ControlError(Kind.UNAVAILABLE, f"{tp} cannot be cleaned: {why_off}")
 
 
 async def clean_now(cleaning: Cleaning, wanted: Log, *, is_forced: bool) -> None:
@@ -55,17 +44,17 @@ async def clean_now(cleaning: Cleaning, wanted: Log, *, is_forced: bool) -> None
             its delete horizon, if anything has.
 
     Raises:
-        RefusedError: As `check`; it is leased; a pass failed. What earlier passes did stays.
+        ControlError: As `check`; it is leased; a pass failed. What earlier passes did stays.
     """
     tp = wanted.topic_partition
     up_to: int | None = None
     while True:
         check(cleaning, wanted)
         if (until_ms := cleaning.leased_until_ms.get(tp)) is not None:
-            raise RefusedError(
+            raise ControlError(
+                Kind.CONFLICT,
                 f"{tp} is paused: somebody else compacts it, and has it until {cleaning.clock.wall_at(until_ms)} ms since 1970"
                 " by the broker's clock",
-                is_about_the_log=True,
             )
         if cleaning.manager.is_held(tp):
             await cleaning.demands.change(cleaning.demands.changes)
@@ -75,7 +64,7 @@ async def clean_now(cleaning: Cleaning, wanted: Log, *, is_forced: bool) -> None
         cleaning.look_again()
         served = await demand.over()
         if demand.failure is not None:
-            raise RefusedError(demand.failure, is_about_the_log=False)
+            raise ControlError(Kind.UNAVAILABLE, demand.failure)
         up_to = demand.up_to if up_to is None else up_to
         if served is Served.NOT_DUE:
             check(cleaning, wanted)  # it may be no log for the cleaner any more

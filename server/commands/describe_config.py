@@ -56,10 +56,6 @@ class Row:
         }
 
 
-class UnknownOptionError(RefusedError):
-    """No option has this name. The text suggests some that look like it."""
-
-
 def add_options(parser: Parser) -> None:
     parser.add_argument("name", metavar="NAME", nargs="?", help="one option; without it, all")
     parser.add_argument("--scope", choices=("topic", "broker"), help="only these")
@@ -71,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
     """Print the options that the command line asks for.
 
     Raises:
-        UnknownOptionError: There is none of that name.
+        RefusedError: There is none of that name.
     """
     if options.json:
         show_json([row.as_json() for row in rows_of(options.name, options.scope)])
@@ -84,7 +80,7 @@ def render(name: str | None = None, *, scope: str | None = None, markdown: bool 
     """The options as text or as a Markdown table: one by name, or all, of one scope (`topic`, `broker`) or both.
 
     Raises:
-        UnknownOptionError: No option of that scope has the name.
+        RefusedError: No option of that scope has the name.
     """
     rows = rows_of(name, scope)
     blocks = []
@@ -99,10 +95,10 @@ def render(name: str | None = None, *, scope: str | None = None, markdown: bool 
 
 
 def rows_of(name: str | None = None, scope: str | None = None) -> list[Row]:
-    """One option by name, or all. UnknownOptionError if there is none."""
+    """One option by name, or all. RefusedError if there is none."""
     rows = [row for row in _rows() if scope in (None, row.scope) and (name is None or row.option.name == name)]
     if name is not None and not rows:
-        raise UnknownOptionError(_no_such(name, scope))
+        raise RefusedError(_no_such(name, scope))
     return rows
 
 

@@ -17,8 +17,8 @@ import trio
 
 from ...protocol.errors import KafkaError
 from ..broker.broker import Broker
-from ..broker.lives import LifeOverError, Lives
-from ..broker.node_life import NodeError
+from ..broker.lives import Lives
+from ..runtime.errors import ControlError
 
 log = logging.getLogger("ottla.nodes")
 
@@ -40,7 +40,7 @@ async def obey(lives: Lives) -> None:
         verb, node_id = order[1], int(order[2])
         try:
             await lives.call(Broker.stop_node if verb == "stop" else Broker.start_node, node_id)
-        except (NodeError, OSError, KafkaError, LifeOverError) as error:
+        except (ControlError, OSError, KafkaError) as error:
             log.warning("standard input: cannot %s node %d: %s", verb, node_id, error)
             continue
         with suppress(BrokenPipeError):  # nobody wants to know

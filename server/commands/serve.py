@@ -34,11 +34,11 @@ from ..cluster.opening import static_config_with_stored_id
 from ..config.data_paths import refuse_comma
 from ..config.properties import Properties, parse_server_properties
 from ..config.static_config import StaticConfig, default_listener
-from ..control.errors import ControlError
 from ..handlers import Handlers, load
 from ..runtime.clock import Clock
 from ..runtime.collector import Collector
 from ..runtime.disk import Arguments
+from ..runtime.errors import ControlError
 from ..runtime.freeing import give_back, share_arenas
 from ..runtime.nursery import open_plain_nursery
 from .frame.environment import read_environment

@@ -13,13 +13,13 @@ from typing import Annotated, TypeVar
 from ...protocol.errors import KafkaError
 from ..broker.broker import Broker
 from ..cluster.acl_changes import CHANGED_MAX, ENTRIES_MAX, AclChanges
+from ..runtime.errors import ControlError, Kind, did_you_mean, refusal
 from ..runtime.time_slices import TimeSlice
 from ..security.acls.acl import Acl, AclError, kind_of, parse, resource_of
 from ..security.acls.authorizer import Authorizer, Decision
 from ..security.acls.filters import AclFilter
 from ..security.acls.kinds import Operation, PatternType
 from ..security.principal import Principal
-from .errors import ControlError, Kind, did_you_mean, refusal
 from .operation import Length, Name
 from .operation import operation as declared
 

@@ -31,9 +31,9 @@ from ...storage.logs.rolling import open_until_ms
 from ..broker.broker import Broker
 from ..runtime.clock import NOW_MS_MAX, Clock
 from ..runtime.cold_reads import bring
+from ..runtime.errors import ControlError, Kind
 from ..runtime.idle import idle
 from ..runtime.time_slices import TimeSlice
-from .errors import ControlError, Kind
 from .operation import Range, operation
 
 log = logging.getLogger("ottla.control")

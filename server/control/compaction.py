@@ -25,10 +25,10 @@ from ...storage.cleaning.eligibility import Waits
 from ...storage.filter.removed import RemovedRecords
 from ...storage.logs.log import Log
 from ..broker.broker import Broker
-from ..cleaning.on_demand import RefusedError, check, clean_now
+from ..cleaning.on_demand import check, clean_now
+from ..runtime.errors import ControlError, Kind
 from ..runtime.time_slices import TimeSlice
 from ..services.explaining import Explaining, PartitionExplanation
-from .errors import ControlError, Kind
 from .operation import Partitions, Range, TopicName, operation
 from .partitions import logs_of
 from .segments import roll_one
@@ -155,7 +155,7 @@ async def compact(
     """
     logs = logs_of(broker, topic, partitions)
     for log in logs:
-        _check(broker, log)
+        check(broker.services.cleaning, log)
     rows = [await _compact(broker, log, is_forced=force, rolls=roll or force) for log in logs]
     return Compaction(topic=topic, is_forced=force, partitions=tuple(rows))
 
@@ -185,7 +185,7 @@ async def wait_until_compacted(
             await _covered(broker, log, up_to)
     if waiting.cancelled_caught:
         async for log, up_to in time_slice.each(wanted.items()):
-            _check(broker, log)
+            check(broker.services.cleaning, log)
             if _first_dirty(broker, log) < up_to:
                 raise await _timed_out(broker, log, up_to, timeout_s)
     return Compacted(
@@ -205,17 +205,6 @@ async def wait_ms_until_compacted(
     return await wait_until_compacted(broker, topic, timeout_ms / 1_000)
 
 
-def _check(broker: Broker, log: Log) -> None:
-    try:
-        check(broker.services.cleaning, log)
-    except RefusedError as error:
-        raise _refused(error) from error
-
-
-def _refused(error: RefusedError) -> ControlError:
-    return ControlError(Kind.CONFLICT if error.is_about_the_log else Kind.UNAVAILABLE, str(error))
-
-
 def _first_dirty(broker: Broker, log: Log) -> int:
     return broker.services.cleaning.manager.first_dirty_offset(log)
 
@@ -228,12 +217,9 @@ async def _compact(broker: Broker, log: Log, *, is_forced: bool, rolls: bool) ->
     cleaning, tp = broker.services.cleaning, log.topic_partition
     with cleaning.demands.listening(tp) as passes:
         dirty_from, segments = _first_dirty(broker, log), len(log.segments)
-        try:
-            check(cleaning, log)
-            has_rolled = rolls and roll_one(log, broker.clock.now_ms()).has_rolled
-            await clean_now(cleaning, log, is_forced=is_forced)
-        except RefusedError as error:
-            raise _refused(error) from error
+        check(cleaning, log)
+        has_rolled = rolls and roll_one(log, broker.clock.now_ms()).has_rolled
+        await clean_now(cleaning, log, is_forced=is_forced)
     explained = await _explained(broker, log)
     return told(
         log,
@@ -291,7 +277,7 @@ async def _covered(broker: Broker, log: Log, up_to: int) -> None:
     demands = broker.services.cleaning.demands
     while True:
         changes = demands.changes
-        _check(broker, log)
+        check(broker.services.cleaning, log)
         if _first_dirty(broker, log) >= up_to:
             return
         await demands.change(changes)

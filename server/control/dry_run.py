@@ -13,7 +13,7 @@ from ...storage.logs.log import Log
 from ..broker.broker import Broker
 from ..cleaning import dry_runs
 from ..cleaning.threads import CleanerSettings
-from .errors import ControlError, Kind, check_number
+from ..runtime.errors import ControlError, Kind, check_number
 from .operation import PartitionId, Range, TopicName, operation
 from .partitions import logs_of, one_or_all
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from enum import Enum
 
-from .errors import ControlError, Kind
+from ..runtime.errors import ControlError, Kind
 
 _SHOWN = 100
 

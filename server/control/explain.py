@@ -19,10 +19,10 @@ from ..broker.broker import Broker
 from ..cleaning.advice import moment
 from ..client.partitioner import partition_of
 from ..runtime.disk import Work, in_thread
+from ..runtime.errors import ControlError, Kind, check_number
 from ..runtime.time_slices import TimeSlice, run_cooperatively
 from ..services.explaining import Explaining, PartitionExplanation
 from .encodings import Encoding, decoded
-from .errors import ControlError, Kind, check_number
 from .operation import PartitionId, Range, TopicName, operation
 from .partitions import logs_of, one_or_all
 

@@ -10,9 +10,8 @@ import trio
 from ..broker.broker import Broker
 from ..faults.declaration import COUNT_MAX, Declaration
 from ..faults.disk import DiskFiles
-from ..faults.errors import FaultError
 from ..faults.table import Fault
-from .errors import ControlError, Kind
+from ..runtime.errors import ControlError, Kind
 from .operation import INT64_MAX, Range, operation
 
 WAIT_MS_MAX = 3_600_000
@@ -68,10 +67,7 @@ async def declare(broker: Broker, declaration: Declaration) -> FaultState:
         )
     if declaration.disk is not None:
         _check_disk(broker, declaration.data_dir)
-    try:
-        return state_of(broker.faults.declare(declaration))
-    except FaultError as error:
-        raise ControlError(Kind.INVALID, str(error)) from None
+    return state_of(broker.faults.declare(declaration))
 
 
 @operation("GET", "/v1/faults", only_waits=True)

@@ -16,9 +16,9 @@ from ...storage.disk.paths import TopicPartition
 from ..broker.broker import Broker
 from ..groups.share.keeper import UNKNOWN_OFFSET
 from ..partitions.internal_topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC
+from ..runtime.errors import ControlError, Kind, did_you_mean, refusal
 from ..runtime.time_slices import TimeSlice, run_cooperatively
 from ..services.share_keeper import ShareKeeper
-from .errors import ControlError, Kind, did_you_mean, refusal
 from .operation import Name, operation
 
 if TYPE_CHECKING:

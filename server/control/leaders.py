@@ -20,8 +20,8 @@ from ..cluster.placement import Placement
 from ..cluster.reassignment import Plan, change
 from ..coordination.service import CoordinatorService
 from ..partitions.topics import Partition, Topic
+from ..runtime.errors import ControlError, Kind, did_you_mean
 from ..runtime.time_slices import TimeSlice
-from .errors import ControlError, Kind, did_you_mean
 from .operation import Name, NodeId, PartitionId, TopicName, operation
 
 

@@ -13,9 +13,9 @@ from ...storage.disk.files import DirectoryLockedError
 from ...storage.topics.catalog_file import CatalogError
 from ...storage.topics.config import ConfigError
 from ..broker.broker import Broker
-from ..broker.lives import LifeOverError, Lives
+from ..broker.lives import Lives
+from ..runtime.errors import ControlError, Kind
 from .broker_state import BrokerState, broker_state
-from .errors import ControlError, Kind
 from .operation import Name, operation
 
 Result = TypeVar("Result")
@@ -80,8 +80,6 @@ async def _next_life(lives: Lives, begin: Callable[[], Awaitable[None]]) -> Brok
     try:
         await begin()
         return await lives.call(_state)
-    except LifeOverError as error:
-        raise ControlError(Kind.UNAVAILABLE, str(error)) from error
     except (OSError, ConfigError, CatalogError, DirectoryLockedError, DataDirectoryError) as error:
         raise ControlError(Kind.FAILED, f"{error}; the broker is {lives.state}") from error
 
@@ -105,7 +103,5 @@ async def _done(change: Awaitable[Result]) -> Result:
         return await change
     except SnapshotError as error:
         raise ControlError(Kind.CONFLICT, str(error)) from error
-    except LifeOverError as error:
-        raise ControlError(Kind.UNAVAILABLE, str(error)) from error
     except (OSError, DataDirectoryError, CatalogError) as error:
         raise ControlError(Kind.FAILED, str(error)) from error

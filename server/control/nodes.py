@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 from ...protocol.errors import KafkaError
 from ..broker.broker import Broker
-from ..broker.node_life import NodeError
+from ..runtime.errors import ControlError, Kind
 from .broker_state import NodeState, node_states
-from .errors import ControlError, Kind
 from .operation import NodeId, operation
 
 
@@ -34,7 +33,6 @@ async def stop_node(broker: Broker, node_id: NodeId) -> NodeState:
     Raises:
         ControlError: NOT_FOUND: there is no such node; FAILED: the catalog cannot be written, the node serves on.
     """
-    _check(broker, node_id)
     try:
         await broker.stop_node(node_id)
     except KafkaError as error:
@@ -52,20 +50,11 @@ async def start_node(broker: Broker, node_id: NodeId) -> NodeState:
         ControlError: NOT_FOUND: there is no such node; UNAVAILABLE: the broker stops; FAILED: its port is taken, or the
             catalog cannot be written, the node stays stopped.
     """
-    _check(broker, node_id)
     try:
         await broker.start_node(node_id)
-    except NodeError as error:
-        raise ControlError(Kind.UNAVAILABLE, str(error)) from error
     except (KafkaError, OSError) as error:
         raise ControlError(Kind.FAILED, f"node {node_id} cannot start: {error}") from error
     return _state(broker, node_id)
-
-
-def _check(broker: Broker, node_id: int) -> None:
-    ids = [node.node_id for node in broker.nodes]
-    if node_id not in ids:
-        raise ControlError(Kind.NOT_FOUND, f"there is no node {node_id}; there are: {', '.join(map(str, ids))}")
 
 
 def _state(broker: Broker, node_id: int) -> NodeState:

@@ -8,7 +8,7 @@ from ...storage.disk.paths import TopicPartition
 from ...storage.logs.log import Log
 from ..broker.broker import Broker
 from ..partitions.topics import Topics
-from .errors import ControlError, Kind, did_you_mean
+from ..runtime.errors import ControlError, Kind, did_you_mean
 
 _SHOWN = 249
 """Characters of what a caller gives; no topic's name is longer."""

@@ -21,8 +21,8 @@ from ...storage.steps import Steps
 from ..broker.broker import Broker
 from ..cleaning.status import CleanerStatus
 from ..runtime.disk import Work, in_thread
+from ..runtime.errors import ControlError, Kind, check_number
 from ..runtime.time_slices import TimeSlice, run_cooperatively
-from .errors import ControlError, Kind, check_number
 from .operation import PartitionId, Range, TopicName, operation
 from .partitions import logs_of, one_or_all
 

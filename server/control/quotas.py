@@ -23,8 +23,8 @@ from ..quotas.validation import (
     REQUEST_PERCENTAGE,
     Alteration,
 )
+from ..runtime.errors import ControlError, Kind, did_you_mean, refusal
 from ..runtime.time_slices import TimeSlice
-from .errors import ControlError, Kind, did_you_mean, refusal
 from .operation import Length, Name, operation
 
 

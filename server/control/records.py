@@ -18,9 +18,9 @@ from ..partitions.large_appends import append_later
 from ..partitions.topics import NO_LEADER
 from ..runtime.cold_reads import TRIES_MAX, bring
 from ..runtime.disk import Work, in_thread
+from ..runtime.errors import ControlError, Kind, check_number, refusal
 from ..runtime.worker import in_worker
 from .encodings import Encoding, decoded, encoded
-from .errors import ControlError, Kind, check_number, refusal
 from .operation import INT64_MAX, Length, Name, PartitionId, Range, TopicName, operation
 from .partitions import logs_of
 from .topics import topic_named

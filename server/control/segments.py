@@ -8,8 +8,8 @@ from ...protocol.errors import KafkaError
 from ...storage.logs.log import Log
 from ..broker.broker import Broker
 from ..cleaning.cleaning import Deleted
+from ..runtime.errors import ControlError, Kind, refusal
 from ..runtime.time_slices import TimeSlice
-from .errors import ControlError, Kind, refusal
 from .operation import Partitions, TopicName, operation
 from .partitions import logs_of
 

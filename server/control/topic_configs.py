@@ -13,7 +13,7 @@ from ..config.broker_config import ConfigSource
 from ..config.changes import Change, Operation, alter_topic
 from ..config.resources import ConfigEntry
 from ..config.resources import describe_topic as describe_options
-from .errors import ControlError, Kind, did_you_mean, refusal
+from ..runtime.errors import ControlError, Kind, did_you_mean, refusal
 from .operation import Name, operation
 from .topics import topic_named
 

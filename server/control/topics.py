@@ -10,8 +10,8 @@ from typing import Annotated
 from ...protocol.errors import KafkaError
 from ..broker.broker import Broker
 from ..partitions.topics import Topic
+from ..runtime.errors import ControlError, Kind, did_you_mean, refusal
 from ..runtime.time_slices import TimeSlice
-from .errors import ControlError, Kind, did_you_mean, refusal
 from .operation import Name, Range, TopicName, operation
 
 PARTITIONS_MAX = 10_000

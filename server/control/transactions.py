@@ -10,8 +10,8 @@ from ...storage.logs.log import Log
 from ...storage.steps import Steps
 from ..broker.broker import Broker
 from ..coordination.shard import ShardState
+from ..runtime.errors import ControlError, Kind
 from ..runtime.time_slices import run_cooperatively
-from .errors import ControlError, Kind
 from .operation import operation
 
 if TYPE_CHECKING:

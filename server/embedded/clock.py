@@ -68,7 +68,7 @@ class BrokerClock:
             TypeError: No durations.
         """
         from ..control.clock import advance
-        from ..control.errors import ControlError, Kind
+        from ..runtime.errors import ControlError, Kind
 
         try:
             by_ms = duration_ms(by, days=days, hours=hours, minutes=minutes, seconds=seconds, milliseconds=milliseconds)

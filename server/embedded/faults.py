@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Self
 import trio
 
 from ..broker.broker import Broker as Inner
-from ..control.errors import ControlError, Kind
 from ..faults.table import Fault as Declared
+from ..runtime.errors import ControlError, Kind
 from . import operations
 from .asked import Asked
 from .running import Running

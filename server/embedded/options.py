@@ -213,8 +213,8 @@ def checked(
 
 
 def _quotas(quotas: Quotas) -> Quotas:
-    from ..control.errors import ControlError
     from ..control.quotas import check_all  # only who has some waits for it
+    from ..runtime.errors import ControlError
 
     for entity, values in quotas.items():
         _expect("quotas: an entity", entity, str)

@@ -14,9 +14,9 @@ import trio.from_thread
 
 from ..broker.broker import Broker as Inner
 from ..broker.lives import Lives
-from ..control.errors import ControlError
 from ..control.lives import SnapshotCopied
 from ..runtime.clock import Clock
+from ..runtime.errors import ControlError
 from .loops import beside
 from .options import KEYWORDS, LISTENER, OptionValue, Quotas, SeedSource, TelemetryReceiver, checked, refuse_unknown
 from .run import Run

@@ -16,9 +16,9 @@ from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode
 from ...protocol.schema import fields_of
 from ...protocol.wire import as_array
-from .places import ERROR_PLACES, Kind, Rows, has_code_on_top, rows_in
+from .places import ERROR_PLACES, Named, Rows, has_code_on_top, rows_in
 
-Wanted = Mapping[Kind, str | int]
+Wanted = Mapping[Named, str | int]
 """What has to be named, by kind; nothing stands for whatever there is."""
 
 _SAYS_NOTHING = {
@@ -35,8 +35,8 @@ _SAYS_NOTHING = {
     "records": b"",
 }
 """Values that Kafka's brokers give beside an error, where the default is another."""
-_RESOURCES = {2: Kind.TOPIC, 32: Kind.GROUP}
-_KEYS = {0: Kind.GROUP, 1: Kind.TRANSACTIONAL_ID}
+_RESOURCES = {2: Named.TOPIC, 32: Named.GROUP}
+_KEYS = {0: Named.GROUP, 1: Named.TRANSACTIONAL_ID}
 
 
 class Split(NamedTuple):
@@ -111,11 +111,11 @@ class Asked:
         return getattr(body, rows.asked) is None or (by_nothing and not getattr(body, rows.asked))
 
     def _are_there(self, wanted: Wanted) -> bool:
-        topic, partition = wanted.get(Kind.TOPIC), wanted.get(Kind.PARTITION)
+        topic, partition = wanted.get(Named.TOPIC), wanted.get(Named.PARTITION)
         assert isinstance(topic, str) and not isinstance(partition, str)
         return self.there_is(topic, partition)
 
-    def _left(self, wanted: Wanted) -> dict[Kind, str | int] | None:
+    def _left(self, wanted: Wanted) -> dict[Named, str | int] | None:
         """What the request's own fields do not name yet; None if they name something else."""
         left = dict(wanted)
         flat = ERROR_PLACES[self.request.api.key].flat
@@ -123,8 +123,8 @@ class Asked:
         for kind, name in flat.items():
             if name not in here:
                 continue
-            if kind is Kind.COORDINATOR_KEY:
-                kind = _KEYS.get(self.asks.key_type, Kind.COORDINATOR_KEY)
+            if kind is Named.COORDINATOR_KEY:
+                kind = _KEYS.get(self.asks.key_type, Named.COORDINATOR_KEY)
             if kind in left and left.pop(kind) != getattr(self.asks, name):
                 return None
         return left
@@ -135,7 +135,7 @@ class Asked:
             return left is not None
         if rows.within is None or not rows.within.asked:
             # Who asks for a topic asks for all its partitions.
-            return rows.within is not None and set(left) == {Kind.PARTITION}
+            return rows.within is not None and set(left) == {Named.PARTITION}
         return any(self._row_names(rows.within, each, left) for each in getattr(row, rows.within.asked) or ())
 
     def _row_left(self, rows: Rows, row: Any, names: Sequence[str], wanted: Wanted) -> Wanted | None:
@@ -143,11 +143,11 @@ class Asked:
         if not wanted:
             return wanted
         kind, name = rows.kind, row if not names else getattr(row, names[0])
-        if kind is Kind.TOPIC and not name and len(names) > 1:
+        if kind is Named.TOPIC and not name and len(names) > 1:
             name = self.topic_name(getattr(row, names[1]))
-        elif kind is Kind.RESOURCE:
+        elif kind is Named.RESOURCE:
             kind, name = _RESOURCES.get(row.resource_type), row.resource_name
-        elif kind is Kind.COORDINATOR_KEY:
+        elif kind is Named.COORDINATOR_KEY:
             kind = _KEYS.get(self.asks.key_type)
         if kind is None or kind not in wanted:
             return wanted

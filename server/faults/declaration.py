@@ -14,8 +14,8 @@ from typing import Literal, TypeAlias, get_args
 
 from ...protocol.apis import APIS, Api
 from ...protocol.errors import ErrorCode
-from .errors import FaultError
-from .places import ERROR_PLACES, Kind, names
+from ..runtime.errors import ControlError, Kind
+from .places import ERROR_PLACES, Named, names
 
 Disconnect: TypeAlias = Literal["before", "after"]
 DiskTrouble: TypeAlias = Literal["full", "slow", "failed"]
@@ -25,10 +25,10 @@ COUNT_MAX = 2**31 - 1
 
 _ACTIONS = ("error", "disconnect", "drop_response", "corrupt_batch")
 _BY_NAME = {
-    "topic": Kind.TOPIC,
-    "partition": Kind.PARTITION,
-    "group": Kind.GROUP,
-    "transactional_id": Kind.TRANSACTIONAL_ID,
+    "topic": Named.TOPIC,
+    "partition": Named.PARTITION,
+    "group": Named.GROUP,
+    "transactional_id": Named.TRANSACTIONAL_ID,
 }
 
 
@@ -78,7 +78,7 @@ class Declaration:
     """How many that fit go by first."""
 
     @property
-    def wanted(self) -> dict[Kind, str | int]:
+    def wanted(self) -> dict[Named, str | int]:
         """What a request has to name."""
         return {kind: value for name, kind in _BY_NAME.items() if (value := getattr(self, name)) is not None}
 
@@ -96,12 +96,12 @@ def check(declaration: Declaration) -> None:
     """Whether it may be declared.
 
     Raises:
-        FaultError: It may not.
+        ControlError: INVALID: It may not.
     """
     for name, default in _SAYS.items():
         value, wanted = getattr(declaration, name), _TYPES.get(name, str)
         if value != default and type(value) is not wanted and not (name == "count" and value is None):
-            raise FaultError(f"{name} is {value!r:.60}; expected {_WORDS[wanted]}")
+            raise ControlError(Kind.INVALID, f"{name} is {value!r:.60}; expected {_WORDS[wanted]}")
     if declaration.disk is None:
         _check_request(declaration)
     else:
@@ -120,11 +120,11 @@ _WORDS = {str: "a text", int: "a whole number", bool: "True or False"}
 def _check_request(it: Declaration) -> None:
     actions = [name for name in _ACTIONS if getattr(it, name)]
     if not actions and not it.delay_ms:
-        raise FaultError(f"a fault needs one of {', '.join(_ACTIONS)}, delay_ms and disk")
+        raise ControlError(Kind.INVALID, f"a fault needs one of {', '.join(_ACTIONS)}, delay_ms and disk")
     if len(actions) > 1:
-        raise FaultError(f"one fault cannot have both {actions[0]} and {actions[1]}; declare two")
+        raise ControlError(Kind.INVALID, f"one fault cannot have both {actions[0]} and {actions[1]}; declare two")
     if it.data_dir is not None:
-        raise FaultError("data_dir goes with disk")
+        raise ControlError(Kind.INVALID, "data_dir goes with disk")
     _within("delay_ms", it.delay_ms, 0, DELAY_MS_MAX)
     _within("skip", it.skip, 0, COUNT_MAX)
     if it.count is not None:
@@ -132,22 +132,24 @@ def _check_request(it: Declaration) -> None:
     if it.disconnect is not None:
         _one_of("disconnect", it.disconnect, get_args(Disconnect))
     if it.after and it.error is None:
-        raise FaultError("after goes with error; a connection that is closed afterwards is disconnect='after'")
+        raise ControlError(
+            Kind.INVALID, "after goes with error; a connection that is closed afterwards is disconnect='after'"
+        )
     if it.partition is not None:
         _within("partition", it.partition, 0, COUNT_MAX)
         if it.topic is None:
-            raise FaultError(f"partition {it.partition} of which topic?")
+            raise ControlError(Kind.INVALID, f"partition {it.partition} of which topic?")
     api = None if it.api is None else _api(it.api)
     _check_names(it, api)
     if it.version is not None:
         if api is None:
-            raise FaultError(f"version {it.version} of which api?")
+            raise ControlError(Kind.INVALID, f"version {it.version} of which api?")
         _within(f"version of {api.name}", it.version, *api.versions)
     if it.corrupt_batch and it.api not in (None, "Fetch"):
-        raise FaultError(f"{it.api} returns no batches; corrupt_batch is for Fetch")
+        raise ControlError(Kind.INVALID, f"{it.api} returns no batches; corrupt_batch is for Fetch")
     if it.error is not None:
         if api is None:
-            raise FaultError(f"error {it.error} needs an api: each has its own place for it")
+            raise ControlError(Kind.INVALID, f"error {it.error} needs an api: each has its own place for it")
         _one_of("error", it.error, [code.name for code in ErrorCode if code is not ErrorCode.NONE])
 
 
@@ -162,13 +164,16 @@ def _check_names(it: Declaration, api: Api | None) -> None:
             continue
         if api is not None and kind not in names(api.key):
             known = [each for each, known in _BY_NAME.items() if known in names(api.key)]
-            raise FaultError(
+            raise ControlError(
+                Kind.INVALID,
                 f"a request of {api.name} names no {name.replace('_', ' ')}, but "
                 + (f"{' and '.join(each.replace('_', ' ') for each in known)}" if known else "nothing of the kind")
-                + "; client_id and node fit every api"
+                + "; client_id and node fit every api",
             )
     if api is None and not any(set(it.wanted) <= names(key) for key in ERROR_PLACES):
-        raise FaultError(f"no request names {' and '.join(name for name in _BY_NAME if getattr(it, name) is not None)}")
+        raise ControlError(
+            Kind.INVALID, f"no request names {' and '.join(name for name in _BY_NAME if getattr(it, name) is not None)}"
+        )
 
 
 def _check_disk(it: Declaration) -> None:
@@ -176,17 +181,19 @@ def _check_disk(it: Declaration) -> None:
     _one_of("disk", it.disk, get_args(DiskTrouble))
     for name, default in _SAYS.items():
         if name not in ("disk", "data_dir", "delay_ms") and getattr(it, name) != default:
-            raise FaultError(f"{name} goes with requests; a disk is {it.disk} until the fault is removed")
+            raise ControlError(
+                Kind.INVALID, f"{name} goes with requests; a disk is {it.disk} until the fault is removed"
+            )
     _within("delay_ms", it.delay_ms, 0, DELAY_MS_MAX)
     if it.disk == "slow" and not it.delay_ms:
-        raise FaultError("a slow disk needs delay_ms: how much longer each operation takes")
+        raise ControlError(Kind.INVALID, "a slow disk needs delay_ms: how much longer each operation takes")
     if it.disk != "slow" and it.delay_ms:
-        raise FaultError(f"delay_ms goes with a slow disk, not with one that is {it.disk}")
+        raise ControlError(Kind.INVALID, f"delay_ms goes with a slow disk, not with one that is {it.disk}")
 
 
 def _within(name: str, value: int, low: int, high: int) -> None:
     if not low <= value <= high:
-        raise FaultError(f"{name} is {value}; allowed are {low} to {high}")
+        raise ControlError(Kind.INVALID, f"{name} is {value}; allowed are {low} to {high}")
 
 
 def _one_of(name: str, value: str, allowed: Collection[str]) -> None:
@@ -195,5 +202,7 @@ def _one_of(name: str, value: str, allowed: Collection[str]) -> None:
     lowered = {each.lower(): each for each in allowed}
     near = difflib.get_close_matches(value.lower().replace("-", "_"), lowered, n=1, cutoff=0.5)
     if len(allowed) <= 4:
-        raise FaultError(f"{name} is {value!r:.60}; allowed are {', '.join(allowed)}")
-    raise FaultError(f"{name}: there is no {value!r:.60}" + (f"; did you mean {lowered[near[0]]!r}?" if near else ""))
+        raise ControlError(Kind.INVALID, f"{name} is {value!r:.60}; allowed are {', '.join(allowed)}")
+    raise ControlError(
+        Kind.INVALID, f"{name}: there is no {value!r:.60}" + (f"; did you mean {lowered[near[0]]!r}?" if near else "")
+    )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from .errors import FaultError
+from ..runtime.errors import ControlError, Kind
 
 if TYPE_CHECKING:
     from .declaration import Declaration
@@ -103,13 +103,15 @@ class Faults:
         """Have it in force from now on.
 
         Raises:
-            FaultError: It may not be declared, or there is no room for one more. Nothing has changed.
+            ControlError: INVALID: It may not be declared, or there is no room for one more. Nothing has changed.
         """
         from .declaration import check  # It knows all APIs, and no broker without faults shall wait for that.
 
         check(declaration)
         if len(self._faults) >= FAULTS_MAX:
-            raise FaultError(f"{len(self._faults)} faults are declared, and no more can be; remove some")
+            raise ControlError(
+                Kind.INVALID, f"{len(self._faults)} faults are declared, and no more can be; remove some"
+            )
         fault = Fault(self, next(self._ids), declaration)
         self._faults[fault.id] = fault
         self.changed()

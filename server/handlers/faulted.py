@@ -23,7 +23,7 @@ from ...protocol.wire import as_array
 from ...storage.disk.files import FileSlice
 from ..faults.answers import Asked
 from ..faults.declaration import Declaration
-from ..faults.places import ERROR_PLACES, Kind, names
+from ..faults.places import ERROR_PLACES, Named, names
 from ..faults.table import Fault, Faults
 from ..network.desk import Handler, HangUpError, finished
 from ..network.large_requests import READ_ELEMENTS_AT_ONCE
@@ -53,7 +53,7 @@ def concerned(declaration: Declaration) -> frozenset[int]:
 
 
 @cache
-def _naming(kinds: frozenset[Kind]) -> frozenset[int]:
+def _naming(kinds: frozenset[Named]) -> frozenset[int]:
     """The keys of the APIs whose requests name all these: asked for a thousand faults, whenever one of them is spent."""
     return frozenset(key for key in ERROR_PLACES if kinds <= names(key))
 

@@ -13,9 +13,8 @@ import trio
 from ...protocol.errors import KafkaError
 from ..broker.broker import Broker
 from ..broker.lives import LifeOverError
-from ..cleaning.leases import LeaseError
-from ..control.errors import ControlError, Kind
-from ..control.errors import refusal as kafka_refusal
+from ..runtime.errors import ControlError, Kind
+from ..runtime.errors import refusal as kafka_refusal
 from ..runtime.worker import in_worker
 from .call import JSON_TYPE, Lives, Text
 from .decoding import FieldError, decoded, from_texts
@@ -60,7 +59,7 @@ class Answering:
                 # A directory may have a name that is no UTF-8.
                 return Reply(200, answer.text.encode(errors="replace"), call.content_type)
             return Reply(200, await in_worker(encoded, answer))
-        except (CallError, LeaseError) as error:
+        except CallError as error:
             return refusal(error.status, str(error))
         except ControlError as error:
             return refusal(error.kind.value, str(error))
@@ -104,8 +103,8 @@ class Answering:
 
         try:
             return await lives.call(in_a_life)
-        except LifeOverError as error:
-            raise ControlError(Kind.UNAVAILABLE, str(error)) from error
+        except LifeOverError:
+            raise
         except Exception as error:
             if ended is None or not ended.is_set():
                 raise

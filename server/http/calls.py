@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 from ..broker.metrics import samples
-from ..control.errors import ControlError, Kind
 from ..control.seed.export import export
+from ..runtime.errors import ControlError, Kind
 from ..runtime.time_slices import TimeSlice
 from ..runtime.worker import in_worker
 from .call import Call, Lives, Nothing, Text

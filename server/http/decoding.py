@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
-from ..control.errors import did_you_mean
 from ..control.operation import INT64_MAX, Length, Matches, Range
+from ..runtime.errors import did_you_mean
 from .fields import Field, fields_of, is_object, stripped
 
 Request = TypeVar("Request")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..control.errors import ControlError, Kind
+from ..runtime.errors import ControlError, Kind
 
 OFFSET_DIGITS = 19
 

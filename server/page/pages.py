@@ -13,9 +13,9 @@ from urllib.parse import unquote
 import trio
 
 from ..broker.broker import Broker
-from ..broker.lives import LifeOverError, Lives
+from ..broker.lives import Lives
 from ..control.broker_state import version
-from ..control.errors import ControlError, Kind
+from ..runtime.errors import ControlError
 from ..runtime.worker import in_worker
 from . import rendering
 from .rendering import Drawn, Look
@@ -163,10 +163,7 @@ class Pages:
         return Shown(401, (await in_worker(rendering.plain, "login.html")).encode())
 
     async def _taken(self, view: View, fields: Mapping[str, str]) -> Page:
-        try:
-            return await self._lives.call(view, fields)
-        except LifeOverError as error:
-            raise ControlError(Kind.UNAVAILABLE, str(error)) from error
+        return await self._lives.call(view, fields)
 
     async def _events(self, view: View, fields: Mapping[str, str]) -> AsyncGenerator[bytes]:
         self._streams += 1

@@ -69,7 +69,7 @@ def _compact(options: argparse.Namespace) -> None:
 
 
 def _compact_stopped(options: argparse.Namespace) -> dict[str, Any]:
-    from ...control.errors import ControlError
+    from ...runtime.errors import ControlError
     from .stopped import compact_stopped
 
     try:

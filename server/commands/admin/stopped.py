@@ -32,10 +32,10 @@ from ...cluster.opening import OpenStore, Start, open_store, static_config_with_
 from ...config.live_config import LiveConfig
 from ...config.static_config import StaticConfig
 from ...control.compaction import Compaction, PartitionCompaction, told
-from ...control.errors import ControlError, Kind
 from ...control.partitions import logs_among
 from ...control.segments import roll_one
 from ...runtime.clock import Clock
+from ...runtime.errors import ControlError, Kind
 
 
 def compact_stopped(

@@ -29,10 +29,6 @@ HEADER = (
 """Explained in the command's help."""
 
 
-class NoStatusError(RefusedError):
-    """The broker is another one than Ottla, or the topic is not there. The message is what is shown."""
-
-
 def show_status(nodes: Nodes, options: argparse.Namespace) -> None:
     """Ask every node for its partitions, and print them. OSError or ProtocolError if one does not answer."""
     found = statuses(nodes, options.topics, internal=options.all)
@@ -59,7 +55,7 @@ def statuses(nodes: Nodes, topics: Iterable[str] = (), *, internal: bool = False
         internal: The broker's own ones, too, where none is named.
 
     Raises:
-        NoStatusError: It tells nothing.
+        RefusedError: It tells nothing.
         KafkaError: There is no such topic.
         OSError: Nobody answers.
     """
@@ -83,7 +79,7 @@ def _ask(nodes: Nodes, found: Iterable[Topic]) -> Iterator[dict[str, Any]]:
         rows, moves = rows_of(nodes.ask(request, node_id))
         for name, (data_dir, partition) in rows.items():
             if partition.ottla_cleaner_status is None:
-                raise NoStatusError("this broker tells nothing of its cleaner; it is not Ottla, or an older one")
+                raise RefusedError("this broker tells nothing of its cleaner; it is not Ottla, or an older one")
             if name not in seen:
                 seen.add(name)
                 status = json.loads(partition.ottla_cleaner_status)

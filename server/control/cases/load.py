@@ -16,7 +16,7 @@ from ....storage.logs.log_parts import LogPlace
 from ....storage.topics.config import LogConfig
 from ...broker.broker import Broker
 from ...partitions.topics import Topic
-from ..errors import ControlError, Kind, did_you_mean, refusal
+from ...runtime.errors import ControlError, Kind, did_you_mean, refusal
 from ..groups import Position, begin_group_at, commit_offsets, remove_group
 from ..operation import Name, TopicName, operation
 from .case import Case, Expected, Level

@@ -10,7 +10,7 @@ import json
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from ..errors import ControlError, Kind, did_you_mean
+from ...runtime.errors import ControlError, Kind, did_you_mean
 
 SEED_BYTES_MAX = 4 << 20
 """Of a seed's text: a second of parsing."""

@@ -33,12 +33,12 @@ from ...config.changes import check_topic_configs
 from ...partitions.internal_topics import INTERNAL_TOPICS
 from ...partitions.topics import Topic
 from ...runtime.disk import Work, in_thread
+from ...runtime.errors import ControlError, Kind, did_you_mean, refusal
 from ...runtime.time_slices import TimeSlice
 from ...runtime.worker import in_worker
 from ..acls import add_acls
 from ..cases.load import load_case
 from ..cases.table import CASES
-from ..errors import ControlError, Kind, did_you_mean, refusal
 from ..groups import Position, commit_offsets, group_exists, remove_group
 from ..operation import Length, Name, operation
 from ..quotas import list_quotas, parsed, set_all

@@ -28,9 +28,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....storage.disk.paths import PARTITION_MAX
+from ...runtime.errors import ControlError, Kind
 from ...security.acls.acl import AclError, parse
 from ..cases.load import case_of
-from ..errors import ControlError, Kind
 from ..quotas import check_all
 from .fields import SEED_BYTES_MAX, Field, field_of, field_of_text
 from .values import bytes_of, timestamp_of

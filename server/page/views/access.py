@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from ...broker.broker import Broker
 from ...control.acls import list_acls, why_allowed
-from ...control.errors import ControlError
 from ...control.quotas import list_quotas, list_throttled
+from ...runtime.errors import ControlError
 from ...runtime.time_slices import TimeSlice
 from ..section import ROWS_MAX, Page, Row, Section
 

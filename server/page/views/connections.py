@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from ...broker.broker import Broker
 from ...control.connections import list_connections
-from ...control.errors import ControlError, Kind
+from ...runtime.errors import ControlError, Kind
 from ..log_tail import last_lines
 from ..section import Page, Row, Section
 

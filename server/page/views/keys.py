@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from ....storage.cleaning.key_history import KeyRecord
 from ...broker.broker import Broker
 from ...control.encodings import Encoding, decoded
-from ...control.errors import ControlError, Kind
 from ...control.explain import KeyExplanation, explain_key, outlook
 from ...control.topics import topic_named
+from ...runtime.errors import ControlError, Kind
 from ..fields import number
 from ..formats import segment
 from ..section import EVENTS, ROWS_MAX, Page, Row, Section

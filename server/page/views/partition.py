@@ -14,9 +14,9 @@ from ....storage.pictures.passes import pass_tried
 from ...broker.broker import Broker
 from ...cleaning.advice import ADVANCE_CLOCK, NEXT_RECORD, WAIT, Remedy, moment
 from ...control.dry_run import dry_run
-from ...control.errors import ControlError
 from ...control.partitions import logs_of
 from ...control.pictures import partition_picture, picture_of
+from ...runtime.errors import ControlError
 from ...runtime.time_slices import TimeSlice
 from ...services.explaining import Explaining, PartitionExplanation
 from ..fields import number

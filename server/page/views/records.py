@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ...broker.broker import Broker
-from ...control.errors import ControlError
 from ...control.records import RecordList, read_records
 from ...control.topics import topic_named
+from ...runtime.errors import ControlError
 from ..fields import number
 from ..formats import segment
 from ..section import EVENTS, Page, Row, Section

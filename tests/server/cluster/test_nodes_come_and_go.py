@@ -38,7 +38,7 @@ from ottla.protocol.messages.offset_for_leader_epoch import (
 )
 from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from ottla.protocol.records import batches
-from ottla.server.broker.node_life import NodeError
+from ottla.server.runtime.errors import ControlError
 from support.broker.admin import create, grow, growth, metadata, wanted
 from support.broker.conversation import (
     address,
@@ -527,9 +527,9 @@ def test_a_restart_starts_all_nodes_and_no_epoch_is_given_twice(tmp_path: Path) 
 
 
 def test_there_is_no_such_node(cluster: Cluster) -> None:
-    with pytest.raises(NodeError, match="there is no node 7"):
+    with pytest.raises(ControlError, match="there is no node 7"):
         cluster.broker.stop_node(7)
-    with pytest.raises(NodeError, match="there is no node 7"):
+    with pytest.raises(ControlError, match="there is no node 7"):
         cluster.broker.start_node(7)
 
 

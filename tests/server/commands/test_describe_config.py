@@ -5,7 +5,8 @@ import json
 import pytest
 
 from ottla.server.commands.cli import main
-from ottla.server.commands.describe_config import UnknownOptionError, render
+from ottla.server.commands.describe_config import render
+from ottla.server.commands.frame.errors import RefusedError
 from ottla.server.config.options.by_name import BROKER_OPTIONS
 from ottla.storage.topics.config import TOPIC_OPTIONS
 
@@ -48,9 +49,9 @@ def test_every_option_that_counts_has_a_meaning_of_its_own() -> None:
 
 
 def test_an_unknown_name_is_told_with_names_like_it() -> None:
-    with pytest.raises(UnknownOptionError, match=r"segment\.byte; did you mean .*segment\.bytes"):
+    with pytest.raises(RefusedError, match=r"segment\.byte; did you mean .*segment\.bytes"):
         render("segment.byte")
-    with pytest.raises(UnknownOptionError, match=r"no option zork$"):
+    with pytest.raises(RefusedError, match=r"no option zork$"):
         render("zork")
 
 

@@ -17,7 +17,7 @@ from ottla.server.control.cases.builders import BUILDS
 from ottla.server.control.cases.case import FAR
 from ottla.server.control.cases.load import CaseRecord, LoadedCase, cases, load_case
 from ottla.server.control.cases.table import CASES
-from ottla.server.control.errors import ControlError, Kind
+from ottla.server.runtime.errors import ControlError, Kind
 from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.disk.paths import TopicPartition
 from support.broker.conversation import address, create_topic, fetch, list_offset

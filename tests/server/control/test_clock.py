@@ -12,8 +12,8 @@ import trio
 from ottla.protocol.errors import ErrorCode
 from ottla.server.broker.broker import Broker
 from ottla.server.control.clock import advance, freeze, read, set_to, unfreeze
-from ottla.server.control.errors import ControlError, Kind
 from ottla.server.runtime.clock import NOW_MS_MAX, Clock
+from ottla.server.runtime.errors import ControlError, Kind
 from ottla.server.transactions.verification import UnverifiedError
 from ottla.server.transactions.writes import TransactionalWrites
 from ottla.storage.disk.os_files import OsFiles

@@ -16,7 +16,7 @@ from ottla.server.broker.broker import Broker
 from ottla.server.control.clock import advance
 from ottla.server.control.compaction import Compaction, PartitionCompaction, compact
 from ottla.server.control.dry_run import dry_run
-from ottla.server.control.errors import ControlError, Kind
+from ottla.server.runtime.errors import ControlError, Kind
 from ottla.server.runtime.idle import idle
 from ottla.storage.logs.log import Log
 from ottla.storage.topics.catalog_file import CLUSTER_DEFAULT

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.server.control.errors import LOOKED_AT_MAX, did_you_mean
+from ottla.server.runtime.errors import LOOKED_AT_MAX, did_you_mean
 
 NEAR = [
     ("ordres", ["users", "orders", "order-events"], "; did you mean 'orders'?"),

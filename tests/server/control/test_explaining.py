@@ -26,9 +26,9 @@ from ottla.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
 )
 from ottla.server.control.dry_run import dry_run
-from ottla.server.control.errors import ControlError, Kind
 from ottla.server.control.explain import explain
 from ottla.server.runtime import time_slices
+from ottla.server.runtime.errors import ControlError, Kind
 from ottla.server.services.explaining import Explaining, PartitionExplanation
 from ottla.storage.disk.paths import TopicPartition
 from support.broker.admin_calls import AdminCalls

@@ -12,7 +12,7 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import read_share_group_state_summary as read_summary
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.read_share_group_state import PartitionData
-from ottla.server.control.errors import ControlError, Kind
+from ottla.server.runtime.errors import ControlError, Kind
 from ottla.server.sharing.share_records import SharePartitionKey
 from support.broker.conversation import address, create_topic, fetch, produce, records_of
 from support.broker.raw_client import RawClient

@@ -12,8 +12,8 @@ import trio
 from ottla.server.broker.broker import Broker
 from ottla.server.control.clock import advance
 from ottla.server.control.compaction import compact
-from ottla.server.control.errors import ControlError, Kind
 from ottla.server.control.pictures import _TAKEN, partition_picture, topic_picture
+from ottla.server.runtime.errors import ControlError, Kind
 from ottla.storage.cleaning.progress import Phase
 from ottla.storage.pictures.log_picture import LogPicture
 from support.broker.admin import delete, set_topic_configs

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import ottla
-from ottla.server.control.errors import ControlError
+from ottla.server.runtime.errors import ControlError
 from ottla.storage.topics.config import ConfigError
 from support.broker.conversation import address, produce_request
 from support.broker.raw_client import RawClient

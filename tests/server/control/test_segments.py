@@ -9,8 +9,8 @@ import pytest
 import trio
 
 from ottla.server.control.clock import advance
-from ottla.server.control.errors import ControlError, Kind
 from ottla.server.control.segments import Retained, apply_retention, roll
+from ottla.server.runtime.errors import ControlError, Kind
 from ottla.storage.logs.log import Log
 from support.broker.conversation import create_topic, fetch, records_of
 from support.broker.steppable_wall import HOUR_MS

@@ -14,9 +14,9 @@ import trio
 from ottla.server.broker.broker import Broker
 from ottla.server.control.clock import advance
 from ottla.server.control.compaction import Compacted, compact, wait_until_compacted
-from ottla.server.control.errors import ControlError, Kind
 from ottla.server.control.segments import roll
 from ottla.server.runtime import time_slices
+from ottla.server.runtime.errors import ControlError, Kind
 from ottla.storage.logs.log import Log
 from support.broker.admin import set_topic_configs
 from support.broker.conversation import create_topic

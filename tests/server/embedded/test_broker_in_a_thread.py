@@ -19,7 +19,7 @@ import trio
 
 import ottla
 from ottla.server.broker.lives import LifeOverError
-from ottla.server.control.errors import ControlError
+from ottla.server.runtime.errors import ControlError
 from ottla.storage.data_dirs.data_dir import DataDirectoryError
 from ottla.storage.data_dirs.snapshots import SnapshotError
 from ottla.storage.topics.config import ConfigError

@@ -10,7 +10,7 @@ from datetime import timedelta
 import pytest
 
 import ottla
-from ottla.server.control.errors import ControlError
+from ottla.server.runtime.errors import ControlError
 from support.broker.conversation import address, create_topic, produce
 from support.broker.raw_client import RawClient
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import ottla
-from ottla.server.control.errors import ControlError
 from ottla.server.runtime.clock import wall_time_ms
+from ottla.server.runtime.errors import ControlError
 
 DAY_MS = 86_400_000
 

@@ -10,10 +10,10 @@ import pytest
 from ottla.protocol.apis import APIS
 from ottla.protocol.errors import ErrorCode
 from ottla.server.faults.declaration import Declaration, check
-from ottla.server.faults.errors import FaultError
 from ottla.server.faults.places import ERROR_PLACES
 from ottla.server.faults.table import FAULTS_MAX, Faults
 from ottla.server.handlers import SERVED
+from ottla.server.runtime.errors import ControlError
 from support.noted import each_case
 from support.sizes import some
 
@@ -74,7 +74,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 @each_case("said, why", WRONG, ids=[str(said) for said, _ in WRONG])
 def test_a_declaration_that_cannot_be_is_refused_in_one_line(said: dict[str, Any], why: str) -> None:
-    with pytest.raises(FaultError) as refused:
+    with pytest.raises(ControlError) as refused:
         check(Declaration(**said))
     assert str(refused.value) == why
 
@@ -82,7 +82,7 @@ def test_a_declaration_that_cannot_be_is_refused_in_one_line(said: dict[str, Any
 def test_every_field_of_a_declaration_is_refused_with_a_wrong_type() -> None:
     for field in fields(Declaration):
         said: dict[str, Any] = {"delay_ms": 1, field.name: [1]}
-        with pytest.raises(FaultError, match=f"^{field.name} is "):
+        with pytest.raises(ControlError, match=f"^{field.name} is "):
             check(Declaration(**said))
 
 
@@ -97,14 +97,14 @@ def test_a_table_has_an_end() -> None:
     faults = Faults()
     for _ in range(FAULTS_MAX):
         faults.declare(Declaration(delay_ms=1))
-    with pytest.raises(FaultError, match=r"^1000 faults are declared, and no more can be; remove some$"):
+    with pytest.raises(ControlError, match=r"^1000 faults are declared, and no more can be; remove some$"):
         faults.declare(Declaration(delay_ms=1))
     assert faults.clear() == FAULTS_MAX and len(faults) == 0
 
 
 def test_nothing_is_declared_where_something_is_wrong() -> None:
     faults = Faults()
-    with pytest.raises(FaultError):
+    with pytest.raises(ControlError):
         faults.declare(Declaration(api="Prduce", delay_ms=1))
     assert len(faults) == 0
 

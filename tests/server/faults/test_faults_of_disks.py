@@ -13,8 +13,8 @@ import pytest
 import ottla
 from ottla.protocol.errors import ErrorCode
 from ottla.server.broker.lives import LifeOverError
-from ottla.server.control.errors import ControlError
 from ottla.server.faults.disk import DiskFiles
+from ottla.server.runtime.errors import ControlError
 from ottla.storage.disk.os_files import OsFile, OsFiles
 from support.broker.conversation import address, create_topic, fetch, list_offset, produce, records_of
 from support.broker.raw_client import RawClient

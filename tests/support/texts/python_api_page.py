@@ -85,7 +85,13 @@ def _opening() -> ast.AsyncFunctionDef:
 
 def _values() -> Iterator[str]:
     classes = _classes(
-        "server/client", "server/control", "protocol", "server/services", "server/cleaning", "storage/cleaning"
+        "server/client",
+        "server/control",
+        "server/runtime",
+        "protocol",
+        "server/services",
+        "server/cleaning",
+        "storage/cleaning",
     )
     yield "## Records and refusals\n"
     for name in VALUES:

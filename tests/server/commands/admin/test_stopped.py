@@ -11,7 +11,7 @@ import pytest
 import ottla
 from ottla.server.commands.admin import stopped
 from ottla.server.commands.admin.stopped import compact_stopped
-from ottla.server.control.errors import ControlError, Kind
+from ottla.server.runtime.errors import ControlError, Kind
 from ottla.storage.disk.os_files import OsFile, OsFiles
 from support.sizes import size
 

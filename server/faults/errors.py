@@ -1,5 +1,0 @@
-"""How a fault is refused."""
-
-
-class FaultError(Exception):
-    """Why a fault cannot be declared, in one line."""
