@@ -40,10 +40,10 @@ exit codes: 0 done, 1 bad options, 2 a server holds the data directory, 3 damage
 
 _NAME = re.compile(r"[\w.-]*")
 
-Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
+Commands: TypeAlias = "argparse._SubParsersAction[SparkParser]"
 
 
-class Parser(argparse.ArgumentParser):
+class SparkParser(argparse.ArgumentParser):
     """Says what is wrong in one line; what would be right stands in the help."""
 
     def error(self, message: str) -> NoReturn:
@@ -78,14 +78,14 @@ def _refused(text: str, exit_code: int) -> int:
     return exit_code
 
 
-def _parser() -> Parser:
-    parser = Parser(
+def _parser() -> SparkParser:
+    parser = SparkParser(
         prog="ottla-spark",
         description="Compact, verify, snapshot and read logs that outgrow one machine, on Spark.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=Parser)
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=SparkParser)
     _plan(commands)
     _compact(commands)
     _install(commands)
@@ -251,7 +251,7 @@ def _check(commands: Commands) -> None:
     _spark_options(parser)
 
 
-def _command(commands: Commands, name: str, text: str, *, needs_dir: bool = True) -> Parser:
+def _command(commands: Commands, name: str, text: str, *, needs_dir: bool = True) -> SparkParser:
     parser = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
     parser.add_argument(
         "data_dir", metavar="DATA_DIR", nargs=None if needs_dir else "?",
@@ -260,7 +260,7 @@ def _command(commands: Commands, name: str, text: str, *, needs_dir: bool = True
     return parser
 
 
-def _log_options(parser: Parser, *, needs_topic: bool = True, is_one: bool = False) -> None:
+def _log_options(parser: SparkParser, *, needs_topic: bool = True, is_one: bool = False) -> None:
     which = None if is_one else "or several" + ("" if needs_topic else " (default: all)")
     parser.add_argument("--topic", required=needs_topic, metavar="NAME" if is_one else "NAME[,…]", help=which)
     parser.add_argument("--partition", type=_number(0), metavar="N", help="only this one")
@@ -274,7 +274,7 @@ def _log_options(parser: Parser, *, needs_topic: bool = True, is_one: bool = Fal
     _spark_options(parser, "; `none` does it in this process, without a JVM")
 
 
-def _spark_options(parser: Parser, more: str = "") -> None:
+def _spark_options(parser: SparkParser, more: str = "") -> None:
     parser.add_argument(
         "--master", default=_default_master(os.environ), metavar="URL",
         help=f"Spark's{more} (default: $OTTLA_SPARK_MASTER, else what spark-submit was told, else local[*])",
@@ -291,7 +291,7 @@ def _default_master(environment: Mapping[str, str]) -> str | None:
     return environment.get("OTTLA_SPARK_MASTER", None if "PYSPARK_GATEWAY_PORT" in environment else "local[*]")
 
 
-def _fs_option(parser: Parser) -> None:
+def _fs_option(parser: SparkParser) -> None:
     parser.add_argument(
         "--fs-option", action="append", type=_name_and_value, default=[], metavar="NAME=VALUE",
         help="of a store, where a directory is an address as s3://BUCKET/PREFIX: s3.region, s3.endpoint_override, …;"
@@ -299,16 +299,16 @@ def _fs_option(parser: Parser) -> None:
     )  # fmt: skip
 
 
-def _html_option(parser: Parser) -> None:
+def _html_option(parser: SparkParser) -> None:
     parser.add_argument("--html", metavar="FILE", help="draw what would go, segment by segment, into this file")
 
 
-def _at_once_option(parser: Parser) -> None:
+def _at_once_option(parser: SparkParser) -> None:
     text = "so many partitions at a time on Spark, each a job of its own (default: %(default)s)"
     parser.add_argument("--at-once", type=_number(1), default=4, metavar="N", help=text)
 
 
-def _admin_option(parser: Parser) -> None:
+def _admin_option(parser: SparkParser) -> None:
     text = "install through the running server with this admin listener; without it the server must be stopped"
     parser.add_argument("--admin", metavar="HOST:PORT", help=text)
 

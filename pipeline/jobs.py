@@ -25,7 +25,7 @@ from .run.engine import IN_PROCESS, Engine
 from .run.job_plans import Job, Say
 from .run.job_plans import status as status_of
 from .run.job_results import RESULT_DDL, PartitionResult
-from .run.progress import Progress
+from .run.progress import JobProgress
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -70,7 +70,7 @@ def job(
         topic=topic,
         partition=partition,
         configs=configs or {},
-        engine=Engine(IN_PROCESS if spark is None else None, session=spark, progress=Progress(say)),
+        engine=Engine(IN_PROCESS if spark is None else None, session=spark, progress=JobProgress(say)),
         say=_quiet if say is None else say,
         now_ms=lambda: time.time_ns() // 1_000_000,
         secret=lambda: secrets.token_bytes(SECRET_BYTES),

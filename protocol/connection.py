@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from .apis import API_VERSIONS_KEY, APIS, Api
 from .errors import ErrorCode, ProtocolError
 from .headers import read_request_header, read_response_header, request_header, skip_tags
-from .wire import NO_LIMIT, Codec, Parts, codec
+from .wire import NO_LIMIT, MessageCodec, Parts, codec
 
 REQUEST_ELEMENTS_MAX = 100_000
 """Ten times what a request about every partition of a large broker needs. Apache Kafka limits only the bytes of a frame;
@@ -29,8 +29,8 @@ class Spoken(NamedTuple):
 
     is_flexible: bool
     has_flexible_response_header: bool
-    request: Codec
-    response: Codec
+    request: MessageCodec
+    response: MessageCodec
 
 
 _SPOKEN: dict[tuple[int, int], Spoken] = {}

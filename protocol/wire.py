@@ -41,12 +41,12 @@ __all__ = [
     "ZERO_UUID",
     "Bool",
     "Bytes",
-    "Codec",
     "Float64",
     "Int8",
     "Int16",
     "Int32",
     "Int64",
+    "MessageCodec",
     "Parts",
     "Records",
     "RecordsPart",
@@ -91,7 +91,7 @@ class _Once(Generic[Function]):
         return made
 
 
-class Codec:
+class MessageCodec:
     """Reads and writes one message class in one version."""
 
     def __init__(self, cls: type[Any], version: int, flexible: bool) -> None:
@@ -140,13 +140,13 @@ class Codec:
         return source.names[direction]
 
 
-_CODECS: dict[tuple[type[Any], int, bool], Codec] = {}
+_CODECS: dict[tuple[type[Any], int, bool], MessageCodec] = {}
 
 
-def codec(cls: type[Any], version: int, flexible: bool) -> Codec:
+def codec(cls: type[Any], version: int, flexible: bool) -> MessageCodec:
     """The codec of a message class for one version; `flexible` is KIP-482's encoding. Cached; compiled on first use."""
     key = (cls, version, flexible)
     found = _CODECS.get(key)
     if found is None:
-        found = _CODECS[key] = Codec(cls, version, flexible)
+        found = _CODECS[key] = MessageCodec(cls, version, flexible)
     return found

@@ -74,7 +74,7 @@ class HttpRegistry:
         self._url = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
         self._shown = parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
         """Without what may be a password."""
-        self._opener = urllib.request.build_opener(_Redirects(self._shown, self._origin))
+        self._opener = urllib.request.build_opener(_RegistryRedirects(self._shown, self._origin))
         self._known: dict[int, str] = {}
 
     def by_id(self, schema_id: int) -> str:
@@ -115,7 +115,7 @@ class HttpRegistry:
         return str(found["schema"])
 
 
-class _Redirects(urllib.request.HTTPRedirectHandler):
+class _RegistryRedirects(urllib.request.HTTPRedirectHandler):
     """Follows those that stay with the registry: urllib sends the password to any server that it is sent to."""
 
     def __init__(self, url: str, origin: _Origin) -> None:

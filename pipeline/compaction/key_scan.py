@@ -40,7 +40,7 @@ from ...storage.disk.files import Files
 from ...storage.filter.batch_chunks import ChunkReader
 from ...storage.filter.map_builder import MapBuilder
 from ...storage.filter.offset_map import OffsetMap
-from ...storage.filter.transaction_state import TransactionState
+from ...storage.filter.transaction_state import PassTransactions
 from ...storage.kernel import Stop
 from ...storage.segment.segment import LogSegment
 from ..errors import CorruptSourceError, SourceChangedError, UsageError
@@ -210,7 +210,7 @@ class _Scan:
 
     def _clean_keys(self) -> Iterator[bytes | None]:
         """Key by key in Python, which takes a hundred times as long: for logs that are not what a pass leaves."""
-        transactions = TransactionState()
+        transactions = PassTransactions()
         transactions.add_aborted(self._source.aborted)
         for _, batch in self._segment.batches():
             if batch.base_offset >= self._border:

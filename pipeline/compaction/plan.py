@@ -44,7 +44,7 @@ CONFIGS = ("segment_bytes", "segment_index_bytes", "index_interval_bytes", "dele
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class SourceSegment:
     """One segment that is compacted."""
 
     base_offset: int
@@ -85,7 +85,7 @@ class CompactionPlan:
     """`CONFIGS` and their values."""
     last_records: Mapping[int, LastRecord]
     """Producer id -> its last record; those whose last batch lies above the range are left out."""
-    sources: tuple[Source, ...]
+    sources: tuple[SourceSegment, ...]
     groups: tuple[tuple[int, ...], ...]
     """Numbers of `sources`: neighbours, in order."""
 
@@ -213,7 +213,7 @@ def make_plan(
     aborted = [log.aborted_transactions(segment.base_offset, end) for segment, end in zip(segments, ends, strict=False)]
     in_order = list(zip(base_offsets, surveys, aborted, strict=True))
     sources = tuple(
-        Source(
+        SourceSegment(
             base_offset=segment.base_offset,
             end_offset=end,
             size_bytes=segment.size_bytes,
@@ -270,9 +270,9 @@ def staging_root(data_dir: str) -> str:
     return paths.staging_root(data_dir)
 
 
-def _source(fields: dict[str, Any]) -> Source:
+def _source(fields: dict[str, Any]) -> SourceSegment:
     pending, aborting, committing = fields.pop("transactions")
-    return Source(
+    return SourceSegment(
         **fields
         | {
             "aborted": tuple(AbortedTxn(*txn) for txn in fields["aborted"]),

@@ -2,7 +2,7 @@
 
 Transactions cannot be judged segment by segment: what the cleaner knows where one begins follows from all before it. So
 a survey carries the batches that matter to that, headers of transactional batches and whole control batches, and the
-driver folds them in order with the cleaner's own `TransactionState`.
+driver folds them in order with the cleaner's own `PassTransactions`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ...protocol.errors import CorruptRecordError
 from ...protocol.records import HEADER_BYTES, RecordBatch
 from ...storage.disk import paths
 from ...storage.disk.files import Files
-from ...storage.filter.transaction_state import CarriedTransactions, TransactionState
+from ...storage.filter.transaction_state import CarriedTransactions, PassTransactions
 from ...storage.segment.index import AbortedTxn
 from ...storage.segment.segment import LogSegment
 from ...storage.topics.config import LogConfig
@@ -94,7 +94,7 @@ def fold_transactions(
     Raises:
         CorruptSourceError: A marker cannot be read.
     """
-    state = TransactionState()
+    state = PassTransactions()
     for base_offset, survey, aborted in found:
         yield state.carry()
         state.add_aborted(aborted)

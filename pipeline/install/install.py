@@ -42,7 +42,7 @@ from ..compaction.survey import Surveying, survey_segments
 from ..errors import SourceChangedError, StoreLockedError, UsageError
 from ..stores.store import Store
 from .install_steps import (
-    GroupState,
+    GroupProgress,
     check_age,
     checked_stage,
     choose,
@@ -116,7 +116,7 @@ def install(
         check_age(plan, to_swap(chosen), now_ms)
         give_to_server(plan, to_swap(chosen), files)
         for group, state in chosen.items():
-            is_new = state is not GroupState.IN_PLACE
+            is_new = state is not GroupProgress.IN_PLACE
             staged = checked_stage(plan, group, files, is_read=not is_verified) if is_new else None
             if keep_originals:
                 link_originals(plan, group, state, files)

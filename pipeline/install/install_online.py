@@ -23,7 +23,7 @@ from ..errors import UsageError
 from .admin_client import AdminClient
 from .install import InstallResult, OnGroup
 from .install_steps import (
-    GroupState,
+    GroupProgress,
     check_age,
     choose,
     give_to_server,
@@ -84,7 +84,7 @@ def install_online(
             calls.post("pause", held | {"lease_ms": lease_ms})
             if keep_originals:
                 link_originals(plan, group, state, files)
-            if state is not GroupState.IN_PLACE:
+            if state is not GroupProgress.IN_PLACE:
                 calls.post("install", held | _group(plan, group, present_sources(plan, group, files), files))
             mark_installed(plan, group, files, now_ms)
             on_group(group)

@@ -35,7 +35,7 @@ from ..stores.segment_names import topic_id_in
 STALE_MS_MIN = 86_400_000
 
 
-class GroupState(Enum):
+class GroupProgress(Enum):
     """How far a group is. The value is for people."""
 
     NOT_STAGED = "not staged"
@@ -109,7 +109,7 @@ def choose(
     plan: CompactionPlan,
     files: Files,
     survey: Surveying = survey_segments,
-) -> dict[int, GroupState]:
+) -> dict[int, GroupProgress]:
     """The groups for one call, the first of those that are pending, and how far they are.
 
     The segments of all pending groups, chosen or not, are those that were planned: values that a chosen group leaves out
@@ -128,29 +128,29 @@ def choose(
         )
     states = {group: group_state(plan, group, files) for group in pending}
     chosen = {group: states[group] for group in pending[:max_groups]}
-    if missing := [group for group, state in chosen.items() if state is GroupState.NOT_STAGED]:
+    if missing := [group for group, state in chosen.items() if state is GroupProgress.NOT_STAGED]:
         raise UsageError(f"groups {missing[:10]} of {len(plan.groups)} are not staged: run compact first")
     check_sources(files, plan, _unchanged(plan, files, states), survey)
     return chosen
 
 
-def group_state(plan: CompactionPlan, group: int, files: Files) -> GroupState:
+def group_state(plan: CompactionPlan, group: int, files: Files) -> GroupProgress:
     """How far a group is; the directory has no half-done swap. Reads the new segment if it seems to be in place.
 
     Raises:
         UsageError: Its manifest makes no sense.
     """
     if is_installed(files, plan, group):
-        return GroupState.INSTALLED
+        return GroupProgress.INSTALLED
     if not files.is_dir(group_directory(plan, group)):
-        return GroupState.NOT_STAGED
+        return GroupProgress.NOT_STAGED
     staged = _read(plan, group, files)
     log_name = paths.segment_file_name(staged.base_offset, paths.LOG)
     if not _is_same(paths.join(plan.directory, log_name), staged.log_size_and_crc, files):
-        return GroupState.STAGED
+        return GroupProgress.STAGED
     is_alone = present_sources(plan, group, files) == [plan.groups[group][0]]
     is_whole = all(_is_same(paths.join(plan.directory, name), said, files) for name, said in staged.files.items())
-    return GroupState.IN_PLACE if is_alone and is_whole else GroupState.HALF
+    return GroupProgress.IN_PLACE if is_alone and is_whole else GroupProgress.HALF
 
 
 def present_sources(plan: CompactionPlan, group: int, files: Files) -> list[int]:
@@ -176,9 +176,9 @@ def checked_stage(plan: CompactionPlan, group: int, files: Files, *, is_read: bo
     return staged
 
 
-def to_swap(chosen: Mapping[int, GroupState]) -> list[int]:
+def to_swap(chosen: Mapping[int, GroupProgress]) -> list[int]:
     """The groups whose staged files have still to come into the log."""
-    return [group for group, state in chosen.items() if state is not GroupState.IN_PLACE]
+    return [group for group, state in chosen.items() if state is not GroupProgress.IN_PLACE]
 
 
 def give_to_server(plan: CompactionPlan, groups: Iterable[int], files: Files) -> None:
@@ -207,13 +207,13 @@ def give_to_server(plan: CompactionPlan, groups: Iterable[int], files: Files) ->
                 ) from error
 
 
-def link_originals(plan: CompactionPlan, group: int, state: GroupState, files: Files) -> None:
+def link_originals(plan: CompactionPlan, group: int, state: GroupProgress, files: Files) -> None:
     """Give all files of a group's sources a second name beside the staging; on disk on return. Again is fine.
 
     What is in the log already is no original any more, unless compacting has changed nothing about that segment.
     """
     numbers, first = present_sources(plan, group, files), plan.groups[group][0]
-    if state in (GroupState.HALF, GroupState.IN_PLACE) and not _is_unchanged(plan, first, files):
+    if state in (GroupProgress.HALF, GroupProgress.IN_PLACE) and not _is_unchanged(plan, first, files):
         numbers.remove(first)
     directory = originals_directory(plan)
     files.make_dir(directory)
@@ -263,13 +263,13 @@ def mark_installed(plan: CompactionPlan, group: int, files: Files, now_ms: int) 
     _read(plan, group, files).remove_files(files)
 
 
-def _unchanged(plan: CompactionPlan, files: Files, states: Mapping[int, GroupState]) -> list[int]:
+def _unchanged(plan: CompactionPlan, files: Files, states: Mapping[int, GroupProgress]) -> list[int]:
     """The sources that must still be as they were planned, in order."""
     found: list[int] = []
     for group, state in states.items():
-        if state is GroupState.HALF:
+        if state is GroupProgress.HALF:
             found += [number for number in present_sources(plan, group, files) if number != plan.groups[group][0]]
-        elif state is not GroupState.IN_PLACE:
+        elif state is not GroupProgress.IN_PLACE:
             found += plan.groups[group]
     return found
 

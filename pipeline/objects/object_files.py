@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from .addresses import FsOptions, Opener, normal
 from .failures import patiently
-from .ranges import ObjectFile, Status
-from .tiered import Found, Listing, layout_of, listing, without_layout
+from .ranges import ObjectFile, ObjectStatus
+from .tiered import FoundObject, Listing, layout_of, listing, without_layout
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileInfo, FileSystem
@@ -44,7 +44,7 @@ class ObjectFiles:
             raise FileNotFoundError(2, "No such file or directory", address)
         return self._opened(found)
 
-    def _opened(self, found: Found) -> ObjectFile:
+    def _opened(self, found: FoundObject) -> ObjectFile:
         assert found.status is not None
         return ObjectFile(
             lambda: self.filesystem(found.address), found.address, found.status, found.start, found.size_bytes
@@ -67,7 +67,7 @@ class ObjectFiles:
         found = self._known(address)
         return found is not None and found.status is not None
 
-    def status(self, address: str) -> Status:
+    def status(self, address: str) -> ObjectStatus:
         """Raises FileNotFoundError."""
         found = self._known(address)
         if found is None or found.status is None:
@@ -90,7 +90,7 @@ class ObjectFiles:
                 return False
         return True
 
-    def _known(self, address: str) -> Found | None:
+    def _known(self, address: str) -> FoundObject | None:
         directory, name = _split(address)
         if (listed := self._listed.get(directory)) is not None:
             return listed.get(name)
@@ -101,7 +101,7 @@ class ObjectFiles:
         except FileNotFoundError:
             return None
 
-    def _asked(self, address: str) -> Found | None:
+    def _asked(self, address: str) -> FoundObject | None:
         from pyarrow.fs import FileType
 
         def ask() -> FileInfo:
@@ -138,21 +138,21 @@ class ObjectFiles:
 
         return patiently(ask, directory)
 
-    def _read(self, found: Found) -> bytes:
+    def _read(self, found: FoundObject) -> bytes:
         file = self._opened(found)
         return file.read_at(0, file.size())
 
 
-def _listed(infos: Iterable[FileInfo], prefix: str, address: str) -> Iterator[tuple[str, Found]]:
+def _listed(infos: Iterable[FileInfo], prefix: str, address: str) -> Iterator[tuple[str, FoundObject]]:
     """What lies directly below a path that ends with a slash, and which address that has. A name of more parts is a folder's."""
     for info in infos:
         name, slash, _ = info.path.removeprefix(prefix).partition("/")
         if name:
-            yield name, Found(None, f"{address}/{name}") if slash else _found(info, f"{address}/{name}")
+            yield name, FoundObject(None, f"{address}/{name}") if slash else _found(info, f"{address}/{name}")
 
 
-def _found(info: FileInfo, address: str) -> Found:
-    return Found(Status.of(info) if info.is_file else None, address)
+def _found(info: FileInfo, address: str) -> FoundObject:
+    return FoundObject(ObjectStatus.of(info) if info.is_file else None, address)
 
 
 def _split(address: str) -> tuple[str, str]:

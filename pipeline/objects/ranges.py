@@ -28,7 +28,7 @@ AHEAD_MAX_BYTES = 4 << 20
 _GROWTH = 4
 
 
-class Status(NamedTuple):
+class ObjectStatus(NamedTuple):
     """What tells an object from one that takes its name later. Names as those of `os.stat_result`."""
 
     st_ino: int
@@ -36,7 +36,7 @@ class Status(NamedTuple):
     st_ctime_ns: int
 
     @classmethod
-    def of(cls, info: FileInfo) -> Status:
+    def of(cls, info: FileInfo) -> ObjectStatus:
         time_ns, size_bytes = info.mtime_ns or 0, info.size or 0
         return cls(time_ns << 64 | size_bytes, size_bytes, time_ns)
 
@@ -48,7 +48,7 @@ class ObjectFile:
         self,
         filesystem: Callable[[], tuple[FileSystem, str]],
         address: str,
-        status: Status,
+        status: ObjectStatus,
         start: int = 0,
         size_bytes: int | None = None,
     ) -> None:
@@ -72,7 +72,7 @@ class ObjectFile:
         self._ahead = AHEAD_MIN_BYTES
         self._is_closed = False
 
-    def status(self) -> Status:
+    def status(self) -> ObjectStatus:
         return self._status
 
     def size(self) -> int:
@@ -168,9 +168,9 @@ class ObjectFile:
         filesystem, path = self._filesystem()
         return filesystem.open_input_file(path)
 
-    def _status_now(self) -> Status:
+    def _status_now(self) -> ObjectStatus:
         filesystem, path = self._filesystem()
-        return Status.of(filesystem.get_file_info(path))
+        return ObjectStatus.of(filesystem.get_file_info(path))
 
     @staticmethod
     def _tag_of(file: NativeFile) -> object:

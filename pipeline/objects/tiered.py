@@ -25,7 +25,7 @@ from typing import NamedTuple
 from ...storage.disk import paths
 from ...storage.disk.paths import TopicPartition
 from ..errors import UsageError
-from .ranges import Status
+from .ranges import ObjectStatus
 
 AT_ONCE = 16
 """Manifests are small, and many: so many are fetched at a time."""
@@ -39,10 +39,10 @@ _LAYOUT = re.compile(r"(localtiered|aiven)\+")
 _PIECES = {paths.INDEX: "offset", paths.TIME_INDEX: "timestamp", paths.TXN_INDEX: "transaction"}
 
 
-class Found(NamedTuple):
+class FoundObject(NamedTuple):
     """What has a name: an object, a piece of one, or a directory."""
 
-    status: Status | None
+    status: ObjectStatus | None
     """Of the whole object; None of a directory."""
     address: str
     """Of the object."""
@@ -51,10 +51,10 @@ class Found(NamedTuple):
     """Of the piece that begins at `start`; None is all of it."""
 
 
-Listing = Mapping[str, Found]
+Listing = Mapping[str, FoundObject]
 List = Callable[[str], Listing]
 """An address that is none of a layout -> what is there. FileNotFoundError."""
-Read = Callable[[Found], bytes]
+Read = Callable[[FoundObject], bytes]
 
 
 def layout_of(address: str) -> str | None:
@@ -88,7 +88,7 @@ def listing(address: str, layout: str, listed: List, read: Read) -> Listing:
         raise UsageError(
             f"{address}: expected one topic of a name, found two with {twice}: one was made anew; move the other away"
         )
-    return {each: Found(None, f"{address}/{each}") for each in names}
+    return {each: FoundObject(None, f"{address}/{each}") for each in names}
 
 
 def _partitions(root: str, layout: str, listed: List, topic: str | None) -> Iterator[tuple[TopicPartition, str]]:
@@ -107,19 +107,19 @@ def _partitions(root: str, layout: str, listed: List, topic: str | None) -> Iter
 
 
 def _files(place: str, layout: str, listed: List, read: Read) -> Listing:
-    stems: dict[str, dict[str, Found]] = {}
+    stems: dict[str, dict[str, FoundObject]] = {}
     for name, found in listed(place).items():
         if found.status is not None and (parts := _SEGMENT.fullmatch(name)) is not None:
             stems.setdefault(parts[1], {})[parts[3]] = found
     needed = (paths.LOG, MANIFEST) if layout == "aiven" else (paths.LOG,)
     whole = {stem: kinds for stem, kinds in stems.items() if all(kind in kinds for kind in needed)}
-    by_base: dict[int, dict[str, Found]] = {}
+    by_base: dict[int, dict[str, FoundObject]] = {}
     for _, kinds in sorted(whole.items(), key=lambda each: _log_bytes(each[1])):  # of two the longer one stays
         by_base[_base(kinds)] = kinds
     if layout == "aiven":
         with ThreadPoolExecutor(AT_ONCE, "manifests") as pool:
             manifests = dict(zip(by_base, pool.map(lambda kinds: _pieces(kinds, read), by_base.values()), strict=True))
-    found_names: dict[str, Found] = {}
+    found_names: dict[str, FoundObject] = {}
     for base, kinds in sorted(by_base.items()):
         own = {kind: found for kind, found in kinds.items() if kind in paths.SEGMENT_KINDS}
         own |= manifests[base] if layout == "aiven" else {}
@@ -127,16 +127,16 @@ def _files(place: str, layout: str, listed: List, read: Read) -> Listing:
     return found_names
 
 
-def _base(kinds: Mapping[str, Found]) -> int:
+def _base(kinds: Mapping[str, FoundObject]) -> int:
     return int(kinds[paths.LOG].address.rpartition("/")[2].partition("-")[0])
 
 
-def _log_bytes(kinds: Mapping[str, Found]) -> int:
+def _log_bytes(kinds: Mapping[str, FoundObject]) -> int:
     status = kinds[paths.LOG].status
     return 0 if status is None else status.st_size
 
 
-def _pieces(kinds: Mapping[str, Found], read: Read) -> dict[str, Found]:
+def _pieces(kinds: Mapping[str, FoundObject], read: Read) -> dict[str, FoundObject]:
     """The indexes of a segment, by its manifest. UsageError where its bytes are not Kafka's."""
     manifest = kinds[MANIFEST]
     try:
@@ -161,7 +161,7 @@ def _pieces(kinds: Mapping[str, Found], read: Read) -> dict[str, Found]:
         return {}
     of = indexes.status
     return {
-        kind: Found(of, indexes.address, position, size_bytes)
+        kind: FoundObject(of, indexes.address, position, size_bytes)
         for kind, (position, size_bytes) in pieces.items()
         if size_bytes
     }

@@ -38,7 +38,7 @@ _MICROSECONDS_MAX_MS = (2**63 - 1) // 1000
 _SEQUENCE_MASK = sequence_after(-1, 0)  # 2**31 - 1, after which comes 0
 
 
-class _Rows(NamedTuple):
+class _BatchRows(NamedTuple):
     """The slice of a window's records that goes into one Arrow batch."""
 
     of: TopicPartition
@@ -73,7 +73,7 @@ class Column(NamedTuple):
 
     spark_type: str
     """As Spark's `simpleString` says it."""
-    fill: Callable[[_Rows, pa.DataType], pa.Array]
+    fill: Callable[[_BatchRows, pa.DataType], pa.Array]
     in_kafkas_schema: bool = False
 
 
@@ -99,12 +99,12 @@ def record_batches(
 ) -> Iterator[pa.RecordBatch]:
     """The records as Arrow batches of at most ROWS_MAX rows, with exactly this schema: any choice of COLUMNS."""
     for first in range(0, len(records), ROWS_MAX):
-        rows = _Rows(tp, segment_base_offset, records, first, min(first + ROWS_MAX, len(records)))
+        rows = _BatchRows(tp, segment_base_offset, records, first, min(first + ROWS_MAX, len(records)))
         arrays = [COLUMNS[field.name].fill(rows, field.type) for field in schema]
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _timestamps(rows: _Rows, timestamps_ms: Int64s, type: pa.DataType, present: Bools | None = None) -> pa.Array:
+def _timestamps(rows: _BatchRows, timestamps_ms: Int64s, type: pa.DataType, present: Bools | None = None) -> pa.Array:
     """Milliseconds as Spark's microseconds; null where those do not fit 64 bits (clients do write nanoseconds)."""
     fits = np.abs(timestamps_ms) <= _MICROSECONDS_MAX_MS
     if present is not None:
@@ -113,15 +113,15 @@ def _timestamps(rows: _Rows, timestamps_ms: Int64s, type: pa.DataType, present: 
     return pa.array(microseconds, mask=None if fits.all() else ~fits).view(type)
 
 
-def _timestamp(rows: _Rows, type: pa.DataType) -> pa.Array:
+def _timestamp(rows: _BatchRows, type: pa.DataType) -> pa.Array:
     return _timestamps(rows, rows.slice(rows.records.timestamp_ms), type)
 
 
-def _delete_horizon(rows: _Rows, type: pa.DataType) -> pa.Array:
+def _delete_horizon(rows: _BatchRows, type: pa.DataType) -> pa.Array:
     return _timestamps(rows, rows.header("base_timestamp"), type, rows.attribute(DELETE_HORIZON_BIT))
 
 
-def _headers(rows: _Rows, type: pa.DataType) -> pa.Array:
+def _headers(rows: _BatchRows, type: pa.DataType) -> pa.Array:
     """One list of (key, value) a record, in order and with all that are there twice; null where there is none."""
     headers = rows.records.headers
     counts = rows.slice(headers.counts)
@@ -142,7 +142,7 @@ def _text(names: pa.Array) -> pa.Array:
         return pa.array([name.decode(errors="replace") for name in names.to_pylist()], pa.string())
 
 
-def _sequences(rows: _Rows, type: pa.DataType) -> pa.Array:
+def _sequences(rows: _BatchRows, type: pa.DataType) -> pa.Array:
     first = rows.header("base_sequence")
     following = (first + rows.slice(rows.records.offset_delta)) & _SEQUENCE_MASK
     sequences = np.where(first < 0, NO_SEQUENCE, following)
@@ -155,16 +155,16 @@ def _codec_texts() -> pa.Array:
     return pa.array([codec.name.lower() for codec in Codec])
 
 
-def _codecs(rows: _Rows, type: pa.DataType) -> pa.Array:
+def _codecs(rows: _BatchRows, type: pa.DataType) -> pa.Array:
     return _codec_texts().take(pa.array(rows.header("attributes") & CODEC_MASK))
 
 
-def _header_field(name: str) -> Callable[[_Rows, pa.DataType], pa.Array]:
+def _header_field(name: str) -> Callable[[_BatchRows, pa.DataType], pa.Array]:
     return lambda rows, type: pa.array(rows.header(name), type)
 
 
-def _lengths(name: str) -> Callable[[_Rows, pa.DataType], pa.Array]:
-    def fill(rows: _Rows, type: pa.DataType) -> pa.Array:
+def _lengths(name: str) -> Callable[[_BatchRows, pa.DataType], pa.Array]:
+    def fill(rows: _BatchRows, type: pa.DataType) -> pa.Array:
         lengths = rows.slice(getattr(rows.records, name))
         return pa.array(np.maximum(lengths, -1), type, mask=lengths < 0)
 

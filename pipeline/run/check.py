@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..errors import SparkFailedError
-from ..spark.on_executors import NONE, Found, found_here
+from ..spark.on_executors import NONE, FoundOnExecutors, found_here
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,8 +37,8 @@ EQUAL = {
 class CheckReport:
     """See the module."""
 
-    driver: Found
-    executors: list[Found]
+    driver: FoundOnExecutors
+    executors: list[FoundOnExecutors]
     mismatches: list[str]
 
     def check(self) -> None:
@@ -77,7 +77,7 @@ def check_on(spark: SparkSession, data_dirs: Sequence[str]) -> CheckReport:
     from ..spark.tasks import tasks_at_once
 
     dirs, pause_s, look = list(data_dirs), PAUSE_S, on_executors.look
-    seen: dict[tuple[str, str], Found] = {}
+    seen: dict[tuple[str, str], FoundOnExecutors] = {}
     quiet = 0
     cloudpickle.register_pickle_by_value(on_executors)  # type: ignore[no-untyped-call]
     try:
@@ -97,7 +97,7 @@ def check_on(spark: SparkSession, data_dirs: Sequence[str]) -> CheckReport:
     return CheckReport(driver, executors, mismatches_of(driver, executors))
 
 
-def mismatches_of(driver: Found, executors: Sequence[Found]) -> list[str]:
+def mismatches_of(driver: FoundOnExecutors, executors: Sequence[FoundOnExecutors]) -> list[str]:
     """A line for each thing and its cause, with who has it."""
     found: dict[str, list[str]] = {}
     for each in (driver, *executors):

@@ -25,7 +25,7 @@ from . import commands
 from .engine import Engine
 from .job_plans import Job, Say, find_plan, forget, status
 from .job_results import PartitionResult, as_json, html_of
-from .progress import DRAW_EVERY_S, Progress, Screen
+from .progress import DRAW_EVERY_S, JobProgress, Screen
 
 
 def run(options: argparse.Namespace) -> int:
@@ -76,14 +76,14 @@ def run(options: argparse.Namespace) -> int:
         engine.stop()
 
 
-def _voices(options: argparse.Namespace) -> tuple[Say, Progress]:
+def _voices(options: argparse.Namespace) -> tuple[Say, JobProgress]:
     """Who says lines, and who is told how far it is."""
     if options.quiet:
-        return _quiet, Progress()
+        return _quiet, JobProgress()
     if not sys.stderr.isatty():
-        return _say, Progress(_say)
+        return _say, JobProgress(_say)
     screen = Screen(sys.stderr)
-    return screen.say, Progress(screen.draw, every_s=DRAW_EVERY_S, rest=screen.clear)
+    return screen.say, JobProgress(screen.draw, every_s=DRAW_EVERY_S, rest=screen.clear)
 
 
 def _say(line: str) -> None:

@@ -22,7 +22,7 @@ from ..errors import SparkFailedError
 from ..steps import Watch
 from ..stores.reading_files import ReadingFiles
 from ..stores.stores import opened_store
-from .progress import Progress
+from .progress import JobProgress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ..snapshot.layers import SnapshotResult
     from ..verify.audit_scope import Scope
     from ..verify.findings import VerifyReport
-    from ..wire.verify_wire import Question
+    from ..wire.verify_wire import WireQuestion
     from ..wire.wire_report import WireReport
     from .check import CheckReport
 
@@ -53,7 +53,7 @@ class Engine:
         *,
         session: SparkSession | None = None,
         say: Callable[[str], None] = lambda _line: None,
-        progress: Progress | None = None,
+        progress: JobProgress | None = None,
     ) -> None:
         """
         Args:
@@ -67,7 +67,7 @@ class Engine:
         self._confs = confs or {}
         self._running = session
         self._say = say
-        self.progress = Progress() if progress is None else progress
+        self.progress = JobProgress() if progress is None else progress
         self._is_ours = False
         self._starting = threading.Lock()
         self._job_group = f"ottla-{secrets.token_hex(8)}"
@@ -209,7 +209,7 @@ class Engine:
         with self._watched_spark(f"verify {what}", what) as (spark, watch):
             return verify_on(spark, scopes, files, mode=mode, watch=watch)
 
-    def verify_wire(self, asked: Question, *, now_ms: int) -> WireReport:
+    def verify_wire(self, asked: WireQuestion, *, now_ms: int) -> WireReport:
         """On Spark only."""
         from ..wire.verify_wire import verify_wire
 

@@ -22,7 +22,7 @@ DRAW_EVERY_S = 0.5
 _ERASED = "\r\x1b[2K"
 
 
-class Progress:
+class JobProgress:
     """Of one command. Its jobs may run in threads."""
 
     def __init__(

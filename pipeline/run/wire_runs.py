@@ -10,7 +10,7 @@ from ..errors import UsageError, check_the_extra
 from .job_plans import Job
 
 if TYPE_CHECKING:
-    from ..wire.verify_wire import Question
+    from ..wire.verify_wire import WireQuestion
 
 _OF_THE_WIRE = (
     "against_topic", "command_config", "against_command_config", "headers", "every_version", "clean_end", "no_transactions",
@@ -41,14 +41,14 @@ def verify(job: Job, options: argparse.Namespace) -> int:
     return 0
 
 
-def question(options: argparse.Namespace) -> Question:
+def question(options: argparse.Namespace) -> WireQuestion:
     """
     Raises:
         UsageError: Options that do not go together.
         OSError: A file of options cannot be read.
     """
-    from ..wire.cluster import Cluster, read_command_config
-    from ..wire.verify_wire import Question, clean_end_of
+    from ..wire.cluster import WireCluster, read_command_config
+    from ..wire.verify_wire import WireQuestion, clean_end_of
 
     for name, option in _OF_DIRECTORIES.items():
         if getattr(options, name):
@@ -59,7 +59,7 @@ def question(options: argparse.Namespace) -> Question:
     other = None
     if options.against is not None:
         path = options.against_command_config
-        other = Cluster(options.against, config if path is None else read_command_config(path))
+        other = WireCluster(options.against, config if path is None else read_command_config(path))
     is_one = options.against is None and options.against_topic is None
     for name in _OF_TWO_TOPICS if is_one else _OF_ONE_TOPIC:
         if _is_given(options, name):
@@ -73,8 +73,8 @@ def question(options: argparse.Namespace) -> Question:
             raise UsageError(
                 f'--clean-end: expected an offset, or {{"0": offset, …}}, found {options.clean_end!r}'
             ) from None
-    return Question(
-        cluster=Cluster(options.bootstrap, config),
+    return WireQuestion(
+        cluster=WireCluster(options.bootstrap, config),
         topic=options.topic,
         partition=options.partition,
         against=other,

@@ -23,8 +23,8 @@ from .manifest import (
     layer_directory,
 )
 from .snapshot_folder import FINISHED, UNFINISHED, remove_unfinished, replacing, sync_file, sync_folder
-from .snapshot_rounds import End, RoundsDone
-from .targets import DiskTarget, Target
+from .snapshot_rounds import RoundEnd, RoundsDone
+from .targets import DiskTarget, SnapshotTarget
 
 _NO_LINKS = (errno.EXDEV, errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS)
 
@@ -49,9 +49,9 @@ class Since(NamedTuple):
     """UsageError once tombstones that have come since may be gone."""
 
     @property
-    def ends(self) -> dict[TopicPartition, End]:
+    def ends(self) -> dict[TopicPartition, RoundEnd]:
         return {
-            tp: End(None if span.topic_id is None else bytes.fromhex(span.topic_id), span.end_offset)
+            tp: RoundEnd(None if span.topic_id is None else bytes.fromhex(span.topic_id), span.end_offset)
             for tp, span in self.manifest.spans().items()
         }
 
@@ -60,7 +60,7 @@ class Order(NamedTuple):
     """What a snapshot is to be, wherever it is written."""
 
     topic: str
-    run: Callable[[Target], RoundsDone]
+    run: Callable[[SnapshotTarget], RoundsDone]
     """Writes the rows to a target."""
     schema: pa.Schema
     """Of a file without rows, where there are none."""

@@ -36,8 +36,8 @@ from ..stores.stores import Stores
 from .layers import Order, Since, SnapshotResult
 from .parquet_files import opened, rows_of_file
 from .places import write_snapshot_at
-from .snapshot_rounds import Round, RoundsDone, RunRound, Written, run_rounds
-from .targets import Target
+from .snapshot_rounds import Round, RoundsDone, RunRound, WrittenPart, run_rounds
+from .targets import SnapshotTarget
 
 SCHEMA = pa.schema(
     [
@@ -196,7 +196,9 @@ def _by_part(parts: NDArray[np.int32], offsets: NDArray[np.int64]) -> Iterator[t
     yield from zip(numbers.tolist(), np.split(offsets[order], starts[1:]), strict=False)  # no part, one
 
 
-def write_part(task: Task, number: int, offsets: NDArray[np.int64], target: Target, *, attempt: str) -> Written:
+def write_part(
+    task: Task, number: int, offsets: NDArray[np.int64], target: SnapshotTarget, *, attempt: str
+) -> WrittenPart:
     """Write these records of a part, in order, into a file of the target: those of them that are still there.
 
     The file is on disk, and unfinished: it counts once the driver, who knows the one attempt that does, has given it its
@@ -207,7 +209,7 @@ def write_part(task: Task, number: int, offsets: NDArray[np.int64], target: Targ
         SourceChangedError: Offsets of it are not in the log any more.
     """
     unfinished = target.write(number, attempt, SCHEMA, _row_groups(chosen_of(task, offsets)))
-    return Written(number, len(offsets), unfinished)
+    return WrittenPart(number, len(offsets), unfinished)
 
 
 def chosen_of(task: Task, offsets: NDArray[np.int64], schema: pa.Schema = SCHEMA) -> Iterator[pa.RecordBatch]:
@@ -258,7 +260,7 @@ def snapshot_locally(
 
     watch = watch or unwatched()
 
-    def run(of: Round, target: Target) -> Iterator[Written]:
+    def run(of: Round, target: SnapshotTarget) -> Iterator[WrittenPart]:
         watch.begin(topic)
         searched = watch.step("parts searched", work_count(of))
         offsets = dict(chosen(_every_key(of, searched), keeps_deleted=of.keeps_deleted))
@@ -289,7 +291,7 @@ def write_rounds(
 ) -> SnapshotResult:
     """Write a snapshot with whoever runs its rounds. Arguments and errors as of `snapshot_locally`."""
 
-    def rounds(target: Target) -> RoundsDone:
+    def rounds(target: SnapshotTarget) -> RoundsDone:
         return run_rounds(store, topic, target, run, partition=partition, since=None if since is None else since.ends)
 
     order = Order(topic, rounds, SCHEMA, overwrite=overwrite, since=since, now_ms=now_ms)

@@ -19,8 +19,8 @@ from ..stores.reading_files import ReadingFiles
 from ..stores.stores import opened_store
 from .layers import Since, SnapshotResult
 from .snapshot import NEWEST, NewestRows, buckets_of, chosen, keys_of, work_count, write_part, write_rounds
-from .snapshot_rounds import Round, Written
-from .targets import Target
+from .snapshot_rounds import Round, WrittenPart
+from .targets import SnapshotTarget
 
 _BLOBS = BlobRows()
 _WRITTEN = pa.schema([("part", pa.int32()), ("chosen", pa.int64()), ("unfinished", pa.string())])
@@ -59,7 +59,7 @@ def snapshot(
 
     application_id, watch = spark.sparkContext.applicationId, watch or unwatched()
 
-    def run(of: Round, target: Target) -> list[Written]:
+    def run(of: Round, target: SnapshotTarget) -> list[WrittenPart]:
         watch.begin(topic)
         frame = picked(spark, of, buckets, watch)
         written = watch.step("parts written", len(of.tasks))
@@ -75,7 +75,7 @@ def snapshot(
                 written(1)
 
         rows = collected(mapped(frame, write, _WRITTEN), "keys found, chosen, written")
-        return [Written(*each) for each in rows]
+        return [WrittenPart(*each) for each in rows]
 
     return write_rounds(
         opened_store(data_dir, files),

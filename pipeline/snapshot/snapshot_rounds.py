@@ -35,7 +35,7 @@ from ..stores.segment_files import pause_between_looks
 from ..stores.store import Store
 from ..stores.stores import Stores
 from .parquet_files import rows_of_file
-from .targets import Target
+from .targets import SnapshotTarget
 
 MAX_PART_BYTES = MAX_PARTITION_BYTES_DEFAULT
 ROUNDS_MAX = 20
@@ -68,7 +68,7 @@ class Seal(NamedTuple):
         return False
 
 
-class End(NamedTuple):
+class RoundEnd(NamedTuple):
     """Where a round ends in one log."""
 
     topic_id: bytes | None
@@ -83,7 +83,7 @@ class Round:
     first_part: int
     """The number of its first task's part; those of the rounds before are below."""
     tasks: tuple[Task, ...]
-    ends: Mapping[TopicPartition, End]
+    ends: Mapping[TopicPartition, RoundEnd]
     seals: tuple[Seal, ...]
     """Of all segments that it reads."""
     sees_all: bool
@@ -104,7 +104,7 @@ class Round:
         )
 
 
-class Written(NamedTuple):
+class WrittenPart(NamedTuple):
     """What became of a part: how many records were chosen in it. How many are there its file says."""
 
     part: int
@@ -121,12 +121,15 @@ class RoundsDone(NamedTuple):
     first: Round
 
 
-RunRound = Callable[[Round, Target], Iterable[Written]]
+RunRound = Callable[[Round, SnapshotTarget], Iterable[WrittenPart]]
 """Finds, chooses and writes: a round, and where to write to -> each part that has chosen records, once."""
 
 
 def first_round(
-    store: Store | Stores, topic: str, partition: int | None = None, since: Mapping[TopicPartition, End] | None = None
+    store: Store | Stores,
+    topic: str,
+    partition: int | None = None,
+    since: Mapping[TopicPartition, RoundEnd] | None = None,
 ) -> Round:
     """All committed data of a topic, in parts; or what lies behind these ends.
 
@@ -141,7 +144,7 @@ def first_round(
     return _round(store, partitions, since or {}, 0, (), keeps_deleted=since is not None, is_first=True)
 
 
-def next_round(store: Store | Stores, before: Round, target: Target) -> Round:
+def next_round(store: Store | Stores, before: Round, target: SnapshotTarget) -> Round:
     """What has come since a round began, beside the files that are finished now.
 
     Raises:
@@ -155,7 +158,7 @@ def next_round(store: Store | Stores, before: Round, target: Target) -> Round:
 def _round(
     store: Store | Stores,
     partitions: Iterable[TopicPartition],
-    begins: Mapping[TopicPartition, End],
+    begins: Mapping[TopicPartition, RoundEnd],
     first_part: int,
     written: Sequence[str],
     *,
@@ -164,14 +167,14 @@ def _round(
 ) -> Round:
     tasks: list[Task] = []
     seals: list[Seal] = []
-    ends: dict[TopicPartition, End] = {}
+    ends: dict[TopicPartition, RoundEnd] = {}
     log_starts: dict[TopicPartition, int] = {}
     sees_all = True
     for tp in partitions:
         with opened(store, tp, committed=True) as log:
-            end = ends[tp] = End(log.log.topic_id, log.end_offset)
+            end = ends[tp] = RoundEnd(log.log.topic_id, log.end_offset)
             log_starts[tp] = log.start_offset
-            start = begins.get(tp, End(end.topic_id, log.start_offset))
+            start = begins.get(tp, RoundEnd(end.topic_id, log.start_offset))
             is_unknown = is_first and start.topic_id is None  # a server writes it at its next start
             if (end.topic_id != start.topic_id and not is_unknown) or end.offset < start.offset:
                 raise SourceChangedError(
@@ -215,11 +218,11 @@ def _sees_all(log: OpenLog) -> bool:
 def run_rounds(
     store: Store | Stores,
     topic: str,
-    target: Target,
+    target: SnapshotTarget,
     run: RunRound,
     *,
     partition: int | None = None,
-    since: Mapping[TopicPartition, End] | None = None,
+    since: Mapping[TopicPartition, RoundEnd] | None = None,
     pause: Callable[[], None] = pause_between_looks,
 ) -> RoundsDone:
     """Write a snapshot to a target, round by round; or what has changed since one that ended there.

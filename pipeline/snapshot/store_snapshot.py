@@ -36,7 +36,7 @@ PARTS = "_parts"
 _MANIFEST_NAME = re.compile(r"_manifest\.([0-9]{8})\.([0-9]{13,}-[0-9a-f]+)\.json")
 
 
-class Found(NamedTuple):
+class FoundSnapshot(NamedTuple):
     """A snapshot in a store."""
 
     manifest: Manifest | None
@@ -48,7 +48,7 @@ class Found(NamedTuple):
     """The manifest's, where it is one of a number."""
 
 
-def find(objects: ObjectFiles, address: str) -> Found | None:
+def find(objects: ObjectFiles, address: str) -> FoundSnapshot | None:
     """The snapshot at an address: one that was written there, or a copy of a folder; None if there is nothing.
 
     Raises:
@@ -66,7 +66,7 @@ def find(objects: ObjectFiles, address: str) -> Found | None:
                 continue
             manifest = parse_manifest(f"{address}/{name}", data)
             layers = [[f"{address}/{each}" for each in layer] for layer in manifest.files]
-            return Found(manifest, layers, int(name.split(".")[1]), name)
+            return FoundSnapshot(manifest, layers, int(name.split(".")[1]), name)
     if all(name == PARTS or _MANIFEST_NAME.fullmatch(name) for name in names):  # of a job that has died, or is at work
         return None
     copied = _read(objects, f"{address}/{MANIFEST}") if MANIFEST in names else None
@@ -77,7 +77,7 @@ def find(objects: ObjectFiles, address: str) -> Found | None:
     ]
     if not any(layers):
         raise UsageError(f"{address}: expected a snapshot, found something else")
-    return Found(manifest_of_copy, layers)
+    return FoundSnapshot(manifest_of_copy, layers)
 
 
 def _read(objects: ObjectFiles, address: str) -> str | None:

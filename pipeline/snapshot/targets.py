@@ -20,7 +20,7 @@ from ..objects.uploads import upload, written_beside
 from .snapshot_folder import FINISHED, UNFINISHED, sync_file
 
 
-class Target(Protocol):
+class SnapshotTarget(Protocol):
     """Goes to executors."""
 
     def write(self, part: int, attempt: str, schema: pa.Schema, tables: Iterable[pa.Table]) -> str:

@@ -56,7 +56,7 @@ def _one_of(*names: str) -> Callable[[str], str]:
     return lambda text: {name.lower(): name for name in names}[text.lower()]
 
 
-class Option(NamedTuple):
+class ReadOption(NamedTuple):
     """One option."""
 
     field: str
@@ -74,26 +74,26 @@ _FLAG = "true or false"
 _PARTITION_TIMES = '{"topic": {"0": Unix milliseconds, …}}'
 _TIME = "Unix milliseconds"
 
-OPTIONS: Mapping[str, Option] = {
-    "path": Option("path", str, "a data directory, or one partition's directory", "", "what `load` is given: one, several with commas between them, or the address of a copy (`s3://…`)"),
-    "topic": Option("topics", lambda text: frozenset(text.split(",")), "names separated by commas", "all", "these topics"),
-    "partition": Option("partitions", lambda text: frozenset(map(int, text.split(","))), "numbers separated by commas", "all", "these partitions of each"),
-    "latest": Option("latest", _flag, _FLAG, "false", "only the newest value of each key, as `pipeline.latest` has it: of what is committed, deleted keys not", "batch"),
-    "startingOffsets": Option("starting_offsets", _offsets, 'earliest, latest, or {"topic": {"0": offset, …}}', "earliest; of a stream latest", "where reading begins (inclusive); -2 and -1 are the two words"),
-    "endingOffsets": Option("ending_offsets", _offsets, 'latest, or {"topic": {"0": offset, …}}', "latest", "where it ends (exclusive)", "batch"),
-    "startingTimestamp": Option("starting_timestamp_ms", int, _TIME, "", "begins with the first record that is not earlier; wins over offsets"),
-    "endingTimestamp": Option("ending_timestamp_ms", int, _TIME, "", "ends before the first record that is not earlier", "batch"),
-    "startingOffsetsByTimestamp": Option("starting_timestamps_ms", _numbers, _PARTITION_TIMES, "", "the same, for each partition; the one for all wins"),
-    "endingOffsetsByTimestamp": Option("ending_timestamps_ms", _numbers, _PARTITION_TIMES, "", "the same, for each partition", "batch"),
-    "startingOffsetsByTimestampStrategy": Option("starting_strategy", _one_of("error", "latest"), "error or latest", "error", "what becomes of a start that no record reaches"),
-    "includeHeaders": Option("include_headers", _flag, _FLAG, "false", "the column `headers`"),
-    "includeBatchColumns": Option("include_batch_columns", _flag, _FLAG, "false", "what a record's batch says, as columns"),
-    "isolationLevel": Option("isolation_level", _one_of("read_uncommitted", "read_committed"), "read_uncommitted or read_committed", "read_uncommitted", "read_committed leaves out what is aborted or not decided"),
-    "mode": Option("mode", _one_of("FAILFAST", "DROPMALFORMED"), "FAILFAST or DROPMALFORMED", "FAILFAST", "DROPMALFORMED passes over damaged batches, which `pipeline.malformed` shows"),
-    "failOnDataLoss": Option("fail_on_data_loss", _flag, _FLAG, "true", "refuse offsets that the log has no more, or not yet; else read what there is"),
-    "pushdown": Option("pushdown", _flag, _FLAG, "false", "take filters from Spark, in sessions with `spark.sql.python.filterPushdown.enabled`", "batch"),
-    "maxPartitionBytes": Option("max_partition_bytes", _positive, "a number of bytes", str(MAX_PARTITION_BYTES_DEFAULT), "of a log file for one task, about"),
-    "maxOffsetsPerTrigger": Option("max_offsets_per_trigger", _positive, "a number of offsets", "all there are", "of a micro-batch, over all partitions", "stream"),
+OPTIONS: Mapping[str, ReadOption] = {
+    "path": ReadOption("path", str, "a data directory, or one partition's directory", "", "what `load` is given: one, several with commas between them, or the address of a copy (`s3://…`)"),
+    "topic": ReadOption("topics", lambda text: frozenset(text.split(",")), "names separated by commas", "all", "these topics"),
+    "partition": ReadOption("partitions", lambda text: frozenset(map(int, text.split(","))), "numbers separated by commas", "all", "these partitions of each"),
+    "latest": ReadOption("latest", _flag, _FLAG, "false", "only the newest value of each key, as `pipeline.latest` has it: of what is committed, deleted keys not", "batch"),
+    "startingOffsets": ReadOption("starting_offsets", _offsets, 'earliest, latest, or {"topic": {"0": offset, …}}', "earliest; of a stream latest", "where reading begins (inclusive); -2 and -1 are the two words"),
+    "endingOffsets": ReadOption("ending_offsets", _offsets, 'latest, or {"topic": {"0": offset, …}}', "latest", "where it ends (exclusive)", "batch"),
+    "startingTimestamp": ReadOption("starting_timestamp_ms", int, _TIME, "", "begins with the first record that is not earlier; wins over offsets"),
+    "endingTimestamp": ReadOption("ending_timestamp_ms", int, _TIME, "", "ends before the first record that is not earlier", "batch"),
+    "startingOffsetsByTimestamp": ReadOption("starting_timestamps_ms", _numbers, _PARTITION_TIMES, "", "the same, for each partition; the one for all wins"),
+    "endingOffsetsByTimestamp": ReadOption("ending_timestamps_ms", _numbers, _PARTITION_TIMES, "", "the same, for each partition", "batch"),
+    "startingOffsetsByTimestampStrategy": ReadOption("starting_strategy", _one_of("error", "latest"), "error or latest", "error", "what becomes of a start that no record reaches"),
+    "includeHeaders": ReadOption("include_headers", _flag, _FLAG, "false", "the column `headers`"),
+    "includeBatchColumns": ReadOption("include_batch_columns", _flag, _FLAG, "false", "what a record's batch says, as columns"),
+    "isolationLevel": ReadOption("isolation_level", _one_of("read_uncommitted", "read_committed"), "read_uncommitted or read_committed", "read_uncommitted", "read_committed leaves out what is aborted or not decided"),
+    "mode": ReadOption("mode", _one_of("FAILFAST", "DROPMALFORMED"), "FAILFAST or DROPMALFORMED", "FAILFAST", "DROPMALFORMED passes over damaged batches, which `pipeline.malformed` shows"),
+    "failOnDataLoss": ReadOption("fail_on_data_loss", _flag, _FLAG, "true", "refuse offsets that the log has no more, or not yet; else read what there is"),
+    "pushdown": ReadOption("pushdown", _flag, _FLAG, "false", "take filters from Spark, in sessions with `spark.sql.python.filterPushdown.enabled`", "batch"),
+    "maxPartitionBytes": ReadOption("max_partition_bytes", _positive, "a number of bytes", str(MAX_PARTITION_BYTES_DEFAULT), "of a log file for one task, about"),
+    "maxOffsetsPerTrigger": ReadOption("max_offsets_per_trigger", _positive, "a number of offsets", "all there are", "of a micro-batch, over all partitions", "stream"),
 }  # fmt: skip
 
 OPTION_NAMES = tuple(OPTIONS)

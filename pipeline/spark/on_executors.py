@@ -19,7 +19,7 @@ from typing import TypedDict
 NONE = "none"
 
 
-class Found(TypedDict):
+class FoundOnExecutors(TypedDict):
     """What is there, for people; NONE for what is not."""
 
     host: str
@@ -40,7 +40,7 @@ class Found(TypedDict):
     """Of the Python."""
 
 
-def found_here(data_dirs: Sequence[str], *, is_executor: bool = True) -> Found:
+def found_here(data_dirs: Sequence[str], *, is_executor: bool = True) -> FoundOnExecutors:
     """Of this process. Imports what it tells of, as that may be there and broken."""
     kernel = NONE
     ottla = _version_of("ottla")
@@ -50,7 +50,7 @@ def found_here(data_dirs: Sequence[str], *, is_executor: bool = True) -> Found:
         except Exception as error:  # noqa: BLE001 - whatever it is, it is told of
             kernel = f"{type(error).__name__}: {error}"
     executor = os.getppid()  # the daemon that forks Python workers: one for each executor
-    return Found(
+    return FoundOnExecutors(
         host=socket.gethostname(),
         executor=str(executor) if is_executor else "",
         python=".".join(map(str, sys.version_info[:3])),
@@ -66,7 +66,7 @@ def found_here(data_dirs: Sequence[str], *, is_executor: bool = True) -> Found:
     )
 
 
-def look(data_dirs: Sequence[str], pause_s: float) -> Iterator[Found]:
+def look(data_dirs: Sequence[str], pause_s: float) -> Iterator[FoundOnExecutors]:
     """In a task, which takes its time, so that others go to other executors."""
     yield found_here(data_dirs)
     time.sleep(pause_s)

@@ -22,7 +22,7 @@ from ...storage.disk.os_files import OsFile, OsFiles
 from ..errors import SourceChangedError
 from ..objects.addresses import Opener, is_address, normal
 from ..objects.object_files import ObjectFiles
-from ..objects.ranges import ObjectFile, Status
+from ..objects.ranges import ObjectFile, ObjectStatus
 
 CLOSED = -1
 DESCRIPTORS_MAX = 1024
@@ -247,7 +247,7 @@ class ReadingFiles(OsFiles):
         raise OSError(errno.EROFS, "opened for reading only", path)
 
 
-def status_of(file: File) -> os.stat_result | Status:
+def status_of(file: File) -> os.stat_result | ObjectStatus:
     """What the system says of an open file, whatever its name is by now; of an object what it was when it was opened."""
     return file.status() if isinstance(file, (LogFile, ObjectFile)) else os.fstat(file.fileno())
 

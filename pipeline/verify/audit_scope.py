@@ -21,8 +21,8 @@ from ..compaction.staging import group_directory, originals_directory
 from ..errors import CorruptSourceError, UsageError, VerifyFailedError
 from ..stores.store import Store
 from .findings import Finding
-from .log_view import Cursor, SegmentRef, segments_in
-from .promises import Promises, Range
+from .log_view import SegmentRef, WindowCursor, segments_in
+from .promises import JudgedRange, Promises
 from .range_audit import RangeResult
 from .txn_audit import Rows, fold
 
@@ -40,7 +40,7 @@ class Scope:
     """One partition's part of a run."""
 
     tp: TopicPartition
-    ranges: tuple[Range, ...]
+    ranges: tuple[JudgedRange, ...]
     txn_sources: tuple[TxnSource, ...]
     promises: Promises
     """Without what is known of transactions."""
@@ -78,7 +78,7 @@ def scope_alone(store: Store, tp: TopicPartition, now_ms: int, overrides: Mappin
     config = store.config_of(tp.topic, overrides)
     return Scope(
         tp=tp,
-        ranges=tuple(Range(segment, segment.base_offset) for segment in after),
+        ranges=tuple(JudgedRange(segment, segment.base_offset) for segment in after),
         txn_sources=tuple(TxnSource(segment, True) for segment in after),
         promises=_promises(store, tp, config, now_ms, log_start_offset=_log_start(store, tp)),
     )
@@ -106,7 +106,7 @@ def scope_against(
     for number, segment in enumerate(after):
         from_offset = segment.base_offset if number else min(segment.base_offset, before[0].base_offset)
         own = before[bisect_right(ends, from_offset) : bisect_left(bases, segment.end_offset)]
-        ranges.append(Range(segment, from_offset, tuple(own)))
+        ranges.append(JudgedRange(segment, from_offset, tuple(own)))
     promises = _promises(store, tp, config, now_ms, log_start_offset=log_start_offset)
     return Scope(
         tp=tp,
@@ -135,7 +135,7 @@ def scope_of_plan(plan: CompactionPlan, files: Files) -> Scope:
         if not is_staged and any(each.directory == plan.directory for each in before):
             which = f"group {group} of plan {plan.plan_id}"
             raise UsageError(f"{which} is not staged, or its originals are gone: there is nothing to compare")
-        ranges.append(Range(SegmentRef(staged if is_staged else plan.directory, base, end), base, before))
+        ranges.append(JudgedRange(SegmentRef(staged if is_staged else plan.directory, base, end), base, before))
     tail = [each for each in segments_in(files, plan.directory) if each.base_offset >= plan.upper_offset]
     txn_sources = [TxnSource(each.segment, True) for each in ranges]
     txn_sources += [TxnSource(each, True) for each in tail]
@@ -185,7 +185,7 @@ def _end_of(store: Store, tp: TopicPartition) -> int:
     last = segments_in(store.files, store.directory_of(tp))[-1]
     end = last.base_offset
     damages: list[Finding] = []
-    for window in Cursor(store.files, [last], damages.append, checks_crc=False):
+    for window in WindowCursor(store.files, [last], damages.append, checks_crc=False):
         end = int(window.last_offsets.max()) + 1
     for damage in damages:
         raise CorruptSourceError.at(

@@ -103,7 +103,7 @@ def segments_in(files: Files, directory: str) -> list[SegmentRef]:
     return found
 
 
-class Cursor:
+class WindowCursor:
     """The batches of some segments, in the order of the log, as windows; and what is wrong with them."""
 
     def __init__(
@@ -230,7 +230,7 @@ def record_key(files: Files, segments: Sequence[SegmentRef], offset: int) -> tup
     for segment in segments:
         if segment.base_offset <= offset < segment.end_offset:
             with suppress(FileNotFoundError, CorruptRecordError):
-                for window in Cursor(files, [segment], lambda _: None):
+                for window in WindowCursor(files, [segment], lambda _: None):
                     for row in np.flatnonzero((window.base_offsets <= offset) & (offset <= window.last_offsets)):
                         chosen = np.zeros(len(window), np.bool_)
                         chosen[row] = True

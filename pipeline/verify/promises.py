@@ -9,7 +9,7 @@ from .log_view import SegmentRef
 from .txn_audit import NO_TRANSACTIONS, Transactions
 
 
-class Range(NamedTuple):
+class JudgedRange(NamedTuple):
     """A segment that is judged, and what of the originals belongs to it."""
 
     segment: SegmentRef
@@ -40,7 +40,7 @@ class Promises:
     own_transactions: Transactions = NO_TRANSACTIONS
     """By those of the log that is judged."""
 
-    def within(self, of: Range) -> Promises:
+    def within(self, of: JudgedRange) -> Promises:
         """The same, with only those aborted transactions that have to do with a range."""
         return replace(
             self,

@@ -21,8 +21,8 @@ from ..errors import CorruptSourceError
 from ..records.batch_window import HEADER, BatchWindow, Bools, Int64s
 from .findings import Finding
 from .key_audit import KeyRows, KeyTable
-from .log_view import Cursor, Report
-from .promises import Promises, Range
+from .log_view import Report, WindowCursor
+from .promises import JudgedRange, Promises
 from .record_table import NO_HORIZON, RecordTable, differing, table_of
 from .segment_checks import BatchPlaces, at, check_epochs, check_fields, check_indexes
 
@@ -50,7 +50,7 @@ SAME_FIELDS = ("last_offset_delta", "leader_epoch", "producer_id", "producer_epo
 """Of a batch that is left, whatever became of its records."""
 
 
-def audit_range(of: Range, promises: Promises, files: Files) -> Generator[KeyRows, None, RangeResult]:
+def audit_range(of: JudgedRange, promises: Promises, files: Files) -> Generator[KeyRows, None, RangeResult]:
     """Judge a range; yields the rows of its keys, and returns the rest.
 
     Raises:
@@ -60,7 +60,7 @@ def audit_range(of: Range, promises: Promises, files: Files) -> Generator[KeyRow
 
 
 class _Audit:
-    def __init__(self, of: Range, promises: Promises, files: Files) -> None:
+    def __init__(self, of: JudgedRange, promises: Promises, files: Files) -> None:
         self._of = of
         self._promises = promises
         self._files = files
@@ -72,10 +72,10 @@ class _Audit:
 
     def run(self) -> Generator[KeyRows, None, RangeResult]:
         of, result = self._of, self._result
-        after = Cursor(self._files, [of.segment], self._report)
+        after = WindowCursor(self._files, [of.segment], self._report)
         for segment in of.before:
             sealed_ms = self._files.mtime_ms(segment.log_path)
-            for window in Cursor(self._files, [segment], _refuse):
+            for window in WindowCursor(self._files, [segment], _refuse):
                 starts = window.base_offsets
                 inside = window.only((starts >= of.from_offset) & (starts < of.segment.end_offset))
                 if len(inside):

@@ -20,7 +20,7 @@ from ...protocol.records import CONTROL_BIT, TRANSACTIONAL_BIT, RecordBatch
 from ...storage.disk.files import Files
 from ...storage.produce.txn_markers import ABORT_MARKER, COMMIT_MARKER, read_marker
 from ..records.batch_window import BatchWindow, Bools
-from .log_view import Cursor, SegmentRef
+from .log_view import SegmentRef, WindowCursor
 
 DATA, ABORT, COMMIT, OTHER = range(4)
 
@@ -81,7 +81,7 @@ class Marks(NamedTuple):
 def marks_of(files: Files, segment: SegmentRef) -> Marks:
     """Look a segment through. Damage ends it silently: whoever checks the segment will say so."""
     parts, record_count = [NO_ROWS], 0
-    for window in Cursor(files, [segment], lambda _: None, checks_crc=False):
+    for window in WindowCursor(files, [segment], lambda _: None, checks_crc=False):
         parts.append(_of_window(window))
         # A count that is no count must not seem large.
         counts = np.clip(window.column("record_count"), 0, window.column("last_offset_delta") + 1)

@@ -29,7 +29,7 @@ from .audit_scope import Scope
 from .findings import FINDINGS_MAX, Finding, PartitionReport, VerifyReport, in_order
 from .key_audit import KEY_ROW, LEFT, KeyRows, Verdict, from_bytes, judge, merge
 from .log_view import record_key
-from .promises import Promises, Range
+from .promises import JudgedRange, Promises
 from .range_audit import RangeResult, audit_range
 from .txn_audit import Marks, marks_of
 
@@ -37,7 +37,7 @@ ROWS_A_BUCKET = 1 << 20
 """Rows of keys that one task judges, at most, where every record has a key of its own."""
 
 
-class Judged(NamedTuple):
+class JudgedStore(NamedTuple):
     """What became of all ranges and buckets."""
 
     results: list[RangeResult]
@@ -63,7 +63,9 @@ def verify(scopes: Iterable[Scope], files: Files, *, mode: str = "alone", watch:
     return VerifyReport(mode=mode, partitions=partitions)
 
 
-def range_blobs(of: Range, promises: Promises, files: Files, buckets: int, number: int) -> Iterator[tuple[int, bytes]]:
+def range_blobs(
+    of: JudgedRange, promises: Promises, files: Files, buckets: int, number: int
+) -> Iterator[tuple[int, bytes]]:
     """(bucket, blob) of a range: the rows of its keys, and with one of them, pickled, what else was found."""
     audit = audit_range(of, promises, files)
     while True:
@@ -102,7 +104,9 @@ def buckets_of(marks: Iterable[Marks], ranges: int, at_once: int = 1) -> Buckets
     return buckets_for(rows * KEY_ROW.itemsize, ranges, ROWS_A_BUCKET * KEY_ROW.itemsize, at_once)
 
 
-def _judge_here(ranges: Sequence[Range], promises: Promises, files: Files, buckets: Buckets, watch: Watch) -> Judged:
+def _judge_here(
+    ranges: Sequence[JudgedRange], promises: Promises, files: Files, buckets: Buckets, watch: Watch
+) -> JudgedStore:
     # All is in memory: as many buckets, none of them finer.
     whole, verified = Buckets(buckets.coarse * buckets.fine, 1), watch.step("segments verified", len(ranges))
 
@@ -114,7 +118,7 @@ def _judge_here(ranges: Sequence[Range], promises: Promises, files: Files, bucke
     return judged_of(judge_blobs(blobs(), promises, whole), len(ranges))
 
 
-def judged_of(found: Iterable[Buffer], ranges: int) -> Judged:
+def judged_of(found: Iterable[Buffer], ranges: int) -> JudgedStore:
     """What `judge_blobs` has given, of so many ranges."""
     results: dict[int, RangeResult] = {}
     verdicts = []
@@ -123,10 +127,10 @@ def judged_of(found: Iterable[Buffer], ranges: int) -> Judged:
             results[number] = result
         else:
             verdicts.append(result)
-    return Judged([results[number] for number in range(ranges)], verdicts)
+    return JudgedStore([results[number] for number in range(ranges)], verdicts)
 
 
-def report_of(scope: Scope, promises: Promises, judged: Judged, files: Files) -> PartitionReport:
+def report_of(scope: Scope, promises: Promises, judged: JudgedStore, files: Files) -> PartitionReport:
     """What was found in a partition; looks up in the files which keys are meant."""
     results = judged.results
     findings = scope.as_a_whole(promises, results)
@@ -148,7 +152,7 @@ def report_of(scope: Scope, promises: Promises, judged: Judged, files: Files) ->
     )
 
 
-def _named(verdict: Verdict, ranges: Sequence[Range], files: Files) -> Finding:
+def _named(verdict: Verdict, ranges: Sequence[JudgedRange], files: Files) -> Finding:
     """Look the record up whose key it is: only its hash has come here."""
     of = next(each for each in ranges if verdict.offset < each.segment.end_offset)
     segments = [of.segment] if verdict.rule == LEFT else [*of.before, of.segment]

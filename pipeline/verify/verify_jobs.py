@@ -18,7 +18,7 @@ from .audit_scope import Scope, TxnSource
 from .findings import VerifyReport
 from .promises import Promises
 from .txn_audit import Marks, marks_of
-from .verify import Judged, buckets_of, judge_blobs, judged_of, range_blobs, report_of
+from .verify import JudgedStore, buckets_of, judge_blobs, judged_of, range_blobs, report_of
 
 _BLOBS = BlobRows()
 _FOUND = pa.schema([("found", pa.binary())])
@@ -72,7 +72,7 @@ def read_marks(spark: SparkSession, scope: Scope, files: Files, watch: Watch) ->
 
 def judge_ranges(
     spark: SparkSession, scope: Scope, promises: Promises, files: Files, buckets: Buckets, watch: Watch
-) -> Judged:
+) -> JudgedStore:
     """Judge all ranges, and the keys of all of them in so many buckets."""
     tp, ranges = scope.tp, scope.ranges
     verified = watch.step("segments verified", len(ranges))

@@ -36,7 +36,7 @@ READ_MORE = {"max.poll.records": "10000"}
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class WireCluster:
     """One side."""
 
     bootstrap: str

@@ -59,7 +59,7 @@ class Known(NamedTuple):
 
 
 @dataclass(kw_only=True)
-class Seen:
+class SeenPartition:
     """What the tasks have seen of one partition."""
 
     records: int = 0
@@ -74,7 +74,7 @@ class Seen:
     candidates: list[tuple[int, int]] = field(default_factory=list)
     """(time, offset) of tombstones that may be stale, the oldest."""
 
-    def add(self, other: Seen) -> None:
+    def add(self, other: SeenPartition) -> None:
         """What another task has seen."""
         self.records += other.records
         self.tombstones += other.tombstones
@@ -102,10 +102,10 @@ class Keys:
         self.pairs = sorted([*self.pairs, *other.pairs])[:FINDINGS_MAX]
 
 
-class Judged(NamedTuple):
+class JudgedPartition(NamedTuple):
     """One partition."""
 
-    seen: Seen
+    seen: SeenPartition
     keys: Keys
     clean_end: int
     because: str
@@ -121,7 +121,7 @@ class Judged(NamedTuple):
 
 def judge_topic(
     spark: SparkSession, scan: Scan, known: Mapping[int, Known], *, by_gaps: bool, buckets: int | None = None
-) -> dict[int, Judged]:
+) -> dict[int, JudgedPartition]:
     """Read a topic once, and judge each partition.
 
     Args:
@@ -130,7 +130,7 @@ def judge_topic(
             that none has more than ROWS_A_BUCKET rows.
     """
     frame = frame_of(spark, scan)
-    seen = {partition: Seen() for partition in scan.ranges}
+    seen = {partition: SeenPartition() for partition in scan.ranges}
     keys = {partition: Keys() for partition in scan.ranges}
     if frame is not None:
         parts = (
@@ -162,11 +162,11 @@ def blobs_of(
     batches: Batches, known: Mapping[int, Known], buckets: int, *, rows_at_once: int = ROWS_AT_ONCE
 ) -> Iterator[tuple[int, bytes]]:
     """(bucket, blob) of a task: the rows of its keys, and, pickled, what else it has seen."""
-    seen: dict[int, Seen] = {}
+    seen: dict[int, SeenPartition] = {}
     parts: list[Rows] = []
     count = 0
     for partition, batch in by_partition(batches):
-        own = seen.setdefault(partition, Seen())
+        own = seen.setdefault(partition, SeenPartition())
         _look(own, batch, known.get(partition, Known()))
         keyed = batch.filter(batch.column("key").is_valid())
         if keyed.num_rows:
@@ -187,7 +187,7 @@ def _shared_out(rows: Rows, buckets: int) -> Iterator[tuple[int, bytes]]:
     return ((bucket, b"\1" + data) for bucket, data in by_bucket(rows, buckets))
 
 
-def _look(own: Seen, batch: pa.RecordBatch, known: Known) -> None:
+def _look(own: SeenPartition, batch: pa.RecordBatch, known: Known) -> None:
     offsets = batch.column("offset").to_numpy()
     times_ms = batch.column("time").to_numpy(zero_copy_only=False)
     deleted = batch.column("deleted").to_numpy(zero_copy_only=False)
@@ -241,7 +241,9 @@ def judged_blobs(
         yield pickle.dumps((False, found))
 
 
-def conclude(seen: Seen, keys: Keys, known: Known, bounds: tuple[int, int], *, by_gaps: bool) -> Judged:
+def conclude(
+    seen: SeenPartition, keys: Keys, known: Known, bounds: tuple[int, int], *, by_gaps: bool
+) -> JudgedPartition:
     """What is broken, once all of a partition is there."""
     clean_end, because, left = known.clean_end, known.because, keys.left
     if by_gaps and (missing := last_missing(seen, bounds)) >= clean_end:
@@ -256,10 +258,12 @@ def conclude(seen: Seen, keys: Keys, known: Known, bounds: tuple[int, int], *, b
         stale = [(STALE, at, -1) for time, at in seen.candidates if time + known.stale_after_ms < seen.newest_ms]
         count += len(stale)
         places += stale
-    return Judged(seen, keys, clean_end, because, count, sorted(places, key=lambda each: each[1])[:FINDINGS_MAX])
+    return JudgedPartition(
+        seen, keys, clean_end, because, count, sorted(places, key=lambda each: each[1])[:FINDINGS_MAX]
+    )
 
 
-def last_missing(seen: Seen, bounds: tuple[int, int]) -> int:
+def last_missing(seen: SeenPartition, bounds: tuple[int, int]) -> int:
     """The last offset of a partition that has no record; -1 if all have one."""
     at, missing = bounds[0], -1
     for first, last, inside in sorted(seen.stretches):
@@ -270,7 +274,7 @@ def last_missing(seen: Seen, bounds: tuple[int, int]) -> int:
     return bounds[1] - 1 if at < bounds[1] else missing
 
 
-def findings_of(judged: Judged, place: str, keys: Mapping[int, bytes]) -> list[Finding]:
+def findings_of(judged: JudgedPartition, place: str, keys: Mapping[int, bytes]) -> list[Finding]:
     """The first findings of a partition, with the keys that could be looked up by their offsets."""
     texts: Mapping[str, Any] = {
         LEFT: ("only its key's newest record below {end}, as at offset {other}", "this one beside it"),

@@ -22,7 +22,7 @@ ORDER = "the versions of a key have the same order on both sides"
 COUNT = "a key has as many versions on both sides"
 
 
-class Place(NamedTuple):
+class SideName(NamedTuple):
     """How a side is called."""
 
     topic: str
@@ -41,7 +41,7 @@ def has_moved(key: Differing, here: Sequence[Version], there: Sequence[Version])
 
 
 def difference(
-    key: bytes | None, here: Sequence[Version], there: Sequence[Version], places: tuple[Place, Place], *, every_version: bool
+    key: bytes | None, here: Sequence[Version], there: Sequence[Version], places: tuple[SideName, SideName], *, every_version: bool
 ) -> Finding | None:  # fmt: skip
     """The finding about a key; None if it does not differ.
 
@@ -75,7 +75,7 @@ def difference(
 
 
 def _missing(
-    key: bytes | None, here: Version | None, there: Version | None, places: tuple[Place, Place], *, is_here: bool
+    key: bytes | None, here: Version | None, there: Version | None, places: tuple[SideName, SideName], *, is_here: bool
 ) -> Finding:
     have, lack = (here, there) if is_here else (there, here)
     assert have is not None
@@ -87,7 +87,7 @@ def _missing(
 
 
 def _in_sequence(
-    key: bytes | None, here: Sequence[Version], there: Sequence[Version], places: tuple[Place, Place]
+    key: bytes | None, here: Sequence[Version], there: Sequence[Version], places: tuple[SideName, SideName]
 ) -> Finding | None:
     if Counter((each.value, each.deleted) for each in here) != Counter((each.value, each.deleted) for each in there):
         return _counted(key, here, there, places)
@@ -100,7 +100,7 @@ def _in_sequence(
 
 
 def _counted(
-    key: bytes | None, here: Sequence[Version], there: Sequence[Version], places: tuple[Place, Place]
+    key: bytes | None, here: Sequence[Version], there: Sequence[Version], places: tuple[SideName, SideName]
 ) -> Finding | None:
     more, less = (
         Counter((each.value, each.deleted) for each in there),

@@ -52,7 +52,7 @@ _HASHES = np.dtype(HASH)
 _SIGNED = np.dtype([(name, "i8") for name, _ in HASH])
 
 
-class Asked(NamedTuple):
+class KeyComparison(NamedTuple):
     """How keys are compared."""
 
     by_time: bool
@@ -90,7 +90,7 @@ class Side(NamedTuple):
     keys: int
 
 
-class Look(NamedTuple):
+class FirstLook(NamedTuple):
     """The first look at all keys."""
 
     differing: int
@@ -115,7 +115,9 @@ class Version(NamedTuple):
         return (self.value, self.deleted) == (other.value, other.deleted)
 
 
-def compare(spark: SparkSession, scans: Sequence[Scan], asked: Asked, *, buckets: int | None = None) -> Look:
+def compare(
+    spark: SparkSession, scans: Sequence[Scan], asked: KeyComparison, *, buckets: int | None = None
+) -> FirstLook:
     """Read both topics once, each up to its fixed end.
 
     Args:
@@ -136,7 +138,7 @@ def compare(spark: SparkSession, scans: Sequence[Scan], asked: Asked, *, buckets
         own = mapped(frame, find, _BLOBS.schema)
         blobs = own if blobs is None else blobs.union(own)
     if blobs is None:
-        return Look(0, [], {})
+        return FirstLook(0, [], {})
 
     def judge(batches: Batches) -> Batches:
         yield from (row(_FOUND, found) for found in judged_blobs(_BLOBS.read(batches), asked, named_by_a_bucket(parts)))
@@ -145,7 +147,7 @@ def compare(spark: SparkSession, scans: Sequence[Scan], asked: Asked, *, buckets
     return look_of([pickle.loads(bytes(each.found)) for each in found])
 
 
-def look_of(buckets: Sequence[Look]) -> Look:
+def look_of(buckets: Sequence[FirstLook]) -> FirstLook:
     """What all buckets come to."""
     sides: dict[tuple[int, int], Side] = {}
     for each in buckets:
@@ -153,11 +155,11 @@ def look_of(buckets: Sequence[Look]) -> Look:
             before = sides.get(place, Side(0, 0))
             sides[place] = Side(before.records + records, before.keys + keys)
     named = sorted((found for each in buckets for found in each.named), key=lambda each: each[:3])[:FINDINGS_MAX]
-    return Look(sum(each.differing for each in buckets), named, sides)
+    return FirstLook(sum(each.differing for each in buckets), named, sides)
 
 
 def blobs_of(
-    batches: Batches, side: int, asked: Asked, buckets: int, *, rows_at_once: int = ROWS_AT_ONCE
+    batches: Batches, side: int, asked: KeyComparison, buckets: int, *, rows_at_once: int = ROWS_AT_ONCE
 ) -> Iterator[tuple[int, bytes]]:
     """(bucket, rows) of a task."""
     parts: list[Rows] = []
@@ -175,7 +177,7 @@ def blobs_of(
     yield from by_bucket(merged_newest(parts, by_time=asked.by_time), buckets)
 
 
-def _rows_of(batch: pa.RecordBatch, side: int, partition: int, asked: Asked) -> Iterator[Rows]:
+def _rows_of(batch: pa.RecordBatch, side: int, partition: int, asked: KeyComparison) -> Iterator[Rows]:
     is_keyed = batch.column("key").is_valid()
     for has_key, own in ((True, batch.filter(is_keyed)), (False, batch.filter(batch.column("key").is_null()))):
         if not own.num_rows or not (has_key or asked.every_version):
@@ -186,7 +188,7 @@ def _rows_of(batch: pa.RecordBatch, side: int, partition: int, asked: Asked) -> 
 
 
 def judged_blobs(
-    blobs: Iterator[tuple[tuple[int, ...], memoryview]], asked: Asked, at_most: int = FINDINGS_MAX
+    blobs: Iterator[tuple[tuple[int, ...], memoryview]], asked: KeyComparison, at_most: int = FINDINGS_MAX
 ) -> Iterator[bytes]:
     """Of all blobs of some buckets: pickled looks, each of which names so many keys at most."""
     rows: dict[int, list[Rows]] = {}
@@ -197,7 +199,7 @@ def judged_blobs(
         yield pickle.dumps(_judged(merged_newest(parts, by_time=asked.by_time), asked, at_most))
 
 
-def _judged(rows: Rows, asked: Asked, at_most: int) -> Look:
+def _judged(rows: Rows, asked: KeyComparison, at_most: int) -> FirstLook:
     """
     Args:
         rows: One for each key and side; of a key here first.
@@ -222,7 +224,7 @@ def _judged(rows: Rows, asked: Asked, at_most: int) -> Look:
         *_differing(np.maximum(here["time"], there["time"]), here, there),
         *_differing(alone["time"], alone, None),
     ]
-    return Look(len(here) + len(alone), sorted(found, key=lambda each: each[:3])[:at_most], sides)
+    return FirstLook(len(here) + len(alone), sorted(found, key=lambda each: each[:3])[:at_most], sides)
 
 
 def _differing(times_ms: Int64s, rows: Rows, others: Rows | None) -> Iterator[Differing]:
@@ -235,7 +237,7 @@ def _differing(times_ms: Int64s, rows: Rows, others: Rows | None) -> Iterator[Di
 
 
 def versions_of(
-    spark: SparkSession, scan: Scan, keys: Sequence[Differing], asked: Asked
+    spark: SparkSession, scan: Scan, keys: Sequence[Differing], asked: KeyComparison
 ) -> dict[tuple[int, int], tuple[bytes | None, list[Version]]]:
     """Hash -> the key and its records on one side, oldest first."""
     frame = frame_of(spark, scan)
@@ -255,7 +257,7 @@ def versions_of(
     return {hash_: (key, sorted(versions)) for hash_, (key, versions) in found.items()}
 
 
-def kept_versions(batches: Batches, wanted: NDArray[np.uint64], asked: Asked) -> Batches:
+def kept_versions(batches: Batches, wanted: NDArray[np.uint64], asked: KeyComparison) -> Batches:
     """Of a task's records those of some keys, given by the higher halves of their hashes: of each key the newest VERSIONS_MAX."""
     found: dict[tuple[int, int], deque[dict[str, object]]] = {}
     for partition, batch in by_partition(batches):

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
 from ..spark.tasks import Batches
-from .cluster import Cluster
+from .cluster import WireCluster
 from .topics import Bounds
 
 OFFSETS_A_TASK = 1 << 22
@@ -36,7 +36,7 @@ _HEADERS = ", size(headers), transform(headers, h -> struct(h.key, h.value IS NU
 class Scan:
     """What of a topic is read."""
 
-    cluster: Cluster
+    cluster: WireCluster
     topic: str
     ranges: Mapping[int, Bounds]
     includes_headers: bool = False

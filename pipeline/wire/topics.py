@@ -14,7 +14,7 @@ from py4j.protocol import Py4JJavaError
 
 from ..addresses import check_that_somebody_is_there
 from ..errors import KafkaFailedError, PipelineError, SourceChangedError, SparkFailedError, UsageError
-from .cluster import Cluster
+from .cluster import WireCluster
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,7 +57,7 @@ class Bounds(NamedTuple):
     """The last stable offset, exclusive."""
 
 
-class TopicNow(NamedTuple):
+class WireTopic(NamedTuple):
     """A topic when it was asked about."""
 
     name: str
@@ -69,7 +69,7 @@ class TopicNow(NamedTuple):
 class KafkaTopics:
     """The topics of one cluster."""
 
-    def __init__(self, spark: SparkSession, cluster: Cluster) -> None:
+    def __init__(self, spark: SparkSession, cluster: WireCluster) -> None:
         """
         Raises:
             UsageError: The session has no connector, or the options are none.
@@ -90,7 +90,7 @@ class KafkaTopics:
         """Give the connections back."""
         self._admin.close(self._jvm.java.time.Duration.ofSeconds(1))
 
-    def describe(self, topic: str) -> TopicNow:
+    def describe(self, topic: str) -> WireTopic:
         """
         Raises:
             UsageError: There is no such topic, or it may not be read.
@@ -98,7 +98,7 @@ class KafkaTopics:
         """
         ids = self._partitions(topic)
         start, end = self.offsets(topic, ids, "earliest"), self.offsets(topic, ids, "latest")
-        return TopicNow(
+        return WireTopic(
             topic, {each: Bounds(start[each], max(start[each], end[each])) for each in ids}, self._configs(topic)
         )
 

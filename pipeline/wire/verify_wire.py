@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 
 from ..errors import SourceChangedError, UsageError
 from ..verify.findings import FINDINGS_MAX, Finding
-from .cluster import Cluster
+from .cluster import WireCluster
 from .compacted import Known, findings_of, judge_topic
-from .differences import Place, difference, has_moved
-from .equal import HERE, THERE, Asked, Look, Side, compare, versions_of
+from .differences import SideName, difference, has_moved
+from .equal import HERE, THERE, FirstLook, KeyComparison, Side, compare, versions_of
 from .scanned import Scan
-from .topics import KafkaTopics, TopicNow, reading_errors
+from .topics import KafkaTopics, WireTopic, reading_errors
 from .wire_report import WirePartition, WireReport
 
 if TYPE_CHECKING:
@@ -32,13 +32,13 @@ _LAG_NONE = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class WireQuestion:
     """What `verify` is asked about topics over the wire."""
 
-    cluster: Cluster
+    cluster: WireCluster
     topic: str
     partition: int | None = None
-    against: Cluster | None = None
+    against: WireCluster | None = None
     against_topic: str | None = None
     headers: bool = False
     """Headers count as part of a value."""
@@ -50,7 +50,7 @@ class Question:
     """Each record is cleaned so long after its timestamp, as the caller knows."""
 
     @property
-    def other(self) -> tuple[Cluster, str] | None:
+    def other(self) -> tuple[WireCluster, str] | None:
         """The topic to compare with."""
         if self.against is None and self.against_topic is None:
             return None
@@ -67,7 +67,7 @@ def clean_end_of(text: str) -> int | dict[int, int]:
     raise ValueError(text)
 
 
-def verify_wire(spark: SparkSession, asked: Question, *, now_ms: int) -> WireReport:
+def verify_wire(spark: SparkSession, asked: WireQuestion, *, now_ms: int) -> WireReport:
     """
     Raises:
         UsageError: The session has no connector, there is no such topic, it may not be read, an option does not fit.
@@ -80,7 +80,7 @@ def verify_wire(spark: SparkSession, asked: Question, *, now_ms: int) -> WireRep
     return _against(spark, asked, *asked.other)
 
 
-def _alone(spark: SparkSession, asked: Question, now_ms: int) -> WireReport:
+def _alone(spark: SparkSession, asked: WireQuestion, now_ms: int) -> WireReport:
     with closing(KafkaTopics(spark, asked.cluster)) as topics:
         now = _described(topics, asked.topic, asked.partition)
         known, notes = _known(topics, now, asked, now_ms)
@@ -118,7 +118,7 @@ def _alone(spark: SparkSession, asked: Question, now_ms: int) -> WireReport:
     return WireReport(mode=f"over the wire, {asked.cluster.bootstrap}", partitions=partitions, notes=notes)
 
 
-def _described(topics: KafkaTopics, topic: str, partition: int | None) -> TopicNow:
+def _described(topics: KafkaTopics, topic: str, partition: int | None) -> WireTopic:
     now = topics.describe(topic)
     if partition is None:
         return now
@@ -127,7 +127,7 @@ def _described(topics: KafkaTopics, topic: str, partition: int | None) -> TopicN
     return now._replace(partitions={partition: now.partitions[partition]})
 
 
-def _known(topics: KafkaTopics, now: TopicNow, asked: Question, now_ms: int) -> tuple[dict[int, Known], list[str]]:
+def _known(topics: KafkaTopics, now: WireTopic, asked: WireQuestion, now_ms: int) -> tuple[dict[int, Known], list[str]]:
     """How far each partition is known to be compacted, and what is not known."""
     notes: list[str] = []
     given = (
@@ -171,7 +171,7 @@ def _known(topics: KafkaTopics, now: TopicNow, asked: Question, now_ms: int) -> 
     return known, notes
 
 
-def _within_ms(configs: Mapping[str, str], asked: Question, notes: list[str]) -> int | None:
+def _within_ms(configs: Mapping[str, str], asked: WireQuestion, notes: list[str]) -> int | None:
     if asked.cleaned_within_ms is not None:
         return asked.cleaned_within_ms
     lag_ms = int(configs.get("max.compaction.lag.ms", _LAG_NONE))
@@ -189,11 +189,11 @@ def _within_ms(configs: Mapping[str, str], asked: Question, notes: list[str]) ->
     return lag_ms + PASS_MS
 
 
-def _against(spark: SparkSession, asked: Question, cluster: Cluster, topic: str) -> WireReport:
+def _against(spark: SparkSession, asked: WireQuestion, cluster: WireCluster, topic: str) -> WireReport:
     sides = ((asked.cluster, asked.topic), (cluster, topic))
     with closing(KafkaTopics(spark, asked.cluster)) as here, closing(KafkaTopics(spark, cluster)) as there:
         nows = [_described(of, name, asked.partition) for of, (_, name) in zip((here, there), sides, strict=True)]
-        how = Asked(len(nows[HERE].partitions) != len(nows[THERE].partitions), asked.every_version)
+        how = KeyComparison(len(nows[HERE].partitions) != len(nows[THERE].partitions), asked.every_version)
         if how.by_time and asked.every_version:
             counts = " and ".join(str(len(now.partitions)) for now in nows)
             raise UsageError(f"--every-version: expected as many partitions on both sides, found {counts}")
@@ -214,10 +214,12 @@ def _against(spark: SparkSession, asked: Question, cluster: Cluster, topic: str)
     return _compared(asked, nows, look, findings, moved, f"{topic} at {cluster.bootstrap}")
 
 
-def _second_look(spark: SparkSession, scans: list[Scan], look: Look, how: Asked) -> tuple[list[Finding], int]:
+def _second_look(
+    spark: SparkSession, scans: list[Scan], look: FirstLook, how: KeyComparison
+) -> tuple[list[Finding], int]:
     """What still differs, and how many of the keys that were looked at again do not, or have changed."""
     found = [versions_of(spark, scan, look.named, how) for scan in scans]
-    places = tuple(Place(scan.topic, scan.cluster.bootstrap) for scan in scans)
+    places = tuple(SideName(scan.topic, scan.cluster.bootstrap) for scan in scans)
     findings, moved = list[Finding](), 0
     for each in look.named:
         key_here, here = found[HERE].get((each.high, each.low), (None, []))
@@ -239,7 +241,7 @@ def _second_look(spark: SparkSession, scans: list[Scan], look: Look, how: Asked)
 
 
 def _compared(
-    asked: Question, nows: list[TopicNow], look: Look, findings: list[Finding], moved: int, other: str
+    asked: WireQuestion, nows: list[WireTopic], look: FirstLook, findings: list[Finding], moved: int, other: str
 ) -> WireReport:
     partitions: dict[int, WirePartition] = {}
     nothing = Side(0, 0)

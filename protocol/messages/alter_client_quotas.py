@@ -6,7 +6,7 @@
 from dataclasses import dataclass
 
 from ..wire import Bool, Float64, Int16, Int32, String
-from .describe_client_quotas import EntityData
+from .describe_client_quotas import DescribeClientQuotasEntityData
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,14 +17,14 @@ class OpData:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EntryData:
-    entity: tuple[EntityData, ...] = ()
+class AlterClientQuotasEntryData:
+    entity: tuple[DescribeClientQuotasEntityData, ...] = ()
     ops: tuple[OpData, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterClientQuotasRequest:
-    entries: tuple[EntryData, ...] = ()
+    entries: tuple[AlterClientQuotasEntryData, ...] = ()
     validate_only: Bool = False
 
 
@@ -32,7 +32,7 @@ class AlterClientQuotasRequest:
 class EntryResponse:
     error_code: Int16 = 0
     error_message: String | None = ""
-    entity: tuple[EntityData, ...] = ()
+    entity: tuple[DescribeClientQuotasEntityData, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

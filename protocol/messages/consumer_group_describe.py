@@ -16,19 +16,19 @@ class ConsumerGroupDescribeRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicPartitions:
+class ConsumerGroupDescribeTopicPartitions:
     topic_id: Uuid = ZERO_UUID
     topic_name: String = ""
     partitions: tuple[Int32, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Assignment:
-    topic_partitions: tuple[TopicPartitions, ...] = ()
+class ConsumerGroupDescribeAssignment:
+    topic_partitions: tuple[ConsumerGroupDescribeTopicPartitions, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
+class ConsumerGroupDescribeMember:
     member_id: String = ""
     instance_id: String | None = None
     rack_id: String | None = None
@@ -37,13 +37,13 @@ class Member:
     client_host: String = ""
     subscribed_topic_names: tuple[String, ...] = ()
     subscribed_topic_regex: String | None = None
-    assignment: Assignment = Assignment()
-    target_assignment: Assignment = Assignment()
+    assignment: ConsumerGroupDescribeAssignment = ConsumerGroupDescribeAssignment()
+    target_assignment: ConsumerGroupDescribeAssignment = ConsumerGroupDescribeAssignment()
     member_type: Annotated[Int8, since(1)] = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DescribedGroup:
+class ConsumerGroupDescribedGroup:
     error_code: Int16 = 0
     error_message: String | None = None
     group_id: String = ""
@@ -51,11 +51,11 @@ class DescribedGroup:
     group_epoch: Int32 = 0
     assignment_epoch: Int32 = 0
     assignor_name: String = ""
-    members: tuple[Member, ...] = ()
+    members: tuple[ConsumerGroupDescribeMember, ...] = ()
     authorized_operations: Int32 = -0x80000000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerGroupDescribeResponse:
     throttle_time_ms: Int32 = 0
-    groups: tuple[DescribedGroup, ...] = ()
+    groups: tuple[ConsumerGroupDescribedGroup, ...] = ()

@@ -3,18 +3,18 @@
 from dataclasses import dataclass
 
 from ..wire import ZERO_UUID, Int32, String, Uuid
-from .write_share_group_state import PartitionResult
+from .write_share_group_state import WriteShareGroupStatePartitionResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionData:
+class DeleteShareGroupStatePartitionData:
     partition: Int32 = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteStateData:
     topic_id: Uuid = ZERO_UUID
-    partitions: tuple[PartitionData, ...] = ()
+    partitions: tuple[DeleteShareGroupStatePartitionData, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +26,7 @@ class DeleteShareGroupStateRequest:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteStateResult:
     topic_id: Uuid = ZERO_UUID
-    partitions: tuple[PartitionResult, ...] = ()
+    partitions: tuple[WriteShareGroupStatePartitionResult, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,7 @@ class DescribeClientQuotasRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EntityData:
+class DescribeClientQuotasEntityData:
     entity_type: String = ""
     entity_name: String | None = ""
 
@@ -34,8 +34,8 @@ class ValueData:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EntryData:
-    entity: tuple[EntityData, ...] = ()
+class DescribeClientQuotasEntryData:
+    entity: tuple[DescribeClientQuotasEntityData, ...] = ()
     values: tuple[ValueData, ...] = ()
 
 
@@ -44,4 +44,4 @@ class DescribeClientQuotasResponse:
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
     error_message: String | None = ""
-    entries: tuple[EntryData, ...] | None = ()
+    entries: tuple[DescribeClientQuotasEntryData, ...] | None = ()

@@ -6,18 +6,18 @@ from ..wire import Int16, Int32, Int64, String
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicRequest:
+class DescribeProducersTopicRequest:
     name: String = ""
     partition_indexes: tuple[Int32, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeProducersRequest:
-    topics: tuple[TopicRequest, ...] = ()
+    topics: tuple[DescribeProducersTopicRequest, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProducerState:
+class DescribedProducer:
     producer_id: Int64 = 0
     producer_epoch: Int32 = 0
     last_sequence: Int32 = -1
@@ -31,7 +31,7 @@ class PartitionResponse:
     partition_index: Int32 = 0
     error_code: Int16 = 0
     error_message: String | None = None
-    active_producers: tuple[ProducerState, ...] = ()
+    active_producers: tuple[DescribedProducer, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,23 +11,23 @@ from ..wire import ZERO_UUID, Int16, Int32, Int64, String, UInt16, Uuid, since
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionData:
+class DescribeQuorumPartitionData:
     partition_index: Int32 = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicData:
+class DescribeQuorumTopicData:
     topic_name: String = ""
-    partitions: tuple[PartitionData, ...] = ()
+    partitions: tuple[DescribeQuorumPartitionData, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeQuorumRequest:
-    topics: tuple[TopicData, ...] = ()
+    topics: tuple[DescribeQuorumTopicData, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaState:
+class DescribeQuorumReplicaState:
     replica_id: Int32 = 0
     replica_directory_id: Annotated[Uuid, since(2)] = ZERO_UUID
     log_end_offset: Int64 = 0
@@ -43,8 +43,8 @@ class PartitionQuorum:
     leader_id: Int32 = 0
     leader_epoch: Int32 = 0
     high_watermark: Int64 = 0
-    current_voters: tuple[ReplicaState, ...] = ()
-    observers: tuple[ReplicaState, ...] = ()
+    current_voters: tuple[DescribeQuorumReplicaState, ...] = ()
+    observers: tuple[DescribeQuorumReplicaState, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,16 +54,16 @@ class TopicQuorum:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listener:
+class QuorumListener:
     name: String = ""
     host: String = ""
     port: UInt16 = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class QuorumNode:
     node_id: Annotated[Int32, since(2)] = 0
-    listeners: Annotated[tuple[Listener, ...], since(2)] = ()
+    listeners: Annotated[tuple[QuorumListener, ...], since(2)] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,4 +71,4 @@ class DescribeQuorumResponse:
     error_code: Int16 = 0
     error_message: Annotated[String | None, since(2)] = ""
     topics: tuple[TopicQuorum, ...] = ()
-    nodes: Annotated[tuple[Node, ...], since(2)] = ()
+    nodes: Annotated[tuple[QuorumNode, ...], since(2)] = ()

@@ -11,13 +11,13 @@ class DescribeTransactionsRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicData:
+class DescribeTransactionsTopicData:
     topic: String = ""
     partitions: tuple[Int32, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionState:
+class DescribeTransactionsTransactionState:
     error_code: Int16 = 0
     transactional_id: String = ""
     transaction_state: String = ""
@@ -25,10 +25,10 @@ class TransactionState:
     transaction_start_time_ms: Int64 = 0
     producer_id: Int64 = 0
     producer_epoch: Int16 = 0
-    topics: tuple[TopicData, ...] = ()
+    topics: tuple[DescribeTransactionsTopicData, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeTransactionsResponse:
     throttle_time_ms: Int32 = 0
-    transaction_states: tuple[TransactionState, ...] = ()
+    transaction_states: tuple[DescribeTransactionsTransactionState, ...] = ()

@@ -10,7 +10,7 @@ from ..wire import Int8, Int16, Int32, String, since
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicPartitions:
+class ElectLeadersTopicPartitions:
     topic: String = ""
     partitions: tuple[Int32, ...] = ()
 
@@ -18,12 +18,12 @@ class TopicPartitions:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElectLeadersRequest:
     election_type: Annotated[Int8, since(1)] = 0
-    topic_partitions: tuple[TopicPartitions, ...] | None = ()
+    topic_partitions: tuple[ElectLeadersTopicPartitions, ...] | None = ()
     timeout_ms: Int32 = 60000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionResult:
+class ElectLeadersPartitionResult:
     partition_id: Int32 = 0
     error_code: Int16 = 0
     error_message: String | None = ""
@@ -32,7 +32,7 @@ class PartitionResult:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaElectionResult:
     topic: String = ""
-    partition_result: tuple[PartitionResult, ...] = ()
+    partition_result: tuple[ElectLeadersPartitionResult, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,22 +11,22 @@ from .alter_configs import AlterConfigsResourceResponse
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AlterableConfig:
+class IncrementalAlterConfigsAlterableConfig:
     name: String = ""
     config_operation: Int8 = 0
     value: String | None = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AlterConfigsResource:
+class IncrementalAlterConfigsResource:
     resource_type: Int8 = 0
     resource_name: String = ""
-    configs: tuple[AlterableConfig, ...] = ()
+    configs: tuple[IncrementalAlterConfigsAlterableConfig, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IncrementalAlterConfigsRequest:
-    resources: tuple[AlterConfigsResource, ...] = ()
+    resources: tuple[IncrementalAlterConfigsResource, ...] = ()
     validate_only: Bool = False
 
 

@@ -29,7 +29,7 @@ class OffsetForLeaderEpochRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EpochEndOffset:
+class OffsetForLeaderEpochEndOffset:
     error_code: Int16 = 0
     partition: Int32 = 0
     leader_epoch: Int32 = -1
@@ -39,7 +39,7 @@ class EpochEndOffset:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetForLeaderTopicResult:
     topic: String = ""
-    partitions: tuple[EpochEndOffset, ...] = ()
+    partitions: tuple[OffsetForLeaderEpochEndOffset, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

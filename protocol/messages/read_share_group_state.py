@@ -7,7 +7,7 @@ from .write_share_group_state import StateBatch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionData:
+class ReadShareGroupStatePartitionData:
     partition: Int32 = 0
     leader_epoch: Int32 = 0
 
@@ -15,7 +15,7 @@ class PartitionData:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadStateData:
     topic_id: Uuid = ZERO_UUID
-    partitions: tuple[PartitionData, ...] = ()
+    partitions: tuple[ReadShareGroupStatePartitionData, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +25,7 @@ class ReadShareGroupStateRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionResult:
+class ReadShareGroupStatePartitionResult:
     partition: Int32 = 0
     error_code: Int16 = 0
     error_message: String | None = None
@@ -37,7 +37,7 @@ class PartitionResult:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadStateResult:
     topic_id: Uuid = ZERO_UUID
-    partitions: tuple[PartitionResult, ...] = ()
+    partitions: tuple[ReadShareGroupStatePartitionResult, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

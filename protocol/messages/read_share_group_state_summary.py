@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from ..wire import ZERO_UUID, Int16, Int32, Int64, String, Uuid, since
-from .read_share_group_state import PartitionData
+from .read_share_group_state import ReadShareGroupStatePartitionData
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadStateSummaryData:
     topic_id: Uuid = ZERO_UUID
-    partitions: tuple[PartitionData, ...] = ()
+    partitions: tuple[ReadShareGroupStatePartitionData, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +23,7 @@ class ReadShareGroupStateSummaryRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionResult:
+class ReadShareGroupStateSummaryPartitionResult:
     partition: Int32 = 0
     error_code: Int16 = 0
     error_message: String | None = None
@@ -36,7 +36,7 @@ class PartitionResult:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadStateSummaryResult:
     topic_id: Uuid = ZERO_UUID
-    partitions: tuple[PartitionResult, ...] = ()
+    partitions: tuple[ReadShareGroupStateSummaryPartitionResult, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from ..wire import ZERO_UUID, Bool, Int16, Int32, String, Uuid, since
-from .share_fetch import AcknowledgementBatch, NodeEndpoint
+from .share_fetch import AcknowledgementBatch, ShareFetchNodeEndpoint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,23 +32,23 @@ class ShareAcknowledgeRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeaderIdAndEpoch:
+class ShareAcknowledgeLeaderIdAndEpoch:
     leader_id: Int32 = 0
     leader_epoch: Int32 = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionData:
+class ShareAcknowledgePartitionData:
     partition_index: Int32 = 0
     error_code: Int16 = 0
     error_message: String | None = None
-    current_leader: LeaderIdAndEpoch = LeaderIdAndEpoch()
+    current_leader: ShareAcknowledgeLeaderIdAndEpoch = ShareAcknowledgeLeaderIdAndEpoch()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareAcknowledgeTopicResponse:
     topic_id: Uuid = ZERO_UUID
-    partitions: tuple[PartitionData, ...] = ()
+    partitions: tuple[ShareAcknowledgePartitionData, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,4 +58,4 @@ class ShareAcknowledgeResponse:
     error_message: String | None = None
     acquisition_lock_timeout_ms: Annotated[Int32, since(2)] = 0
     responses: tuple[ShareAcknowledgeTopicResponse, ...] = ()
-    node_endpoints: tuple[NodeEndpoint, ...] = ()
+    node_endpoints: tuple[ShareFetchNodeEndpoint, ...] = ()

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from ..wire import Bool, Int16, Int32, String
-from .consumer_group_describe import TopicPartitions
+from .consumer_group_describe import ConsumerGroupDescribeTopicPartitions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,23 +13,23 @@ class ShareGroupDescribeRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Assignment:
-    topic_partitions: tuple[TopicPartitions, ...] = ()
+class ShareGroupDescribeAssignment:
+    topic_partitions: tuple[ConsumerGroupDescribeTopicPartitions, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
+class ShareGroupDescribeMember:
     member_id: String = ""
     rack_id: String | None = None
     member_epoch: Int32 = 0
     client_id: String = ""
     client_host: String = ""
     subscribed_topic_names: tuple[String, ...] = ()
-    assignment: Assignment = Assignment()
+    assignment: ShareGroupDescribeAssignment = ShareGroupDescribeAssignment()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DescribedGroup:
+class ShareGroupDescribedGroup:
     error_code: Int16 = 0
     error_message: String | None = None
     group_id: String = ""
@@ -37,11 +37,11 @@ class DescribedGroup:
     group_epoch: Int32 = 0
     assignment_epoch: Int32 = 0
     assignor_name: String = ""
-    members: tuple[Member, ...] = ()
+    members: tuple[ShareGroupDescribeMember, ...] = ()
     authorized_operations: Int32 = -2147483648
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareGroupDescribeResponse:
     throttle_time_ms: Int32 = 0
-    groups: tuple[DescribedGroup, ...] = ()
+    groups: tuple[ShareGroupDescribedGroup, ...] = ()

@@ -12,7 +12,7 @@ class KeyValue:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicInfo:
+class StreamsGroupHeartbeatTopicInfo:
     name: String = ""
     partitions: Int32 = 0
     replication_factor: Int16 = 0
@@ -20,7 +20,7 @@ class TopicInfo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoint:
+class StreamsEndpoint:
     host: String = ""
     port: UInt16 = 0
 
@@ -46,20 +46,20 @@ class CopartitionGroup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Subtopology:
+class StreamsGroupHeartbeatSubtopology:
     subtopology_id: String = ""
     source_topics: tuple[String, ...] = ()
     source_topic_regex: tuple[String, ...] = ()
-    state_changelog_topics: tuple[TopicInfo, ...] = ()
+    state_changelog_topics: tuple[StreamsGroupHeartbeatTopicInfo, ...] = ()
     repartition_sink_topics: tuple[String, ...] = ()
-    repartition_source_topics: tuple[TopicInfo, ...] = ()
+    repartition_source_topics: tuple[StreamsGroupHeartbeatTopicInfo, ...] = ()
     copartition_groups: tuple[CopartitionGroup, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Topology:
+class StreamsGroupHeartbeatTopology:
     epoch: Int32 = 0
-    subtopologies: tuple[Subtopology, ...] = ()
+    subtopologies: tuple[StreamsGroupHeartbeatSubtopology, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,12 +71,12 @@ class StreamsGroupHeartbeatRequest:
     instance_id: String | None = None
     rack_id: String | None = None
     rebalance_timeout_ms: Int32 = -1
-    topology: Topology | None = None
+    topology: StreamsGroupHeartbeatTopology | None = None
     active_tasks: tuple[TaskIds, ...] | None = None
     standby_tasks: tuple[TaskIds, ...] | None = None
     warmup_tasks: tuple[TaskIds, ...] | None = None
     process_id: String | None = None
-    user_endpoint: Endpoint | None = None
+    user_endpoint: StreamsEndpoint | None = None
     client_tags: tuple[KeyValue, ...] | None = None
     task_offsets: tuple[TaskOffset, ...] | None = None
     task_end_offsets: tuple[TaskOffset, ...] | None = None
@@ -84,22 +84,22 @@ class StreamsGroupHeartbeatRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Status:
+class StreamsStatus:
     status_code: Int8 = 0
     status_detail: String = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicPartition:
+class StreamsGroupHeartbeatTopicPartition:
     topic: String = ""
     partitions: tuple[Int32, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointToPartitions:
-    user_endpoint: Endpoint = Endpoint()
-    active_partitions: tuple[TopicPartition, ...] = ()
-    standby_partitions: tuple[TopicPartition, ...] = ()
+    user_endpoint: StreamsEndpoint = StreamsEndpoint()
+    active_partitions: tuple[StreamsGroupHeartbeatTopicPartition, ...] = ()
+    standby_partitions: tuple[StreamsGroupHeartbeatTopicPartition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +112,7 @@ class StreamsGroupHeartbeatResponse:
     heartbeat_interval_ms: Int32 = 0
     acceptable_recovery_lag: Int32 = 0
     task_offset_interval_ms: Int32 = 0
-    status: tuple[Status, ...] | None = ()
+    status: tuple[StreamsStatus, ...] | None = ()
     active_tasks: tuple[TaskIds, ...] | None = None
     standby_tasks: tuple[TaskIds, ...] | None = None
     warmup_tasks: tuple[TaskIds, ...] | None = None

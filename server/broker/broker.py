@@ -45,7 +45,7 @@ from ..network.shares import Shares
 from ..partitions.appends import Appends
 from ..partitions.fetch_sessions import FetchSessions
 from ..partitions.searches import Searches
-from ..partitions.waits import Waits
+from ..partitions.waits import FetchWaits
 from ..quotas.rates import Window
 from ..quotas.table import SECTION, QuotaTable, read_entries
 from ..runtime.clock import Clock
@@ -112,7 +112,7 @@ class Broker:
         """Declared for it; those of its disks end with it."""
         self.nodes = nodes
         self.tasks = Tasks()
-        self.waits = Waits()
+        self.waits = FetchWaits()
         self.collector = Collector()
         self.handlers = Handlers(self.config.release, unstable=self.config.current.unstable_api_versions_enable)
         self.shares = Shares(self.config.current, self.collector)

@@ -21,7 +21,7 @@ _OUTSIDE = OsFiles()
 """Snapshots are their owner's: they are synced whether the broker's files are or not."""
 
 
-class Contents:
+class DirectoryContents:
     """The data directories of one broker.
 
     Args:

@@ -44,7 +44,7 @@ from .life import End, alive
 
 if TYPE_CHECKING:
     from ...storage.data_dirs.snapshots import Snapshot
-    from .contents import Contents
+    from .contents import DirectoryContents
 
 log = logging.getLogger("ottla.lives")
 
@@ -208,10 +208,10 @@ class Lives:
         return await in_thread(Work.HOUSEKEEPING, data_dir, work, *arguments)
 
     @property
-    def _contents(self) -> Contents:
-        from .contents import Contents  # No start shall wait for it.
+    def _contents(self) -> DirectoryContents:
+        from .contents import DirectoryContents  # No start shall wait for it.
 
-        return Contents(self.files, self.broker.config.current.data_dirs, self.static.node_ids[0])
+        return DirectoryContents(self.files, self.broker.config.current.data_dirs, self.static.node_ids[0])
 
     def in_each_life(self, companion: Callable[[Broker], Awaitable[object]]) -> None:
         """Run `companion(broker)` in the present life and in every one that follows; it is cancelled at the end of each."""

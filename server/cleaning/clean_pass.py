@@ -16,7 +16,7 @@ from ...storage.cleaning.dirtiness import LogToClean
 from ...storage.segment.segment import LogSegment
 from ..runtime.clock import Clock
 from .throttler import Throttler
-from .watched import Watched
+from .watched import WatchedPass
 
 # The cleaner itself is imported when the first log needs it: most short-lived brokers never clean.
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def clean(
     now_s: Callable[[], float],
     throttler: Throttler,
     must_stop: Callable[[], bool],
-    watched: Watched,
+    watched: WatchedPass,
 ) -> tuple[int, CleanStats]:
     """Run a pass; for a worker thread of Trio's.
 

@@ -29,13 +29,13 @@ from ...storage.logs.retention import may_have_deletable
 from ...storage.steps import Steps
 from ...storage.topics.config import LogConfig
 from ..config.live_config import LiveConfig
-from ..partitions.waits import Waits
+from ..partitions.waits import FetchWaits
 from ..runtime.clock import Clock
 from ..runtime.cold_reads import bring
 from ..runtime.disk import Work, in_thread
 from ..runtime.time_slices import TimeSlice, run_cooperatively
 from .clean_pass import clean, is_worth_it, report
-from .demands import Demand, Demands, Served
+from .demands import Demand, DemandResult, Demands
 from .threads import CleanerSettings, CleanerThread
 from .throttler import Throttler
 from .watched import WatchedPasses
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from ...storage.cleaning.cleaner import Cleaner
     from ...storage.cleaning.eligibility import Eligibility
     from .status import CleanerStatus, LastPass
-    from .watched import Watched
+    from .watched import WatchedPass
 
 log = logging.getLogger("ottla.cleaner")
 
@@ -56,7 +56,7 @@ class Cleaning:
     """The cleaner threads of one broker, and the way to keep them off a partition."""
 
     def __init__(
-        self, files: Files, logs: Mapping[TopicPartition, Log], live_config: LiveConfig, clock: Clock, waits: Waits
+        self, files: Files, logs: Mapping[TopicPartition, Log], live_config: LiveConfig, clock: Clock, waits: FetchWaits
     ) -> None:
         self.logs = logs
         self._live_config = live_config
@@ -177,7 +177,7 @@ class Cleaning:
 
     async def _serve(self, thread: CleanerThread, settings: CleanerSettings, demand: Demand) -> bool:
         """One pass that somebody asked for. Returns as above."""
-        served, failure = Served.GIVEN_UP, None
+        served, failure = DemandResult.GIVEN_UP, None
         try:
             if not demand.log.is_surveyed:
                 await in_thread(Work.READ, data_dir_of(demand.log), demand.log.survey)
@@ -185,7 +185,7 @@ class Cleaning:
                 self.manager.take(demand.log, self.clock.now_ms(), is_forced=demand.is_forced), TimeSlice()
             )
             if chosen is None:
-                served = Served.NOT_DUE
+                served = DemandResult.NOT_DUE
             else:
                 demand.up_to = chosen.upper_offset
                 ended = await self._clean_one(thread, settings, chosen, is_forced=demand.is_forced)
@@ -213,15 +213,15 @@ class Cleaning:
 
     async def _clean_one(
         self, thread: CleanerThread, settings: CleanerSettings, chosen: LogToClean, *, is_forced: bool = False
-    ) -> _Ended:
+    ) -> _EndedPass:
         """One pass over the log that was chosen."""
         try:
             cleaner = thread.cleaner or await in_thread(
                 Work.CLEAN, data_dir_of(chosen.log), thread.make_ready, settings
             )
             if cleaner is None:
-                return _Ended(Served.GIVEN_UP, is_busy=False)
-            ended = _Ended(Served.GIVEN_UP)
+                return _EndedPass(DemandResult.GIVEN_UP, is_busy=False)
+            ended = _EndedPass(DemandResult.GIVEN_UP)
             # A pass ends by its own checkpoints, never in the middle of a swap.
             watching = self.watched.watching(chosen, self.clock.now_ms(), is_forced=is_forced)
             with trio.CancelScope(shield=True), watching as watched:
@@ -231,7 +231,9 @@ class Cleaning:
             self.manager.done_cleaning(chosen)
             self._waits.replaced(chosen.log)
 
-    async def _pass(self, thread: CleanerThread, cleaner: Cleaner, chosen: LogToClean, watched: Watched) -> _Ended:
+    async def _pass(
+        self, thread: CleanerThread, cleaner: Cleaner, chosen: LogToClean, watched: WatchedPass
+    ) -> _EndedPass:
         """The pass, and what is known after it."""
         from ...storage.cleaning.cleaner import CleaningAbortedError
         from .status import LastPass
@@ -252,28 +254,28 @@ class Cleaning:
             if watched.is_forced and not chosen.cleanable_bytes:
                 look = partial(is_worth_it, chosen, self.clock.now_ms(), must_stop)
                 if not await in_thread(Work.CLEAN, data_dir_of(chosen.log), look):
-                    return _Ended(Served.NOT_DUE)
+                    return _EndedPass(DemandResult.NOT_DUE)
             end_offset, stats = await in_thread(Work.CLEAN, data_dir_of(chosen.log), work)
         except CleaningAbortedError:
             await self._save(chosen, chosen.first_dirty_offset)
-            return _Ended(Served.GIVEN_UP)
+            return _EndedPass(DemandResult.GIVEN_UP)
         except OSError as error:
             message = chosen.log.fail(error).message
             log.error("a pass over a log failed: %s", message)
             manager.put_off(partition)
-            return _Ended(Served.GIVEN_UP, message)
+            return _EndedPass(DemandResult.GIVEN_UP, message)
         except MemoryError:
             message = f"{partition} cannot be cleaned now: there is no memory"
             log.error("%s", message)
             manager.put_off(partition)
-            return _Ended(Served.GIVEN_UP, message)
+            return _EndedPass(DemandResult.GIVEN_UP, message)
         except Exception as error:
             # Whatever is wrong with this log must not stop the cleaning of the others (KAFKA-7215).
             log.exception("%s cannot be cleaned and is left alone from now on", partition)
             manager.mark_uncleanable(partition, str(error) or type(error).__name__)
-            return _Ended(Served.GIVEN_UP, is_busy=False)
+            return _EndedPass(DemandResult.GIVEN_UP, is_busy=False)
         if (refused := await self._save(chosen, end_offset)) is not None:
-            return _Ended(Served.GIVEN_UP, refused)
+            return _EndedPass(DemandResult.GIVEN_UP, refused)
         thread.last_stats = stats
         passes, _ = self._passes.get(partition, (0, None))
         last_pass = LastPass(end_offset, self.clock.now_ms(), stats)
@@ -281,7 +283,7 @@ class Cleaning:
         self.watched.passed(partition, watched)
         self.demands.passed(partition, last_pass)
         report(chosen, end_offset, stats)
-        return _Ended(Served.PASSED)
+        return _EndedPass(DemandResult.PASSED)
 
     def _must_stop(self, partition: TopicPartition) -> bool:
         return self._is_stopping or self._restarting or self.manager.is_aborting(partition)
@@ -488,10 +490,10 @@ class Deleted:
     """What went wrong, and ended it."""
 
 
-class _Ended(NamedTuple):
+class _EndedPass(NamedTuple):
     """How a pass ended."""
 
-    served: Served
+    served: DemandResult
     failure: str | None = None
     """What the system said against it."""
     is_busy: bool = True

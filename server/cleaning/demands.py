@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .status import LastPass
 
 
-class Served(Enum):
+class DemandResult(Enum):
     """What a cleaner thread made of a demand."""
 
     NOT_DUE = auto()
@@ -46,14 +46,14 @@ class Demand:
         """The end of what could be cleaned when a thread took the log; None if none did."""
         self.failure: str | None = None
         """Why the pass failed, as the operator was told."""
-        self._served: Served | None = None
+        self._served: DemandResult | None = None
         self._over = trio.Event()
 
-    def end(self, served: Served, failure: str | None = None) -> None:
+    def end(self, served: DemandResult, failure: str | None = None) -> None:
         self._served, self.failure = served, failure
         self._over.set()
 
-    async def over(self) -> Served:
+    async def over(self) -> DemandResult:
         """What became of it. Who is cancelled does not want it any more; a pass that has begun comes to its end."""
         try:
             await self._over.wait()
@@ -90,7 +90,7 @@ class Demands:
     def give_back_all(self) -> None:
         """No thread will take any of them: those who wait look again, and find out why."""
         while self._line:
-            self._line.popleft().end(Served.GIVEN_UP)
+            self._line.popleft().end(DemandResult.GIVEN_UP)
 
     @contextmanager
     def listening(self, partition: TopicPartition) -> Iterator[list[LastPass]]:

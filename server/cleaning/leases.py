@@ -30,7 +30,7 @@ from ...storage.logs.staged_segment import StagedError, bring_in
 from ...storage.segment.batch_scan import UNREADABLE
 from ...storage.segment.index import CorruptIndexError
 from ...storage.segment.segment import LogSegment
-from ..partitions.waits import Waits
+from ..partitions.waits import FetchWaits
 from ..runtime.clock import Clock
 from ..runtime.disk import Work, in_thread
 from ..runtime.errors import ControlError, Kind
@@ -61,7 +61,7 @@ class CleaningLeases:
         self,
         logs: Mapping[TopicPartition, Log],
         cleaning: Cleaning,
-        waits: Waits,
+        waits: FetchWaits,
         clock: Clock,
         rng: random.Random,
         tasks: Tasks,

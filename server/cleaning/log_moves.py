@@ -25,7 +25,7 @@ from ...storage.disk.paths import TopicPartition
 from ...storage.logs.log import Log
 from ...storage.topics.options import MAX_LONG
 from ..config.live_config import LiveConfig
-from ..partitions.waits import Waits
+from ..partitions.waits import FetchWaits
 from ..runtime.clock import Clock
 from ..runtime.disk import Work, in_thread
 from ..runtime.nursery import Tasks
@@ -132,7 +132,13 @@ class LogMoves:
     """Those of one broker. On Trio's thread."""
 
     def __init__(
-        self, logs: LogManager, cleaning: Cleaning, waits: Waits, live_config: LiveConfig, clock: Clock, tasks: Tasks
+        self,
+        logs: LogManager,
+        cleaning: Cleaning,
+        waits: FetchWaits,
+        live_config: LiveConfig,
+        clock: Clock,
+        tasks: Tasks,
     ) -> None:
         self._logs = logs
         self._cleaning = cleaning

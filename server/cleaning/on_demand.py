@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...storage.logs.log import Log
 from ..runtime.errors import ControlError, Kind
 from .cleaning import Cleaning
-from .demands import Demand, Served
+from .demands import Demand, DemandResult
 
 
 def check(cleaning: Cleaning, wanted: Log) -> None:
@@ -66,8 +66,8 @@ async def clean_now(cleaning: Cleaning, wanted: Log, *, is_forced: bool) -> None
         if demand.failure is not None:
             raise ControlError(Kind.UNAVAILABLE, demand.failure)
         up_to = demand.up_to if up_to is None else up_to
-        if served is Served.NOT_DUE:
+        if served is DemandResult.NOT_DUE:
             check(cleaning, wanted)  # it may be no log for the cleaner any more
             return
-        if served is Served.PASSED and up_to is not None and cleaning.manager.first_dirty_offset(wanted) >= up_to:
+        if served is DemandResult.PASSED and up_to is not None and cleaning.manager.first_dirty_offset(wanted) >= up_to:
             return

@@ -20,7 +20,7 @@ log = logging.getLogger("ottla.cleaner")
 
 
 @dataclass(slots=True, eq=False)
-class Watched:
+class WatchedPass:
     """A pass that is under way."""
 
     begun_at_ms: int
@@ -51,16 +51,16 @@ class WatchedPasses:
     """See the module. On Trio's thread."""
 
     def __init__(self) -> None:
-        self._running: dict[TopicPartition, Watched] = {}
+        self._running: dict[TopicPartition, WatchedPass] = {}
         self._last: dict[TopicPartition, PassPicture] = {}
         self._horizons: dict[TopicPartition, Horizon] = {}
 
     @contextmanager
-    def watching(self, chosen: LogToClean, now_ms: int, *, is_forced: bool) -> Iterator[Watched]:
+    def watching(self, chosen: LogToClean, now_ms: int, *, is_forced: bool) -> Iterator[WatchedPass]:
         """A pass over this log, as long as it is under way."""
         from ...storage.cleaning.progress import PassProgress
 
-        watched = Watched(now_ms, is_forced, chosen.first_dirty_offset, chosen.upper_offset, PassProgress())
+        watched = WatchedPass(now_ms, is_forced, chosen.first_dirty_offset, chosen.upper_offset, PassProgress())
         partition = chosen.log.topic_partition
         self._running[partition] = watched
         try:
@@ -68,7 +68,7 @@ class WatchedPasses:
         finally:
             del self._running[partition]
 
-    def passed(self, partition: TopicPartition, watched: Watched) -> None:
+    def passed(self, partition: TopicPartition, watched: WatchedPass) -> None:
         """That pass counts."""
         if watched.picture is not None:
             self._last[partition] = watched.picture

@@ -8,11 +8,11 @@ from typing import Literal
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from ...protocol.messages.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
+    IncrementalAlterConfigsAlterableConfig,
     IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
 )
-from .nodes import Nodes, check
+from .nodes import NodeConnections, check
 from .topics import option_name, text
 from .values import Config, expect
 
@@ -24,7 +24,7 @@ have is a default, too: it is there for all topics, as `min.insync.replicas` is 
 SET, DELETE = 0, 1
 
 
-def configs(nodes: Nodes, kind: Kind, name: str) -> list[Config]:
+def configs(nodes: NodeConnections, kind: Kind, name: str) -> list[Config]:
     """All options of a topic, a broker (its id as text; "" for those that all brokers share) or a group, by name."""
     resource = DescribeConfigsResource(resource_type=_resource(kind), resource_name=name, configuration_keys=None)
     request = DescribeConfigsRequest(resources=(resource,))
@@ -40,14 +40,18 @@ def configs(nodes: Nodes, kind: Kind, name: str) -> list[Config]:
     return nodes.retrying(attempt)
 
 
-def set_configs(nodes: Nodes, kind: Kind, name: str, changes: Mapping[str, str | int | float | bool | None]) -> None:
+def set_configs(
+    nodes: NodeConnections, kind: Kind, name: str, changes: Mapping[str, str | int | float | bool | None]
+) -> None:
     """Set options, or (None) take them back to their defaults; all of them or none."""
     expect("changes", changes, Mapping)
     rows = tuple(
-        AlterableConfig(name=option_name(key), config_operation=DELETE if value is None else SET, value=text(value))
+        IncrementalAlterConfigsAlterableConfig(
+            name=option_name(key), config_operation=DELETE if value is None else SET, value=text(value)
+        )
         for key, value in changes.items()
     )
-    resource = AlterConfigsResource(resource_type=_resource(kind), resource_name=name, configs=rows)
+    resource = IncrementalAlterConfigsResource(resource_type=_resource(kind), resource_name=name, configs=rows)
 
     def attempt() -> None:
         request = IncrementalAlterConfigsRequest(resources=(resource,))
@@ -63,7 +67,7 @@ def _resource(kind: str) -> int:
     return RESOURCES[kind]
 
 
-def _node(nodes: Nodes, kind: str, name: str) -> int | None:
+def _node(nodes: NodeConnections, kind: str, name: str) -> int | None:
     """Whom to ask: a broker's own options are known to itself."""
     if kind != "broker" or not name:
         return None

@@ -14,11 +14,11 @@ from ...protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from ...protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
-from .nodes import Nodes, check
+from .nodes import NodeConnections, check
 from .values import Group, expect
 
 
-def groups(nodes: Nodes) -> list[Group]:
+def groups(nodes: NodeConnections) -> list[Group]:
     """All groups, by id; one that goes meanwhile is left out."""
     listed: dict[str, ListedGroup] = {}
     for node in nodes.retrying(nodes.node_ids):
@@ -37,12 +37,12 @@ def groups(nodes: Nodes) -> list[Group]:
     return found
 
 
-def committed(nodes: Nodes, group_id: str) -> dict[tuple[str, int], int]:
+def committed(nodes: NodeConnections, group_id: str) -> dict[tuple[str, int], int]:
     """What the group has committed, by (topic, partition); of a group that there is not, nothing."""
     return nodes.retrying(partial(_committed, nodes, group_id))
 
 
-def _committed(nodes: Nodes, group_id: str) -> dict[tuple[str, int], int]:
+def _committed(nodes: NodeConnections, group_id: str) -> dict[tuple[str, int], int]:
     request = OffsetFetchRequest(
         group_id=group_id, topics=None, groups=(OffsetFetchRequestGroup(group_id=group_id, topics=None),)
     )
@@ -58,7 +58,7 @@ def _committed(nodes: Nodes, group_id: str) -> dict[tuple[str, int], int]:
     return found
 
 
-def commit(nodes: Nodes, group_id: str, offsets: Mapping[tuple[str, int], int]) -> None:
+def commit(nodes: NodeConnections, group_id: str, offsets: Mapping[tuple[str, int], int]) -> None:
     """Commit for a group without members, as `kafka-consumer-groups --reset-offsets` does.
 
     Raises:
@@ -95,7 +95,7 @@ def commit(nodes: Nodes, group_id: str, offsets: Mapping[tuple[str, int], int]) 
     nodes.retrying(attempt)
 
 
-def delete_group(nodes: Nodes, group_id: str) -> None:
+def delete_group(nodes: NodeConnections, group_id: str) -> None:
     """Delete a group with all it has committed. Raises KafkaError: NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND, …"""
 
     def attempt() -> None:

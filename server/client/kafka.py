@@ -18,7 +18,7 @@ from itertools import chain, count
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from .nodes import Nodes
+from .nodes import NodeConnections
 from .security import PLAIN, Security
 from .values import Config, Content, Group, HeadersLike, NewRecord, Offsets, Record, Topic
 
@@ -57,7 +57,7 @@ class Kafka:
         now_ms: Callable[[], int] = wall_time_ms,
     ) -> None:
         self.bootstrap = bootstrap
-        self._nodes = Nodes(bootstrap, client_id=client_id, timeout_s=timeout_s, security=security)
+        self._nodes = NodeConnections(bootstrap, client_id=client_id, timeout_s=timeout_s, security=security)
         self._now_ms = now_ms
         self._turns = count()
         self._lock = threading.Lock()

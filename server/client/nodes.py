@@ -54,7 +54,7 @@ class UnreachableError(ConnectionError):
     """No connection could be made; nothing was sent."""
 
 
-class Nodes:
+class NodeConnections:
     """Connections to the brokers of one cluster, for one thread at a time.
 
     Args:

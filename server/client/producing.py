@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ...protocol.batch_builder import build_batch
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from .nodes import BEING_MADE_S, Nodes, check, partition_in
+from .nodes import BEING_MADE_S, NodeConnections, check, partition_in
 from .partitioner import partition_of
 from .values import Content, NewRecord, Record, Topic, content, expect, headers
 
@@ -34,7 +34,11 @@ class _Encoded(NamedTuple):
 
 
 def produce(
-    nodes: Nodes, topic: str, records: Iterable[NewRecord | tuple[Content, Content]], turns: Iterator[int], now_ms: int
+    nodes: NodeConnections,
+    topic: str,
+    records: Iterable[NewRecord | tuple[Content, Content]],
+    turns: Iterator[int],
+    now_ms: int,
 ) -> list[Record]:
     """Append `records` (a pair is a key and a value), in their order within each partition.
 
@@ -97,7 +101,7 @@ def _batches(encoded: list[_Encoded]) -> Iterator[list[_Encoded]]:
         yield batch
 
 
-def _send(nodes: Nodes, topic: str, batch: list[_Encoded]) -> Iterator[tuple[int, Record]]:
+def _send(nodes: NodeConnections, topic: str, batch: list[_Encoded]) -> Iterator[tuple[int, Record]]:
     partition = batch[0].partition
     offsets = count()
     data = build_batch([(next(offsets), row.timestamp_ms, row.key, row.value, row.headers) for row in batch])

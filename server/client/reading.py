@@ -8,11 +8,11 @@ from functools import partial
 from typing import Literal
 
 from ...protocol.errors import CorruptRecordError, ErrorCode, KafkaError
-from ...protocol.messages.fetch import AbortedTransaction, FetchPartition, FetchRequest, FetchTopic, PartitionData
+from ...protocol.messages.fetch import AbortedTransaction, FetchPartition, FetchPartitionData, FetchRequest, FetchTopic
 from ...protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ...protocol.records import HEADER_BYTES, RecordBatch
 from ...protocol.wire import RecordsPart
-from .nodes import Nodes, check, partition_in
+from .nodes import NodeConnections, check, partition_in
 from .values import Offsets, Record
 
 Isolation = Literal["read_uncommitted", "read_committed"]
@@ -21,7 +21,7 @@ EARLIEST, LATEST = -2, -1
 FETCH_BYTES = 8 << 20
 
 
-def offsets(nodes: Nodes, topic: str, partition: int, isolation: Isolation = "read_uncommitted") -> Offsets:
+def offsets(nodes: NodeConnections, topic: str, partition: int, isolation: Isolation = "read_uncommitted") -> Offsets:
     """From where to where the partition can be read: the log start offset, and the high watermark or, for
     `read_committed`, the last stable offset."""
     level = _level(isolation)
@@ -42,7 +42,7 @@ def offsets(nodes: Nodes, topic: str, partition: int, isolation: Isolation = "re
 
 
 def records(
-    nodes: Nodes,
+    nodes: NodeConnections,
     topic: str,
     partition: int,
     isolation: Isolation = "read_uncommitted",
@@ -91,7 +91,7 @@ def records(
             return  # The log ends in a gap: what was there is compacted away.
 
 
-def _fetch(nodes: Nodes, topic: str, partition: int, offset: int, level: int) -> PartitionData:
+def _fetch(nodes: NodeConnections, topic: str, partition: int, offset: int, level: int) -> FetchPartitionData:
     """A fetch that does not wait; of all errors it lets through OFFSET_OUT_OF_RANGE alone."""
     wanted = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=FETCH_BYTES)
     request = FetchRequest(
@@ -99,7 +99,7 @@ def _fetch(nodes: Nodes, topic: str, partition: int, offset: int, level: int) ->
     )
     answer = nodes.ask_leader(request, topic, partition)
     check(answer.error_code, f"topic {topic!r}, partition {partition}")
-    data: PartitionData = answer.responses[0].partitions[0]
+    data: FetchPartitionData = answer.responses[0].partitions[0]
     if data.error_code != ErrorCode.OFFSET_OUT_OF_RANGE:
         check(data.error_code, f"topic {topic!r}, partition {partition}, offset {offset}")
         if not data.records and answer.throttle_time_ms:

@@ -25,7 +25,7 @@ Tokens = Generator[bytes, bytes, None]
 _FIRST = re.compile(r"r=(?P<nonce>[\x21-+\x2d-\x7e]+),s=(?P<salt>[A-Za-z0-9+/=]+),i=(?P<iterations>[0-9]{1,9})(?:,.*)?")
 
 
-class Asking(Protocol):
+class LoginConnection(Protocol):
     """A new connection."""
 
     def ask(self, message: Any, version: int) -> Any:
@@ -58,7 +58,7 @@ class Credentials:
                 return _scram(self)
 
 
-def log_in(client: Asking, it: Credentials) -> int:
+def log_in(client: LoginConnection, it: Credentials) -> int:
     """Log in on a new connection; returns how long the session lasts, in ms, 0 if it does not end.
 
     Raises:

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 
 from ...protocol.errors import ErrorCode
 from ...protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from .nodes import BEING_MADE_S, Nodes, check
+from .nodes import BEING_MADE_S, NodeConnections, check
 from .values import expect
 
 
 def create_topic(
-    nodes: Nodes,
+    nodes: NodeConnections,
     name: str,
     partitions: int | None = None,
     configs: Mapping[str, str | int | float | bool] | None = None,
@@ -59,7 +59,7 @@ def create_topic(
     nodes.retrying(wait, unknown_s=BEING_MADE_S)
 
 
-def delete_topic(nodes: Nodes, name: str) -> None:
+def delete_topic(nodes: NodeConnections, name: str) -> None:
     """Delete a topic. Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION with the nearest name, …"""
     from ...protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 from .frame.command import Command
 from .frame.parser import Parser
-from .frame.places import Place, is_path, places, valued
+from .frame.places import CommandPlace, is_path, places, valued
 from .frame.printing import show
 
 NOTES = """\
@@ -21,7 +21,7 @@ NOTES = """\
 """
 
 
-def bash(found: list[Place]) -> Iterator[str]:
+def bash(found: list[CommandPlace]) -> Iterator[str]:
     """For bash 3.2 and later."""
     yield "# ottla completion bash"
     yield "_ottla() {"
@@ -48,7 +48,7 @@ def bash(found: list[Place]) -> Iterator[str]:
     yield "complete -o bashdefault -o default -F _ottla ottla"
 
 
-def zsh(found: list[Place]) -> Iterator[str]:
+def zsh(found: list[CommandPlace]) -> Iterator[str]:
     """To be sourced, or a file `_ottla` in `fpath`."""
     yield "#compdef ottla"
     yield "_ottla() {"
@@ -78,7 +78,7 @@ def zsh(found: list[Place]) -> Iterator[str]:
     yield 'if [ "$funcstack[1]" = _ottla ]; then _ottla "$@"; else compdef _ottla ottla; fi'
 
 
-def fish(found: list[Place]) -> Iterator[str]:
+def fish(found: list[CommandPlace]) -> Iterator[str]:
     """A file of its own among fish's completions."""
     yield "# ottla completion fish"
     yield "function __ottla_at"
@@ -107,14 +107,14 @@ def fish(found: list[Place]) -> Iterator[str]:
             yield f"{here} {names}{value} -d {_quoted(action.help or '')}"
 
 
-SHELLS: dict[str, Callable[[list[Place]], Iterator[str]]] = {"bash": bash, "zsh": zsh, "fish": fish}
+SHELLS: dict[str, Callable[[list[CommandPlace]], Iterator[str]]] = {"bash": bash, "zsh": zsh, "fish": fish}
 
 
-def _steps(found: list[Place], between: str = "|") -> str:
+def _steps(found: list[CommandPlace], between: str = "|") -> str:
     return between.join(place.at for place in found if place.at)
 
 
-def _operands(place: Place) -> dict[str, str]:
+def _operands(place: CommandPlace) -> dict[str, str]:
     """Words without a dash that may stand here."""
     return place.names | {str(choice): "" for action in place.operands for choice in action.choices or ()}
 

@@ -21,7 +21,7 @@ _INERT_TITLE = "Broker options that Ottla knows and does not act on"
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class OptionRow:
     """One option as it is shown."""
 
     scope: str
@@ -94,7 +94,7 @@ def render(name: str | None = None, *, scope: str | None = None, markdown: bool 
     return "\n\n".join(blocks)
 
 
-def rows_of(name: str | None = None, scope: str | None = None) -> list[Row]:
+def rows_of(name: str | None = None, scope: str | None = None) -> list[OptionRow]:
     """One option by name, or all. RefusedError if there is none."""
     rows = [row for row in _rows() if scope in (None, row.scope) and (name is None or row.option.name == name)]
     if name is not None and not rows:
@@ -102,12 +102,12 @@ def rows_of(name: str | None = None, scope: str | None = None) -> list[Row]:
     return rows
 
 
-def _rows() -> Iterator[Row]:
+def _rows() -> Iterator[OptionRow]:
     for scope, options in (("topic", TOPIC_OPTIONS), ("broker", BROKER_OPTIONS)):
-        yield from (Row(scope, option) for option in options.values() if not option.hidden)
+        yield from (OptionRow(scope, option) for option in options.values() if not option.hidden)
 
 
-def _is_described(row: Row) -> bool:
+def _is_described(row: OptionRow) -> bool:
     return row.option.acts or row.scope == "topic"
 
 
@@ -117,7 +117,7 @@ def _no_such(name: str, scope: str | None) -> str:
     return f"there is no {kind}option {name}{did_you_mean(name, list(dict.fromkeys(of_scope)))}"
 
 
-def _paragraphs(title: str, rows: Iterable[Row]) -> str:
+def _paragraphs(title: str, rows: Iterable[OptionRow]) -> str:
     lines = [title, "=" * len(title), ""] if title else []
     for row in rows:
         option = row.option
@@ -133,7 +133,7 @@ def _names(names: Sequence[str]) -> str:
     return "\n".join([_INERT_TITLE, "=" * len(_INERT_TITLE), "", *(f"    {name}" for name in names)])
 
 
-def _table(title: str, rows: Iterable[Row]) -> str:
+def _table(title: str, rows: Iterable[OptionRow]) -> str:
     lines = [f"## {title}", "", "| option | type | default | bound | change | meaning |", "|---|---|---|---|---|---|"]
     for row in rows:
         cells = [

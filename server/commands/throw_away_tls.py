@@ -32,7 +32,7 @@ from ..config.properties import Properties
 from ..config.sasl.users import User, protocol_for
 from ..config.static_config import StaticConfig, default_listener
 from ..embedded.sasl import Sasl, sasl_for
-from ..embedded.tls import HOSTS, USER_NAME, Files, Tls, listener_options
+from ..embedded.tls import HOSTS, USER_NAME, PemFiles, Tls, listener_options
 from ..security.tls.settings import tls_settings
 from ..security.tls.throw_away import Authority
 
@@ -61,7 +61,7 @@ Certificate and key of a client, {principal}, are in {client}.
 """
 
 
-class KeptFiles(Files):
+class KeptFiles(PemFiles):
     """Files of one of some data directories; each is written once, in place of what an earlier start has written."""
 
     def __init__(self, directories: Sequence[str]) -> None:
@@ -89,7 +89,7 @@ class KeptFiles(Files):
         raise refused
 
     def written(self, name: str, content: str | bytes) -> str:
-        """As `Files`. OSError: The disk refused."""
+        """As `PemFiles`. OSError: The disk refused."""
         path = os.path.join(self._directory, PREFIX + name)
         if path not in self._written:
             replace_file(path, content.encode() if isinstance(content, str) else content)

@@ -22,7 +22,7 @@ from .listeners import OVER_SASL, ListenerConfig, parse_protocol_map, resolve_li
 from .options.broker_options import ACTED_ON, BrokerOptions
 from .options.by_name import LISTENER_PREFIX, find_option
 from .options.quota_options import PER_LISTENER as QUOTAS_PER_LISTENER
-from .options.quota_options import ConnectionLimits
+from .options.quota_options import ListenerLimits
 from .rules import check_rules
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class BrokerConfig(BrokerOptions):
     listener_configs: tuple[ListenerConfig, ...] = ()
     sasl: Mapping[str, SaslConfig] = field(default_factory=dict)
     """How clients log in, by the names of those listeners where they do."""
-    own_connection_limits: Mapping[str, ConnectionLimits] = field(default_factory=dict)
+    own_connection_limits: Mapping[str, ListenerLimits] = field(default_factory=dict)
     """Of listeners that have limits of their own."""
 
     def __init__(self, **values: object) -> None:
@@ -258,12 +258,12 @@ class BrokerConfig(BrokerOptions):
             return None
         return (self.inter_broker_listener_name or self.security_inter_broker_protocol).upper()
 
-    def connection_limits(self, listener: str) -> ConnectionLimits:
+    def connection_limits(self, listener: str) -> ListenerLimits:
         """Those of one listener."""
         own = self.own_connection_limits.get(listener)
-        return own or ConnectionLimits(self.max_connections, self.max_connection_creation_rate)
+        return own or ListenerLimits(self.max_connections, self.max_connection_creation_rate)
 
-    def _own_connection_limits(self) -> dict[str, ConnectionLimits]:
+    def _own_connection_limits(self) -> dict[str, ListenerLimits]:
         names = {
             name.removeprefix(LISTENER_PREFIX).partition(".")[0]
             for _, texts in self.layers
@@ -276,7 +276,7 @@ class BrokerConfig(BrokerOptions):
                 self.listener_value(listener, name) for name in ("max.connections", "max.connection.creation.rate")
             )
             assert isinstance(most, int) and isinstance(rate, int)
-            limits[listener.upper()] = ConnectionLimits(most, rate)
+            limits[listener.upper()] = ListenerLimits(most, rate)
         return limits
 
     def _resolve_listeners(self) -> tuple[ListenerConfig, ...]:

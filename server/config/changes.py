@@ -38,7 +38,7 @@ _FIXED_HERE = ("listeners", "listener.security.protocol.map")
 """What Kafka changes at run time and Ottla does not."""
 
 
-class Operation(IntEnum):
+class ConfigOperation(IntEnum):
     """What IncrementalAlterConfigs does to one config."""
 
     SET = 0
@@ -47,12 +47,12 @@ class Operation(IntEnum):
     SUBTRACT = 3
 
 
-class Change(NamedTuple):
+class ConfigChange(NamedTuple):
     """One wished change of one config."""
 
     name: str
     value: str | None
-    operation: int = Operation.SET
+    operation: int = ConfigOperation.SET
 
 
 def check_topic_configs(config: BrokerConfig, overrides: Texts) -> LogConfig:
@@ -74,7 +74,7 @@ def check_topic_configs(config: BrokerConfig, overrides: Texts) -> LogConfig:
         raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
 
 
-def alter_topic(config: BrokerConfig, overrides: Texts, changes: Iterable[Change]) -> dict[str, str]:
+def alter_topic(config: BrokerConfig, overrides: Texts, changes: Iterable[ConfigChange]) -> dict[str, str]:
     """The overrides of a topic after `changes`; AlterConfigs, which replaces all of them, starts from none.
 
     Raises:
@@ -85,7 +85,7 @@ def alter_topic(config: BrokerConfig, overrides: Texts, changes: Iterable[Change
     return changed
 
 
-def alter_group(config: BrokerConfig, texts: Texts, changes: Iterable[Change]) -> dict[str, str]:
+def alter_group(config: BrokerConfig, texts: Texts, changes: Iterable[ConfigChange]) -> dict[str, str]:
     """The configs of a group after `changes`; AlterConfigs, which replaces all of them, starts from none.
 
     Raises:
@@ -96,12 +96,14 @@ def alter_group(config: BrokerConfig, texts: Texts, changes: Iterable[Change]) -
     return changed
 
 
-def alter_client_metrics(config: BrokerConfig, texts: Texts, changes: Iterable[Change]) -> dict[str, str]:
+def alter_client_metrics(config: BrokerConfig, texts: Texts, changes: Iterable[ConfigChange]) -> dict[str, str]:
     """The configs of a client metrics subscription after `changes`, as `alter_group`. What they mean is not looked at."""
     return _apply(texts, changes, lambda _: None, config)  # In Apache Kafka, too, nothing is a list here.
 
 
-def alter_broker(config: BrokerConfig, level: ConfigSource, texts: Texts, changes: Iterable[Change]) -> dict[str, str]:
+def alter_broker(
+    config: BrokerConfig, level: ConfigSource, texts: Texts, changes: Iterable[ConfigChange]
+) -> dict[str, str]:
     """The dynamic configs of a node (`level` DYNAMIC_BROKER) or of all (DYNAMIC_DEFAULT_BROKER) after `changes`.
 
     Args:
@@ -167,7 +169,7 @@ def _check_threads(present: int, wanted: int) -> None:
 
 
 def _apply(
-    texts: Texts, changes: Iterable[Change], find: Callable[[str], Option | None], config: BrokerConfig
+    texts: Texts, changes: Iterable[ConfigChange], find: Callable[[str], Option | None], config: BrokerConfig
 ) -> dict[str, str]:
     changed = dict(texts)
     seen = set()
@@ -176,13 +178,13 @@ def _apply(
         if name in seen:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"The config {name} is named more than once")
         seen.add(name)
-        if change.operation == Operation.DELETE:
+        if change.operation == ConfigOperation.DELETE:
             changed.pop(name, None)
         elif value is None:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {name}")
-        elif change.operation == Operation.SET:
+        elif change.operation == ConfigOperation.SET:
             changed[name] = value
-        elif change.operation in (Operation.APPEND, Operation.SUBTRACT):
+        elif change.operation in (ConfigOperation.APPEND, ConfigOperation.SUBTRACT):
             changed[name] = _edited_list(find(name), change, changed.get(name), config)
         else:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown operation {change.operation} on the config {name}")
@@ -211,7 +213,7 @@ def _check_size(name: str, value: str) -> None:
         )
 
 
-def _edited_list(option: Option | None, change: Change, present: str | None, config: BrokerConfig) -> str:
+def _edited_list(option: Option | None, change: ConfigChange, present: str | None, config: BrokerConfig) -> str:
     """The list after APPEND (only items that are not in it yet) or SUBTRACT (those that are)."""
     if option is None or option.type is not OptionType.LIST:
         raise KafkaError(
@@ -219,7 +221,7 @@ def _edited_list(option: Option | None, change: Change, present: str | None, con
         )
     items = _items(present) if present is not None else _items(_base(option, config))
     named = dict.fromkeys(_items(change.value or ""))
-    if change.operation == Operation.APPEND:
+    if change.operation == ConfigOperation.APPEND:
         return ",".join(dict.fromkeys([*items, *named]))
     return ",".join(item for item in items if item not in named)
 

@@ -15,7 +15,7 @@ from .options.by_name import BROKER_OPTIONS, find_option
 from .options.replication_options import DYNAMIC_ONLY
 
 
-class ResourceType(IntEnum):
+class ConfigResourceType(IntEnum):
     """Kinds of resources that have configs, numbered as on the wire."""
 
     TOPIC = 2
@@ -26,7 +26,7 @@ class ResourceType(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Synonym:
+class ValueSource:
     """One place that a value comes from, or would come from."""
 
     name: str
@@ -45,7 +45,7 @@ class ConfigEntry:
     sensitive: bool
     type: int
     doc: str
-    synonyms: tuple[Synonym, ...]
+    synonyms: tuple[ValueSource, ...]
 
 
 def describe_topic(config: BrokerConfig, overrides: Texts, names: Collection[str] | None = None) -> list[ConfigEntry]:
@@ -57,7 +57,7 @@ def describe_topic(config: BrokerConfig, overrides: Texts, names: Collection[str
             synonyms = []
             if option.name in overrides:
                 text = _normal(option, overrides[option.name])
-                synonyms.append(Synonym(option.name, text, ConfigSource.TOPIC))
+                synonyms.append(ValueSource(option.name, text, ConfigSource.TOPIC))
             if option.synonyms:
                 synonyms += _broker_synonyms(config, BROKER_OPTIONS[option.synonyms[0].name])
             entries.append(_entry(option, text, synonyms, read_only=False))
@@ -84,7 +84,7 @@ def describe_cluster_default(config: BrokerConfig, names: Collection[str] | None
         if not names or name in names:
             option = find_option(name) or _unknown(name)
             shown = None if option.is_sensitive else text
-            entries.append(_entry(option, shown, [Synonym(name, shown, source)]))
+            entries.append(_entry(option, shown, [ValueSource(name, shown, source)]))
     return entries
 
 
@@ -98,12 +98,12 @@ def describe_group(
             continue
         of_broker = BROKER_OPTIONS.get(f"group.{name}")
         synonyms = (
-            [Synonym(name, format_value(option.default), ConfigSource.DEFAULT)]
+            [ValueSource(name, format_value(option.default), ConfigSource.DEFAULT)]
             if of_broker is None
             else list(_broker_synonyms(config, of_broker))
         )
         if name in texts:
-            synonyms.insert(0, Synonym(name, _normal(option, texts[name]), ConfigSource.GROUP))
+            synonyms.insert(0, ValueSource(name, _normal(option, texts[name]), ConfigSource.GROUP))
         entries.append(_entry(option, synonyms[0].value, synonyms, read_only=False))
     return entries
 
@@ -115,7 +115,7 @@ def describe_client_metrics(texts: Texts = NO_TEXTS, names: Collection[str] | No
         if names and name not in names:
             continue
         text = _normal(option, texts[name]) if name in texts else format_value(option.default)
-        synonyms = [Synonym(name, text, ConfigSource.CLIENT_METRICS)] if name in texts else []
+        synonyms = [ValueSource(name, text, ConfigSource.CLIENT_METRICS)] if name in texts else []
         entries.append(_entry(option, text, synonyms, read_only=False))
     return entries
 
@@ -157,7 +157,7 @@ def _unknown(name: str) -> Option:
     return Option(name, OptionType.PASSWORD, None, update=UpdateMode.READ_ONLY, acts=False)
 
 
-def _entry(option: Option, text: str | None, synonyms: list[Synonym], read_only: bool | None = None) -> ConfigEntry:
+def _entry(option: Option, text: str | None, synonyms: list[ValueSource], read_only: bool | None = None) -> ConfigEntry:
     return ConfigEntry(
         option.name,
         text,
@@ -170,7 +170,7 @@ def _entry(option: Option, text: str | None, synonyms: list[Synonym], read_only:
     )
 
 
-def _broker_synonyms(config: BrokerConfig, option: Option) -> Iterator[Synonym]:
+def _broker_synonyms(config: BrokerConfig, option: Option) -> Iterator[ValueSource]:
     """Where a broker option's value may come from, the strongest first, from the option's own name on.
 
     Kafka looks through all sources for all names of one thing (log.retention.ms, .minutes, .hours), then leaves out
@@ -178,7 +178,7 @@ def _broker_synonyms(config: BrokerConfig, option: Option) -> Iterator[Synonym]:
     """
     group = _SAME_THING.get(option.name, (option.name,))
     found = [
-        Synonym(name, None if option.is_sensitive else texts[name], source)
+        ValueSource(name, None if option.is_sensitive else texts[name], source)
         for source, texts in config.layers
         for name in group
         if name in texts
@@ -186,7 +186,9 @@ def _broker_synonyms(config: BrokerConfig, option: Option) -> Iterator[Synonym]:
     for name in group:
         default = BROKER_OPTIONS[name].default if name in BROKER_OPTIONS else None
         if default is not None and name not in _WITHOUT_A_DEFAULT:
-            found.append(Synonym(name, None if option.is_sensitive else format_value(default), ConfigSource.DEFAULT))
+            found.append(
+                ValueSource(name, None if option.is_sensitive else format_value(default), ConfigSource.DEFAULT)
+            )
     while found and found[0].name != option.name:
         del found[0]
     yield from found

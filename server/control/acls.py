@@ -18,7 +18,7 @@ from ..runtime.time_slices import TimeSlice
 from ..security.acls.acl import Acl, AclError, kind_of, parse, resource_of
 from ..security.acls.authorizer import Authorizer, Decision
 from ..security.acls.filters import AclFilter
-from ..security.acls.kinds import Operation, PatternType
+from ..security.acls.kinds import AclOperation, PatternType
 from ..security.principal import Principal
 from .operation import Length, Name
 from .operation import operation as declared
@@ -170,7 +170,7 @@ async def why_allowed(
         ControlError: INVALID: one of them is none.
     """
     who = _read(lambda: Principal.parse(principal), "principal")
-    asked = _read(lambda: kind_of(Operation, operation, "operation"), "operation")
+    asked = _read(lambda: kind_of(AclOperation, operation, "operation"), "operation")
     kind, name = _read(lambda: resource_of(resource), "resource")
     what = f"{asked.name} on {kind.name.lower()}:{name[:100]} from {host[:100]}"
     authorizer = broker.services.authorizer

@@ -10,7 +10,7 @@ import trio
 from ..broker.broker import Broker
 from ..faults.declaration import COUNT_MAX, Declaration
 from ..faults.disk import DiskFiles
-from ..faults.table import Fault
+from ..faults.table import DeclaredFault
 from ..runtime.errors import ControlError, Kind
 from .operation import INT64_MAX, Range, operation
 
@@ -129,12 +129,12 @@ async def wait_for_fault(
     return state_of(fault)
 
 
-def state_of(fault: Fault) -> FaultState:
+def state_of(fault: DeclaredFault) -> FaultState:
     """As it is now."""
     return FaultState(fault.id, fault.hits, fault.is_active, fault.left, fault.declaration)
 
 
-def _fault(broker: Broker, fault_id: int) -> Fault:
+def _fault(broker: Broker, fault_id: int) -> DeclaredFault:
     fault = broker.faults.get(fault_id)
     if fault is None:
         ids = [str(each.id) for each in broker.faults]

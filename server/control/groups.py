@@ -22,7 +22,7 @@ from ..services.share_keeper import ShareKeeper
 from .operation import Name, operation
 
 if TYPE_CHECKING:
-    from ...protocol.messages.streams_group_describe import DescribedGroup as DescribedStreamsGroup
+    from ...protocol.messages.streams_group_describe import StreamsGroupDescribedGroup as DescribedStreamsGroup
     from ..coordination.jobs import Steps
     from ..groups.coordinator import GroupCoordinator
     from ..groups.service import GroupService
@@ -274,7 +274,7 @@ def _read_by_tasks(broker: Broker, described: DescribedStreamsGroup, member: Any
     )
 
 
-class Shown(NamedTuple):
+class ShownKind(NamedTuple):
     """How the groups of one kind are shown."""
 
     describe: Callable[[GroupCoordinator, str], Steps[Any]]
@@ -284,23 +284,23 @@ class Shown(NamedTuple):
     instance_id: Callable[[Any], str | None]
 
 
-KINDS: dict[str, Shown] = {
-    "classic": Shown(
+KINDS: dict[str, ShownKind] = {
+    "classic": ShownKind(
         lambda groups, group_id: groups.describe_group(group_id, _DESCRIBE_GROUPS_VERSION),
         lambda _broker, _group, _member: None,
         lambda member: member.group_instance_id,
     ),
-    "consumer": Shown(
+    "consumer": ShownKind(
         lambda groups, group_id: groups.describe_consumer_group(group_id),
         lambda _broker, _group, member: _partitions_of(member),
         lambda member: member.instance_id,
     ),
-    SHARE: Shown(
+    SHARE: ShownKind(
         lambda groups, group_id: groups.describe_share_group(group_id),
         lambda _broker, _group, member: _partitions_of(member),
         lambda _member: None,
     ),
-    "streams": Shown(
+    "streams": ShownKind(
         lambda groups, group_id: groups.describe_streams_group(group_id),
         _read_by_tasks,
         lambda member: member.instance_id,

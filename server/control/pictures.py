@@ -14,7 +14,7 @@ from ...protocol.errors import KafkaError
 from ...storage.cleaning.cleaner_checkpoints import data_dir_of
 from ...storage.disk.paths import OFFSET_MAX
 from ...storage.logs.log import Log
-from ...storage.pictures.contents import BUCKETS_MAX, Look
+from ...storage.pictures.contents import BUCKETS_MAX, RangeLook
 from ...storage.pictures.log_picture import Contents, LogPicture
 from ...storage.pictures.taking import BARS_MAX, picture_in_pieces
 from ...storage.steps import Steps
@@ -242,7 +242,7 @@ async def partition_picture(
     low = start if from_offset is None else min(max(start, from_offset), end)
     high = end if to_offset is None else min(max(low, to_offset), end)
     try:
-        contents = await _looked(log, Look(log, low, high, buckets=buckets))
+        contents = await _looked(log, RangeLook(log, low, high, buckets=buckets))
     except KafkaError as error:
         raise ControlError(Kind.FAILED, error.message) from error
     except OSError as error:
@@ -252,7 +252,7 @@ async def partition_picture(
     return PartitionPicture(now_ms=broker.clock.now_ms(), log=picture, contents=contents)
 
 
-async def _looked(log: Log, look: Look) -> Contents:
+async def _looked(log: Log, look: RangeLook) -> Contents:
     steps, data_dir = look.steps(), data_dir_of(log)
     while (found := await in_thread(Work.SEARCH, data_dir, _run_some, steps)) is None:
         pass

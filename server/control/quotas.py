@@ -13,7 +13,7 @@ from typing import Annotated
 from ...protocol.errors import KafkaError
 from ..broker.broker import Broker
 from ..quotas.clients import Throttled
-from ..quotas.connections import Refused
+from ..quotas.connections import RefusedAddress
 from ..quotas.entities import DEFAULT, IP, Entity, parse
 from ..quotas.validation import (
     CLIENT_KEYS,
@@ -213,7 +213,7 @@ def _throttled(found: Throttled) -> ThrottledState:
     )
 
 
-def _refused(found: Refused) -> ThrottledState:
+def _refused(found: RefusedAddress) -> ThrottledState:
     entity = f"{IP}={DEFAULT if found.is_default else found.address}"
     return ThrottledState(
         CONNECTION_CREATION_RATE,

@@ -10,7 +10,7 @@ from ...storage.topics.config import TOPIC_OPTIONS
 from ...storage.topics.options import OptionType, format_value
 from ..broker.broker import Broker
 from ..config.broker_config import ConfigSource
-from ..config.changes import Change, Operation, alter_topic
+from ..config.changes import ConfigChange, ConfigOperation, alter_topic
 from ..config.resources import ConfigEntry
 from ..config.resources import describe_topic as describe_options
 from ..runtime.errors import ControlError, Kind, did_you_mean, refusal
@@ -80,7 +80,8 @@ async def alter_topic_configs(broker: Broker, topic: Name, configs: Mapping[str,
             has changed then.
     """
     changes = [
-        Change(name, value, Operation.DELETE if value is None else Operation.SET) for name, value in configs.items()
+        ConfigChange(name, value, ConfigOperation.DELETE if value is None else ConfigOperation.SET)
+        for name, value in configs.items()
     ]
     for name in configs:
         if name not in TOPIC_OPTIONS:

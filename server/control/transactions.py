@@ -15,7 +15,7 @@ from ..runtime.time_slices import run_cooperatively
 from .operation import operation
 
 if TYPE_CHECKING:
-    from ..transactions.listing import OpenTransaction as KnownTransaction
+    from ..transactions.listing import UnclosedTransaction as KnownTransaction
 
 
 @dataclass(frozen=True, slots=True)

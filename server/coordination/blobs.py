@@ -9,14 +9,14 @@ from struct import Struct
 from typing import Any
 
 from ...protocol.errors import ProtocolError
-from ...protocol.wire import Codec, codec, uvarint
+from ...protocol.wire import MessageCodec, codec, uvarint
 from .jobs import AT_ONCE, Steps
 from .records import Pair
 
 NUMBER = Struct(">h")
 
 
-def blob_types(record_types: Mapping[int, tuple[type[Any], type[Any]]]) -> dict[type, tuple[int, Codec]]:
+def blob_types(record_types: Mapping[int, tuple[type[Any], type[Any]]]) -> dict[type, tuple[int, MessageCodec]]:
     """Number and codec of each key and value, by class; `record_types` has both classes by the key's type.
 
     Values have schema version 0, which is flexible.
@@ -26,13 +26,13 @@ def blob_types(record_types: Mapping[int, tuple[type[Any], type[Any]]]) -> dict[
     }
 
 
-def write_blob(number: int, with_codec: Codec, message: object) -> bytes:
+def write_blob(number: int, with_codec: MessageCodec, message: object) -> bytes:
     blob = bytearray(NUMBER.pack(number))
     with_codec.write(message, [blob])
     return bytes(blob)
 
 
-def write_record(types: Mapping[type, tuple[int, Codec]], key: object, value: object | None) -> Pair:
+def write_record(types: Mapping[type, tuple[int, MessageCodec]], key: object, value: object | None) -> Pair:
     """Key and value, whose classes are in `types`; a value of None deletes the key."""
     written: list[Any] = []
     for message in key, value:
@@ -46,7 +46,9 @@ def write_record(types: Mapping[type, tuple[int, Codec]], key: object, value: ob
     return written[0], written[1]
 
 
-def writing_blob(number: int, with_codec: Codec, message: Any, arrays: Mapping[str, Iterable[object]]) -> Steps[bytes]:
+def writing_blob(
+    number: int, with_codec: MessageCodec, message: Any, arrays: Mapping[str, Iterable[object]]
+) -> Steps[bytes]:
     """`write_blob` in pieces, where arrays are long.
 
     Args:
@@ -79,7 +81,7 @@ def read_number(blob: bytes) -> int:
     return number
 
 
-def read_message(with_codec: Codec, blob: bytes) -> Any:
+def read_message(with_codec: MessageCodec, blob: bytes) -> Any:
     """The message behind the number. ProtocolError if it is not all of the blob."""
     message, end = with_codec.read(memoryview(blob), NUMBER.size)
     if end != len(blob):

@@ -43,14 +43,14 @@ C = TypeVar("C", bound=Coordinator[Any])
 S = TypeVar("S", bound=Shard)
 
 
-class Client(Protocol):
+class WaitingClient(Protocol):
     """Whoever waits for an answer: a connection."""
 
     def check_peer(self) -> None:
         """Raise if nobody waits any more."""
 
 
-class Parked(Generic[Answer]):
+class ParkedAnswer(Generic[Answer]):
     """The answer of a request that the coordinator may keep waiting: call it with the answer, once; `wait` for it."""
 
     __slots__ = ("_answer", "_event", "_waking")
@@ -70,7 +70,7 @@ class Parked(Generic[Answer]):
         if self._event is not None:
             self._event.set()
 
-    async def wait(self, client: Client) -> Answer:
+    async def wait(self, client: WaitingClient) -> Answer:
         """The answer, once it is there. Raises what `client.check_peer` does, if the client leaves before.
 
         The end of a rebalance answers all members of a group at once; they go on a few at a time.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from . import operations
-from .asked import Asked
+from .operation_method import OperationMethod
 from .running import Running
 
 
@@ -38,4 +38,4 @@ class Guarded(Running):
         """
         self._ask(operations.acls.remove_acls, acls)
 
-    why_allowed = Asked(lambda: operations.acls.why_allowed)
+    why_allowed = OperationMethod(lambda: operations.acls.why_allowed)

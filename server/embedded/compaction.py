@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from . import operations
-from .asked import Asked
+from .operation_method import OperationMethod
 from .running import Running
 
 if TYPE_CHECKING:
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 class Compacting(Running):
     """Methods of `ottla.Broker`. Each raises `ControlError`, with one line, where it is refused."""
 
-    compact = Asked(lambda: operations.compaction.compact)
-    wait_until_compacted = Asked(lambda: operations.compaction.wait_until_compacted)
-    roll = Asked(lambda: operations.segments.roll)
-    apply_retention = Asked(lambda: operations.segments.apply_retention)
+    compact = OperationMethod(lambda: operations.compaction.compact)
+    wait_until_compacted = OperationMethod(lambda: operations.compaction.wait_until_compacted)
+    roll = OperationMethod(lambda: operations.segments.roll)
+    apply_retention = OperationMethod(lambda: operations.segments.apply_retention)
 
-    explain = Asked(lambda: operations.explain.explain)
-    picture = Asked(lambda: operations.pictures.topic_picture)
-    dry_run = Asked(lambda: operations.dry_run.dry_run)
+    explain = OperationMethod(lambda: operations.explain.explain)
+    picture = OperationMethod(lambda: operations.pictures.topic_picture)
+    dry_run = OperationMethod(lambda: operations.dry_run.dry_run)
 
     def explain_key(
         self, topic: str, key: str | bytes, *, partition: int | None = None, records_max: int = 1_000

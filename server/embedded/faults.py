@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Self
 import trio
 
 from ..broker.broker import Broker as Inner
-from ..faults.table import Fault as Declared
+from ..faults.table import DeclaredFault as Declared
 from ..runtime.errors import ControlError, Kind
 from . import operations
-from .asked import Asked
+from .operation_method import OperationMethod
 from .running import Running
 
 if TYPE_CHECKING:  # Loaded when somebody asks for it: no start shall wait for that.
@@ -174,8 +174,8 @@ class Faulting(Running):
 
         return self._ask(clear_faults).removed
 
-    move_leader = Asked(lambda: operations.leaders.move_leader)
-    move_coordinator = Asked(lambda: operations.leaders.move_coordinator)
+    move_leader = OperationMethod(lambda: operations.leaders.move_leader)
+    move_coordinator = OperationMethod(lambda: operations.leaders.move_coordinator)
 
 
 def _milliseconds(delay: float | timedelta) -> int:

@@ -26,7 +26,7 @@ from ..config.sasl.options import OAUTHBEARER
 from ..config.sasl.users import User, quoted
 from ..runtime.clock import wall_time_ms
 from ..security.sasl.throw_away import ISSUER, Issuer
-from .tls import Files
+from .tls import PemFiles
 
 if TYPE_CHECKING:
     from .tls import Tls
@@ -186,7 +186,7 @@ class Vouching:
 
     def __init__(self) -> None:
         self._issuer = Issuer()
-        self._files = Files("ottla-oauth-")
+        self._files = PemFiles("ottla-oauth-")
         self._number = 0
 
     @property

@@ -31,7 +31,7 @@ PASSWORD = "throw-away"
 """Of PKCS#12 files: Java wants one."""
 
 
-class Files:
+class PemFiles:
     """A directory that is made when the first file is wanted."""
 
     def __init__(self, prefix: str) -> None:
@@ -58,7 +58,7 @@ def _remove(path: str, process_id: int) -> None:
 class Tls:
     """One user's side of it: its key and certificate, and the authority to trust."""
 
-    def __init__(self, authority: Authority, files: Files, name: str, identity: Identity, number: int) -> None:
+    def __init__(self, authority: Authority, files: PemFiles, name: str, identity: Identity, number: int) -> None:
         self._authority = authority
         self._files = files
         self._identity = identity
@@ -181,7 +181,7 @@ def throw_away(now_ms: int) -> tuple[Mapping[str, str], Tls]:
         ConfigError: `cryptography` is not installed.
     """
     authority = Authority(now_ms)
-    files = Files("ottla-tls-")
+    files = PemFiles("ottla-tls-")
     return listener_options(authority, HOSTS), Tls(authority, files, USER_NAME, authority.issue(USER_NAME), 0)
 
 

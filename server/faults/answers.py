@@ -16,9 +16,9 @@ from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode
 from ...protocol.schema import fields_of
 from ...protocol.wire import as_array
-from .places import ERROR_PLACES, Named, Rows, has_code_on_top, rows_in
+from .places import ERROR_PLACES, NameKind, Rows, has_code_on_top, rows_in
 
-Wanted = Mapping[Named, str | int]
+Wanted = Mapping[NameKind, str | int]
 """What has to be named, by kind; nothing stands for whatever there is."""
 
 _SAYS_NOTHING = {
@@ -35,11 +35,11 @@ _SAYS_NOTHING = {
     "records": b"",
 }
 """Values that Kafka's brokers give beside an error, where the default is another."""
-_RESOURCES = {2: Named.TOPIC, 32: Named.GROUP}
-_KEYS = {0: Named.GROUP, 1: Named.TRANSACTIONAL_ID}
+_RESOURCES = {2: NameKind.TOPIC, 32: NameKind.GROUP}
+_KEYS = {0: NameKind.GROUP, 1: NameKind.TRANSACTIONAL_ID}
 
 
-class Split(NamedTuple):
+class SplitRequest(NamedTuple):
     """A request, parted by a fault."""
 
     rest: Any
@@ -49,7 +49,7 @@ class Split(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RequestView:
     """A request as faults see it.
 
     Args:
@@ -111,11 +111,11 @@ class Asked:
         return getattr(body, rows.asked) is None or (by_nothing and not getattr(body, rows.asked))
 
     def _are_there(self, wanted: Wanted) -> bool:
-        topic, partition = wanted.get(Named.TOPIC), wanted.get(Named.PARTITION)
+        topic, partition = wanted.get(NameKind.TOPIC), wanted.get(NameKind.PARTITION)
         assert isinstance(topic, str) and not isinstance(partition, str)
         return self.there_is(topic, partition)
 
-    def _left(self, wanted: Wanted) -> dict[Named, str | int] | None:
+    def _left(self, wanted: Wanted) -> dict[NameKind, str | int] | None:
         """What the request's own fields do not name yet; None if they name something else."""
         left = dict(wanted)
         flat = ERROR_PLACES[self.request.api.key].flat
@@ -123,8 +123,8 @@ class Asked:
         for kind, name in flat.items():
             if name not in here:
                 continue
-            if kind is Named.COORDINATOR_KEY:
-                kind = _KEYS.get(self.asks.key_type, Named.COORDINATOR_KEY)
+            if kind is NameKind.COORDINATOR_KEY:
+                kind = _KEYS.get(self.asks.key_type, NameKind.COORDINATOR_KEY)
             if kind in left and left.pop(kind) != getattr(self.asks, name):
                 return None
         return left
@@ -135,7 +135,7 @@ class Asked:
             return left is not None
         if rows.within is None or not rows.within.asked:
             # Who asks for a topic asks for all its partitions.
-            return rows.within is not None and set(left) == {Named.PARTITION}
+            return rows.within is not None and set(left) == {NameKind.PARTITION}
         return any(self._row_names(rows.within, each, left) for each in getattr(row, rows.within.asked) or ())
 
     def _row_left(self, rows: Rows, row: Any, names: Sequence[str], wanted: Wanted) -> Wanted | None:
@@ -143,11 +143,11 @@ class Asked:
         if not wanted:
             return wanted
         kind, name = rows.kind, row if not names else getattr(row, names[0])
-        if kind is Named.TOPIC and not name and len(names) > 1:
+        if kind is NameKind.TOPIC and not name and len(names) > 1:
             name = self.topic_name(getattr(row, names[1]))
-        elif kind is Named.RESOURCE:
+        elif kind is NameKind.RESOURCE:
             kind, name = _RESOURCES.get(row.resource_type), row.resource_name
-        elif kind is Named.COORDINATOR_KEY:
+        elif kind is NameKind.COORDINATOR_KEY:
             kind = _KEYS.get(self.asks.key_type)
         if kind is None or kind not in wanted:
             return wanted
@@ -155,11 +155,11 @@ class Asked:
             return None
         return {each: value for each, value in wanted.items() if each is not kind}
 
-    def split(self, wanted: Wanted, code: ErrorCode, message: str) -> Split:
+    def split(self, wanted: Wanted, code: ErrorCode, message: str) -> SplitRequest:
         """The request without the rows that `wanted` names, and an answer that says `code` of those alone."""
         api, version = self.request.api, self.request.version
         if self.is_on_top(wanted, code):
-            return Split(None, self._on_top(code, message))
+            return SplitRequest(None, self._on_top(code, message))
         rows, left = rows_in(api.key, version), self._left(wanted)
         assert rows is not None and left is not None
         making = _Making(self, version, code, message)
@@ -170,7 +170,7 @@ class Asked:
             _, untried = others.split(rows, response, rest, {})
             told, rest = others.merged(rows, told, untried), []
         answer = response(**{rows.told: as_array(told)})
-        return Split(replace(self.asks, **{rows.asked: as_array(rest)}) if rest else None, answer)
+        return SplitRequest(replace(self.asks, **{rows.asked: as_array(rest)}) if rest else None, answer)
 
     def merged(self, carried_out: Any, told: Any) -> Any:
         """The answer to the rest of the request, with the rows of `told` that it lacks."""
@@ -200,7 +200,7 @@ class Asked:
 class _Making:
     """Rows of an answer that say one code."""
 
-    asked: Asked
+    asked: RequestView
     version: int
     code: ErrorCode
     message: str

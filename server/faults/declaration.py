@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias, get_args
 from ...protocol.apis import APIS, Api
 from ...protocol.errors import ErrorCode
 from ..runtime.errors import ControlError, Kind
-from .places import ERROR_PLACES, Named, names
+from .places import ERROR_PLACES, NameKind, names
 
 Disconnect: TypeAlias = Literal["before", "after"]
 DiskTrouble: TypeAlias = Literal["full", "slow", "failed"]
@@ -25,10 +25,10 @@ COUNT_MAX = 2**31 - 1
 
 _ACTIONS = ("error", "disconnect", "drop_response", "corrupt_batch")
 _BY_NAME = {
-    "topic": Named.TOPIC,
-    "partition": Named.PARTITION,
-    "group": Named.GROUP,
-    "transactional_id": Named.TRANSACTIONAL_ID,
+    "topic": NameKind.TOPIC,
+    "partition": NameKind.PARTITION,
+    "group": NameKind.GROUP,
+    "transactional_id": NameKind.TRANSACTIONAL_ID,
 }
 
 
@@ -78,7 +78,7 @@ class Declaration:
     """How many that fit go by first."""
 
     @property
-    def wanted(self) -> dict[Named, str | int]:
+    def wanted(self) -> dict[NameKind, str | int]:
         """What a request has to name."""
         return {kind: value for name, kind in _BY_NAME.items() if (value := getattr(self, name)) is not None}
 

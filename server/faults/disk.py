@@ -26,7 +26,7 @@ import trio
 from ...storage.disk.files import Buffer, Files, SyncError, WouldWaitError, WriteAhead
 from ...storage.disk.os_files import OsFile, OsFiles, open_descriptor
 from ...storage.disk.unsynced_files import UnsyncedFiles
-from .table import Fault, Faults
+from .table import DeclaredFault, Faults
 
 WARM_MAX = 10_000
 """Reads of a slow disk that are remembered; then it has forgotten all."""
@@ -41,14 +41,14 @@ class Disk:
         self.sound = files.file_type
         """What files are while all is well."""
         self.file_class: type[OsFile] = type("DiskFile", (self.sound,), {"__slots__": ()})
-        self.troubles: dict[str, Fault] = {}
+        self.troubles: dict[str, DeclaredFault] = {}
         """By what is wrong."""
         self._is_quick = threading.Event()
         self._warm: set[tuple[int, int]] = set()
         self._trio_thread = 0
         self._token: trio.lowlevel.TrioToken | None = None
 
-    def take(self, faults: Sequence[Fault]) -> None:
+    def take(self, faults: Sequence[DeclaredFault]) -> None:
         """Have these in force, and no others."""
         for name in _FULL.keys() | _SLOW.keys() | _FAILED.keys():
             if name in vars(self.file_class):

@@ -18,7 +18,7 @@ from ...protocol.errors import ErrorCode
 from ...protocol.schema import fields_of
 
 
-class Named(Enum):
+class NameKind(Enum):
     """What a name is that of."""
 
     TOPIC = "topic"
@@ -33,7 +33,7 @@ class Named(Enum):
 class Rows:
     """An array of a request whose rows an answer speaks of one by one."""
 
-    kind: Named | None
+    kind: NameKind | None
     asked: str
     """The array in the request; "" where there is none, and the answer speaks of what is there."""
     name: tuple[str, ...]
@@ -58,7 +58,7 @@ class Places:
 
     rows: tuple[Rows, ...] = ()
     """That one counts whose array the version has."""
-    flat: Mapping[Named, str] = field(default_factory=dict)
+    flat: Mapping[NameKind, str] = field(default_factory=dict)
     """Names that stand in the request itself."""
     on_top: Container[ErrorCode] = frozenset()
     """Codes for the whole, where there are rows."""
@@ -84,7 +84,7 @@ def _partitions(
     told_name: str = "partition_index",
     **more: Any,
 ) -> Rows:
-    return Rows(Named.PARTITION, asked, (name,) if name else (), told, (told_name,), **more)
+    return Rows(NameKind.PARTITION, asked, (name,) if name else (), told, (told_name,), **more)
 
 
 def _topics(
@@ -97,12 +97,12 @@ def _topics(
 ) -> Rows:
     if within is not None and "code" not in more:
         more["code"] = ""
-    return Rows(Named.TOPIC, asked, name, told, name if told_name is None else told_name, within, **more)
+    return Rows(NameKind.TOPIC, asked, name, told, name if told_name is None else told_name, within, **more)
 
 
 _BY_ID = ("name", "topic_id")
-_GROUP = {Named.GROUP: "group_id"}
-_TRANSACTION = {Named.TRANSACTIONAL_ID: "transactional_id"}
+_GROUP = {NameKind.GROUP: "group_id"}
+_TRANSACTION = {NameKind.TRANSACTIONAL_ID: "transactional_id"}
 _RESOURCE = ("resource_type", "resource_name")
 _OF_CONTROLLERS = frozenset(
     {ErrorCode.NOT_CONTROLLER, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.REQUEST_TIMED_OUT}
@@ -145,7 +145,7 @@ _BY_API = {
         (
             _topics(_TXN_PARTITIONS, "v3_and_below_topics", told="results_by_topic_v3_and_below"),
             Rows(
-                Named.TRANSACTIONAL_ID,
+                NameKind.TRANSACTIONAL_ID,
                 "transactions",
                 ("transactional_id",),
                 "results_by_transaction",
@@ -154,13 +154,13 @@ _BY_API = {
                 code="",
             ),
         ),
-        {Named.TRANSACTIONAL_ID: "v3_and_below_transactional_id"},
+        {NameKind.TRANSACTIONAL_ID: "v3_and_below_transactional_id"},
         on_top=frozenset({ErrorCode.CLUSTER_AUTHORIZATION_FAILED}),
         is_all_or_nothing=True,
     ),
     "AddRaftVoter": Places(),
     "AlterClientQuotas": Places((Rows(None, "entries", ("entity",), "entries", ("entity",)),)),
-    "AlterConfigs": Places((Rows(Named.RESOURCE, "resources", _RESOURCE, "responses", _RESOURCE),)),
+    "AlterConfigs": Places((Rows(NameKind.RESOURCE, "resources", _RESOURCE, "responses", _RESOURCE),)),
     "AlterPartitionReassignments": Places((_topics(_partitions(), told="responses"),), on_top=_OF_CONTROLLERS),
     # What the request names lies a level deeper than in the answer: `handlers/faulted` has all of its rows say the error.
     "AlterReplicaLogDirs": Places(
@@ -171,14 +171,14 @@ _BY_API = {
     ),
     "AlterUserScramCredentials": Places((Rows(None, "upsertions", ("name",), "results", ("user",)),)),
     "ApiVersions": Places(),
-    "ConsumerGroupDescribe": Places((Rows(Named.GROUP, "group_ids", (), "groups", ("group_id",)),)),
+    "ConsumerGroupDescribe": Places((Rows(NameKind.GROUP, "group_ids", (), "groups", ("group_id",)),)),
     "ConsumerGroupHeartbeat": Places(flat=_GROUP),
     "CreateAcls": Places((Rows(None, "creations", (), "results", ()),)),
     "CreateDelegationToken": Places(),
     "CreatePartitions": Places((_topics(None, told="results"),)),
     "CreateTopics": Places((_topics(None),)),
     "DeleteAcls": Places((Rows(None, "filters", (), "filter_results", ()),)),
-    "DeleteGroups": Places((Rows(Named.GROUP, "groups_names", (), "results", ("group_id",)),)),
+    "DeleteGroups": Places((Rows(NameKind.GROUP, "groups_names", (), "results", ("group_id",)),)),
     "DeleteRecords": Places((_topics(_partitions()),)),
     "DeleteShareGroupOffsets": Places(
         (_topics(None, name=("topic_name",), told="responses"),), _GROUP, on_top=_OF_GROUPS
@@ -195,9 +195,9 @@ _BY_API = {
     "DescribeAcls": Places(),
     "DescribeClientQuotas": Places(),
     "DescribeCluster": Places(),
-    "DescribeConfigs": Places((Rows(Named.RESOURCE, "resources", _RESOURCE, "results", _RESOURCE),)),
+    "DescribeConfigs": Places((Rows(NameKind.RESOURCE, "resources", _RESOURCE, "results", _RESOURCE),)),
     "DescribeDelegationToken": Places(),
-    "DescribeGroups": Places((Rows(Named.GROUP, "groups", (), "groups", ("group_id",)),)),
+    "DescribeGroups": Places((Rows(NameKind.GROUP, "groups", (), "groups", ("group_id",)),)),
     "DescribeLogDirs": Places(
         (Rows(None, "", (), "results", ("log_dir",)),),
         on_top=AllBut({ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.LOG_DIR_NOT_FOUND}),
@@ -205,7 +205,7 @@ _BY_API = {
     ),
     "DescribeProducers": Places((_topics(_partitions("partition_indexes", "")),)),
     "DescribeQuorum": Places(),
-    "DescribeShareGroupOffsets": Places((Rows(Named.GROUP, "groups", ("group_id",), "groups", ("group_id",)),)),
+    "DescribeShareGroupOffsets": Places((Rows(NameKind.GROUP, "groups", ("group_id",), "groups", ("group_id",)),)),
     "DescribeTopicPartitions": Places(
         (
             _topics(
@@ -217,7 +217,7 @@ _BY_API = {
         is_overlaid=True,
     ),
     "DescribeTransactions": Places(
-        (Rows(Named.TRANSACTIONAL_ID, "transactional_ids", (), "transaction_states", ("transactional_id",)),)
+        (Rows(NameKind.TRANSACTIONAL_ID, "transactional_ids", (), "transaction_states", ("transactional_id",)),)
     ),
     "DescribeUserScramCredentials": Places(),
     "ElectLeaders": Places(
@@ -239,11 +239,12 @@ _BY_API = {
         is_overlaid=True,
     ),
     "FindCoordinator": Places(
-        (Rows(Named.COORDINATOR_KEY, "coordinator_keys", (), "coordinators", ("key",)),), {Named.COORDINATOR_KEY: "key"}
+        (Rows(NameKind.COORDINATOR_KEY, "coordinator_keys", (), "coordinators", ("key",)),),
+        {NameKind.COORDINATOR_KEY: "key"},
     ),
     "GetTelemetrySubscriptions": Places(),
     "Heartbeat": Places(flat=_GROUP),
-    "IncrementalAlterConfigs": Places((Rows(Named.RESOURCE, "resources", _RESOURCE, "responses", _RESOURCE),)),
+    "IncrementalAlterConfigs": Places((Rows(NameKind.RESOURCE, "resources", _RESOURCE, "responses", _RESOURCE),)),
     "InitProducerId": Places(flat=_TRANSACTION),
     "InitializeShareGroupState": Places(
         (_topics(_partitions(name="partition", told_name="partition"), name=("topic_id",), told="results"),), _GROUP
@@ -274,7 +275,7 @@ _BY_API = {
         (
             _topics(_partitions("partition_indexes", "")),
             Rows(
-                Named.GROUP,
+                NameKind.GROUP,
                 "groups",
                 ("group_id",),
                 "groups",
@@ -315,9 +316,9 @@ _BY_API = {
     "ShareFetch": Places(
         (_topics(_partitions(), name=("topic_id",), told="responses"),), _GROUP, on_top=_OF_SHARE_SESSIONS
     ),
-    "ShareGroupDescribe": Places((Rows(Named.GROUP, "group_ids", (), "groups", ("group_id",)),)),
+    "ShareGroupDescribe": Places((Rows(NameKind.GROUP, "group_ids", (), "groups", ("group_id",)),)),
     "ShareGroupHeartbeat": Places(flat=_GROUP),
-    "StreamsGroupDescribe": Places((Rows(Named.GROUP, "group_ids", (), "groups", ("group_id",)),)),
+    "StreamsGroupDescribe": Places((Rows(NameKind.GROUP, "group_ids", (), "groups", ("group_id",)),)),
     "StreamsGroupHeartbeat": Places(flat=_GROUP),
     "SyncGroup": Places(flat=_GROUP),
     "TxnOffsetCommit": Places((_topics(_partitions()),), _GROUP | _TRANSACTION),
@@ -345,14 +346,14 @@ ERROR_PLACES: Mapping[int, Places] = {api.key: _BY_API[api.name] for api in APIS
 """By API key: all that are served."""
 
 _MEANS = {
-    Named.COORDINATOR_KEY: {Named.GROUP, Named.TRANSACTIONAL_ID},
-    Named.RESOURCE: {Named.TOPIC, Named.GROUP},
-    None: set[Named](),
+    NameKind.COORDINATOR_KEY: {NameKind.GROUP, NameKind.TRANSACTIONAL_ID},
+    NameKind.RESOURCE: {NameKind.TOPIC, NameKind.GROUP},
+    None: set[NameKind](),
 }
 
 
 @cache
-def names(key: int) -> frozenset[Named]:
+def names(key: int) -> frozenset[NameKind]:
     """What requests of an API name, in one version or another."""
     places = ERROR_PLACES[key]
     kinds = {*places.flat, *(each.kind for rows in places.rows for each in down(rows))}

@@ -24,7 +24,7 @@ FAULTS_MAX = 1_000
 Watcher = Callable[["Faults"], None]
 
 
-class Fault:
+class DeclaredFault:
     """A declared fault and what became of it."""
 
     def __init__(self, table: Faults, fault_id: int, declaration: Declaration) -> None:
@@ -85,21 +85,21 @@ class Faults:
     """All of a broker, over all its lives. Free while there are none."""
 
     def __init__(self) -> None:
-        self._faults: dict[int, Fault] = {}
+        self._faults: dict[int, DeclaredFault] = {}
         self._ids = itertools.count(1)
         self._watchers: list[Watcher] = []
 
-    def __iter__(self) -> Iterator[Fault]:
+    def __iter__(self) -> Iterator[DeclaredFault]:
         """In the order in which they were declared."""
         return iter(tuple(self._faults.values()))
 
     def __len__(self) -> int:
         return len(self._faults)
 
-    def get(self, fault_id: int) -> Fault | None:
+    def get(self, fault_id: int) -> DeclaredFault | None:
         return self._faults.get(fault_id)
 
-    def declare(self, declaration: Declaration) -> Fault:
+    def declare(self, declaration: Declaration) -> DeclaredFault:
         """Have it in force from now on.
 
         Raises:
@@ -112,12 +112,12 @@ class Faults:
             raise ControlError(
                 Kind.INVALID, f"{len(self._faults)} faults are declared, and no more can be; remove some"
             )
-        fault = Fault(self, next(self._ids), declaration)
+        fault = DeclaredFault(self, next(self._ids), declaration)
         self._faults[fault.id] = fault
         self.changed()
         return fault
 
-    def remove(self, fault: Fault) -> None:
+    def remove(self, fault: DeclaredFault) -> None:
         """As `Fault.remove`."""
         if self._faults.pop(fault.id, None) is not None:
             fault.end()
@@ -132,7 +132,7 @@ class Faults:
         self.changed()
         return len(faults)
 
-    def active(self) -> list[Fault]:
+    def active(self) -> list[DeclaredFault]:
         """Those that may meet more, in the order in which they were declared."""
         return [fault for fault in self._faults.values() if fault.is_active]
 

@@ -24,7 +24,7 @@ from .consumer.group import ConsumerGroup
 from .consumer.records import tombstones
 from .records import group_key, write_record
 from .settings import PROTOCOL_BATCHES_MAX, PROTOCOLS_MAX, GroupSettings
-from .shard import AnyGroup, Shard
+from .shard import AnyGroup, GroupShard
 from .streams.group import StreamsGroup
 from .streams.records import tombstones as streams_tombstones
 
@@ -58,7 +58,7 @@ class ClassicRequests:
                 f"session timeout {request.session_timeout_ms} ms is not between {least_ms} and {most_ms}",
             )
 
-    def join(self, shard: Shard, request: JoinGroupRequest, caller: Caller, now_ms: int, reply: JoinReply) -> None:
+    def join(self, shard: GroupShard, request: JoinGroupRequest, caller: Caller, now_ms: int, reply: JoinReply) -> None:
         """See `GroupCoordinator.join`; the group is not being deleted."""
         group = shard.groups.get(request.group_id)
         self._check_protocols(shard, group, request)
@@ -94,7 +94,7 @@ class ClassicRequests:
             group = shard.groups[request.group_id] = new
         self._classic.join(group, request, caller, now_ms, reply)
 
-    def _check_protocols(self, shard: Shard, group: object, request: JoinGroupRequest) -> None:
+    def _check_protocols(self, shard: GroupShard, group: object, request: JoinGroupRequest) -> None:
         """Bound what a member brings along: it is kept while the member is there, and given to leaders again and again."""
         if len(request.protocols) > PROTOCOLS_MAX:
             raise KafkaError(
@@ -113,7 +113,7 @@ class ClassicRequests:
                 f"the protocols of all members have {size_bytes} bytes; at most {most_bytes} are allowed",
             )
 
-    def sync(self, shard: Shard, request: SyncGroupRequest, now_ms: int, reply: SyncReply) -> None:
+    def sync(self, shard: GroupShard, request: SyncGroupRequest, now_ms: int, reply: SyncReply) -> None:
         """Handle a SyncGroup; `reply` is called exactly once, perhaps later (`Rebalancing.sync`,
         `ClassicMembers.sync`), unless KafkaError is raised."""
         match shard.groups.get(request.group_id):
@@ -125,7 +125,7 @@ class ClassicRequests:
                 reply(SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
 
     def heartbeat(
-        self, shard: Shard, group_id: str, member_id: str, instance_id: str | None, generation: int
+        self, shard: GroupShard, group_id: str, member_id: str, instance_id: str | None, generation: int
     ) -> ErrorCode:
         """Keep a member alive (`ClassicProtocol.heartbeat`, `ClassicMembers.heartbeat`)."""
         match shard.groups.get(group_id):
@@ -137,7 +137,7 @@ class ClassicRequests:
                 return ErrorCode.UNKNOWN_MEMBER_ID
 
     def leave(
-        self, shard: Shard, group_id: str, leaving: Sequence[MemberIdentity], now_ms: int
+        self, shard: GroupShard, group_id: str, leaving: Sequence[MemberIdentity], now_ms: int
     ) -> tuple[MemberResponse, ...]:
         """`ClassicProtocol.leave`, `ClassicMembers.leave`; in a group that does not exist, or is of another kind, nobody is known."""
         group = shard.groups.get(group_id)

@@ -19,16 +19,16 @@ from itertools import islice
 from typing import Any
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.messages.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
+from ...protocol.messages.consumer_group_describe import ConsumerGroupDescribedGroup as DescribedConsumerGroup
 from ...protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
-from ...protocol.messages.describe_groups import DescribedGroup
+from ...protocol.messages.describe_groups import DescribeGroupsDescribedGroup
 from ...protocol.messages.join_group import JoinGroupRequest
 from ...protocol.messages.leave_group import MemberIdentity, MemberResponse
 from ...protocol.messages.list_groups import ListedGroup
 from ...protocol.messages.offset_commit import OffsetCommitRequest
-from ...protocol.messages.share_group_describe import DescribedGroup as DescribedShareGroup
+from ...protocol.messages.share_group_describe import ShareGroupDescribedGroup as DescribedShareGroup
 from ...protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
-from ...protocol.messages.streams_group_describe import DescribedGroup as DescribedStreamsGroup
+from ...protocol.messages.streams_group_describe import StreamsGroupDescribedGroup as DescribedStreamsGroup
 from ...protocol.messages.streams_group_heartbeat import EndpointToPartitions, StreamsGroupHeartbeatRequest
 from ...protocol.messages.sync_group import SyncGroupRequest
 from ...protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
@@ -50,15 +50,15 @@ from .consumer.protocol import ConsumerProtocol
 from .consumer.records import group_epoch, target_metadata
 from .consumer.requests import check_request
 from .descriptions import describe_classic, describe_consumer, describe_share, describe_streams, list_groups
-from .kinds import Kind
-from .offsets.commits import Commits, Fetched, Positions, Prepared, TopicCommit, chunks, is_current
+from .kinds import GroupKind
+from .offsets.commits import Commits, Fetched, Positions, PreparedCommit, TopicCommit, chunks, is_current
 from .offsets.offsets import Place
 from .offsets.txn_commits import TxnCommits
 from .records import group_key
 from .settings import MEMBERS_A_PIECE, PLACES_A_PIECE, GroupSettings
-from .shard import AnyGroup, Shard
+from .shard import AnyGroup, GroupShard
 from .share.group import ShareGroup
-from .share.protocol import ShareProtocol, Wish
+from .share.protocol import ShareProtocol, StatesToBegin
 from .share.requests import check_request as check_share_request
 from .share.states import Topics, TopicStates
 from .streams import requests as streams_requests
@@ -70,7 +70,7 @@ from .upkeep import Upkeep
 log = logging.getLogger("ottla.groups")
 
 
-class GroupCoordinator(Coordinator[Shard]):
+class GroupCoordinator(Coordinator[GroupShard]):
     """All groups, by partition of `__consumer_offsets`.
 
     Args:
@@ -91,7 +91,7 @@ class GroupCoordinator(Coordinator[Shard]):
         elapsed_ms: Callable[[], int],
         new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
         on_earlier: Callable[[], None] = lambda: None,
-        wish: Callable[[Wish], None] = lambda _: None,
+        wish: Callable[[StatesToBegin], None] = lambda _: None,
     ) -> None:
         super().__init__(store, elapsed_ms, on_earlier)
         self._settings = settings
@@ -117,36 +117,36 @@ class GroupCoordinator(Coordinator[Shard]):
         self._upkeep = Upkeep(
             settings, self._deadlines, topics, self._commits, self._share, self._start_job, self._drop
         )
-        self._kinds: dict[type[Any], Kind] = {
-            ClassicGroup: Kind(
+        self._kinds: dict[type[Any], GroupKind] = {
+            ClassicGroup: GroupKind(
                 take_up=lambda _, group, now_ms: self._classic.loaded(group, now_ms),
                 close=self._classic.close,
             ),
-            ConsumerGroup: Kind(
+            ConsumerGroup: GroupKind(
                 take_up=self._consumer.loaded,
                 close=lambda group, _error, _now_ms: self._consumer.close(group),
             ),
-            ShareGroup: Kind(
+            ShareGroup: GroupKind(
                 take_up=self._share.loaded,
                 close=lambda group, _error, _now_ms: self._share.close(group),
             ),
-            StreamsGroup: Kind(
+            StreamsGroup: GroupKind(
                 take_up=self._streams.loaded,
                 close=lambda group, _error, _now_ms: self._streams.close(group),
             ),
         }
 
-    def _new_shard(self, partition: int) -> Shard:
-        return Shard(partition, self._classic, self._upkeep.expire)
+    def _new_shard(self, partition: int) -> GroupShard:
+        return GroupShard(partition, self._classic, self._upkeep.expire)
 
-    def _activated(self, shard: Shard, now_ms: int) -> None:
+    def _activated(self, shard: GroupShard, now_ms: int) -> None:
         self._consumer.activated(now_ms)
         self._start_job(shard, self._take_up(shard, now_ms))
         self._upkeep.settle(shard)
         self._upkeep.repeat_expiry(shard)
         self._upkeep.forget_gone(shard, now_ms)
 
-    def _take_up(self, shard: Shard, now_ms: int) -> Job:
+    def _take_up(self, shard: GroupShard, now_ms: int) -> Job:
         """Let the time of all loaded groups run; clients may have come to some of them before."""
 
         def take_up(group: AnyGroup) -> Job:
@@ -155,7 +155,7 @@ class GroupCoordinator(Coordinator[Shard]):
         failing = f"members in {OFFSETS_TOPIC}-{shard.partition} have no session time-out until they are heard of"
         yield from for_each(tuple(shard.groups.values()), take_up, failing)
 
-    def _unloaded(self, shard: Shard, error: ErrorCode, now_ms: int) -> Job:
+    def _unloaded(self, shard: GroupShard, error: ErrorCode, now_ms: int) -> Job:
         self._deadlines.forget(shard.expiry)
         while shard.groups:
             _, group = shard.groups.popitem()
@@ -174,7 +174,7 @@ class GroupCoordinator(Coordinator[Shard]):
     # Members
 
     def consumer_heartbeat(
-        self, shard: Shard, request: ConsumerGroupHeartbeatRequest, caller: Caller, now_ms: Callable[[], int]
+        self, shard: GroupShard, request: ConsumerGroupHeartbeatRequest, caller: Caller, now_ms: Callable[[], int]
     ) -> Steps[ConsumerGroupHeartbeatResponse]:
         """A member of a consumer group joins, stays or leaves, with the last piece (`ConsumerProtocol.heartbeat`)."""
         check_request(request, caller.version, self._settings.group_consumer_assignors)
@@ -189,7 +189,7 @@ class GroupCoordinator(Coordinator[Shard]):
         return self._consumer.heartbeat(shard, request, caller, now_ms(), upgrade, prepared)
 
     def share_heartbeat(
-        self, shard: Shard, request: ShareGroupHeartbeatRequest, caller: Caller, now_ms: Callable[[], int]
+        self, shard: GroupShard, request: ShareGroupHeartbeatRequest, caller: Caller, now_ms: Callable[[], int]
     ) -> Steps[ShareGroupHeartbeatResponse]:
         """A member of a share group joins, stays or leaves, with the last piece (`ShareProtocol.heartbeat`)."""
         check_share_request(request)
@@ -201,7 +201,7 @@ class GroupCoordinator(Coordinator[Shard]):
         return self._share.heartbeat(shard, request, caller, now_ms(), ready)
 
     def streams_heartbeat(
-        self, shard: Shard, request: StreamsGroupHeartbeatRequest, caller: Caller, now_ms: Callable[[], int]
+        self, shard: GroupShard, request: StreamsGroupHeartbeatRequest, caller: Caller, now_ms: Callable[[], int]
     ) -> Steps[Heard]:
         """A member of a streams group joins, stays or leaves (`StreamsProtocol.heartbeat`). What partitions are served at which
         endpoints follows, a member a piece."""
@@ -243,7 +243,7 @@ class GroupCoordinator(Coordinator[Shard]):
         """The states in these topics are deleted (`ShareProtocol.forgotten`)."""
         self._share.forgotten(self.shard_of(group_id), group_id, topic_ids, now_ms)
 
-    def all_share_states_to_forget(self, shard: Shard, group_id: str, now_ms: int) -> Topics:
+    def all_share_states_to_forget(self, shard: GroupShard, group_id: str, now_ms: int) -> Topics:
         """A share group is to be deleted (`ShareProtocol.all_to_forget`)."""
         return self._share.all_to_forget(shard, group_id, now_ms)
 
@@ -253,7 +253,7 @@ class GroupCoordinator(Coordinator[Shard]):
         return group.initialized if isinstance(group, ShareGroup) else {}
 
     @contextmanager
-    def going(self, group_id: str) -> Iterator[Shard]:
+    def going(self, group_id: str) -> Iterator[GroupShard]:
         """Nobody joins the group meanwhile; its shard.
 
         Raises:
@@ -267,7 +267,9 @@ class GroupCoordinator(Coordinator[Shard]):
         finally:
             shard.groups_going.discard(group_id)
 
-    def streams_endpoints(self, shard: Shard, group_id: str, member_id: str) -> Steps[tuple[EndpointToPartitions, ...]]:
+    def streams_endpoints(
+        self, shard: GroupShard, group_id: str, member_id: str
+    ) -> Steps[tuple[EndpointToPartitions, ...]]:
         """What the member is told of the partitions that members of its group serve, a member a piece."""
         shard.check_active()
         return self._streams.endpoints(shard.groups.get(group_id), member_id)
@@ -276,7 +278,7 @@ class GroupCoordinator(Coordinator[Shard]):
         """A classic group without members has another one in its place."""
         to_the_end(self._classic.close(group, ErrorCode.REBALANCE_IN_PROGRESS, now_ms))
 
-    def join(self, shard: Shard, request: JoinGroupRequest, caller: Caller, now_ms: int, reply: JoinReply) -> None:
+    def join(self, shard: GroupShard, request: JoinGroupRequest, caller: Caller, now_ms: int, reply: JoinReply) -> None:
         """Handle a JoinGroup; `reply` is called exactly once, perhaps much later (`ClassicProtocol.join`,
         `ClassicMembers.join`).
 
@@ -290,20 +292,20 @@ class GroupCoordinator(Coordinator[Shard]):
         _check_stays(shard, request.group_id)
         self._classic_requests.join(shard, request, caller, now_ms, reply)
 
-    def sync(self, shard: Shard, request: SyncGroupRequest, now_ms: int, reply: SyncReply) -> None:
+    def sync(self, shard: GroupShard, request: SyncGroupRequest, now_ms: int, reply: SyncReply) -> None:
         """Handle a SyncGroup (`ClassicRequests.sync`)."""
         _check_served(shard, request.group_id)
         self._classic_requests.sync(shard, request, now_ms, reply)
 
     def heartbeat(
-        self, shard: Shard, group_id: str, member_id: str, instance_id: str | None, generation: int
+        self, shard: GroupShard, group_id: str, member_id: str, instance_id: str | None, generation: int
     ) -> ErrorCode:
         """Keep a classic member alive (`ClassicRequests.heartbeat`)."""
         _check_served(shard, group_id)
         return self._classic_requests.heartbeat(shard, group_id, member_id, instance_id, generation)
 
     def leave(
-        self, shard: Shard, group_id: str, leaving: Sequence[MemberIdentity], now_ms: int
+        self, shard: GroupShard, group_id: str, leaving: Sequence[MemberIdentity], now_ms: int
     ) -> Steps[tuple[MemberResponse, ...]]:
         """Remove classic members, some hundred at a time, as if they were named in as many requests: those for whom it fails, when
         others have left already, have the error in their answers.
@@ -324,7 +326,7 @@ class GroupCoordinator(Coordinator[Shard]):
             yield
         return tuple(answers)
 
-    def member_ids(self, shard: Shard, group_id: str) -> Collection[str]:
+    def member_ids(self, shard: GroupShard, group_id: str) -> Collection[str]:
         """Those of the group, as they come and go; none if there is no such group."""
         _check_served(shard, group_id)
         group = shard.groups.get(group_id)
@@ -334,35 +336,35 @@ class GroupCoordinator(Coordinator[Shard]):
 
     def prepare(
         self,
-        shard: Shard,
+        shard: GroupShard,
         request: OffsetCommitRequest | TxnOffsetCommitRequest,
         topics: Sequence[TopicCommit],
         now_ms: int,
-    ) -> Steps[Prepared]:
+    ) -> Steps[PreparedCommit]:
         """What `commit` and `commit_in_transaction` take (`commits.prepare`)."""
         max_bytes = partial(self._store.max_batch_bytes, shard.partition)
         if isinstance(request, OffsetCommitRequest):
             return self._commits.prepare(request, topics, now_ms, max_bytes)
         return self._txn_commits.prepare(request, topics, now_ms, max_bytes)
 
-    def is_current(self, prepared: Prepared) -> bool:
+    def is_current(self, prepared: PreparedCommit) -> bool:
         """Whether it may be written in this turn: no topic has gone since it was prepared."""
         return is_current(prepared, self._topics)
 
     def commit(
-        self, shard: Shard, request: OffsetCommitRequest, version: int, prepared: Prepared, now_ms: int
+        self, shard: GroupShard, request: OffsetCommitRequest, version: int, prepared: PreparedCommit, now_ms: int
     ) -> dict[Place, ErrorCode]:
         """Commit offsets (`Commits.commit`)."""
         shard.check_active()
         return self._commits.commit(shard, request, version, prepared, now_ms)
 
-    def check_fetch(self, shard: Shard, group_id: str, member_id: str | None, epoch: int) -> None:
+    def check_fetch(self, shard: GroupShard, group_id: str, member_id: str | None, epoch: int) -> None:
         """Raise KafkaError also if this member may not read committed offsets (`Commits.check_fetch`)."""
         shard.check_active()
         self._commits.check_fetch(shard, group_id, member_id, epoch)
 
     @staticmethod
-    def positions(shard: Shard, group_id: str, *, stable: bool) -> Positions:
+    def positions(shard: GroupShard, group_id: str, *, stable: bool) -> Positions:
         """What the group has committed by now, for `fetch` and `fetch_all`: a copy, as a transaction that ends between two
         of their pieces must be seen in all partitions or in none.
 
@@ -390,7 +392,7 @@ class GroupCoordinator(Coordinator[Shard]):
         return self._topics.id_of(topic) or ZERO_UUID
 
     def commit_in_transaction(
-        self, shard: Shard, request: TxnOffsetCommitRequest, version: int, prepared: Prepared, now_ms: int
+        self, shard: GroupShard, request: TxnOffsetCommitRequest, version: int, prepared: PreparedCommit, now_ms: int
     ) -> dict[Place, ErrorCode]:
         """Commit offsets as part of a transaction (`TxnCommits.commit`)."""
         _check_served(shard, request.group_id)
@@ -406,7 +408,7 @@ class GroupCoordinator(Coordinator[Shard]):
             self._upkeep.settle(shard)
 
     def delete_offsets(
-        self, shard: Shard, group_id: str, places: Sequence[Place], now_ms: int
+        self, shard: GroupShard, group_id: str, places: Sequence[Place], now_ms: int
     ) -> Steps[dict[Place, ErrorCode]]:
         """Delete offsets, some hundred a piece (`Commits.delete`).
 
@@ -420,7 +422,7 @@ class GroupCoordinator(Coordinator[Shard]):
             yield
         return errors
 
-    def _group_shard(self, group_id: str) -> Shard:
+    def _group_shard(self, group_id: str) -> GroupShard:
         shard = self.shard_for(group_id)
         _check_served(shard, group_id)
         return shard
@@ -437,7 +439,7 @@ class GroupCoordinator(Coordinator[Shard]):
 
     # Groups as administrators see them
 
-    def describe_group(self, group_id: str, version: int) -> Steps[DescribedGroup]:
+    def describe_group(self, group_id: str, version: int) -> Steps[DescribeGroupsDescribedGroup]:
         """A classic group (`descriptions.describe_classic`), a member a piece."""
         return describe_classic(group_id, self.shard_of(group_id).groups.get(group_id), version)
 
@@ -524,7 +526,7 @@ class GroupCoordinator(Coordinator[Shard]):
             if shard.state is ShardState.ACTIVE:
                 self._upkeep.forget(shard, {(name, topic_id), (name, ZERO_UUID)}, now_ms)
 
-    def _drop(self, shard: Shard, group: AnyGroup, now_ms: int) -> None:
+    def _drop(self, shard: GroupShard, group: AnyGroup, now_ms: int) -> None:
         """Forget a group without members."""
         del shard.groups[group.group_id]
         to_the_end(self._closing(group, ErrorCode.COORDINATOR_NOT_AVAILABLE, now_ms))
@@ -533,14 +535,14 @@ class GroupCoordinator(Coordinator[Shard]):
         return self._kinds[type(group)].close(group, error, now_ms)
 
 
-def _check_served(shard: Shard, group_id: str) -> None:
+def _check_served(shard: GroupShard, group_id: str) -> None:
     """Raise INVALID_GROUP_ID, or as `Shard.check_active`."""
     if not group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
     shard.check_active()
 
 
-def _check_stays(shard: Shard, group_id: str) -> None:
+def _check_stays(shard: GroupShard, group_id: str) -> None:
     """Raise as `Shard.check_active`, since others may have come in between; and COORDINATOR_LOAD_IN_PROGRESS, with which clients ask
     again, while the group is being deleted."""
     shard.check_active()

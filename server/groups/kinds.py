@@ -84,7 +84,7 @@ def check_none(*refusals: Refusal) -> None:
             raise KafkaError(ErrorCode.INVALID_REQUEST, message)
 
 
-class Kind(NamedTuple):
+class GroupKind(NamedTuple):
     """What the coordinator does with the groups of one kind where it does otherwise with others. One row for each kind in
     `GroupCoordinator`, and one for its records in `shard.REPLAY`."""
 

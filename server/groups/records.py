@@ -26,7 +26,7 @@ from ...protocol.messages.consumer_offsets import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
-from ...protocol.wire import Codec, codec
+from ...protocol.wire import MessageCodec, codec
 from ..coordination import blobs
 from ..coordination.blobs import NUMBER, blob_types, read_message, read_number, write_blob, writing_blob
 from ..coordination.jobs import Steps
@@ -143,7 +143,7 @@ Change: TypeAlias = tuple[Any, Any]
 """Key and value, as messages of one pair of RECORD_TYPES, or of a classic group; None deletes the key."""
 
 
-class Ready(NamedTuple):
+class ReadyChange(NamedTuple):
     """A change whose record was made in pieces before the step that may write it.
 
     Attributes:
@@ -155,11 +155,11 @@ class Ready(NamedTuple):
     pair: Pair
 
 
-def ready(made_of: object, change: Change, arrays: Mapping[str, tuple[object, ...]]) -> Steps[Ready]:
+def ready(made_of: object, change: Change, arrays: Mapping[str, tuple[object, ...]]) -> Steps[ReadyChange]:
     """Make it from the change without the elements of its long arrays (`writing_blob`)."""
     key, value = change
     pair = yield from writing_record(key, value, arrays)
-    return Ready(made_of, (key, replace(value, **arrays)), pair)
+    return ReadyChange(made_of, (key, replace(value, **arrays)), pair)
 
 
 def writing_record(key: object, value: Any, arrays: Mapping[str, Iterable[object]]) -> Steps[Pair]:
@@ -168,14 +168,14 @@ def writing_record(key: object, value: Any, arrays: Mapping[str, Iterable[object
     return write_record(key, None)[0], value_bytes
 
 
-def records_of(changes: Iterable[Change | Ready], before: Records | None = None) -> Records:
+def records_of(changes: Iterable[Change | ReadyChange], before: Records | None = None) -> Records:
     """The records of these changes, behind those `before` if there are any."""
     made = Records() if before is None else before
-    made.add(*[change.pair if isinstance(change, Ready) else write_record(*change) for change in changes])
+    made.add(*[change.pair if isinstance(change, ReadyChange) else write_record(*change) for change in changes])
     return made
 
 
-def value_codec(cls: type[Any], version: int) -> Codec:
+def value_codec(cls: type[Any], version: int) -> MessageCodec:
     """Of the values of offsets and classic groups, which have versions of their own."""
     return codec(cls, version, version >= _FIRST_FLEXIBLE_VERSION)
 

@@ -19,13 +19,13 @@ from ..partitions.internal_topics import OFFSETS_TOPIC
 from ..partitions.topics import Topics
 from .coordinator import GroupCoordinator
 from .settings import GroupSettings
-from .shard import Shard
+from .shard import GroupShard
 from .share.flows import ShareFlows
 from .share.keeper import StateKeeper
-from .share.protocol import Wish
+from .share.protocol import StatesToBegin
 
 
-class GroupService(CoordinatorService[GroupCoordinator, Shard]):
+class GroupService(CoordinatorService[GroupCoordinator, GroupShard]):
     """The group coordinator of a broker.
 
     Args:
@@ -35,7 +35,7 @@ class GroupService(CoordinatorService[GroupCoordinator, Shard]):
     def __init__(self, ground: Ground, keeper: Callable[[], StateKeeper]) -> None:
         self._settings = settings = GroupSettings.of(ground.config.current)
         settings.groups = ground.config.groups
-        self._wishes, self._wishes_todo = trio.open_memory_channel[Wish](inf)
+        self._wishes, self._wishes_todo = trio.open_memory_channel[StatesToBegin](inf)
         super().__init__(
             ground,
             lambda store, on_earlier: GroupCoordinator(

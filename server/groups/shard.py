@@ -19,11 +19,11 @@ from ..coordination import shard as coordination
 from ..coordination.deadlines import Deadline
 from ..coordination.jobs import Job, to_the_end
 from ..partitions.internal_topics import OFFSETS_TOPIC
-from .classic.group import ClassicGroup, GroupState, Member
+from .classic.group import ClassicGroup, ClassicMember, ClassicState
 from .classic.protocol import ClassicProtocol
 from .consumer import replay as consumer_replay
 from .consumer.group import ConsumerGroup
-from .offsets.offsets import Offsets, TopicId
+from .offsets.offsets import GroupOffsets, TopicId
 from .reconciled import ReconciledGroup
 from .records import (
     OFFSET_KEY_START,
@@ -32,7 +32,7 @@ from .records import (
     GroupRecord,
     KindRecord,
     OffsetRecord,
-    Ready,
+    ReadyChange,
     read_record,
 )
 from .share import replay as share_replay
@@ -50,7 +50,7 @@ _MARKERS = (0, _COMMIT_MARKER)
 AnyGroup: TypeAlias = ClassicGroup | ConsumerGroup | ShareGroup | StreamsGroup
 
 
-class Shard(coordination.Shard):
+class GroupShard(coordination.Shard):
     """One partition's groups by id, and their offsets.
 
     Args:
@@ -59,10 +59,10 @@ class Shard(coordination.Shard):
 
     topic = OFFSETS_TOPIC
 
-    def __init__(self, partition: int, classic: ClassicProtocol, expire: Callable[[Shard, int], None]) -> None:
+    def __init__(self, partition: int, classic: ClassicProtocol, expire: Callable[[GroupShard, int], None]) -> None:
         super().__init__(partition)
         self.groups: dict[str, AnyGroup] = {}
-        self.offsets = Offsets()
+        self.offsets = GroupOffsets()
         self.expiry = Deadline(partial(expire, self))
         self._classic = classic
         self.topics_seen: set[TopicId] = set()
@@ -133,10 +133,10 @@ class Shard(coordination.Shard):
             case None:
                 log.warning("%s-%d: unknown type of record at %d", self.topic, self.partition, record.offset)
 
-    def apply(self, changes: Iterable[Change | Ready]) -> None:
+    def apply(self, changes: Iterable[Change | ReadyChange]) -> None:
         """Change groups as records of them say, which were just written or are loaded; None deletes."""
         for change in changes:
-            key, value = change.change if isinstance(change, Ready) else change
+            key, value = change.change if isinstance(change, ReadyChange) else change
             if isinstance(key, GroupMetadataKey):
                 self._apply_to_classic_group(key, value)
                 continue
@@ -148,7 +148,7 @@ class Shard(coordination.Shard):
                 group = self.groups[key.group_id] = kind(key.group_id, self.partition)
             if value is None and type(key) in _OF_WHOLE_GROUPS:
                 del self.groups[key.group_id]
-            elif isinstance(change, Ready):
+            elif isinstance(change, ReadyChange):
                 _TAKE[type(key)](group, key, change.made_of)
             else:
                 act(group, key, value)
@@ -191,7 +191,7 @@ class Shard(coordination.Shard):
         if value.leader in group.members:
             group.leader = value.leader
         if group.members:
-            group.state = GroupState.STABLE
+            group.state = ClassicState.STABLE
         to_the_end(group.read_subscriptions())
         return group
 
@@ -218,9 +218,9 @@ _OF_WHOLE_GROUPS = (
 """The keys whose tombstones delete a group."""
 
 
-def _loaded_member(metadata: MemberMetadata, value: GroupMetadataValue) -> Member:
+def _loaded_member(metadata: MemberMetadata, value: GroupMetadataValue) -> ClassicMember:
     has_rebalance_timeout = metadata.rebalance_timeout != -1
-    return Member(
+    return ClassicMember(
         metadata.member_id,
         group_instance_id=metadata.group_instance_id,
         client_id=metadata.client_id,

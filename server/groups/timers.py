@@ -12,7 +12,7 @@ from ..coordination.deadlines import Deadline, Deadlines
 from .reconciled import ReconciledGroup
 
 if TYPE_CHECKING:
-    from .shard import Shard
+    from .shard import GroupShard
 
 log = logging.getLogger("ottla.groups")
 
@@ -43,18 +43,18 @@ class MemberTimers(Generic[Group]):
         remove: Takes a member out of (shard, group, member id, now_ms). Raises KafkaError if that cannot be written down.
     """
 
-    def __init__(self, deadlines: Deadlines, remove: Callable[[Shard, Group, str, int], None]) -> None:
+    def __init__(self, deadlines: Deadlines, remove: Callable[[GroupShard, Group, str, int], None]) -> None:
         self._deadlines = deadlines
         self._remove = remove
 
-    def keep_alive(self, shard: Shard, group: Group, member_id: str, timeout_ms: int) -> None:
+    def keep_alive(self, shard: GroupShard, group: Group, member_id: str, timeout_ms: int) -> None:
         """The member has sent something: its session starts again."""
         session = group.sessions.get(member_id)
         if session is None:
             session = group.sessions[member_id] = Deadline(partial(self._session_is_over, shard, group, member_id))
         self._deadlines.start(session, timeout_ms)
 
-    def limit(self, shard: Shard, group: Group, member: Limited) -> None:
+    def limit(self, shard: GroupShard, group: Group, member: Limited) -> None:
         """Give the member its rebalance time-out to do what it was told; a time that runs already stays."""
         if member.member_id not in group.waits:
             wait = Deadline(partial(self._wait_is_over, shard, group, member.member_id, member.epoch))
@@ -72,12 +72,12 @@ class MemberTimers(Generic[Group]):
         if (session := group.sessions.pop(member_id, None)) is not None:
             self._deadlines.forget(session)
 
-    def _session_is_over(self, shard: Shard, group: Group, member_id: str, now_ms: int) -> None:
+    def _session_is_over(self, shard: GroupShard, group: Group, member_id: str, now_ms: int) -> None:
         if shard.serves(group):
             log.info("group %s: member %s failed", group.group_id, member_id)
             self._try_to_remove(shard, group, member_id, group.sessions[member_id], now_ms)
 
-    def _wait_is_over(self, shard: Shard, group: Group, member_id: str, epoch: int, now_ms: int) -> None:
+    def _wait_is_over(self, shard: GroupShard, group: Group, member_id: str, epoch: int, now_ms: int) -> None:
         if not shard.serves(group):
             return
         wait = group.waits.pop(member_id)
@@ -87,7 +87,7 @@ class MemberTimers(Generic[Group]):
             group.waits[member_id] = wait
             self._try_to_remove(shard, group, member_id, wait, now_ms)
 
-    def _try_to_remove(self, shard: Shard, group: Group, member_id: str, deadline: Deadline, now_ms: int) -> None:
+    def _try_to_remove(self, shard: GroupShard, group: Group, member_id: str, deadline: Deadline, now_ms: int) -> None:
         try:
             self._remove(shard, group, member_id, now_ms)
         except KafkaError as error:

@@ -13,7 +13,7 @@ from .assigning.topics import TopicView
 from .offsets.commits import Commits
 from .offsets.offsets import TopicId
 from .settings import GroupSettings
-from .shard import AnyGroup, Shard
+from .shard import AnyGroup, GroupShard
 from .share.group import ShareGroup
 from .share.protocol import ShareProtocol
 
@@ -32,8 +32,8 @@ class Upkeep:
         topics: TopicView,
         commits: Commits,
         share: ShareProtocol,
-        start_job: Callable[[Shard, Job], None],
-        drop: Callable[[Shard, AnyGroup, int], None],
+        start_job: Callable[[GroupShard, Job], None],
+        drop: Callable[[GroupShard, AnyGroup, int], None],
     ) -> None:
         self._settings = settings
         self._deadlines = deadlines
@@ -45,14 +45,14 @@ class Upkeep:
 
     # Transactions
 
-    def settle(self, shard: Shard) -> None:
+    def settle(self, shard: GroupShard) -> None:
         """Have done what is left to do of transactions that have ended."""
         if not shard.offsets.is_settled and not shard.is_settling:
             shard.is_settling = True
             self._start_job(shard, self._settle_each(shard))
 
     @staticmethod
-    def _settle_each(shard: Shard) -> Job:
+    def _settle_each(shard: GroupShard) -> Job:
         while not shard.offsets.is_settled:
             shard.offsets.settle_some()
             yield
@@ -60,7 +60,7 @@ class Upkeep:
 
     # Deleted topics
 
-    def forget_gone(self, shard: Shard, now_ms: int) -> None:
+    def forget_gone(self, shard: GroupShard, now_ms: int) -> None:
         """Forget the offsets of topics that were deleted while nobody could write it down here: the process had died, or
         the partition was loading, without leader or refused by the disk."""
         gone = {
@@ -71,7 +71,7 @@ class Upkeep:
         shard.topics_seen.clear()
         self.forget(shard, gone, now_ms)
 
-    def forget(self, shard: Shard, gone: Collection[TopicId], now_ms: int) -> None:
+    def forget(self, shard: GroupShard, gone: Collection[TopicId], now_ms: int) -> None:
         """Forget the offsets, and the states of share groups, in these topics."""
         shard.topics_gone.update(gone)
         # However many topics are deleted meanwhile, the groups are gone through once more for all of them.
@@ -79,7 +79,7 @@ class Upkeep:
             shard.is_forgetting = True
             self._start_job(shard, self._forget_each(shard, now_ms))
 
-    def _forget_each(self, shard: Shard, now_ms: int) -> Job:
+    def _forget_each(self, shard: GroupShard, now_ms: int) -> Job:
         while shard.topics_gone:
             gone, shard.topics_gone = frozenset(shard.topics_gone), set()
             yield from for_each(
@@ -94,7 +94,7 @@ class Upkeep:
             )
         shard.is_forgetting = False
 
-    def _forget_states(self, shard: Shard, group: ShareGroup, gone: Collection[TopicId], now_ms: int) -> Job:
+    def _forget_states(self, shard: GroupShard, group: ShareGroup, gone: Collection[TopicId], now_ms: int) -> Job:
         """Let a share group have no states in these topics; the share coordinator forgets them by itself."""
         if shard.groups.get(group.group_id) is group:
             self._share.forget_topics(shard, group, {topic_id for _, topic_id in gone}, now_ms)
@@ -102,7 +102,7 @@ class Upkeep:
 
     # Expiry
 
-    def expire(self, shard: Shard, now_ms: int) -> None:
+    def expire(self, shard: GroupShard, now_ms: int) -> None:
         """Remove offsets that have passed their time, and groups that are left without members and offsets; and so again."""
         self.repeat_expiry(shard)
 
@@ -113,6 +113,6 @@ class Upkeep:
         failing = f"offsets in {OFFSETS_TOPIC}-{shard.partition} do not expire"
         self._start_job(shard, for_each(tuple(shard.groups.values()), expire, failing))
 
-    def repeat_expiry(self, shard: Shard) -> None:
+    def repeat_expiry(self, shard: GroupShard) -> None:
         """Have offsets expire when the time for it has come."""
         self._deadlines.start(shard.expiry, self._settings.offsets_retention_check_interval_ms)

@@ -14,7 +14,7 @@ from ...protocol.messages.describe_acls import DescribeAclsRequest
 from ..cluster.acl_changes import AclChanges
 from ..runtime.time_slices import TimeSlice
 from ..security.acls.filters import AclFilter
-from ..security.acls.kinds import Operation, PatternType, Permission, ResourceType
+from ..security.acls.kinds import AclOperation, PatternType, Permission, ResourceType
 from ..services.context import Context
 from .permissions import request_refusal
 
@@ -46,8 +46,8 @@ async def changes_for(
         KafkaError: CLUSTER_AUTHORIZATION_FAILED, SECURITY_DISABLED (there is no authorizer).
     """
     await check_known(request, rows, time_slice)
-    if not ctx.may(Operation.ALTER, ResourceType.CLUSTER):
-        raise request_refusal(request, Operation.ALTER)
+    if not ctx.may(AclOperation.ALTER, ResourceType.CLUSTER):
+        raise request_refusal(request, AclOperation.ALTER)
     if ctx.services.acl_changes is None:
         raise KafkaError(ErrorCode.SECURITY_DISABLED, f"{NO_AUTHORIZER}.")
     return ctx.services.acl_changes
@@ -66,6 +66,6 @@ def as_filter(row: DeleteAclsFilter | DescribeAclsRequest) -> AclFilter:
         kind(PatternType, row.pattern_type_filter),
         row.principal_filter,
         row.host_filter,
-        kind(Operation, row.operation),
+        kind(AclOperation, row.operation),
         kind(Permission, row.permission_type),
     )

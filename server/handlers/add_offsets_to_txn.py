@@ -13,7 +13,7 @@ from ...protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddO
 from ...storage.disk.paths import TopicPartition
 from ..coordination.records import Producer
 from ..partitions.internal_topics import OFFSETS_TOPIC
-from ..security.acls.kinds import Operation, ResourceType
+from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
 from ..transactions.fencing import code_for
 from .permissions import check
@@ -25,8 +25,8 @@ async def handle(ctx: Context, request: Request) -> AddOffsetsToTxnResponse:
     body: AddOffsetsToTxnRequest = request.body
     services = ctx.services
     try:
-        check(ctx, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, body.transactional_id)
-        check(ctx, Operation.READ, ResourceType.GROUP, body.group_id)
+        check(ctx, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, body.transactional_id)
+        check(ctx, AclOperation.READ, ResourceType.GROUP, body.group_id)
         transactions = services.coordinators.transactions
         shard = await transactions.route(ctx.node, body.transactional_id)
         await services.coordinators.groups.ensure_topic()

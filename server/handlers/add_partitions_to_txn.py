@@ -28,7 +28,7 @@ from ..coordination.records import Producer
 from ..partitions.internal_topics import INTERNAL_TOPICS
 from ..runtime.cold_reads import have_made
 from ..runtime.time_slices import TimeSlice
-from ..security.acls.kinds import Operation, ResourceType
+from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
 from ..transactions.fencing import code_for
 from ..transactions.metadata import FIRST_VERSION_WITH_EPOCH_BUMP
@@ -70,9 +70,9 @@ async def _add(ctx: Context, asked: AddPartitionsToTxnTransaction, version: int,
     codes: Codes = {}
     is_refused = False
     is_of_client = version < _FIRST_VERSION_OF_BROKERS
-    is_known = not is_of_client or ctx.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, asked.transactional_id)
+    is_known = not is_of_client or ctx.may(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, asked.transactional_id)
     async for topic in time_slice.each(asked.topics):
-        may_write = not is_of_client or ctx.may(Operation.WRITE, ResourceType.TOPIC, topic.name)
+        may_write = not is_of_client or ctx.may(AclOperation.WRITE, ResourceType.TOPIC, topic.name)
         async for index in time_slice.each(topic.partitions):
             one = TopicPartition(topic.name, index)
             if may_write:

@@ -15,7 +15,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 from ...protocol.schema import ZERO_UUID
 from ...storage.disk.checkpoints import uuid_text
-from ..security.acls.kinds import Operation, ResourceType
+from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
 
 NAMED_MAX = 100
@@ -59,7 +59,7 @@ def check_voter(ctx: Context, cluster_id: str | None, voter_id: int, directory_i
     Raises:
         KafkaError: CLUSTER_AUTHORIZATION_FAILED, INCONSISTENT_CLUSTER_ID, INVALID_REQUEST.
     """
-    if not ctx.may(Operation.ALTER, ResourceType.CLUSTER):
+    if not ctx.may(AclOperation.ALTER, ResourceType.CLUSTER):
         raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
     own = ctx.services.cluster.cluster_id
     if cluster_id is not None and cluster_id != own:

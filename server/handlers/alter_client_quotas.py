@@ -11,17 +11,17 @@ from __future__ import annotations
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.alter_client_quotas import (
+    AlterClientQuotasEntryData,
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
-    EntryData,
     EntryResponse,
 )
-from ...protocol.messages.describe_client_quotas import EntityData
+from ...protocol.messages.describe_client_quotas import DescribeClientQuotasEntityData
 from ...protocol.wire import as_array
 from ..quotas.entities import TYPES, Entity
 from ..quotas.validation import Alteration, entity_problem
 from ..runtime.time_slices import TimeSlice
-from ..security.acls.kinds import Operation, ResourceType
+from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
 
 CHANGES_MAX = 10_000
@@ -32,7 +32,7 @@ async def handle(ctx: Context, request: Request) -> AlterClientQuotasResponse:
     body: AlterClientQuotasRequest = request.body
     time_slice = TimeSlice()
     try:
-        if not ctx.may(Operation.ALTER_CONFIGS, ResourceType.CLUSTER):
+        if not ctx.may(AclOperation.ALTER_CONFIGS, ResourceType.CLUSTER):
             raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
         # One that changes nothing of its entity is work, too.
         counts = await time_slice.map(lambda entry: len(entry.ops), body.entries[: CHANGES_MAX + 1])
@@ -59,7 +59,7 @@ async def handle(ctx: Context, request: Request) -> AlterClientQuotasResponse:
     return AlterClientQuotasResponse(entries=as_array(refused + rows))
 
 
-async def _names(entry: EntryData, time_slice: TimeSlice) -> dict[str, str | None]:
+async def _names(entry: AlterClientQuotasEntryData, time_slice: TimeSlice) -> dict[str, str | None]:
     """The last name of each type; of one type more than there are, no more are looked at."""
     names: dict[str, str | None] = {}
     async for part in time_slice.each(entry.entity):
@@ -69,7 +69,7 @@ async def _names(entry: EntryData, time_slice: TimeSlice) -> dict[str, str | Non
     return names
 
 
-def _refused(entry: EntryData, entity: Entity) -> EntryResponse:
+def _refused(entry: AlterClientQuotasEntryData, entity: Entity) -> EntryResponse:
     return EntryResponse(
         error_code=ErrorCode.INVALID_REQUEST, error_message=entity_problem(entity), entity=entry.entity
     )
@@ -80,5 +80,5 @@ def _row(outcome: tuple[Entity, str | None]) -> EntryResponse:
     return EntryResponse(
         error_code=ErrorCode.NONE if problem is None else ErrorCode.INVALID_REQUEST,
         error_message=problem,
-        entity=tuple(EntityData(entity_type=kind, entity_name=name) for kind, name in entity.parts),
+        entity=tuple(DescribeClientQuotasEntityData(entity_type=kind, entity_name=name) for kind, name in entity.parts),
     )

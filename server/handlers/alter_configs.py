@@ -29,15 +29,15 @@ from ...protocol.messages.alter_configs import (
 )
 from ..cluster.topic_plans import check_name
 from ..config.broker_config import BrokerConfig, ConfigSource, Texts
-from ..config.changes import Change, alter_broker, alter_topic, with_layer
+from ..config.changes import ConfigChange, alter_broker, alter_topic, with_layer
 from ..config.eligible_replicas import check_change
-from ..config.resources import ResourceType
+from ..config.resources import ConfigResourceType
 from ..config.without_effect import shared_warnings, warnings_of
 from ..network.connection_limits import OVERRIDES
 from ..partitions.topics import Topic, unknown_topic
 from ..runtime.floods import Floods
 from ..runtime.time_slices import TimeSlice
-from ..security.acls.kinds import CLUSTER_NAME, Operation
+from ..security.acls.kinds import CLUSTER_NAME, AclOperation
 from ..security.acls.kinds import ResourceType as Protected
 from ..services.context import Context
 from ..services.listener_keys import Prepared
@@ -46,20 +46,20 @@ from .other_configs import Configs, alter_loggers, changed_client_metrics, chang
 from .permissions import check_without_words
 
 if TYPE_CHECKING:
-    from ...protocol.messages.incremental_alter_configs import AlterConfigsResource as AlterableResource
+    from ...protocol.messages.incremental_alter_configs import IncrementalAlterConfigsResource as AlterableResource
 
 _WITHOUT_EFFECT = Floods(logging.getLogger("ottla.configs"))
 
 
-class Wish(NamedTuple):
+class ResourceWish(NamedTuple):
     """What a request wants of one resource."""
 
     kind: int
     name: str
-    changes: tuple[Change, ...]
+    changes: tuple[ConfigChange, ...]
 
 
-class Outcome(NamedTuple):
+class AlterOutcome(NamedTuple):
     """The answer to one wish."""
 
     kind: int
@@ -97,22 +97,22 @@ async def handle(ctx: Context, request: Request) -> AlterConfigsResponse:
     )
 
 
-def _wish(resource: AlterConfigsResource) -> Wish:
-    return Wish(
+def _wish(resource: AlterConfigsResource) -> ResourceWish:
+    return ResourceWish(
         resource.resource_type,
         resource.resource_name,
-        tuple(Change(config.name, config.value) for config in resource.configs),
+        tuple(ConfigChange(config.name, config.value) for config in resource.configs),
     )
 
 
 async def alter(
     ctx: Context,
     resources: Sequence[Sought],
-    wish_of: Callable[[Sought], Wish],
+    wish_of: Callable[[Sought], ResourceWish],
     *,
     validate_only: bool,
     replace: bool,
-) -> list[Outcome]:
+) -> list[AlterOutcome]:
     """Fulfil what is wished of each resource or say why not; with `replace`, what a wish does not name is unset."""
     time_slice = TimeSlice()
     stands: dict[tuple[int, str], int] = {}
@@ -121,7 +121,7 @@ async def alter(
         key = resource.resource_type, resource.resource_name
         stands[key] = stands.get(key, 0) + 1
         changes_left -= len(resource.configs)
-    outcomes: list[Outcome] = []
+    outcomes: list[AlterOutcome] = []
     for first in range(0, len(resources), RESOURCES_AT_A_TIME):
         some = resources[first : first + RESOURCES_AT_A_TIME]
         refused: dict[tuple[int, str], Refusal] = {}
@@ -137,10 +137,10 @@ async def alter(
                         )
                     if stands[key] > 1:
                         raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
-                    if key[0] != ResourceType.BROKER_LOGGER:
-                        check_configs_of(ctx, Operation.ALTER_CONFIGS, *key)
+                    if key[0] != ConfigResourceType.BROKER_LOGGER:
+                        check_configs_of(ctx, AclOperation.ALTER_CONFIGS, *key)
                     elif not replace:  # else there is nothing to be allowed
-                        check_without_words(ctx, Operation.ALTER_CONFIGS, Protected.CLUSTER, CLUSTER_NAME)
+                        check_without_words(ctx, AclOperation.ALTER_CONFIGS, Protected.CLUSTER, CLUSTER_NAME)
                     await _alter_one(
                         ctx, wish_of(resource), time_slice, changed, validate_only=validate_only, replace=replace
                     )
@@ -149,7 +149,7 @@ async def alter(
             refused |= await _write(ctx, changed)
         async for resource in time_slice.each(some):
             key = resource.resource_type, resource.resource_name
-            outcomes.append(Outcome(*key, *refused.get(key, (ErrorCode.NONE, None))))
+            outcomes.append(AlterOutcome(*key, *refused.get(key, (ErrorCode.NONE, None))))
     return outcomes
 
 
@@ -165,17 +165,17 @@ class Changed:
 
 
 async def _addresses(
-    ctx: Context, resources: Sequence[Sought], wish_of: Callable[[Sought], Wish]
+    ctx: Context, resources: Sequence[Sought], wish_of: Callable[[Sought], ResourceWish]
 ) -> Mapping[str, str | None]:
     """Of the hosts that wishes for OVERRIDES name, before anybody has to wait for it; of no names for who may not wish."""
-    brokers = [resource for resource in resources if resource.resource_type == ResourceType.BROKER]
+    brokers = [resource for resource in resources if resource.resource_type == ConfigResourceType.BROKER]
     texts = [
         change.value
         for resource in brokers
         for change in wish_of(resource).changes
         if change.name == OVERRIDES and change.value
     ]
-    if not texts or not ctx.may(Operation.ALTER_CONFIGS, Protected.CLUSTER, is_attempt=False):
+    if not texts or not ctx.may(AclOperation.ALTER_CONFIGS, Protected.CLUSTER, is_attempt=False):
         return {}
     return await ctx.services.connection_limits.look_ahead(texts)
 
@@ -187,13 +187,15 @@ async def _write(ctx: Context, changed: Changed) -> dict[tuple[int, str], Refusa
     try:
         gone = await changes.alter_topics(changed.topics) if changed.topics else set()
     except KafkaError as error:
-        refused |= {(ResourceType.TOPIC, topic.name): (error.code, error.message) for topic in changed.topics}
+        refused |= {(ConfigResourceType.TOPIC, topic.name): (error.code, error.message) for topic in changed.topics}
     else:
         unknown = {topic: unknown_topic(topic.name) for topic in gone}
-        refused |= {(ResourceType.TOPIC, topic.name): (error.code, error.message) for topic, error in unknown.items()}
+        refused |= {
+            (ConfigResourceType.TOPIC, topic.name): (error.code, error.message) for topic, error in unknown.items()
+        }
     for kind, wished, write in (
-        (ResourceType.GROUP, changed.groups, changes.alter_groups),
-        (ResourceType.CLIENT_METRICS, changed.client_metrics, changes.alter_client_metrics),
+        (ConfigResourceType.GROUP, changed.groups, changes.alter_groups),
+        (ConfigResourceType.CLIENT_METRICS, changed.client_metrics, changes.alter_client_metrics),
     ):
         try:
             if wished:
@@ -204,33 +206,35 @@ async def _write(ctx: Context, changed: Changed) -> dict[tuple[int, str], Refusa
 
 
 async def _alter_one(
-    ctx: Context, wish: Wish, time_slice: TimeSlice, changed: Changed, *, validate_only: bool, replace: bool
+    ctx: Context, wish: ResourceWish, time_slice: TimeSlice, changed: Changed, *, validate_only: bool, replace: bool
 ) -> None:
     """Change a broker's configs or loggers, or check those of another resource and note what they will be, if that is new."""
     match wish.kind:
-        case ResourceType.TOPIC:
+        case ConfigResourceType.TOPIC:
             topic, present, configs = _changed_topic(ctx, wish, replace=replace)
             if not validate_only and configs != present:
                 changed.topics[topic] = configs
-        case ResourceType.BROKER:
+        case ConfigResourceType.BROKER:
             await _alter_broker(ctx, wish, time_slice, changed.addresses, validate_only=validate_only, replace=replace)
-        case ResourceType.GROUP:
+        case ConfigResourceType.GROUP:
             present, configs = changed_group(ctx, wish.name, wish.changes, changed.groups, replace=replace)
             if not validate_only and configs != present:
                 changed.groups[wish.name] = configs
-        case ResourceType.CLIENT_METRICS:
+        case ConfigResourceType.CLIENT_METRICS:
             present, configs = changed_client_metrics(
                 ctx, wish.name, wish.changes, changed.client_metrics, replace=replace
             )
             if not validate_only and configs != present:
                 changed.client_metrics[wish.name] = configs
-        case ResourceType.BROKER_LOGGER if not replace:
+        case ConfigResourceType.BROKER_LOGGER if not replace:
             alter_loggers(ctx, wish.name, wish.changes, validate_only=validate_only)
         case _:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {wish.kind}")
 
 
-def _changed_topic(ctx: Context, wish: Wish, *, replace: bool) -> tuple[Topic, Mapping[str, str], Mapping[str, str]]:
+def _changed_topic(
+    ctx: Context, wish: ResourceWish, *, replace: bool
+) -> tuple[Topic, Mapping[str, str], Mapping[str, str]]:
     """The topic, its overrides, and what they are to be."""
     services = ctx.services
     if not wish.name:
@@ -268,7 +272,7 @@ def _controllers(ctx: Context) -> Iterator[int]:
 
 async def _alter_broker(
     ctx: Context,
-    wish: Wish,
+    wish: ResourceWish,
     time_slice: TimeSlice,
     addresses: Mapping[str, str | None],
     *,

@@ -21,7 +21,7 @@ from ...protocol.messages.alter_share_group_offsets import (
 )
 from ...protocol.wire import ZERO_UUID
 from ..groups.share.keeper import Refusals
-from ..security.acls.kinds import Operation, ResourceType
+from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
 from .permissions import check, refusal
 from .share_groups import INVALID_GROUP, SHARE_GROUPS_ARE_OFF, UNKNOWN_PARTITION, check_served
@@ -32,7 +32,7 @@ async def handle(ctx: Context, request: Request) -> AlterShareGroupOffsetsRespon
     groups = ctx.services.coordinators.groups
     try:
         check_served(ctx)
-        check(ctx, Operation.READ, ResourceType.GROUP, body.group_id)
+        check(ctx, AclOperation.READ, ResourceType.GROUP, body.group_id)
         topics: dict[str, AlterShareGroupOffsetsRequestTopic] = {}
         refused: dict[str, KafkaError] = {}
         offsets: dict[bytes, dict[int, int]] = {}
@@ -66,7 +66,7 @@ async def _take(
     refused: dict[str, KafkaError],
 ) -> None:
     """Put down the partitions of the topic that there are, or why it is refused as a whole."""
-    if not ctx.may(Operation.READ, ResourceType.TOPIC, topic.topic_name):
+    if not ctx.may(AclOperation.READ, ResourceType.TOPIC, topic.topic_name):
         refused[topic.topic_name] = refusal(ResourceType.TOPIC)
         return
     known = ctx.services.topics.get(topic.topic_name)

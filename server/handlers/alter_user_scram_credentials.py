@@ -24,7 +24,7 @@ from ...protocol.messages.alter_user_scram_credentials import (
 from ...protocol.scram import CODES, ITERATIONS_MAX, ITERATIONS_MIN, ScramCredential, credential_of
 from ...protocol.wire import as_array
 from ..runtime.time_slices import TimeSlice
-from ..security.acls.kinds import Operation, ResourceType
+from ..security.acls.kinds import AclOperation, ResourceType
 from ..security.sasl.scram_users import ScramUsers
 from ..services.context import Context
 from .permissions import request_refusal
@@ -50,8 +50,8 @@ _MISSING: _Error = (ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user cred
 async def handle(ctx: Context, request: Request) -> AlterUserScramCredentialsResponse:
     body: AlterUserScramCredentialsRequest = request.body
     time_slice = TimeSlice()
-    if not ctx.may(Operation.ALTER, ResourceType.CLUSTER):
-        error = request_refusal(request, Operation.ALTER)
+    if not ctx.may(AclOperation.ALTER, ResourceType.CLUSTER):
+        error = request_refusal(request, AclOperation.ALTER)
         refused = error.code, error.message
         named = await time_slice.once(each.name for of in (body.deletions, body.upsertions) for each in of)
         rows = await time_slice.map(lambda name: _result((name, refused)), named)

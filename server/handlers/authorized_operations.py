@@ -7,37 +7,37 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from ..security.acls.kinds import CLUSTER_NAME, Operation, ResourceType
+from ..security.acls.kinds import CLUSTER_NAME, AclOperation, ResourceType
 from ..services.context import Context
 
 NOT_ASKED = -(2**31)
 """Kafka's answer where the request did not ask for operations."""
 
 _OF_TOPICS = (
-    Operation.READ,
-    Operation.WRITE,
-    Operation.CREATE,
-    Operation.DELETE,
-    Operation.ALTER,
-    Operation.DESCRIBE,
-    Operation.DESCRIBE_CONFIGS,
-    Operation.ALTER_CONFIGS,
+    AclOperation.READ,
+    AclOperation.WRITE,
+    AclOperation.CREATE,
+    AclOperation.DELETE,
+    AclOperation.ALTER,
+    AclOperation.DESCRIBE,
+    AclOperation.DESCRIBE_CONFIGS,
+    AclOperation.ALTER_CONFIGS,
 )
 _OF_THE_CLUSTER = (
-    Operation.CREATE,
-    Operation.ALTER,
-    Operation.DESCRIBE,
-    Operation.CLUSTER_ACTION,
-    Operation.DESCRIBE_CONFIGS,
-    Operation.ALTER_CONFIGS,
-    Operation.IDEMPOTENT_WRITE,
+    AclOperation.CREATE,
+    AclOperation.ALTER,
+    AclOperation.DESCRIBE,
+    AclOperation.CLUSTER_ACTION,
+    AclOperation.DESCRIBE_CONFIGS,
+    AclOperation.ALTER_CONFIGS,
+    AclOperation.IDEMPOTENT_WRITE,
 )
 _OF_GROUPS = (  # describing or altering a group's configs included (KIP-848)
-    Operation.READ,
-    Operation.DELETE,
-    Operation.DESCRIBE,
-    Operation.DESCRIBE_CONFIGS,
-    Operation.ALTER_CONFIGS,
+    AclOperation.READ,
+    AclOperation.DELETE,
+    AclOperation.DESCRIBE,
+    AclOperation.DESCRIBE_CONFIGS,
+    AclOperation.ALTER_CONFIGS,
 )
 
 
@@ -49,7 +49,7 @@ def topic_operations(ctx: Context, name: str) -> int:
 def cluster_operations(ctx: Context) -> int:
     """Of the operations that the cluster knows those that the client may do; none if it may not describe it, as in Kafka."""
     allowed = _allowed(ctx, _OF_THE_CLUSTER, ResourceType.CLUSTER, CLUSTER_NAME)
-    return allowed if allowed >> Operation.DESCRIBE & 1 else 0
+    return allowed if allowed >> AclOperation.DESCRIBE & 1 else 0
 
 
 def group_operations(ctx: Context, name: str) -> int:
@@ -57,7 +57,7 @@ def group_operations(ctx: Context, name: str) -> int:
     return _allowed(ctx, _OF_GROUPS, ResourceType.GROUP, name)
 
 
-def _allowed(ctx: Context, operations: Collection[Operation], resource_type: ResourceType, name: str) -> int:
+def _allowed(ctx: Context, operations: Collection[AclOperation], resource_type: ResourceType, name: str) -> int:
     authorizer, client = ctx.services.authorizer, ctx.client
     if authorizer is not None:
         operations = authorizer.allowed(client.principal, client.client_host, operations, resource_type, name)

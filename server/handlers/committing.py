@@ -8,18 +8,18 @@ from typing import NamedTuple, TypeVar
 from ...protocol.errors import ErrorCode
 from ...protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestTopic
 from ...protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitRequestTopic
-from ..groups.offsets.commits import Prepared, TopicCommit
+from ..groups.offsets.commits import PreparedCommit, TopicCommit
 from ..groups.offsets.offsets import Place
-from ..groups.shard import Shard
+from ..groups.shard import GroupShard
 from ..partitions.topics import Topic
 from ..runtime.time_slices import TimeSlice, run_cooperatively
-from ..security.acls.kinds import Operation, ResourceType
+from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
 
 Asked = TypeVar("Asked", OffsetCommitRequestTopic, TxnOffsetCommitRequestTopic)
 
 
-class Found(NamedTuple):
+class TopicAtRequest(NamedTuple):
     """One topic of a request, as it was when the request came."""
 
     topic: Topic | None
@@ -38,17 +38,17 @@ class Found(NamedTuple):
 
 async def found_of(
     ctx: Context, asked: Iterable[Asked], topic_of: Callable[[Asked], Topic | None], time_slice: TimeSlice
-) -> tuple[list[Found], list[TopicCommit]]:
+) -> tuple[list[TopicAtRequest], list[TopicCommit]]:
     """Each topic that a request names, and what is to be committed: the partitions that are there, of topics that the
     client may read."""
-    found: list[Found] = []
+    found: list[TopicAtRequest] = []
     commits: list[TopicCommit] = []
     async for one in time_slice.each(asked):
         topic = topic_of(one)
         name = one.name if topic is None else topic.name
         # An id that is nobody's is no secret.
-        may_read = (topic is None and not name) or ctx.may(Operation.READ, ResourceType.TOPIC, name)
-        found.append(Found(topic, 0 if topic is None else len(topic.partitions), may_read))
+        may_read = (topic is None and not name) or ctx.may(AclOperation.READ, ResourceType.TOPIC, name)
+        found.append(TopicAtRequest(topic, 0 if topic is None else len(topic.partitions), may_read))
         if topic is None or not may_read:
             continue
         partitions = []
@@ -62,10 +62,10 @@ async def found_of(
 
 async def prepared_in_turns(
     ctx: Context,
-    shard: Shard,
+    shard: GroupShard,
     body: OffsetCommitRequest | TxnOffsetCommitRequest,
     commits: list[TopicCommit],
-) -> Prepared:
+) -> PreparedCommit:
     """The commit, ready to be written in the turn in which this returns: each topic is there then."""
     coordinator = ctx.services.coordinators.groups.coordinator
     while True:

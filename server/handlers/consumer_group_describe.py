@@ -14,12 +14,12 @@ from dataclasses import replace
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.consumer_group_describe import (
+    ConsumerGroupDescribedGroup,
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
-    DescribedGroup,
 )
 from ..runtime.time_slices import TimeSlice, run_cooperatively
-from ..security.acls.kinds import Operation, ResourceType
+from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
 from .authorized_operations import group_operations
 from .permissions import check_without_words
@@ -43,11 +43,11 @@ async def handle(ctx: Context, request: Request) -> ConsumerGroupDescribeRespons
     return ConsumerGroupDescribeResponse(groups=tuple(groups))
 
 
-async def _describe(ctx: Context, group_id: str) -> DescribedGroup:
+async def _describe(ctx: Context, group_id: str) -> ConsumerGroupDescribedGroup:
     groups = ctx.services.coordinators.groups
     try:
         groups.check_consumer_protocol()
-        check_without_words(ctx, Operation.DESCRIBE, ResourceType.GROUP, group_id)
+        check_without_words(ctx, AclOperation.DESCRIBE, ResourceType.GROUP, group_id)
         shard = groups.shard_led(ctx.node, group_id)
         described = await run_cooperatively(groups.coordinator.describe_consumer_group(group_id))
         await groups.settle(shard)
@@ -57,10 +57,10 @@ async def _describe(ctx: Context, group_id: str) -> DescribedGroup:
     except KafkaError as error:
         # Apache Kafka says nothing beside UNSUPPORTED_VERSION.
         message = None if error.code is ErrorCode.UNSUPPORTED_VERSION else error.message or None
-        return DescribedGroup(group_id=group_id, error_code=error.code, error_message=message)
+        return ConsumerGroupDescribedGroup(group_id=group_id, error_code=error.code, error_message=message)
 
 
-async def _may_see(ctx: Context, group: DescribedGroup) -> bool:
+async def _may_see(ctx: Context, group: ConsumerGroupDescribedGroup) -> bool:
     """Whether the client may describe all topics that members have, or are to have."""
     time_slice = TimeSlice()
     seen: set[str] = set()
@@ -68,7 +68,7 @@ async def _may_see(ctx: Context, group: DescribedGroup) -> bool:
         async for one in time_slice.each(
             (*member.assignment.topic_partitions, *member.target_assignment.topic_partitions)
         ):
-            if one.topic_name not in seen and not ctx.may(Operation.DESCRIBE, ResourceType.TOPIC, one.topic_name):
+            if one.topic_name not in seen and not ctx.may(AclOperation.DESCRIBE, ResourceType.TOPIC, one.topic_name):
                 return False
             seen.add(one.topic_name)
     return True

@@ -18,7 +18,7 @@ from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from ..groups.classic.protocol import Caller
-from ..security.acls.kinds import Operation, ResourceType
+from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
 from .coordinating import CoordinatorCall, check_topics
 from .permissions import check_without_words, seeing
@@ -29,7 +29,7 @@ def handle(ctx: Context, request: Request) -> Any:
     groups = ctx.services.coordinators.groups
     try:
         groups.check_consumer_protocol()
-        check_without_words(ctx, Operation.READ, ResourceType.GROUP, body.group_id)
+        check_without_words(ctx, AclOperation.READ, ResourceType.GROUP, body.group_id)
     except KafkaError as error:
         return _refused(error)
     caller = Caller(request.client_id or "", f"/{ctx.client.client_host}", request.version, seeing(ctx))

@@ -11,7 +11,7 @@ from ..coordination.service import CoordinatorService
 from ..coordination.shard import Shard
 from ..network.desk import finished
 from ..runtime.time_slices import run_cooperatively
-from ..security.acls.kinds import Operation, ResourceType
+from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
 from .permissions import check_without_words
 
@@ -94,6 +94,6 @@ class CoordinatorCall(NamedTuple, Generic[S, Done]):
 def check_topics(ctx: Context, names: Sequence[str]) -> Job:
     """Raise TOPIC_AUTHORIZATION_FAILED unless the client may describe all topics that it names."""
     for name in names:
-        check_without_words(ctx, Operation.DESCRIBE, ResourceType.TOPIC, name)
+        check_without_words(ctx, AclOperation.DESCRIBE, ResourceType.TOPIC, name)
         if len(names) > NAMES_AT_ONCE:
             yield

@@ -16,7 +16,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
 from ..runtime.time_slices import TimeSlice
 from ..security.acls.acl import Acl, AclError, check_cluster_name
-from ..security.acls.kinds import Operation, PatternType, Permission, ResourceType
+from ..security.acls.kinds import AclOperation, PatternType, Permission, ResourceType
 from ..services.context import Context
 from .acl_requests import changes_for, kind
 
@@ -56,7 +56,7 @@ def _read(wanted: AclCreation) -> Acl | AclCreationResult:
         kind(PatternType, wanted.resource_pattern_type),
         wanted.principal,
         wanted.host,
-        kind(Operation, wanted.operation),
+        kind(AclOperation, wanted.operation),
         kind(Permission, wanted.permission_type),
     )
     if ANY in (acl.resource_type, acl.pattern, acl.operation, acl.permission) or acl.pattern is PatternType.MATCH:

@@ -18,7 +18,7 @@ from ...protocol.messages.create_delegation_token import (
     CreateDelegationTokenResponse,
 )
 from ..runtime.time_slices import TimeSlice
-from ..security.acls.kinds import Operation, ResourceType
+from ..security.acls.kinds import AclOperation, ResourceType
 from ..security.principal import USER, Principal
 from ..services.context import Context
 from .token_requests import changes_of, check_channel
@@ -34,7 +34,7 @@ async def handle(ctx: Context, request: Request) -> CreateDelegationTokenRespons
     time_ms = NO_TIME
     try:
         check_channel(ctx)
-        if owner != requester and not ctx.may(Operation.CREATE_TOKENS, ResourceType.USER, str(owner)):
+        if owner != requester and not ctx.may(AclOperation.CREATE_TOKENS, ResourceType.USER, str(owner)):
             raise KafkaError(ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED)
         renewers = await TimeSlice().map(_renewer, body.renewers)
         time_ms = 0  # As Apache Kafka's controllers, behind its brokers, leave it.

@@ -22,7 +22,7 @@ from ...protocol.messages.create_partitions import (
 )
 from ..cluster.topic_plans import PARTITIONS_MAX
 from ..runtime.time_slices import TimeSlice
-from ..security.acls.kinds import Operation, ResourceType
+from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
 
 
@@ -36,7 +36,7 @@ async def handle(ctx: Context, request: Request) -> CreatePartitionsResponse:
     async for wanted in time_slice.each(body.topics):
         stands[wanted.name] = stands.get(wanted.name, 0) + 1
         last[wanted.name] = wanted
-        if not ctx.may(Operation.ALTER, ResourceType.TOPIC, wanted.name):
+        if not ctx.may(AclOperation.ALTER, ResourceType.TOPIC, wanted.name):
             refused.add(wanted.name)
             continue
         topic = ctx.services.topics.get(wanted.name)

@@ -25,7 +25,7 @@ from ...protocol.messages.create_topics import (
 from ..cluster.topic_plans import PARTITIONS_MAX, TopicPlan
 from ..config.resources import describe_topic
 from ..runtime.time_slices import TimeSlice
-from ..security.acls.kinds import Operation, ResourceType
+from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
 
 
@@ -35,12 +35,12 @@ async def handle(ctx: Context, request: Request) -> CreateTopicsResponse:
     stands: dict[str, int] = {}
     last: dict[str, CreatableTopic] = {}
     partitions = 0
-    may_create_any = ctx.may(Operation.CREATE, ResourceType.CLUSTER, is_attempt=False)
+    may_create_any = ctx.may(AclOperation.CREATE, ResourceType.CLUSTER, is_attempt=False)
     refused: set[str] = set()
     async for topic in time_slice.each(body.topics):
         stands[topic.name] = stands.get(topic.name, 0) + 1
         last[topic.name] = topic
-        if may_create_any or ctx.may(Operation.CREATE, ResourceType.TOPIC, topic.name):
+        if may_create_any or ctx.may(AclOperation.CREATE, ResourceType.TOPIC, topic.name):
             partitions += _partitions_of(ctx, topic)
         else:
             refused.add(topic.name)
@@ -106,7 +106,7 @@ async def _plan(ctx: Context, wanted: CreatableTopic, time_slice: TimeSlice) -> 
 
 
 def _created(ctx: Context, plan: TopicPlan, topic_id: bytes) -> CreatableTopicResult:
-    if not ctx.may(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, plan.name, is_attempt=False):
+    if not ctx.may(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, plan.name, is_attempt=False):
         return CreatableTopicResult(
             name=plan.name,
             topic_id=topic_id,

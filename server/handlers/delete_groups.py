@@ -11,7 +11,7 @@ from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from ..runtime.time_slices import TimeSlice, run_cooperatively
-from ..security.acls.kinds import Operation, ResourceType
+from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
 from .permissions import check
 
@@ -27,7 +27,7 @@ async def handle(ctx: Context, request: Request) -> DeleteGroupsResponse:
 
 async def _delete(ctx: Context, group_id: str) -> ErrorCode:
     try:
-        check(ctx, Operation.DELETE, ResourceType.GROUP, group_id)
+        check(ctx, AclOperation.DELETE, ResourceType.GROUP, group_id)
         groups = ctx.services.coordinators.groups
         shard = groups.shard_led(ctx.node, group_id)
         await groups.shares.forget_all(group_id)

@@ -29,7 +29,7 @@ from ...storage.disk.paths import TopicPartition
 from ...storage.logs.log import Log
 from ..runtime.disk import Work, on_disk
 from ..runtime.time_slices import TimeSlice
-from ..security.acls.kinds import Operation, ResourceType
+from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
 from .permissions import check
 from .routing import led_partition
@@ -71,7 +71,7 @@ async def handle(ctx: Context, request: Request) -> DeleteRecordsResponse:
 def _move(ctx: Context, topic_partition: TopicPartition, wanted: int) -> Log:
     """Move one log start offset, in memory; returns the log."""
     name = topic_partition.topic
-    check(ctx, Operation.DELETE, ResourceType.TOPIC, name)
+    check(ctx, AclOperation.DELETE, ResourceType.TOPIC, name)
     partition = led_partition(ctx, name, topic_partition.partition)
     if partition.is_internal:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"cannot delete records of internal topic {name}")

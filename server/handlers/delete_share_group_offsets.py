@@ -16,7 +16,7 @@ from ...protocol.messages.delete_share_group_offsets import (
     DeleteShareGroupOffsetsResponseTopic,
 )
 from ...protocol.wire import ZERO_UUID
-from ..security.acls.kinds import Operation, ResourceType
+from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
 from .permissions import check, refusal
 from .share_groups import INVALID_GROUP, SHARE_GROUPS_ARE_OFF, UNKNOWN_PARTITION, check_served
@@ -29,12 +29,12 @@ async def handle(ctx: Context, request: Request) -> DeleteShareGroupOffsetsRespo
     groups = ctx.services.coordinators.groups
     try:
         check_served(ctx)
-        check(ctx, Operation.DELETE, ResourceType.GROUP, body.group_id)
+        check(ctx, AclOperation.DELETE, ResourceType.GROUP, body.group_id)
         refused: dict[str, KafkaError] = {}
         ids: dict[str, bytes] = {}
         async for topic in ctx.time_slice.each(body.topics):
             known = ctx.services.topics.get(topic.topic_name)
-            if not ctx.may(Operation.READ, ResourceType.TOPIC, topic.topic_name):
+            if not ctx.may(AclOperation.READ, ResourceType.TOPIC, topic.topic_name):
                 refused[topic.topic_name] = refusal(ResourceType.TOPIC)
             elif known is None:
                 refused[topic.topic_name] = UNKNOWN_PARTITION

@@ -9,11 +9,11 @@ from __future__ import annotations
 from ...protocol.connection import Request
 from ...protocol.errors import KafkaError
 from ...protocol.messages.delete_share_group_state import (
+    DeleteShareGroupStatePartitionData,
     DeleteShareGroupStateResponse,
     DeleteStateResult,
-    PartitionData,
 )
-from ...protocol.messages.write_share_group_state import PartitionResult
+from ...protocol.messages.write_share_group_state import WriteShareGroupStatePartitionResult
 from ..security.acls.kinds import ResourceType
 from ..services.context import Context
 from ..sharing.share_records import SharePartitionKey
@@ -22,12 +22,20 @@ from .permissions import refusal
 from .share_groups import StateApi
 
 
-def _act(coordinator: ShareStateCoordinator, key: SharePartitionKey, _: PartitionData, now_ms: int) -> PartitionResult:
+def _act(
+    coordinator: ShareStateCoordinator, key: SharePartitionKey, _: DeleteShareGroupStatePartitionData, now_ms: int
+) -> WriteShareGroupStatePartitionResult:
     coordinator.delete(key, now_ms)
-    return PartitionResult(partition=key.partition)
+    return WriteShareGroupStatePartitionResult(partition=key.partition)
 
 
-_API = StateApi("delete share group state", DeleteShareGroupStateResponse, DeleteStateResult, PartitionResult, _act)
+_API = StateApi(
+    "delete share group state",
+    DeleteShareGroupStateResponse,
+    DeleteStateResult,
+    WriteShareGroupStatePartitionResult,
+    _act,
+)
 
 
 async def handle(ctx: Context, request: Request) -> DeleteShareGroupStateResponse:

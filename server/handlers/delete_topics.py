@@ -23,7 +23,7 @@ from ...protocol.messages.delete_topics import (
 from ...protocol.wire import ZERO_UUID, as_array
 from ..partitions.topics import Topic
 from ..runtime.time_slices import TimeSlice
-from ..security.acls.kinds import Operation, ResourceType
+from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
 from .permissions import check, refusal
 
@@ -111,14 +111,14 @@ def _refused(row: DeleteTopicState, error: KafkaError, version: int) -> Deletabl
 
 def _find(ctx: Context, row: DeleteTopicState) -> Topic:
     topics = ctx.services.topics
-    may_all = ctx.may(Operation.DELETE, ResourceType.CLUSTER, is_attempt=False)
+    may_all = ctx.may(AclOperation.DELETE, ResourceType.CLUSTER, is_attempt=False)
     if row.name is not None and row.topic_id != ZERO_UUID:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id.")
     if row.name is None and row.topic_id == ZERO_UUID:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
     if row.name is not None:
         if not may_all:
-            check(ctx, Operation.DESCRIBE, ResourceType.TOPIC, row.name)
+            check(ctx, AclOperation.DESCRIBE, ResourceType.TOPIC, row.name)
         topic = topics.get(row.name)
         if topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no topic {row.name}")
@@ -126,10 +126,10 @@ def _find(ctx: Context, row: DeleteTopicState) -> Topic:
         topic = topics.by_id(row.topic_id)
         if topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {row.topic_id.hex()}")
-        if not may_all and not ctx.may(Operation.DELETE, ResourceType.TOPIC, topic.name):
+        if not may_all and not ctx.may(AclOperation.DELETE, ResourceType.TOPIC, topic.name):
             raise _UndeletableError(
-                topic.name if ctx.may(Operation.DESCRIBE, ResourceType.TOPIC, topic.name, is_attempt=False) else None
+                topic.name if ctx.may(AclOperation.DESCRIBE, ResourceType.TOPIC, topic.name, is_attempt=False) else None
             )
     if not may_all:
-        check(ctx, Operation.DELETE, ResourceType.TOPIC, topic.name)
+        check(ctx, AclOperation.DELETE, ResourceType.TOPIC, topic.name)
     return topic

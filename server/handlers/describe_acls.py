@@ -16,7 +16,7 @@ from ...protocol.messages.describe_acls import (
     DescribeAclsResponse,
 )
 from ..runtime.time_slices import TimeSlice
-from ..security.acls.kinds import Operation, PatternType, ResourceType
+from ..security.acls.kinds import AclOperation, PatternType, ResourceType
 from ..services.context import Context
 from .acl_requests import NO_AUTHORIZER, as_filter, check_known
 from .permissions import request_refusal
@@ -26,8 +26,8 @@ async def handle(ctx: Context, request: Request) -> DescribeAclsResponse:
     body: DescribeAclsRequest = request.body
     time_slice = TimeSlice()
     await check_known(request, [body], time_slice)
-    if not ctx.may(Operation.DESCRIBE, ResourceType.CLUSTER):
-        error = request_refusal(request, Operation.DESCRIBE)
+    if not ctx.may(AclOperation.DESCRIBE, ResourceType.CLUSTER):
+        error = request_refusal(request, AclOperation.DESCRIBE)
         return DescribeAclsResponse(error_code=error.code, error_message=error.message)
     changes = ctx.services.acl_changes
     if changes is None:

@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.describe_client_quotas import (
+    DescribeClientQuotasEntityData,
+    DescribeClientQuotasEntryData,
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
-    EntityData,
-    EntryData,
     ValueData,
 )
 from ..quotas.entities import Entity
@@ -29,14 +29,14 @@ from ..quotas.validation import (
     REQUEST_PERCENTAGE,
 )
 from ..runtime.time_slices import TimeSlice
-from ..security.acls.kinds import Operation, ResourceType
+from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
 
 
 async def handle(ctx: Context, request: Request) -> DescribeClientQuotasResponse:
     body: DescribeClientQuotasRequest = request.body
     time_slice = TimeSlice()
-    if not ctx.may(Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER):
+    if not ctx.may(AclOperation.DESCRIBE_CONFIGS, ResourceType.CLUSTER):
         return DescribeClientQuotasResponse(
             error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message=None, entries=None
         )
@@ -68,9 +68,9 @@ _ORDER = (
 _ORDER_OF_FOUR = (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, CONTROLLER_MUTATION_RATE, REQUEST_PERCENTAGE)
 
 
-def _entry(entity: Entity, values: Mapping[str, float]) -> EntryData:
+def _entry(entity: Entity, values: Mapping[str, float]) -> DescribeClientQuotasEntryData:
     order = _ORDER_OF_FOUR if len(values) == len(_ORDER_OF_FOUR) else _ORDER
-    return EntryData(
-        entity=tuple(EntityData(entity_type=kind, entity_name=name) for kind, name in entity.parts),
+    return DescribeClientQuotasEntryData(
+        entity=tuple(DescribeClientQuotasEntityData(entity_type=kind, entity_name=name) for kind, name in entity.parts),
         values=tuple(ValueData(key=key, value=values[key]) for key in order if key in values),
     )

@@ -15,7 +15,7 @@ from ...protocol.messages.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
-from ..security.acls.kinds import Operation, ResourceType
+from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
 from .authorized_operations import NOT_ASKED, cluster_operations
 from .permissions import request_refusal
@@ -31,8 +31,8 @@ async def handle(ctx: Context, request: Request) -> DescribeClusterResponse:
     services = ctx.services
     live = services.cluster.live_node_ids()
     own = BROKERS if ctx.listener.controller_id is None else CONTROLLERS
-    if own == CONTROLLERS and not ctx.may(Operation.ALTER, ResourceType.CLUSTER):
-        error = request_refusal(request, Operation.ALTER)
+    if own == CONTROLLERS and not ctx.may(AclOperation.ALTER, ResourceType.CLUSTER):
+        error = request_refusal(request, AclOperation.ALTER)
         return DescribeClusterResponse(error_code=error.code, error_message=error.message)
     if body.endpoint_type != own:
         return _refused(own, body.endpoint_type)

@@ -29,7 +29,7 @@ from ..cluster.topic_plans import check_name
 from ..config.broker_config import BrokerConfig, ConfigSource, Texts
 from ..config.resources import (
     ConfigEntry,
-    ResourceType,
+    ConfigResourceType,
     describe_broker,
     describe_client_metrics,
     describe_cluster_default,
@@ -37,7 +37,7 @@ from ..config.resources import (
     describe_topic,
 )
 from ..runtime.time_slices import TimeSlice
-from ..security.acls.kinds import CLUSTER_NAME, Operation
+from ..security.acls.kinds import CLUSTER_NAME, AclOperation
 from ..security.acls.kinds import ResourceType as Protected
 from ..services.context import Context
 from .permissions import check
@@ -58,7 +58,7 @@ async def handle(ctx: Context, request: Request) -> DescribeConfigsResponse:
     page = _Page(ctx, body)
     results = []
     async for resource in time_slice.each(wanted.values()):
-        if resource.resource_type == ResourceType.BROKER and resource.resource_name == str(ctx.server_id):
+        if resource.resource_type == ConfigResourceType.BROKER and resource.resource_name == str(ctx.server_id):
             page.read_config()  # which takes as long as to tell of it
             if time_slice.is_over():
                 await time_slice.next()
@@ -98,7 +98,7 @@ class _Page:
 
     def _configs(self, kind: int, name: str, keys: Collection[str]) -> tuple[DescribeConfigsResourceResult, ...]:
         services = self._ctx.services
-        check_configs_of(self._ctx, Operation.DESCRIBE_CONFIGS, kind, name)
+        check_configs_of(self._ctx, AclOperation.DESCRIBE_CONFIGS, kind, name)
         if kind in _ANY_NAME:
             check_named(_ANY_NAME[kind], name)
             if not self._defaults_left:
@@ -106,7 +106,7 @@ class _Page:
                     ErrorCode.POLICY_VIOLATION, f"more than {DEFAULTS_MAX} groups or subscriptions in one request"
                 )
             self._defaults_left -= 1
-        elif kind == ResourceType.TOPIC:
+        elif kind == ConfigResourceType.TOPIC:
             check_name(name)
         else:
             return self._rows(_describe(self._ctx, kind, name, keys, self._config))
@@ -125,20 +125,23 @@ class _Page:
 
 
 _DESCRIBED: dict[int, Callable[[BrokerConfig, Texts, Collection[str]], list[ConfigEntry]]] = {
-    ResourceType.TOPIC: describe_topic,
-    ResourceType.GROUP: describe_group,
-    ResourceType.CLIENT_METRICS: lambda _, texts, keys: describe_client_metrics(texts, keys),
+    ConfigResourceType.TOPIC: describe_topic,
+    ConfigResourceType.GROUP: describe_group,
+    ConfigResourceType.CLIENT_METRICS: lambda _, texts, keys: describe_client_metrics(texts, keys),
 }
-_ANY_NAME: dict[int, str] = {ResourceType.GROUP: "group", ResourceType.CLIENT_METRICS: "client metrics subscription"}
+_ANY_NAME: dict[int, str] = {
+    ConfigResourceType.GROUP: "group",
+    ConfigResourceType.CLIENT_METRICS: "client metrics subscription",
+}
 """Resources that exist under every name; what they are called."""
 
 
 _PROTECTED: dict[int, Protected] = {
-    ResourceType.TOPIC: Protected.TOPIC,
-    ResourceType.GROUP: Protected.GROUP,
-    ResourceType.BROKER: Protected.CLUSTER,
-    ResourceType.BROKER_LOGGER: Protected.CLUSTER,
-    ResourceType.CLIENT_METRICS: Protected.CLUSTER,
+    ConfigResourceType.TOPIC: Protected.TOPIC,
+    ConfigResourceType.GROUP: Protected.GROUP,
+    ConfigResourceType.BROKER: Protected.CLUSTER,
+    ConfigResourceType.BROKER_LOGGER: Protected.CLUSTER,
+    ConfigResourceType.CLIENT_METRICS: Protected.CLUSTER,
 }
 """Whose configs they are to access control."""
 
@@ -146,9 +149,9 @@ _PROTECTED: dict[int, Protected] = {
 def _overrides(ctx: Context, kind: int, name: str) -> Texts:
     """What is set of a topic, a group or a client metrics subscription."""
     services = ctx.services
-    if kind == ResourceType.TOPIC:
+    if kind == ConfigResourceType.TOPIC:
         return services.cluster.topic_configs(name)
-    if kind == ResourceType.CLIENT_METRICS:
+    if kind == ConfigResourceType.CLIENT_METRICS:
         return services.config.client_metrics(name)
     own = services.config.groups.get(name)
     return {} if own is None else own.texts
@@ -159,13 +162,13 @@ def _describe(
 ) -> list[ConfigEntry]:
     services = ctx.services
     match kind:
-        case ResourceType.BROKER if name == "":
+        case ConfigResourceType.BROKER if name == "":
             return describe_cluster_default(services.config.current, keys)
-        case ResourceType.BROKER:
+        case ConfigResourceType.BROKER:
             check_is_this_node(ctx, name)
             assert config is not None  # of this node
             return describe_broker(config, keys)
-        case ResourceType.BROKER_LOGGER:
+        case ConfigResourceType.BROKER_LOGGER:
             check_is_this_node(ctx, name)
             loggers = services.loggers
             source = ConfigSource.DYNAMIC_BROKER_LOGGER
@@ -178,7 +181,7 @@ def _describe(
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {kind}")
 
 
-def check_configs_of(ctx: Context, operation: Operation, kind: int, name: str) -> None:
+def check_configs_of(ctx: Context, operation: AclOperation, kind: int, name: str) -> None:
     """Return if the client may do this to the configs of a resource, or there is no such type.
 
     Raises:

@@ -18,7 +18,7 @@ from ...protocol.messages.describe_delegation_token import (
     DescribeDelegationTokenResponse,
 )
 from ..runtime.time_slices import TimeSlice
-from ..security.acls.kinds import Operation, ResourceType
+from ..security.acls.kinds import AclOperation, ResourceType
 from ..security.principal import Principal
 from ..security.tokens.token import Token
 from ..services.context import Context
@@ -46,8 +46,8 @@ async def handle(ctx: Context, request: Request) -> DescribeDelegationTokenRespo
 def _may_see(ctx: Context, token: Token) -> bool:
     return (
         token.is_of(ctx.client.principal)
-        or ctx.may(Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN, token.token_id)
-        or ctx.may(Operation.DESCRIBE_TOKENS, ResourceType.USER, str(token.owner))
+        or ctx.may(AclOperation.DESCRIBE, ResourceType.DELEGATION_TOKEN, token.token_id)
+        or ctx.may(AclOperation.DESCRIBE_TOKENS, ResourceType.USER, str(token.owner))
     )
 
 

@@ -13,9 +13,13 @@ from dataclasses import replace
 
 from ...protocol.connection import Request
 from ...protocol.errors import KafkaError
-from ...protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+from ...protocol.messages.describe_groups import (
+    DescribeGroupsDescribedGroup,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
 from ..runtime.time_slices import TimeSlice, run_cooperatively
-from ..security.acls.kinds import Operation, ResourceType
+from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
 from .authorized_operations import group_operations
 from .permissions import check
@@ -37,13 +41,13 @@ async def handle(ctx: Context, request: Request) -> DescribeGroupsResponse:
     return DescribeGroupsResponse(groups=tuple(groups))
 
 
-async def _describe(ctx: Context, group_id: str, version: int, time_slice: TimeSlice) -> DescribedGroup:
+async def _describe(ctx: Context, group_id: str, version: int, time_slice: TimeSlice) -> DescribeGroupsDescribedGroup:
     try:
-        check(ctx, Operation.DESCRIBE, ResourceType.GROUP, group_id)
+        check(ctx, AclOperation.DESCRIBE, ResourceType.GROUP, group_id)
         groups = ctx.services.coordinators.groups
         shard = groups.shard_led(ctx.node, group_id)
         described = await run_cooperatively(groups.coordinator.describe_group(group_id, version), time_slice)
         await groups.settle(shard)
         return described
     except KafkaError as error:
-        return DescribedGroup(group_id=group_id, error_code=error.code)
+        return DescribeGroupsDescribedGroup(group_id=group_id, error_code=error.code)

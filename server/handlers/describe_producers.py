@@ -12,17 +12,17 @@ from __future__ import annotations
 from ...protocol.connection import Request
 from ...protocol.errors import KafkaError
 from ...protocol.messages.describe_producers import (
+    DescribedProducer,
     DescribeProducersRequest,
     DescribeProducersResponse,
     PartitionResponse,
-    ProducerState,
     TopicResponse,
 )
 from ...storage.produce.producer_state import ProducerState as RememberedProducer
 from ..cluster.topic_plans import check_name
 from ..partitions.reasons import Reasons
 from ..runtime.time_slices import TimeSlice
-from ..security.acls.kinds import Operation, ResourceType
+from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
 from .permissions import check
 from .routing import replica_of
@@ -48,7 +48,7 @@ async def handle(ctx: Context, request: Request) -> DescribeProducersResponse:
 async def _describe(ctx: Context, topic: str, index: int, reasons: Reasons, time_slice: TimeSlice) -> PartitionResponse:
     try:
         check_name(topic)
-        check(ctx, Operation.READ, ResourceType.TOPIC, topic)
+        check(ctx, AclOperation.READ, ResourceType.TOPIC, topic)
         producers = list(replica_of(ctx, topic, index).log.producers)
     except KafkaError as error:
         return PartitionResponse(partition_index=index, error_code=error.code, error_message=reasons.of(error))
@@ -58,8 +58,8 @@ async def _describe(ctx: Context, topic: str, index: int, reasons: Reasons, time
     )
 
 
-def _producer(state: RememberedProducer) -> ProducerState:
-    return ProducerState(
+def _producer(state: RememberedProducer) -> DescribedProducer:
+    return DescribedProducer(
         producer_id=state.producer_id,
         producer_epoch=state.producer_epoch,
         last_sequence=state.last_sequence,

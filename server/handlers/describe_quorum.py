@@ -13,19 +13,19 @@ from __future__ import annotations
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode
 from ...protocol.messages.describe_quorum import (
+    DescribeQuorumPartitionData,
+    DescribeQuorumReplicaState,
     DescribeQuorumRequest,
     DescribeQuorumResponse,
-    Listener,
-    Node,
-    PartitionData,
+    DescribeQuorumTopicData,
     PartitionQuorum,
-    ReplicaState,
-    TopicData,
+    QuorumListener,
+    QuorumNode,
     TopicQuorum,
 )
 from ...protocol.schema import ZERO_UUID
 from ..runtime.time_slices import TimeSlice
-from ..security.acls.kinds import Operation, ResourceType
+from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
 
 METADATA_TOPIC = "__cluster_metadata"
@@ -34,7 +34,7 @@ LEADER_EPOCH = 1
 
 async def handle(ctx: Context, request: Request) -> DescribeQuorumResponse:
     body: DescribeQuorumRequest = request.body
-    if not ctx.may(Operation.DESCRIBE, ResourceType.CLUSTER):
+    if not ctx.may(AclOperation.DESCRIBE, ResourceType.CLUSTER):
         return DescribeQuorumResponse(
             error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message="Cluster authorization failed."
         )
@@ -46,10 +46,11 @@ async def handle(ctx: Context, request: Request) -> DescribeQuorumResponse:
             unknown.append(TopicQuorum(topic_name=topic.topic_name, partitions=rows))
         return DescribeQuorumResponse(topics=tuple(unknown))
     nodes = tuple(
-        Node(
+        QuorumNode(
             node_id=node_id,
             listeners=tuple(
-                Listener(name=each.name, host=each.advertised_host, port=each.advertised_port) for each in listeners
+                QuorumListener(name=each.name, host=each.advertised_host, port=each.advertised_port)
+                for each in listeners
             ),
         )
         for node_id, listeners in ctx.services.cluster.controllers().items()
@@ -58,7 +59,7 @@ async def handle(ctx: Context, request: Request) -> DescribeQuorumResponse:
     return DescribeQuorumResponse(topics=(quorum,), nodes=nodes)
 
 
-def _is_metadata_log(topics: tuple[TopicData, ...]) -> bool:
+def _is_metadata_log(topics: tuple[DescribeQuorumTopicData, ...]) -> bool:
     return (
         len(topics) == 1
         and topics[0].topic_name == METADATA_TOPIC
@@ -66,7 +67,7 @@ def _is_metadata_log(topics: tuple[TopicData, ...]) -> bool:
     )
 
 
-def _unknown(partition: PartitionData) -> PartitionQuorum:
+def _unknown(partition: DescribeQuorumPartitionData) -> PartitionQuorum:
     return PartitionQuorum(
         partition_index=partition.partition_index,
         error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -81,8 +82,8 @@ def _quorum(ctx: Context) -> PartitionQuorum:
     directory_id = cluster.directory_id()
     of_voters = directory_id if ctx.services.config.feature_level("kraft.version") else ZERO_UUID
 
-    def state(node_id: int) -> ReplicaState:
-        return ReplicaState(
+    def state(node_id: int) -> DescribeQuorumReplicaState:
+        return DescribeQuorumReplicaState(
             replica_id=node_id,
             replica_directory_id=of_voters if node_id in voters else directory_id,
             log_end_offset=end,

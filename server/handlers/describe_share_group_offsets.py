@@ -24,7 +24,7 @@ from ...protocol.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsResponseTopic,
 )
 from ..groups.share.keeper import UNKNOWN_OFFSET, SharePlace, StateSummary
-from ..security.acls.kinds import Operation, ResourceType
+from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
 from ..services.share_keeper import ShareKeeper
 from .permissions import check_without_words, refusal
@@ -52,7 +52,7 @@ async def _described(
     group_id = asked.group_id
     try:
         check_served(ctx)
-        check_without_words(ctx, Operation.DESCRIBE, ResourceType.GROUP, group_id)
+        check_without_words(ctx, AclOperation.DESCRIBE, ResourceType.GROUP, group_id)
         topics = await (_all(ctx, group_id) if asked.topics is None else _named(ctx, group_id, asked.topics))
         return DescribeShareGroupOffsetsResponseGroup(group_id=group_id, topics=topics)
     except KafkaError as error:
@@ -69,7 +69,7 @@ async def _all(ctx: Context, group_id: str) -> tuple[DescribeShareGroupOffsetsRe
         topic_id: one.partitions
         for topic_id, one in groups.coordinator.initialized_share_partitions(group_id).items()
         if (topic := ctx.services.topics.by_id(topic_id)) is not None
-        and ctx.may(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
+        and ctx.may(AclOperation.DESCRIBE, ResourceType.TOPIC, topic.name)
     }
     summaries = await _summaries(ctx, group_id, partitions)
     found = []
@@ -88,7 +88,7 @@ async def _named(
     ids: dict[str, bytes] = {}
     async for topic in ctx.time_slice.each(topics):
         known = ctx.services.topics.get(topic.topic_name)
-        if known is not None and ctx.may(Operation.DESCRIBE, ResourceType.TOPIC, topic.topic_name):
+        if known is not None and ctx.may(AclOperation.DESCRIBE, ResourceType.TOPIC, topic.topic_name):
             ids[topic.topic_name] = known.id
             mine = partitions.setdefault(known.id, set())
             async for index in ctx.time_slice.each(topic.partitions):
@@ -102,7 +102,7 @@ async def _named(
             found.append(await _topic(ctx, name, topic_id, topic.partitions, summaries))
             continue
         error = None
-        if not ctx.may(Operation.DESCRIBE, ResourceType.TOPIC, name, is_attempt=False):
+        if not ctx.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name, is_attempt=False):
             error = refusal(ResourceType.TOPIC)
         rows = await ctx.time_slice.map(lambda index, error=error: _nothing(index, error), topic.partitions)  # type: ignore[misc]
         found.append(DescribeShareGroupOffsetsResponseTopic(topic_name=name, partitions=tuple(rows)))

@@ -29,7 +29,7 @@ from ..cluster.topic_plans import check_name
 from ..partitions.internal_topics import INTERNAL_TOPICS
 from ..partitions.topics import NO_LEADER, Partition
 from ..runtime.time_slices import TimeSlice
-from ..security.acls.kinds import Operation, ResourceType
+from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
 from .authorized_operations import topic_operations
 from .routing import eligible_and_last_known, leader_and_offline
@@ -54,7 +54,7 @@ async def handle(ctx: Context, request: Request) -> DescribeTopicPartitionsRespo
     found: list[DescribeTopicPartitionsResponseTopic] = []
     refused: list[DescribeTopicPartitionsResponseTopic] = []
     async for name in time_slice.each(names):
-        if not ctx.may(Operation.DESCRIBE, ResourceType.TOPIC, name, is_attempt=bool(named)):
+        if not ctx.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name, is_attempt=bool(named)):
             if named:
                 refused.append(_refused(name))
             continue

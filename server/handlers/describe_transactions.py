@@ -17,10 +17,10 @@ from ...protocol.errors import KafkaError
 from ...protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
-    TransactionState,
+    DescribeTransactionsTransactionState,
 )
 from ..runtime.time_slices import TimeSlice
-from ..security.acls.kinds import Operation, ResourceType
+from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
 from .permissions import check, permitted
 
@@ -34,18 +34,18 @@ async def handle(ctx: Context, request: Request) -> DescribeTransactionsResponse
     return DescribeTransactionsResponse(transaction_states=tuple(states))
 
 
-async def _describe(ctx: Context, transactional_id: str) -> TransactionState:
+async def _describe(ctx: Context, transactional_id: str) -> DescribeTransactionsTransactionState:
     service = ctx.services.coordinators.transactions
     try:
-        check(ctx, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id)
+        check(ctx, AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id)
         shard = service.shard_led(ctx.node, transactional_id)
         described = service.coordinator.describe(shard, transactional_id)
         await service.settle(shard)
         if ctx.services.authorizer is None:
             return described
         topics = await permitted(
-            ctx, Operation.DESCRIBE, ResourceType.TOPIC, described.topics, attrgetter("topic"), TimeSlice()
+            ctx, AclOperation.DESCRIBE, ResourceType.TOPIC, described.topics, attrgetter("topic"), TimeSlice()
         )
         return replace(described, topics=tuple(topics))
     except KafkaError as error:
-        return TransactionState(error_code=error.code, transactional_id=transactional_id)
+        return DescribeTransactionsTransactionState(error_code=error.code, transactional_id=transactional_id)

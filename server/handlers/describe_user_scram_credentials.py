@@ -18,13 +18,13 @@ from ...protocol.messages.describe_user_scram_credentials import (
 )
 from ...protocol.scram import CODES
 from ..runtime.time_slices import TimeSlice
-from ..security.acls.kinds import Operation, ResourceType
+from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
 
 
 async def handle(ctx: Context, request: Request) -> DescribeUserScramCredentialsResponse:
     body: DescribeUserScramCredentialsRequest = request.body
-    if not ctx.may(Operation.DESCRIBE, ResourceType.CLUSTER):
+    if not ctx.may(AclOperation.DESCRIBE, ResourceType.CLUSTER):
         refused = await TimeSlice().map(
             lambda each: DescribeUserScramCredentialsResult(
                 user=each.name, error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message=None

@@ -14,7 +14,7 @@ from ...protocol.connection import Request
 from ...protocol.errors import KafkaError
 from ...protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from ..coordination.records import Producer
-from ..security.acls.kinds import Operation, ResourceType
+from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
 from ..transactions.fencing import code_for
 from ..transactions.metadata import FIRST_VERSION_WITH_EPOCH_BUMP
@@ -29,7 +29,7 @@ async def handle(ctx: Context, request: Request) -> EndTxnResponse:
     services = ctx.services
     client_version = FIRST_VERSION_WITH_EPOCH_BUMP if request.version >= _FIRST_VERSION_WITH_EPOCH else 0
     try:
-        check(ctx, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, body.transactional_id)
+        check(ctx, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, body.transactional_id)
         transactions = services.coordinators.transactions
         shard = await transactions.route(ctx.node, body.transactional_id)
         await services.producer_ids.have_some()

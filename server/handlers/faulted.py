@@ -17,14 +17,14 @@ import trio
 from ...protocol.apis import API_VERSIONS_KEY
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError, ProtocolError
-from ...protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from ...protocol.messages.fetch import FetchPartition, FetchPartitionData, FetchRequest, FetchResponse, FetchTopic
 from ...protocol.records import HEADER_BYTES
 from ...protocol.wire import as_array
 from ...storage.disk.files import FileSlice
-from ..faults.answers import Asked
+from ..faults.answers import RequestView
 from ..faults.declaration import Declaration
-from ..faults.places import ERROR_PLACES, Named, names
-from ..faults.table import Fault, Faults
+from ..faults.places import ERROR_PLACES, NameKind, names
+from ..faults.table import DeclaredFault, Faults
 from ..network.desk import Handler, HangUpError, finished
 from ..network.large_requests import READ_ELEMENTS_AT_ONCE
 from ..partitions.fetch_sessions import FetchSessions, TopicKey
@@ -53,7 +53,7 @@ def concerned(declaration: Declaration) -> frozenset[int]:
 
 
 @cache
-def _naming(kinds: frozenset[Named]) -> frozenset[int]:
+def _naming(kinds: frozenset[NameKind]) -> frozenset[int]:
     """The keys of the APIs whose requests name all these: asked for a thousand faults, whenever one of them is spent."""
     return frozenset(key for key in ERROR_PLACES if kinds <= names(key))
 
@@ -83,7 +83,7 @@ class _Met:
         self._ctx = ctx
         self._request = request
         self._handler = handler
-        self._made: Asked | None = None
+        self._made: RequestView | None = None
         self._is_large = request.elements > READ_ELEMENTS_AT_ONCE or request.api.key in OF_ALL
 
     @property
@@ -117,7 +117,7 @@ class _Met:
             return False
         return it.error is None or asked.has_place_for(wanted, it.error_code)
 
-    async def carried_out_with(self, fault: Fault) -> Any:
+    async def carried_out_with(self, fault: DeclaredFault) -> Any:
         """Let the fault act. Raises HangUpError, and what the handler raises."""
         it, ctx = fault.declaration, self._ctx
         is_after = it.after or it.drop_response or it.disconnect == "after"
@@ -140,7 +140,7 @@ class _Met:
             await ctx.client.hold(fault.removed, math.inf, is_client_needed=True)
         raise HangUpError(f"fault {fault.id}, after its {self._request.api.name} was carried out")
 
-    async def damaged(self, fault: Fault) -> Any:
+    async def damaged(self, fault: DeclaredFault) -> Any:
         """The answer to a Fetch, with batches that have come to harm on the way, if it has some."""
         it, ctx = fault.declaration, self._ctx
         answer: FetchResponse = await finished(self._handler(ctx, self._request))
@@ -161,7 +161,7 @@ class _Met:
         records = {key: await _thread(faults_thread(), _with_a_wrong_byte, part) for key, part in harmed.items()}
         ctx.time_slice.begin()
 
-        def told(data: PartitionData) -> PartitionData:
+        def told(data: FetchPartitionData) -> FetchPartitionData:
             return replace(data, records=records[id(data)]) if id(data) in records else data
 
         topics = []
@@ -169,7 +169,7 @@ class _Met:
             topics.append(replace(topic, partitions=as_array(await ctx.time_slice.map(told, topic.partitions))))
         return replace(answer, responses=as_array(topics))
 
-    async def _refused(self, fault: Fault) -> Any:
+    async def _refused(self, fault: DeclaredFault) -> Any:
         """The answer with the fault's error; what it does not refuse is carried out."""
         it, ctx, request = fault.declaration, self._ctx, self._request
         if self._key == API_VERSIONS_KEY and it.error_code is ErrorCode.UNSUPPORTED_VERSION:
@@ -196,7 +196,7 @@ class _Met:
             told = told if carried_out is None else await self._worked(asked.merged, carried_out, told)
         return self._unless_unanswered(fault, told)
 
-    async def _refused_after(self, fault: Fault) -> Any:
+    async def _refused_after(self, fault: DeclaredFault) -> Any:
         it, ctx = fault.declaration, self._ctx
         if self._key == API_VERSIONS_KEY and it.error_code is ErrorCode.UNSUPPORTED_VERSION:
             fault.hit()
@@ -208,12 +208,12 @@ class _Met:
             answer = await self._worked(asked.overlaid, answer, it.wanted, it.error_code, _message(fault))
         return self._unless_unanswered(fault, answer)
 
-    def _unless_unanswered(self, fault: Fault, answer: Any) -> Any:
+    def _unless_unanswered(self, fault: DeclaredFault, answer: Any) -> Any:
         if self._is_unanswered:
             raise ProtocolError(f"acks=0 produce failed with {fault.declaration.error}: {_message(fault)}")
         return answer
 
-    async def _asked(self) -> Asked:
+    async def _asked(self) -> RequestView:
         if self._made is None:
             topics = self._ctx.services.topics
 
@@ -223,7 +223,7 @@ class _Met:
 
             body = None if self._key != FETCH_KEY else await self._with_session()
             # It must not name this: a cycle would keep the request, of megabytes maybe, until somebody looks for cycles.
-            self._made = Asked(self._request, partial(_topic_name, topics), there_is, body)
+            self._made = RequestView(self._request, partial(_topic_name, topics), there_is, body)
         return self._made
 
     async def _with_session(self) -> FetchRequest:
@@ -286,7 +286,7 @@ def _topic_name(topics: Topics, topic_id: bytes) -> str | None:
     return None if topic is None else topic.name
 
 
-def _message(fault: Fault) -> str:
+def _message(fault: DeclaredFault) -> str:
     return f"fault {fault.id}, as declared"
 
 

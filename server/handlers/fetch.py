@@ -37,13 +37,13 @@ from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.fetch import (
     AbortedTransaction,
-    EpochEndOffset,
     FetchableTopicResponse,
+    FetchEpochEndOffset,
+    FetchLeaderIdAndEpoch,
+    FetchNodeEndpoint,
+    FetchPartitionData,
     FetchRequest,
     FetchResponse,
-    LeaderIdAndEpoch,
-    NodeEndpoint,
-    PartitionData,
 )
 from ...protocol.schema import ZERO_UUID, maker
 from ...protocol.wire import as_array
@@ -64,18 +64,22 @@ from ..partitions.fetch_sessions import (
     item_of,
 )
 from ..partitions.topics import Partition
-from ..partitions.waits import Waiter, Wanted
+from ..partitions.waits import Waiter, WantedPartition
 from ..runtime.cold_reads import TRIES_MAX, bring
 from ..runtime.time_slices import run_cooperatively
-from ..security.acls.kinds import Operation, ResourceType
+from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
 from .permissions import refusal
 from .routing import NotLeaderError, endpoints, led_partition
 
-Answer = tuple[FetchItem, PartitionData]
+Answer = tuple[FetchItem, FetchPartitionData]
 
 # Of what nearly every answer consists.
-_answer, _topic_answer, _partition_answer = maker(FetchResponse), maker(FetchableTopicResponse), maker(PartitionData)
+_answer, _topic_answer, _partition_answer = (
+    maker(FetchResponse),
+    maker(FetchableTopicResponse),
+    maker(FetchPartitionData),
+)
 TOPIC_IDS = 13
 READ_COMMITTED = 1
 # Of thousands that have been parked for long, each look costs: who leaves holds its place for as long again at most.
@@ -88,11 +92,11 @@ MANY_ABORTED_BYTES = 256 << 10
 ABORTED_MAX = 5_000
 
 
-class Found(NamedTuple):
+class FoundPartition(NamedTuple):
     """What a look at one partition found."""
 
-    data: PartitionData
-    wanted: Wanted | None = None
+    data: FetchPartitionData
+    wanted: WantedPartition | None = None
     """What to wait for; None if there is nothing to wait for, but an error or epochs that diverge."""
     offered_bytes: int = 0
     """How many count."""
@@ -101,7 +105,7 @@ class Found(NamedTuple):
 
 
 @dataclass(slots=True)
-class Asked:
+class FetchQuery:
     """What a request asks for."""
 
     body: FetchRequest
@@ -114,7 +118,7 @@ class Asked:
 
 
 @dataclass(slots=True)
-class Look:
+class FetchLook:
     """What one look at all wanted partitions found."""
 
     left_bytes: int
@@ -130,7 +134,7 @@ class Look:
     """Aborted transactions that the last of `answers` does not name yet."""
     has_waited: bool = False
     """Whether others had their turn meanwhile, as it was long or the disk had to be waited for: there may be more by now."""
-    wanted: list[Wanted] = field(default_factory=list)
+    wanted: list[WantedPartition] = field(default_factory=list)
     leaders: set[int] = field(default_factory=set)
 
 
@@ -184,8 +188,8 @@ def _fetch_few(ctx: Context, request: Request) -> Any:
         return _fetch(ctx, body, beginning)
     unread = () if services.authorizer is None else to_the_end(_unread(ctx, body, items))
     max_bytes = min(body.max_bytes, services.config.current.fetch_max_bytes)
-    asked = Asked(body, session, items, unread, min(body.min_bytes, max_bytes), max_bytes)
-    changes, look = waits.changes, Look(max_bytes)
+    asked = FetchQuery(body, session, items, unread, min(body.min_bytes, max_bytes), max_bytes)
+    changes, look = waits.changes, FetchLook(max_bytes)
     try:
         for item in items:
             _look_at(ctx, asked, look, item)
@@ -210,10 +214,10 @@ async def _fetch(ctx: Context, body: FetchRequest, beginning: Begun) -> FetchRes
     if services.authorizer is not None:
         unread = await run_cooperatively(_unread(ctx, body, items), time_slice)
     max_bytes = min(body.max_bytes, services.config.current.fetch_max_bytes)
-    return await _go_on(ctx, Asked(body, session, items, unread, min(body.min_bytes, max_bytes), max_bytes))
+    return await _go_on(ctx, FetchQuery(body, session, items, unread, min(body.min_bytes, max_bytes), max_bytes))
 
 
-async def _go_on(ctx: Context, asked: Asked, look: Look | None = None, changes: int = 0) -> FetchResponse:
+async def _go_on(ctx: Context, asked: FetchQuery, look: FetchLook | None = None, changes: int = 0) -> FetchResponse:
     """Look until there is enough, or time is over.
 
     Args:
@@ -253,7 +257,7 @@ def _refused(error: KafkaError) -> FetchResponse:
     return FetchResponse(throttle_time_ms=0, error_code=error.code, session_id=NO_SESSION, responses=())
 
 
-async def _watch(ctx: Context, look: Look, waiter: Waiter, changes: int, deadline_s: float) -> bool:
+async def _watch(ctx: Context, look: FetchLook, waiter: Waiter, changes: int, deadline_s: float) -> bool:
     """Wait until there may be enough, unless there is already, or something has changed since `changes` were counted.
 
     Returns:
@@ -273,11 +277,11 @@ async def _watch(ctx: Context, look: Look, waiter: Waiter, changes: int, deadlin
     return is_complete and not is_stale
 
 
-def _answer_of(ctx: Context, asked: Asked, look: Look) -> Steps[FetchResponse]:
+def _answer_of(ctx: Context, asked: FetchQuery, look: FetchLook) -> Steps[FetchResponse]:
     """Make the answer of all that a look found, or in a later fetch of a session of what is new. Neighbouring partitions of one topic are one row."""
     session, is_long = asked.session, len(look.answers) > A_PIECE
     is_incremental = session is not None and asked.body.session_epoch > INITIAL_EPOCH
-    groups: list[tuple[TopicKey, list[PartitionData]]] = []
+    groups: list[tuple[TopicKey, list[FetchPartitionData]]] = []
     for item, data in look.answers:
         if is_long:
             yield
@@ -306,9 +310,9 @@ def _answer_of(ctx: Context, asked: Asked, look: Look) -> Steps[FetchResponse]:
     )
 
 
-def _endpoints(ctx: Context, leaders: set[int]) -> tuple[NodeEndpoint, ...]:
+def _endpoints(ctx: Context, leaders: set[int]) -> tuple[FetchNodeEndpoint, ...]:
     return tuple(
-        NodeEndpoint(node_id=node_id, host=host, port=port, rack=rack)
+        FetchNodeEndpoint(node_id=node_id, host=host, port=port, rack=rack)
         for node_id, host, port, rack in endpoints(ctx, leaders)
     )
 
@@ -327,7 +331,7 @@ def _unread(ctx: Context, body: FetchRequest, items: list[FetchItem]) -> Steps[s
     """The topics that the client may not read. A broker, which its replica id tells, needs a right to the cluster instead."""
     is_broker = body.replica_id >= 0 or body.replica_state.replica_id >= 0
     found = set[TopicKey]()
-    if is_broker and ctx.may(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
+    if is_broker and ctx.may(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER):
         return found
     known, seen = ctx.services.topics, set[TopicKey]()
     for item in items:
@@ -339,17 +343,17 @@ def _unread(ctx: Context, body: FetchRequest, items: list[FetchItem]) -> Steps[s
         topic = None if isinstance(key, str) else known.by_id(key)
         name = key if isinstance(key, str) else None if topic is None else topic.name
         # An id that is nobody's is no secret, but of brokers.
-        if is_broker or (name is not None and not ctx.may(Operation.READ, ResourceType.TOPIC, name)):
+        if is_broker or (name is not None and not ctx.may(AclOperation.READ, ResourceType.TOPIC, name)):
             found.add(key)
     return found
 
 
-async def _look(ctx: Context, asked: Asked) -> Look:
+async def _look(ctx: Context, asked: FetchQuery) -> FetchLook:
     """Look at all partitions, in order.
 
     What is not in memory is brought by a worker thread first; nearly always nothing has to be.
     """
-    look, time_slice = Look(asked.max_bytes), ctx.time_slice
+    look, time_slice = FetchLook(asked.max_bytes), ctx.time_slice
     for item in asked.items:
         if look.answers and time_slice.is_over():
             await time_slice.next()
@@ -372,7 +376,7 @@ async def _look(ctx: Context, asked: Asked) -> Look:
     return look
 
 
-def _look_at(ctx: Context, asked: Asked, look: Look, item: FetchItem, *, at_once: bool = True) -> None:
+def _look_at(ctx: Context, asked: FetchQuery, look: FetchLook, item: FetchItem, *, at_once: bool = True) -> None:
     """Note what a partition has to give now, as much as there is room for.
 
     Raises:
@@ -388,7 +392,9 @@ def _look_at(ctx: Context, asked: Asked, look: Look, item: FetchItem, *, at_once
         partition = led_partition(ctx, item.topic, item.partition)
     except NotLeaderError as error:
         look.leaders.add(error.partition.leader)
-        current_leader = LeaderIdAndEpoch(leader_id=error.partition.leader, leader_epoch=error.partition.leader_epoch)
+        current_leader = FetchLeaderIdAndEpoch(
+            leader_id=error.partition.leader, leader_epoch=error.partition.leader_epoch
+        )
         look.answers.append((item, _refusal(item, error, current_leader)))
         look.is_enough = True
         return
@@ -416,7 +422,7 @@ def _look_at(ctx: Context, asked: Asked, look: Look, item: FetchItem, *, at_once
 
 def _read(
     partition: Partition, item: FetchItem, left_bytes: int, first: bool, committed: bool, *, at_once: bool
-) -> Found:
+) -> FoundPartition:
     """What partition `item` has to give, at most `left_bytes` unless its first batch may exceed them.
 
     Raises:
@@ -430,7 +436,7 @@ def _read(
     if item.last_fetched_epoch >= 0:
         diverging = _diverging_epoch(partition, item)
         if diverging is not None:
-            data = PartitionData(
+            data = FetchPartitionData(
                 partition_index=item.partition,
                 error_code=ErrorCode.NONE,
                 high_watermark=high_watermark,
@@ -440,7 +446,7 @@ def _read(
                 aborted_transactions=None,
                 records=b"",
             )
-            return Found(data)
+            return FoundPartition(data)
     up_to = last_stable_offset if committed else high_watermark
     end = log.locate(up_to, at_once=at_once)
     records, offered_bytes, start = log.fetch(
@@ -470,14 +476,14 @@ def _read(
         aborted_transactions=aborted,
         records=records if records.size_bytes else b"",
     )
-    return Found(data, Wanted(log, start, end, item.max_bytes), offered_bytes, more_aborted)
+    return FoundPartition(data, WantedPartition(log, start, end, item.max_bytes), offered_bytes, more_aborted)
 
 
 def _told_aborted(txn: AbortedTxn) -> AbortedTransaction:
     return AbortedTransaction(producer_id=txn.producer_id, first_offset=txn.first_offset)
 
 
-def _diverging_epoch(partition: Partition, item: FetchItem) -> EpochEndOffset | None:
+def _diverging_epoch(partition: Partition, item: FetchItem) -> FetchEpochEndOffset | None:
     """Where the epoch ends that the client read last, if that is not where the client is (KIP-595).
 
     Raises:
@@ -492,16 +498,18 @@ def _diverging_epoch(partition: Partition, item: FetchItem) -> EpochEndOffset | 
             f" starts at {log_start_offset} and has leader epochs up to {partition.leader_epoch}",
         )
     if epoch < item.last_fetched_epoch or end_offset < item.fetch_offset:
-        return EpochEndOffset(epoch=epoch, end_offset=end_offset)
+        return FetchEpochEndOffset(epoch=epoch, end_offset=end_offset)
     return None
 
 
-def _refusal(item: FetchItem, error: KafkaError, current_leader: LeaderIdAndEpoch | None = None) -> PartitionData:
-    return PartitionData(
+def _refusal(
+    item: FetchItem, error: KafkaError, current_leader: FetchLeaderIdAndEpoch | None = None
+) -> FetchPartitionData:
+    return FetchPartitionData(
         partition_index=item.partition,
         error_code=error.code,
         high_watermark=-1,
         aborted_transactions=None,
-        current_leader=current_leader or LeaderIdAndEpoch(),
+        current_leader=current_leader or FetchLeaderIdAndEpoch(),
         records=b"",
     )

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from ...protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse, FoundCoordinator
 from ..groups.service import GroupService
 from ..runtime.time_slices import TimeSlice
-from ..security.acls.kinds import CLUSTER_NAME, Operation, ResourceType
+from ..security.acls.kinds import CLUSTER_NAME, AclOperation, ResourceType
 from ..services.context import Context
 from ..services.coordinators import Coordinators
 from ..transactions.service import TransactionService
@@ -66,7 +66,7 @@ async def handle(ctx: Context, request: Request) -> FindCoordinatorResponse:
     )
 
 
-async def _find(ctx: Context, version: int, key_type: int, key: str, asks: Check) -> Coordinator:
+async def _find(ctx: Context, version: int, key_type: int, key: str, asks: Check) -> FoundCoordinator:
     error, message = ErrorCode.NONE, ""
     node_id, host, port = _NO_NODE
     try:
@@ -75,7 +75,7 @@ async def _find(ctx: Context, version: int, key_type: int, key: str, asks: Check
         node_id, host, port = await _coordinator(ctx, key_type, key, asks)
     except KafkaError as failure:
         error, message = failure.code, failure.message
-    return Coordinator(key=key, node_id=node_id, host=host, port=port, error_code=error, error_message=message)
+    return FoundCoordinator(key=key, node_id=node_id, host=host, port=port, error_code=error, error_message=message)
 
 
 async def _coordinator(ctx: Context, key_type: int, key: str, asks: Check) -> tuple[int, str, int]:
@@ -85,10 +85,10 @@ async def _coordinator(ctx: Context, key_type: int, key: str, asks: Check) -> tu
     if key_type == SHARE:
         from ..sharing.share_records import SharePartitionKey  # Only brokers ask for it.
 
-        check(ctx, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
+        check(ctx, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
         name = SharePartitionKey.of_text(key).text
     else:
-        asks(ctx, Operation.DESCRIBE, RESOURCES[key_type], key)
+        asks(ctx, AclOperation.DESCRIBE, RESOURCES[key_type], key)
     service = COORDINATORS[key_type](ctx.services.coordinators)
     await service.ensure_topic()
     leader = service.leader_of(service.coordinator.partition_for(name))

@@ -15,8 +15,8 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ..coordination.jobs import Steps
 from ..groups.coordinator import GroupCoordinator
-from ..groups.shard import Shard
-from ..security.acls.kinds import Operation, ResourceType
+from ..groups.shard import GroupShard
+from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
 from .coordinating import CoordinatorCall
 from .permissions import check
@@ -26,7 +26,7 @@ def handle(ctx: Context, request: Request) -> Any:
     body: HeartbeatRequest = request.body
     groups = ctx.services.coordinators.groups
     try:
-        check(ctx, Operation.READ, ResourceType.GROUP, body.group_id)
+        check(ctx, AclOperation.READ, ResourceType.GROUP, body.group_id)
     except KafkaError as error:
         return _refused(error)
     # It tells nothing that a power loss could make untrue.
@@ -34,7 +34,7 @@ def handle(ctx: Context, request: Request) -> Any:
     return CoordinatorCall(ctx, groups, body.group_id, work, _refused, settles=False).carry_out()
 
 
-def _beat(coordinator: GroupCoordinator, body: HeartbeatRequest, shard: Shard) -> Steps[HeartbeatResponse]:
+def _beat(coordinator: GroupCoordinator, body: HeartbeatRequest, shard: GroupShard) -> Steps[HeartbeatResponse]:
     yield from ()
     error = coordinator.heartbeat(shard, body.group_id, body.member_id, body.group_instance_id, body.generation_id)
     return HeartbeatResponse(error_code=error)

@@ -9,14 +9,14 @@ from __future__ import annotations
 from ...protocol.connection import Request
 from ...protocol.messages.alter_configs import AlterConfigsResourceResponse
 from ...protocol.messages.incremental_alter_configs import (
-    AlterConfigsResource,
     IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
     IncrementalAlterConfigsResponse,
 )
-from ..config.changes import Change
+from ..config.changes import ConfigChange
 from ..runtime.time_slices import TimeSlice
 from ..services.context import Context
-from .alter_configs import Wish, alter
+from .alter_configs import ResourceWish, alter
 
 
 async def handle(ctx: Context, request: Request) -> IncrementalAlterConfigsResponse:
@@ -37,9 +37,9 @@ async def handle(ctx: Context, request: Request) -> IncrementalAlterConfigsRespo
     )
 
 
-def _wish(resource: AlterConfigsResource) -> Wish:
-    return Wish(
+def _wish(resource: IncrementalAlterConfigsResource) -> ResourceWish:
+    return ResourceWish(
         resource.resource_type,
         resource.resource_name,
-        tuple(Change(config.name, config.value, config.config_operation) for config in resource.configs),
+        tuple(ConfigChange(config.name, config.value, config.config_operation) for config in resource.configs),
     )

@@ -17,7 +17,7 @@ from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ..coordination.records import Producer
-from ..security.acls.kinds import Operation, ResourceType
+from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
 from ..transactions.fencing import code_for
 from .permissions import check, refusal
@@ -38,11 +38,11 @@ async def handle(ctx: Context, request: Request) -> InitProducerIdResponse:
 
 async def _init(ctx: Context, body: InitProducerIdRequest) -> Producer:
     if body.transactional_id is not None:
-        check(ctx, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, body.transactional_id)
+        check(ctx, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, body.transactional_id)
         if body.enable2_pc:
-            check(ctx, Operation.TWO_PHASE_COMMIT, ResourceType.TRANSACTIONAL_ID, body.transactional_id)
-    elif not ctx.may(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, is_attempt=False) and not await ctx.may_any(
-        Operation.WRITE, ResourceType.TOPIC
+            check(ctx, AclOperation.TWO_PHASE_COMMIT, ResourceType.TRANSACTIONAL_ID, body.transactional_id)
+    elif not ctx.may(AclOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, is_attempt=False) and not await ctx.may_any(
+        AclOperation.WRITE, ResourceType.TOPIC
     ):
         raise refusal(ResourceType.CLUSTER)
     if (body.producer_id == -1) != (body.producer_epoch == -1):

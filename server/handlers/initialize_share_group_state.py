@@ -9,11 +9,11 @@ from __future__ import annotations
 from ...protocol.connection import Request
 from ...protocol.errors import KafkaError
 from ...protocol.messages.initialize_share_group_state import (
+    InitializeShareGroupStatePartitionData,
     InitializeShareGroupStateResponse,
     InitializeStateResult,
-    PartitionData,
 )
-from ...protocol.messages.write_share_group_state import PartitionResult
+from ...protocol.messages.write_share_group_state import WriteShareGroupStatePartitionResult
 from ..security.acls.kinds import ResourceType
 from ..services.context import Context
 from ..sharing.share_records import SharePartitionKey
@@ -23,14 +23,18 @@ from .share_groups import StateApi
 
 
 def _act(
-    coordinator: ShareStateCoordinator, key: SharePartitionKey, row: PartitionData, now_ms: int
-) -> PartitionResult:
+    coordinator: ShareStateCoordinator, key: SharePartitionKey, row: InitializeShareGroupStatePartitionData, now_ms: int
+) -> WriteShareGroupStatePartitionResult:
     coordinator.initialize(key, row.state_epoch, row.start_offset, now_ms)
-    return PartitionResult(partition=key.partition)
+    return WriteShareGroupStatePartitionResult(partition=key.partition)
 
 
 _API = StateApi(
-    "initialize share group state", InitializeShareGroupStateResponse, InitializeStateResult, PartitionResult, _act
+    "initialize share group state",
+    InitializeShareGroupStateResponse,
+    InitializeStateResult,
+    WriteShareGroupStatePartitionResult,
+    _act,
 )
 
 

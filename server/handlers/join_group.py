@@ -13,9 +13,9 @@ from dataclasses import replace
 from ...protocol.connection import Request
 from ...protocol.errors import KafkaError
 from ...protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from ..coordination.service import Parked
+from ..coordination.service import ParkedAnswer
 from ..groups.classic.protocol import Caller
-from ..security.acls.kinds import Operation, ResourceType
+from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
 from .permissions import check, seeing
 
@@ -29,9 +29,9 @@ async def handle(ctx: Context, request: Request) -> JoinGroupResponse:
         body = replace(body, rebalance_timeout_ms=body.session_timeout_ms)
     caller = Caller(request.client_id or "", f"/{ctx.client.client_host}", request.version, seeing(ctx))
     groups = ctx.services.coordinators.groups
-    answer: Parked[JoinGroupResponse] = Parked(groups.waking)
+    answer: ParkedAnswer[JoinGroupResponse] = ParkedAnswer(groups.waking)
     try:
-        check(ctx, Operation.READ, ResourceType.GROUP, body.group_id)
+        check(ctx, AclOperation.READ, ResourceType.GROUP, body.group_id)
         shard = await groups.route(ctx.node, body.group_id)
         groups.coordinator.join(shard, body, caller, ctx.services.clock.now_ms(), answer)
         response = await answer.wait(ctx.client)

@@ -11,7 +11,7 @@ from ...protocol.connection import Request
 from ...protocol.errors import KafkaError
 from ...protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from ..runtime.time_slices import run_cooperatively
-from ..security.acls.kinds import Operation, ResourceType
+from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
 from .permissions import check
 
@@ -24,7 +24,7 @@ async def handle(ctx: Context, request: Request) -> LeaveGroupResponse:
     leaving = body.members if is_batched else (MemberIdentity(member_id=body.member_id),)
     groups = ctx.services.coordinators.groups
     try:
-        check(ctx, Operation.READ, ResourceType.GROUP, body.group_id)
+        check(ctx, AclOperation.READ, ResourceType.GROUP, body.group_id)
         shard = await groups.route(ctx.node, body.group_id)
         now_ms = ctx.services.clock.now_ms()
         members = await run_cooperatively(groups.coordinator.leave(shard, body.group_id, leaving, now_ms))

@@ -16,7 +16,7 @@ from ...protocol.messages.list_config_resources import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
-from ..config.resources import ResourceType
+from ..config.resources import ConfigResourceType
 from ..runtime.time_slices import TimeSlice
 from ..services.context import Context
 
@@ -29,17 +29,17 @@ async def handle(ctx: Context, request: Request) -> ListConfigResourcesResponse:
     wanted = (
         set(await time_slice.once(body.resource_types))
         if request.version >= ALL_TYPES
-        else {int(ResourceType.CLIENT_METRICS)}
+        else {int(ConfigResourceType.CLIENT_METRICS)}
     )
-    if not wanted <= set(ResourceType):
+    if not wanted <= set(ConfigResourceType):
         return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     nodes = [str(node_id) for node_id in ctx.services.cluster.live_node_ids()]
     names = {
-        ResourceType.TOPIC: await time_slice.sorted([topic.name for topic in ctx.services.topics]),
-        ResourceType.BROKER: nodes,
-        ResourceType.BROKER_LOGGER: nodes,
-        ResourceType.CLIENT_METRICS: ctx.services.config.client_metrics_names(),
-        ResourceType.GROUP: await time_slice.sorted([*ctx.services.config.groups]),
+        ConfigResourceType.TOPIC: await time_slice.sorted([topic.name for topic in ctx.services.topics]),
+        ConfigResourceType.BROKER: nodes,
+        ConfigResourceType.BROKER_LOGGER: nodes,
+        ConfigResourceType.CLIENT_METRICS: ctx.services.config.client_metrics_names(),
+        ConfigResourceType.GROUP: await time_slice.sorted([*ctx.services.config.groups]),
     }
     rows: list[ConfigResource] = []
     for kind, named in names.items():

@@ -14,7 +14,7 @@ from ...protocol.connection import Request
 from ...protocol.errors import KafkaError
 from ...protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from ..runtime.time_slices import TimeSlice, run_cooperatively
-from ..security.acls.kinds import Operation, ResourceType
+from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
 from .permissions import permitted
 
@@ -29,6 +29,8 @@ async def handle(ctx: Context, request: Request) -> ListGroupsResponse:
     except KafkaError as error:
         return ListGroupsResponse(error_code=error.code)
     await groups.settle_all(ctx.node)
-    if not ctx.may(Operation.DESCRIBE, ResourceType.CLUSTER, is_attempt=False):
-        found = await permitted(ctx, Operation.DESCRIBE, ResourceType.GROUP, found, attrgetter("group_id"), TimeSlice())
+    if not ctx.may(AclOperation.DESCRIBE, ResourceType.CLUSTER, is_attempt=False):
+        found = await permitted(
+            ctx, AclOperation.DESCRIBE, ResourceType.GROUP, found, attrgetter("group_id"), TimeSlice()
+        )
     return ListGroupsResponse(groups=tuple(found))

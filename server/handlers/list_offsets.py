@@ -29,7 +29,7 @@ from ...storage.logs.log import Log
 from ..partitions.searches import Search
 from ..partitions.topics import Partition
 from ..runtime.time_slices import TimeSlice
-from ..security.acls.kinds import Operation, ResourceType
+from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
 from .permissions import check
 from .routing import led_partition
@@ -120,7 +120,7 @@ def _answer(
     asked: Counter[tuple[str, int]],
 ) -> Answer | ErrorCode | Search:
     try:
-        check(ctx, Operation.DESCRIBE, ResourceType.TOPIC, topic)
+        check(ctx, AclOperation.DESCRIBE, ResourceType.TOPIC, topic)
         if asked[topic, wanted.partition_index] > 1:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"{topic}-{wanted.partition_index} is asked for twice")
         partition = led_partition(ctx, topic, wanted.partition_index)

@@ -12,17 +12,21 @@ from operator import attrgetter
 
 from ...protocol.connection import Request
 from ...protocol.errors import KafkaError
-from ...protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse, TransactionState
+from ...protocol.messages.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    ListTransactionsTransactionState,
+)
 from ..runtime.time_slices import TimeSlice, run_cooperatively
-from ..security.acls.kinds import Operation, ResourceType
+from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
-from ..transactions.listing import Filter, is_unknown
+from ..transactions.listing import TransactionFilter, is_unknown
 from .permissions import permitted
 
 
 async def handle(ctx: Context, request: Request) -> ListTransactionsResponse:
     body: ListTransactionsRequest = request.body
-    wanted = Filter(
+    wanted = TransactionFilter(
         states=body.state_filters,
         producer_ids=body.producer_id_filters,
         duration_ms=body.duration_filter,
@@ -40,11 +44,11 @@ async def handle(ctx: Context, request: Request) -> ListTransactionsResponse:
     await service.settle_all(ctx.node)
     time_slice = TimeSlice()
     found = await permitted(
-        ctx, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, found, attrgetter("transactional_id"), time_slice
+        ctx, AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, found, attrgetter("transactional_id"), time_slice
     )
     unknown = await time_slice.once(body.state_filters)
     states = await time_slice.map(
-        lambda one: TransactionState(
+        lambda one: ListTransactionsTransactionState(
             transactional_id=one.transactional_id, producer_id=one.producer_id, transaction_state=one.state.title
         ),
         found,

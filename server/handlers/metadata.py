@@ -41,9 +41,9 @@ from ..cluster.topic_plans import PARTITIONS_MAX, TopicPlan, check_name
 from ..partitions.internal_topics import INTERNAL_TOPICS
 from ..partitions.topics import NO_LEADER, Partition, Topic, Topics
 from ..runtime.time_slices import TimeSlice
-from ..security.acls.kinds import Operation, ResourceType
+from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context, Services
-from ..services.kept_metadata import ROWS_MIN, Facts
+from ..services.kept_metadata import ROWS_MIN, MetadataFacts
 from .authorized_operations import NOT_ASKED, cluster_operations, topic_operations
 from .permissions import seeing
 from .routing import endpoints, leader_and_offline
@@ -154,8 +154,8 @@ def _partitions(topics: Iterable[Topic | None]) -> int:
     return sum([len(topic.partitions) for topic in topics if topic is not None])
 
 
-def _facts(services: Services) -> Facts:
-    return Facts(
+def _facts(services: Services) -> MetadataFacts:
+    return MetadataFacts(
         services.topics.changes,
         Health.changes,
         services.cluster.has_eligible_replicas(),
@@ -164,7 +164,7 @@ def _facts(services: Services) -> Facts:
 
 
 def _question(ctx: Context, request: Request) -> Hashable:
-    """What the answer follows from beside `Facts`: the question, who asks, and where clients find the nodes."""
+    """What the answer follows from beside `MetadataFacts`: the question, who asks, and where clients find the nodes."""
     cluster, client = ctx.services.cluster, ctx.client
     who = None if ctx.services.authorizer is None else (client.principal, client.client_host)
     return request.version, request.body, who, _brokers(ctx), cluster.controller_id()
@@ -202,7 +202,7 @@ async def _wanted(
     topic = services.topics.by_id(key) if isinstance(key, bytes) else services.topics.get(key)
     if services.authorizer is not None:
         name = key if isinstance(key, str) else topic.name if topic is not None else None
-        if name is not None and not ctx.may(Operation.DESCRIBE, ResourceType.TOPIC, name):
+        if name is not None and not ctx.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
             named, topic_id = (key, ZERO_UUID) if isinstance(key, str) else (None, key)
             return _refused(named, topic_id)
     if topic is not None and not _is_hidden(topic):
@@ -279,8 +279,8 @@ class _Creating:
         return _missing(name, ZERO_UUID, code, NOT_ASKED if operations is None else operations(name))
 
     def _may_create(self, name: str) -> bool:
-        return self._ctx.may(Operation.CREATE, ResourceType.CLUSTER, is_attempt=False) or self._ctx.may(
-            Operation.CREATE, ResourceType.TOPIC, name
+        return self._ctx.may(AclOperation.CREATE, ResourceType.CLUSTER, is_attempt=False) or self._ctx.may(
+            AclOperation.CREATE, ResourceType.TOPIC, name
         )
 
 

@@ -18,7 +18,7 @@ from ...protocol.messages.offset_commit import (
 )
 from ..groups.offsets.commits import TopicCommit
 from ..groups.offsets.offsets import Place
-from ..security.acls.kinds import Operation, ResourceType
+from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
 from .committing import found_of, prepared_in_turns
 
@@ -29,7 +29,7 @@ async def handle(ctx: Context, request: Request) -> OffsetCommitResponse:
     body: OffsetCommitRequest = request.body
     by_id = request.version >= _FIRST_VERSION_WITH_IDS
     known, time_slice = ctx.services.topics, ctx.time_slice
-    may_commit = ctx.may(Operation.READ, ResourceType.GROUP, body.group_id)
+    may_commit = ctx.may(AclOperation.READ, ResourceType.GROUP, body.group_id)
     found, commits = await found_of(
         ctx, body.topics, lambda asked: known.by_id(asked.topic_id) if by_id else known.get(asked.name), time_slice
     )

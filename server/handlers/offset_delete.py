@@ -18,7 +18,7 @@ from ...protocol.messages.offset_delete import (
 )
 from ..groups.offsets.offsets import Place
 from ..runtime.time_slices import TimeSlice, run_cooperatively
-from ..security.acls.kinds import Operation, ResourceType
+from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
 
 
@@ -27,11 +27,11 @@ async def handle(ctx: Context, request: Request) -> OffsetDeleteResponse:
     time_slice = TimeSlice()
     # As many as there are partitions, whatever the request repeats.
     existing: dict[Place, None] = {}
-    if not ctx.may(Operation.DELETE, ResourceType.GROUP, body.group_id):
+    if not ctx.may(AclOperation.DELETE, ResourceType.GROUP, body.group_id):
         return OffsetDeleteResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     missing: dict[str, ErrorCode] = {}
     async for topic in time_slice.each(body.topics):
-        if not ctx.may(Operation.READ, ResourceType.TOPIC, topic.name):
+        if not ctx.may(AclOperation.READ, ResourceType.TOPIC, topic.name):
             missing[topic.name] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             continue
         async for one in time_slice.each(topic.partitions):

@@ -35,7 +35,7 @@ from ...protocol.messages.offset_fetch import (
 from ...protocol.wire import ZERO_UUID
 from ..groups.offsets.commits import Fetched
 from ..runtime.time_slices import TimeSlice, run_cooperatively
-from ..security.acls.kinds import Operation, ResourceType
+from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
 from .permissions import check
 
@@ -110,7 +110,7 @@ async def _group(
     found: list[TopicOffsets] = []
     refused: list[TopicOffsets] = []
     try:
-        check(ctx, Operation.DESCRIBE, ResourceType.GROUP, asked.group_id)
+        check(ctx, AclOperation.DESCRIBE, ResourceType.GROUP, asked.group_id)
         groups = ctx.services.coordinators.groups
         shard = await groups.route(ctx.node, asked.group_id)
         coordinator = groups.coordinator
@@ -122,7 +122,7 @@ async def _group(
             ):
                 topic = known.get(name)
                 if (topic is not None or not by_id) and ctx.may(
-                    Operation.DESCRIBE, ResourceType.TOPIC, name, is_attempt=False
+                    AclOperation.DESCRIBE, ResourceType.TOPIC, name, is_attempt=False
                 ):
                     found.append(TopicOffsets(name, topic.id if topic is not None else ZERO_UUID, partitions))
         places = await _once(asked.topics or (), time_slice)
@@ -136,7 +136,7 @@ async def _group(
                     refused.append(TopicOffsets("", topic_id, unknown))
                     continue
                 name = topic.name
-            if not ctx.may(Operation.DESCRIBE, ResourceType.TOPIC, name):
+            if not ctx.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
                 hidden = await time_slice.map(
                     lambda index: Fetched(index, None, ErrorCode.TOPIC_AUTHORIZATION_FAILED), indexes
                 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ..config.changes import Change, Operation, alter_client_metrics, alter_group
+from ..config.changes import ConfigChange, ConfigOperation, alter_client_metrics, alter_group
 from ..runtime.loggers import LEVELS, ROOT
 from ..services.context import Context
 
@@ -18,7 +18,7 @@ GROUP_ID_CHARS_MAX = 4 << 20
 
 
 def changed_group(
-    ctx: Context, name: str, changes: Sequence[Change], others: Collection[str], *, replace: bool
+    ctx: Context, name: str, changes: Sequence[ConfigChange], others: Collection[str], *, replace: bool
 ) -> tuple[Configs, Configs]:
     """What is set of a group, and what is to be; `others` are being set with it.
 
@@ -41,7 +41,7 @@ def changed_group(
 
 
 def changed_client_metrics(
-    ctx: Context, name: str, changes: Sequence[Change], others: Collection[str], *, replace: bool
+    ctx: Context, name: str, changes: Sequence[ConfigChange], others: Collection[str], *, replace: bool
 ) -> tuple[Configs, Configs]:
     """What is set of a client metrics subscription, and what is to be; `others` are being set with it. Raises as `changed_group`."""
     from ..telemetry.subscriptions import SUBSCRIPTIONS_MAX, subscription_of  # Few brokers ever have one.
@@ -58,7 +58,7 @@ def changed_client_metrics(
     return present, changed
 
 
-def alter_loggers(ctx: Context, name: str, changes: Sequence[Change], *, validate_only: bool) -> None:
+def alter_loggers(ctx: Context, name: str, changes: Sequence[ConfigChange], *, validate_only: bool) -> None:
     """Set the levels of loggers, all of them or none; `name` is the node's id.
 
     Raises:
@@ -79,24 +79,24 @@ def alter_loggers(ctx: Context, name: str, changes: Sequence[Change], *, validat
         _check_logger(change, is_there=loggers.has(change.name))
     if not validate_only:
         for change in changes:
-            loggers.set(change.name, change.value if change.operation == Operation.SET else None)
+            loggers.set(change.name, change.value if change.operation == ConfigOperation.SET else None)
 
 
-def _check_logger(change: Change, *, is_there: bool) -> None:
+def _check_logger(change: ConfigChange, *, is_there: bool) -> None:
     name = change.name
-    if change.operation not in (Operation.SET, Operation.DELETE):
-        known = [each.name for each in Operation if each == change.operation]
+    if change.operation not in (ConfigOperation.SET, ConfigOperation.DELETE):
+        known = [each.name for each in ConfigOperation if each == change.operation]
         told = f"{known[0] if known else change.operation} operation is not allowed for the BROKER_LOGGER resource"
         raise KafkaError(ErrorCode.INVALID_REQUEST, told)
-    if change.operation == Operation.SET and change.value is None:
+    if change.operation == ConfigOperation.SET and change.value is None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {name}")
     if not is_there:
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"Logger {name} does not exist!")
-    if change.operation == Operation.SET and change.value not in LEVELS:
+    if change.operation == ConfigOperation.SET and change.value not in LEVELS:
         raise KafkaError(
             ErrorCode.INVALID_CONFIG,
             f"Cannot set the log level of {name} to {change.value} as it is not a supported log level. Valid log levels"
             f" are {', '.join(sorted(LEVELS))}",
         )
-    if change.operation == Operation.DELETE and name == ROOT:
+    if change.operation == ConfigOperation.DELETE and name == ROOT:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Removing the log level of the root logger is not allowed")

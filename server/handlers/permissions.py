@@ -17,38 +17,38 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.schema import fields_of
 from ..network.desk import Handler
 from ..runtime.time_slices import TimeSlice
-from ..security.acls.kinds import CLUSTER_NAME, Operation, ResourceType
+from ..security.acls.kinds import CLUSTER_NAME, AclOperation, ResourceType
 from ..services.context import Context
 
 Row = TypeVar("Row")
-Check: TypeAlias = Callable[[Context, Operation, ResourceType, str], None]
+Check: TypeAlias = Callable[[Context, AclOperation, ResourceType, str], None]
 """`check`, or `check_without_words`."""
 
 
 class OnCluster(NamedTuple):
     """What a request needs as a whole: one of these operations on the cluster, from a version on."""
 
-    any_of: tuple[Operation, ...]
+    any_of: tuple[AclOperation, ...]
     since: int = 0
 
 
 CLUSTER_OPERATIONS: dict[str, OnCluster] = {
     # From version 4 on the request is one of brokers, for several transactions.
-    "AddPartitionsToTxn": OnCluster((Operation.CLUSTER_ACTION,), since=4),
-    "AlterPartitionReassignments": OnCluster((Operation.ALTER,)),
-    "AlterReplicaLogDirs": OnCluster((Operation.ALTER,)),
-    "DeleteShareGroupState": OnCluster((Operation.CLUSTER_ACTION,)),
-    "DescribeLogDirs": OnCluster((Operation.DESCRIBE,)),
-    "ElectLeaders": OnCluster((Operation.ALTER,)),
-    "InitializeShareGroupState": OnCluster((Operation.CLUSTER_ACTION,)),
-    "ListConfigResources": OnCluster((Operation.DESCRIBE_CONFIGS,)),
-    "ListPartitionReassignments": OnCluster((Operation.DESCRIBE,)),
-    "ReadShareGroupState": OnCluster((Operation.CLUSTER_ACTION,)),
-    "ReadShareGroupStateSummary": OnCluster((Operation.CLUSTER_ACTION,)),
-    "UnregisterBroker": OnCluster((Operation.ALTER,)),
-    "UpdateFeatures": OnCluster((Operation.ALTER,)),
-    "WriteShareGroupState": OnCluster((Operation.CLUSTER_ACTION,)),
-    "WriteTxnMarkers": OnCluster((Operation.ALTER, Operation.CLUSTER_ACTION)),
+    "AddPartitionsToTxn": OnCluster((AclOperation.CLUSTER_ACTION,), since=4),
+    "AlterPartitionReassignments": OnCluster((AclOperation.ALTER,)),
+    "AlterReplicaLogDirs": OnCluster((AclOperation.ALTER,)),
+    "DeleteShareGroupState": OnCluster((AclOperation.CLUSTER_ACTION,)),
+    "DescribeLogDirs": OnCluster((AclOperation.DESCRIBE,)),
+    "ElectLeaders": OnCluster((AclOperation.ALTER,)),
+    "InitializeShareGroupState": OnCluster((AclOperation.CLUSTER_ACTION,)),
+    "ListConfigResources": OnCluster((AclOperation.DESCRIBE_CONFIGS,)),
+    "ListPartitionReassignments": OnCluster((AclOperation.DESCRIBE,)),
+    "ReadShareGroupState": OnCluster((AclOperation.CLUSTER_ACTION,)),
+    "ReadShareGroupStateSummary": OnCluster((AclOperation.CLUSTER_ACTION,)),
+    "UnregisterBroker": OnCluster((AclOperation.ALTER,)),
+    "UpdateFeatures": OnCluster((AclOperation.ALTER,)),
+    "WriteShareGroupState": OnCluster((AclOperation.CLUSTER_ACTION,)),
+    "WriteTxnMarkers": OnCluster((AclOperation.ALTER, AclOperation.CLUSTER_ACTION)),
 }
 """API -> what it asks for. An API whose answer has more places for an error than `error_code` and `error_message` has a
 function `refused(ctx, request, error)` beside its `handle`."""
@@ -70,13 +70,13 @@ def refusal(resource_type: ResourceType) -> KafkaError:
     return KafkaError(*_REFUSALS[resource_type])
 
 
-def request_refusal(request: Request, operation: Operation) -> KafkaError:
+def request_refusal(request: Request, operation: AclOperation) -> KafkaError:
     """What to tell who may not send a request at all, as it needs an operation on the cluster."""
     code, _ = _REFUSALS[ResourceType.CLUSTER]
     return KafkaError(code, f"Request {request.api.name} needs {operation.name} permission.")
 
 
-def check(ctx: Context, operation: Operation, resource_type: ResourceType, name: str = CLUSTER_NAME) -> None:
+def check(ctx: Context, operation: AclOperation, resource_type: ResourceType, name: str = CLUSTER_NAME) -> None:
     """Return if the client may do this to that resource.
 
     Raises:
@@ -86,7 +86,7 @@ def check(ctx: Context, operation: Operation, resource_type: ResourceType, name:
         raise refusal(resource_type)
 
 
-def check_without_words(ctx: Context, operation: Operation, resource_type: ResourceType, name: str) -> None:
+def check_without_words(ctx: Context, operation: AclOperation, resource_type: ResourceType, name: str) -> None:
     """`check`, for answers in which Apache Kafka gives the code alone."""
     if not ctx.may(operation, resource_type, name):
         raise KafkaError(_REFUSALS[resource_type][0])
@@ -94,7 +94,7 @@ def check_without_words(ctx: Context, operation: Operation, resource_type: Resou
 
 async def permitted(
     ctx: Context,
-    operation: Operation,
+    operation: AclOperation,
     resource_type: ResourceType,
     rows: Iterable[Row],
     name_of: Callable[[Row], str],
@@ -114,7 +114,7 @@ def seeing(ctx: Context) -> Callable[[str], bool] | None:
     """Whether the client may describe the topic with a name; None where there is no authorizer."""
     if ctx.services.authorizer is None:
         return None
-    return partial(ctx.may, Operation.DESCRIBE, ResourceType.TOPIC, is_attempt=False)
+    return partial(ctx.may, AclOperation.DESCRIBE, ResourceType.TOPIC, is_attempt=False)
 
 
 def guarded(api: Api, module: Any) -> Handler:
@@ -133,7 +133,7 @@ def guarded(api: Api, module: Any) -> Handler:
     return handle
 
 
-def _may_any(ctx: Context, operations: Sequence[Operation]) -> bool:
+def _may_any(ctx: Context, operations: Sequence[AclOperation]) -> bool:
     """The last one is what the client lacks."""
     last = len(operations) - 1
     return any(ctx.may(one, ResourceType.CLUSTER, is_attempt=at == last) for at, one in enumerate(operations))

@@ -27,10 +27,10 @@ from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ...protocol.messages.produce import (
     BatchIndexAndErrorMessage,
-    LeaderIdAndEpoch,
-    NodeEndpoint,
     PartitionProduceData,
     PartitionProduceResponse,
+    ProduceLeaderIdAndEpoch,
+    ProduceNodeEndpoint,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
@@ -46,7 +46,7 @@ from ..partitions.large_appends import append_later
 from ..partitions.reasons import Reasons
 from ..partitions.topics import Partition
 from ..runtime.time_slices import TimeSlice
-from ..security.acls.kinds import Operation, ResourceType
+from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
 from ..transactions.verification import UnverifiedError
 from ..transactions.writes import TransactionalWrites, is_one_plain_batch, transactional_writes
@@ -150,9 +150,9 @@ def _named(topic: TopicProduceData | TopicProduceResponse) -> str:
     return topic.name or topic.topic_id.hex()
 
 
-def _endpoints(ctx: Context, leaders: set[int]) -> tuple[NodeEndpoint, ...]:
+def _endpoints(ctx: Context, leaders: set[int]) -> tuple[ProduceNodeEndpoint, ...]:
     return tuple(
-        NodeEndpoint(node_id=node_id, host=host, port=port, rack=rack)
+        ProduceNodeEndpoint(node_id=node_id, host=host, port=port, rack=rack)
         for node_id, host, port, rack in endpoints(ctx, leaders)
     )
 
@@ -162,11 +162,11 @@ async def _unwritten(ctx: Context, body: ProduceRequest, *, by_id: bool) -> set[
     found: set[str | bytes] = set()
     async for topic in ctx.time_slice.each(body.topic_data):
         if not by_id:
-            if not ctx.may(Operation.WRITE, ResourceType.TOPIC, topic.name):
+            if not ctx.may(AclOperation.WRITE, ResourceType.TOPIC, topic.name):
                 found.add(topic.name)
             continue
         known = ctx.services.topics.by_id(topic.topic_id)
-        if known is not None and not ctx.may(Operation.WRITE, ResourceType.TOPIC, known.name):
+        if known is not None and not ctx.may(AclOperation.WRITE, ResourceType.TOPIC, known.name):
             found.add(topic.topic_id)
     return found
 
@@ -191,7 +191,7 @@ async def _transactional_writes(
         transactions=lambda: services.coordinators.transactions,
         may_use=None
         if services.authorizer is None
-        else partial(ctx.may, Operation.WRITE, ResourceType.TRANSACTIONAL_ID),
+        else partial(ctx.may, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID),
         unwritten=unwritten,
     )
 
@@ -320,7 +320,7 @@ class Appending:
     def _refused(self, index: int, log: Log | None, error: KafkaError) -> PartitionProduceResponse:
         if isinstance(error, NotLeaderError):
             self.leaders.add(error.partition.leader)
-            led = LeaderIdAndEpoch(leader_id=error.partition.leader, leader_epoch=error.partition.leader_epoch)
+            led = ProduceLeaderIdAndEpoch(leader_id=error.partition.leader, leader_epoch=error.partition.leader_epoch)
             return replace(refusal(index, None, error, self.reasons), current_leader=led)
         told = refusal(index, log, error, self.reasons)
         # Without an answer the log alone says why.

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from ...protocol.connection import Request
 from ...protocol.errors import KafkaError
-from ...protocol.messages.read_share_group_state import PartitionData
+from ...protocol.messages.read_share_group_state import ReadShareGroupStatePartitionData
 from ...protocol.messages.read_share_group_state_summary import (
-    PartitionResult,
+    ReadShareGroupStateSummaryPartitionResult,
     ReadShareGroupStateSummaryResponse,
     ReadStateSummaryResult,
 )
@@ -22,11 +22,15 @@ from .permissions import refusal
 from .share_groups import StateApi
 
 
-def _act(coordinator: ShareStateCoordinator, key: SharePartitionKey, _: PartitionData, __: int) -> PartitionResult:
+def _act(
+    coordinator: ShareStateCoordinator, key: SharePartitionKey, _: ReadShareGroupStatePartitionData, __: int
+) -> ReadShareGroupStateSummaryPartitionResult:
     found = coordinator.summary(key)
     if found is None:
-        return PartitionResult(partition=key.partition, start_offset=-1, delivery_complete_count=-1)
-    return PartitionResult(
+        return ReadShareGroupStateSummaryPartitionResult(
+            partition=key.partition, start_offset=-1, delivery_complete_count=-1
+        )
+    return ReadShareGroupStateSummaryPartitionResult(
         partition=key.partition,
         state_epoch=found.state_epoch,
         leader_epoch=found.leader_epoch,
@@ -36,7 +40,11 @@ def _act(coordinator: ShareStateCoordinator, key: SharePartitionKey, _: Partitio
 
 
 _API = StateApi(
-    "read share group state summary", ReadShareGroupStateSummaryResponse, ReadStateSummaryResult, PartitionResult, _act
+    "read share group state summary",
+    ReadShareGroupStateSummaryResponse,
+    ReadStateSummaryResult,
+    ReadShareGroupStateSummaryPartitionResult,
+    _act,
 )
 
 

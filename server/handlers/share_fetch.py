@@ -27,10 +27,10 @@ from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.share_fetch import (
     AcquiredRecords,
-    LeaderIdAndEpoch,
-    NodeEndpoint,
-    PartitionData,
     ShareFetchableTopicResponse,
+    ShareFetchLeaderIdAndEpoch,
+    ShareFetchNodeEndpoint,
+    ShareFetchPartitionData,
     ShareFetchRequest,
     ShareFetchResponse,
 )
@@ -38,12 +38,12 @@ from ...storage.disk.files import WouldWaitError
 from ..runtime.cold_reads import TRIES_MAX, bring
 from ..runtime.time_slices import run_cooperatively
 from ..services.context import Context
-from ..sharing.acquiring import Wish
+from ..sharing.acquiring import AcquireWish
 from ..sharing.beginning import Led
 from ..sharing.leaders import ShareLeaders, Visitor
 from ..sharing.share_partition import SharePartition
 from ..sharing.share_records import SharePartitionKey
-from ..sharing.share_sessions import FINAL_EPOCH, FULL_EPOCH, Place, SessionKey, ShareSession
+from ..sharing.share_sessions import FINAL_EPOCH, FULL_EPOCH, SessionKey, SharedPartition, ShareSession
 from ..sharing.taking import NOTHING, Offered, Taken, offered, take
 from .fetch import wait_for
 from .routing import led_partition
@@ -71,7 +71,7 @@ async def handle(ctx: Context, request: Request) -> ShareFetchResponse:
     acknowledging = Acknowledging(ctx, request, whose)
     if epoch != FULL_EPOCH and await _acknowledges(ctx, body):
         await acknowledging.run()
-    rows: dict[Place, PartitionData] = {}
+    rows: dict[SharedPartition, ShareFetchPartitionData] = {}
     leaders = Leaders(ctx)
     if epoch != FINAL_EPOCH and not (request.version >= RENEWALS_SINCE and body.is_renew_ack):
         fetching = _Fetching(ctx, request, session, shares, leaders)
@@ -87,7 +87,7 @@ async def handle(ctx: Context, request: Request) -> ShareFetchResponse:
         await shares.end_session(ctx.node.node_id, session)
     await acknowledging.settle()
     async for place, refused in ctx.time_slice.each(acknowledging.answers.items()):
-        row = rows.get(place) or PartitionData(partition_index=place.partition, records=b"")
+        row = rows.get(place) or ShareFetchPartitionData(partition_index=place.partition, records=b"")
         if refused is not None:
             message = refused.message or None
             row = replace(row, acknowledge_error_code=refused.code, acknowledge_error_message=message)
@@ -95,7 +95,7 @@ async def handle(ctx: Context, request: Request) -> ShareFetchResponse:
     return ShareFetchResponse(
         acquisition_lock_timeout_ms=shares.config_of(whose.group_id).record_lock_duration_ms,
         responses=await _by_topic(ctx, rows),
-        node_endpoints=leaders.endpoints(NodeEndpoint),
+        node_endpoints=leaders.endpoints(ShareFetchNodeEndpoint),
     )
 
 
@@ -110,14 +110,14 @@ async def _session(ctx: Context, body: ShareFetchRequest, whose: SessionKey) -> 
     """The session, as it is with the request. KafkaError as `ShareSessions.fetch`."""
     time_slice, node_id, client = ctx.time_slice, ctx.node.node_id, ctx.client
     shares = ctx.services.coordinators.share_leaders
-    places: list[Place] = []
+    places: list[SharedPartition] = []
     for topic in body.topics:
         async for row in time_slice.each(topic.partitions):
-            places.append(Place(topic.topic_id, row.partition_index))
-    forgotten: list[Place] = []
+            places.append(SharedPartition(topic.topic_id, row.partition_index))
+    forgotten: list[SharedPartition] = []
     for gone in body.forgotten_topics_data:
         async for index in time_slice.each(gone.partitions):
-            forgotten.append(Place(gone.topic_id, index))
+            forgotten.append(SharedPartition(gone.topic_id, index))
     has_acknowledgements = await _acknowledges(ctx, body)
     if body.share_session_epoch == FULL_EPOCH:
         await shares.released(node_id, whose)
@@ -150,7 +150,7 @@ async def _acknowledges(ctx: Context, body: ShareFetchRequest) -> bool:
     return False
 
 
-def _rotated(places: list[Place], epoch: int) -> list[Place]:
+def _rotated(places: list[SharedPartition], epoch: int) -> list[SharedPartition]:
     at = epoch % len(places) if places and epoch > 0 else 0
     return places[at:] + places[:at]
 
@@ -165,7 +165,7 @@ class _Look:
         is_due: Whether one of them is read in an older segment: to wait makes it no more.
     """
 
-    offers: dict[Place, Offered] = field(default_factory=dict)
+    offers: dict[SharedPartition, Offered] = field(default_factory=dict)
     full: list[Led] = field(default_factory=list)
     size_bytes: int = 0
     is_due: bool = False
@@ -188,10 +188,10 @@ class _Fetching:
         self._committed = config.reads_committed
         self._max_bytes = min(body.max_bytes, ctx.services.config.current.fetch_max_bytes)
         self._min_bytes = min(body.min_bytes, self._max_bytes)
-        self._led: dict[Place, Led] = {}
-        self._rows: dict[Place, PartitionData] = {}
+        self._led: dict[SharedPartition, Led] = {}
+        self._rows: dict[SharedPartition, ShareFetchPartitionData] = {}
 
-    async def run(self, places: list[Place]) -> dict[Place, PartitionData]:
+    async def run(self, places: list[SharedPartition]) -> dict[SharedPartition, ShareFetchPartitionData]:
         """What is to be answered of each partition; those that had nothing to acquire are left out.
 
         Raises:
@@ -288,7 +288,7 @@ class _Fetching:
         mode, member_id = self._body.share_acquire_mode, self._session.key.member_id
         async for place in self._ctx.time_slice.each(look.offers):
             led = self._led[place]
-            wish = Wish(member_id, left_records, self._body.batch_size, mode == _RECORD_LIMIT)
+            wish = AcquireWish(member_id, left_records, self._body.batch_size, mode == _RECORD_LIMIT)
             try:
                 taken = await self._taken(led, wish, min(part_bytes, left_bytes), left_bytes == self._max_bytes)
             except KafkaError as error:
@@ -302,11 +302,11 @@ class _Fetching:
             )
             left_records -= sum(one.last_offset - one.first_offset + 1 for one in taken.acquired)
             left_bytes = max(0, left_bytes - len(taken.records or b""))
-            self._rows[place] = PartitionData(
+            self._rows[place] = ShareFetchPartitionData(
                 partition_index=place.partition, records=taken.records or b"", acquired_records=acquired
             )
 
-    async def _taken(self, led: Led, wish: Wish, max_bytes: int, first: bool) -> Taken:
+    async def _taken(self, led: Led, wish: AcquireWish, max_bytes: int, first: bool) -> Taken:
         def acquire(share: SharePartition, at_once: bool) -> Taken:
             # The member may have begun another session, by another connection: this answer would reach nobody.
             if not self._shares.sessions[self._ctx.node.node_id].has(self._session):
@@ -334,21 +334,23 @@ class _Fetching:
                 await bring(cold, led.partition.log)
         raise AssertionError("it was to wait for the disk")
 
-    def _refuse(self, place: Place, error: KafkaError) -> None:
+    def _refuse(self, place: SharedPartition, error: KafkaError) -> None:
         """Without words, as in Apache Kafka."""
         current = self._leaders.of(place, error)
-        self._rows[place] = PartitionData(
+        self._rows[place] = ShareFetchPartitionData(
             partition_index=place.partition,
             error_code=error.code,
-            current_leader=LeaderIdAndEpoch()
+            current_leader=ShareFetchLeaderIdAndEpoch()
             if current is None
-            else LeaderIdAndEpoch(leader_id=current[0], leader_epoch=current[1]),
+            else ShareFetchLeaderIdAndEpoch(leader_id=current[0], leader_epoch=current[1]),
             records=b"",
         )
 
 
-async def _by_topic(ctx: Context, rows: dict[Place, PartitionData]) -> tuple[ShareFetchableTopicResponse, ...]:
-    topics: dict[bytes, list[PartitionData]] = {}
+async def _by_topic(
+    ctx: Context, rows: dict[SharedPartition, ShareFetchPartitionData]
+) -> tuple[ShareFetchableTopicResponse, ...]:
+    topics: dict[bytes, list[ShareFetchPartitionData]] = {}
     async for place, row in ctx.time_slice.each(rows.items()):
         topics.setdefault(place.topic_id, []).append(row)
     return tuple(

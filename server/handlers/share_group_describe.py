@@ -14,12 +14,12 @@ from dataclasses import replace
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.share_group_describe import (
-    DescribedGroup,
+    ShareGroupDescribedGroup,
     ShareGroupDescribeRequest,
     ShareGroupDescribeResponse,
 )
 from ..runtime.time_slices import run_cooperatively
-from ..security.acls.kinds import Operation, ResourceType
+from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
 from .authorized_operations import group_operations
 from .permissions import check_without_words
@@ -39,11 +39,11 @@ async def handle(ctx: Context, request: Request) -> ShareGroupDescribeResponse:
     return ShareGroupDescribeResponse(groups=tuple(groups))
 
 
-async def _describe(ctx: Context, group_id: str) -> DescribedGroup:
+async def _describe(ctx: Context, group_id: str) -> ShareGroupDescribedGroup:
     groups = ctx.services.coordinators.groups
     try:
         check_served(ctx)
-        check_without_words(ctx, Operation.DESCRIBE, ResourceType.GROUP, group_id)
+        check_without_words(ctx, AclOperation.DESCRIBE, ResourceType.GROUP, group_id)
         if not group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID)
         shard = groups.shard_led(ctx.node, group_id)
@@ -54,15 +54,15 @@ async def _describe(ctx: Context, group_id: str) -> DescribedGroup:
         return described
     except KafkaError as error:
         message = error.message or None
-        return DescribedGroup(group_id=group_id, error_code=error.code, error_message=message)
+        return ShareGroupDescribedGroup(group_id=group_id, error_code=error.code, error_message=message)
 
 
-async def _may_see(ctx: Context, group: DescribedGroup) -> bool:
+async def _may_see(ctx: Context, group: ShareGroupDescribedGroup) -> bool:
     """Whether the client may describe all topics that members have."""
     seen: set[str] = set()
     for member in group.members:
         async for one in ctx.time_slice.each(member.assignment.topic_partitions):
-            if one.topic_name not in seen and not ctx.may(Operation.DESCRIBE, ResourceType.TOPIC, one.topic_name):
+            if one.topic_name not in seen and not ctx.may(AclOperation.DESCRIBE, ResourceType.TOPIC, one.topic_name):
                 return False
             seen.add(one.topic_name)
     return True

@@ -17,7 +17,7 @@ from ...protocol.errors import KafkaError
 from ...protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from ..groups.classic.protocol import Caller
 from ..groups.share.requests import check_member_id
-from ..security.acls.kinds import Operation, ResourceType
+from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
 from .coordinating import CoordinatorCall, check_topics
 from .permissions import check_without_words
@@ -29,7 +29,7 @@ def handle(ctx: Context, request: Request) -> Any:
     groups = ctx.services.coordinators.groups
     try:
         check_served(ctx)
-        check_without_words(ctx, Operation.READ, ResourceType.GROUP, body.group_id)
+        check_without_words(ctx, AclOperation.READ, ResourceType.GROUP, body.group_id)
         check_member_id(body.member_id)
     except KafkaError as error:
         return _refused(error)

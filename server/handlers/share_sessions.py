@@ -10,13 +10,13 @@ from typing import Any
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
 from ..partitions.topics import Partition
-from ..security.acls.kinds import Operation, ResourceType
+from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
 from ..sharing.acknowledging import GAP, REJECT, RENEW, Acknowledgement, acknowledge_some, say_twice
 from ..sharing.beginning import STATE_RETRY_MS, STATE_TRIES, Led
 from ..sharing.share_partition import RUNS_AT_ONCE, Update
 from ..sharing.share_records import SharePartitionKey
-from ..sharing.share_sessions import Place, SessionKey
+from ..sharing.share_sessions import SessionKey, SharedPartition
 from .permissions import check_without_words, refusal
 from .routing import endpoints
 from .share_groups import are_served
@@ -34,13 +34,13 @@ def checked(ctx: Context, body: Any) -> SessionKey:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
     if body.group_id is None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid group id in the request.")
-    check_without_words(ctx, Operation.READ, ResourceType.GROUP, body.group_id)
+    check_without_words(ctx, AclOperation.READ, ResourceType.GROUP, body.group_id)
     if not body.member_id or len(body.member_id) > MEMBER_ID_CHARS_MAX:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid member id in the request.")
     return SessionKey(body.group_id, body.member_id)
 
 
-def known(ctx: Context, place: Place) -> Partition:
+def known(ctx: Context, place: SharedPartition) -> Partition:
     """The partition, whoever leads it.
 
     Raises:
@@ -49,7 +49,7 @@ def known(ctx: Context, place: Place) -> Partition:
     topic = ctx.services.topics.by_id(place.topic_id)
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
-    if not ctx.may(Operation.READ, ResourceType.TOPIC, topic.name):
+    if not ctx.may(AclOperation.READ, ResourceType.TOPIC, topic.name):
         raise refusal(ResourceType.TOPIC)
     if not 0 <= place.partition < len(topic.partitions):
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -63,7 +63,7 @@ class Leaders:
     ctx: Context
     node_ids: set[int] = field(default_factory=set)
 
-    def of(self, place: Place, error: KafkaError | None) -> tuple[int, int] | None:
+    def of(self, place: SharedPartition, error: KafkaError | None) -> tuple[int, int] | None:
         """Leader and epoch, if the answer has to tell them."""
         if error is None or error.code not in _MOVED:
             return None
@@ -97,18 +97,18 @@ class Acknowledging:
         self._type_max = RENEW if request.version >= RENEWALS_SINCE else REJECT
         self._renews = request.version >= RENEWALS_SINCE and body.is_renew_ack
         self._topics = body.topics
-        self._written: dict[Place, Led] = {}
+        self._written: dict[SharedPartition, Led] = {}
         self._tries_left = STATE_TRIES
-        self.answers: dict[Place, KafkaError | None] = {}
+        self.answers: dict[SharedPartition, KafkaError | None] = {}
 
     async def run(self) -> None:
         """Each partition on its own; nothing of one that is refused. One that is named twice counts as it is named last."""
         time_slice = self._ctx.time_slice
-        rows: dict[Place, Any] = {}
+        rows: dict[SharedPartition, Any] = {}
         for topic in self._topics:
             async for row in time_slice.each(topic.partitions):
-                rows[Place(topic.topic_id, row.partition_index)] = row
-        empty: list[Place] = []
+                rows[SharedPartition(topic.topic_id, row.partition_index)] = row
+        empty: list[SharedPartition] = []
         has_said = False
         async for place, row in time_slice.each(rows.items()):
             try:
@@ -137,7 +137,7 @@ class Acknowledging:
                 self.answers[place] = error.with_traceback(None)
         time_slice.begin()
 
-    async def _check(self, place: Place, batches: tuple[Any, ...]) -> None:
+    async def _check(self, place: SharedPartition, batches: tuple[Any, ...]) -> None:
         """Raise INVALID_REQUEST unless they are in order and have types that there are. An unknown topic comes first."""
         if self._ctx.services.topics.by_id(place.topic_id) is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
@@ -152,7 +152,7 @@ class Acknowledging:
                     raise KafkaError(ErrorCode.INVALID_REQUEST)
             before = last
 
-    async def _acknowledge_patiently(self, place: Place, batches: tuple[Any, ...]) -> KafkaError | None:
+    async def _acknowledge_patiently(self, place: SharedPartition, batches: tuple[Any, ...]) -> KafkaError | None:
         """As `_acknowledge`. While the share coordinator loads, it is waited for: so does Apache Kafka's persister, and whoever were refused
         would have all that it has done delivered once more."""
         services = self._ctx.services
@@ -166,7 +166,7 @@ class Acknowledging:
             await services.clock.sleep(STATE_RETRY_MS)
             self._ctx.time_slice.begin()
 
-    async def _acknowledge(self, place: Place, batches: tuple[Any, ...]) -> KafkaError | None:
+    async def _acknowledge(self, place: SharedPartition, batches: tuple[Any, ...]) -> KafkaError | None:
         leaders, time_slice = self._leaders, self._ctx.time_slice
         led = leaders.find(SharePartitionKey(self._whose.group_id, *place))
         if led is None or led.share is None or led.partition.leader != self._ctx.node.node_id:
@@ -211,7 +211,7 @@ class Acknowledging:
         if share is not None and any(say_twice(share, one[-1], behind[0]) for one, behind in pairwise(pieces)):
             raise KafkaError(ErrorCode.INVALID_RECORD_STATE, "Two acknowledgement batches have one offset.")
 
-    def _carry_out(self, place: Place, led: Led, update: Update) -> None:
+    def _carry_out(self, place: SharedPartition, led: Led, update: Update) -> None:
         self._leaders.carry_out(led, update)
         self._written[place] = led
 

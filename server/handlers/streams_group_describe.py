@@ -14,13 +14,13 @@ from dataclasses import replace
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.streams_group_describe import (
-    DescribedGroup,
+    StreamsGroupDescribedGroup,
     StreamsGroupDescribeRequest,
     StreamsGroupDescribeResponse,
-    Topology,
+    StreamsGroupDescribeTopology,
 )
 from ..runtime.time_slices import TimeSlice, run_cooperatively
-from ..security.acls.kinds import Operation, ResourceType
+from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
 from .authorized_operations import group_operations
 from .permissions import check_without_words
@@ -44,11 +44,11 @@ async def handle(ctx: Context, request: Request) -> StreamsGroupDescribeResponse
     return StreamsGroupDescribeResponse(groups=tuple(groups))
 
 
-async def _describe(ctx: Context, group_id: str) -> DescribedGroup:
+async def _describe(ctx: Context, group_id: str) -> StreamsGroupDescribedGroup:
     groups = ctx.services.coordinators.groups
     try:
         groups.check_streams_protocol()
-        check_without_words(ctx, Operation.DESCRIBE, ResourceType.GROUP, group_id)
+        check_without_words(ctx, AclOperation.DESCRIBE, ResourceType.GROUP, group_id)
         shard = groups.shard_led(ctx.node, group_id)
         described = await run_cooperatively(groups.coordinator.describe_streams_group(group_id))
         await groups.settle(shard)
@@ -58,15 +58,15 @@ async def _describe(ctx: Context, group_id: str) -> DescribedGroup:
     except KafkaError as error:
         # Apache Kafka says nothing beside UNSUPPORTED_VERSION.
         message = None if error.code is ErrorCode.UNSUPPORTED_VERSION else error.message or None
-        return DescribedGroup(group_id=group_id, error_code=error.code, error_message=message)
+        return StreamsGroupDescribedGroup(group_id=group_id, error_code=error.code, error_message=message)
 
 
-async def _check_topics(ctx: Context, topology: Topology) -> None:
+async def _check_topics(ctx: Context, topology: StreamsGroupDescribeTopology) -> None:
     """Raise TOPIC_AUTHORIZATION_FAILED unless the client may describe all of them."""
     time_slice, seen = TimeSlice(), set[str]()
     for one in topology.subtopologies or ():
         internal = (topic.name for topic in (*one.state_changelog_topics, *one.repartition_source_topics))
         async for name in time_slice.each((*one.source_topics, *one.repartition_sink_topics, *internal)):
-            if name not in seen and not ctx.may(Operation.DESCRIBE, ResourceType.TOPIC, name):
+            if name not in seen and not ctx.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
                 raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, _UNSEEN)
             seen.add(name)

@@ -23,19 +23,19 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.streams_group_heartbeat import (
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
-    Topology,
+    StreamsGroupHeartbeatTopology,
 )
 from ..cluster.topic_plans import PARTITIONS_MAX, TopicPlan, check_name
 from ..coordination.jobs import Job, Steps
 from ..groups.classic.protocol import Caller
 from ..groups.coordinator import GroupCoordinator
-from ..groups.shard import Shard
+from ..groups.shard import GroupShard
 from ..groups.streams.answering import Heard
 from ..groups.streams.applications.configured import InternalTopic, StatusCode
 from ..groups.streams.requests import check_size
 from ..partitions.internal_topics import INTERNAL_TOPICS
 from ..runtime.time_slices import TimeSlice
-from ..security.acls.kinds import Operation, ResourceType
+from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
 from .coordinating import NAMES_AT_ONCE, CoordinatorCall, check_topics
 from .permissions import check_without_words
@@ -49,7 +49,7 @@ def handle(ctx: Context, request: Request) -> Any:
     groups = ctx.services.coordinators.groups
     try:
         groups.check_streams_protocol()
-        check_without_words(ctx, Operation.READ, ResourceType.GROUP, body.group_id)
+        check_without_words(ctx, AclOperation.READ, ResourceType.GROUP, body.group_id)
     except KafkaError as error:
         return _refused(error)
     caller = Caller(request.client_id or "", f"/{ctx.client.client_host}", request.version, None)
@@ -63,7 +63,7 @@ def _heartbeat(
     body: StreamsGroupHeartbeatRequest,
     caller: Caller,
     now_ms: Callable[[], int],
-    shard: Shard,
+    shard: GroupShard,
 ) -> Steps[Heard]:
     heard = yield from coordinator.streams_heartbeat(shard, body, caller, now_ms)
     if not heard.wants_endpoints:
@@ -82,7 +82,7 @@ def _told(ctx: Context, heard: Heard) -> Any:
     return _with_topics(ctx, heard, heard.response) if heard.missing else heard.response
 
 
-def _check_topics(ctx: Context, topology: Topology) -> Job:
+def _check_topics(ctx: Context, topology: StreamsGroupHeartbeatTopology) -> Job:
     """Raise STREAMS_INVALID_TOPOLOGY or TOPIC_AUTHORIZATION_FAILED if a topic of it cannot be used."""
     check_size(topology)
     names, name_of = set[str](), attrgetter("name")
@@ -114,9 +114,9 @@ async def _with_topics(
 ) -> StreamsGroupHeartbeatResponse:
     """Make the internal topics that are missing, and say what keeps them from being made."""
     time_slice, refused, failed = TimeSlice(), list[str](), list[str]()
-    if not ctx.may(Operation.CREATE, ResourceType.CLUSTER, is_attempt=False):
+    if not ctx.may(AclOperation.CREATE, ResourceType.CLUSTER, is_attempt=False):
         async for name in time_slice.each(heard.missing):
-            if not ctx.may(Operation.CREATE, ResourceType.TOPIC, name):
+            if not ctx.may(AclOperation.CREATE, ResourceType.TOPIC, name):
                 refused.append(name)
     if refused:
         return _detailed(response, f"Unauthorized to CREATE on topics {', '.join(refused)}.")

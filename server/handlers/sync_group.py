@@ -13,9 +13,9 @@ from dataclasses import replace
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
-from ..coordination.service import Parked
+from ..coordination.service import ParkedAnswer
 from ..runtime.time_slices import TimeSlice
-from ..security.acls.kinds import Operation, ResourceType
+from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
 from .permissions import check
 
@@ -29,9 +29,9 @@ async def handle(ctx: Context, request: Request) -> SyncGroupResponse:
     if request.version >= _FIRST_VERSION_WITH_PROTOCOL and (body.protocol_type is None or body.protocol_name is None):
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     groups = ctx.services.coordinators.groups
-    answer: Parked[SyncGroupResponse] = Parked(groups.waking)
+    answer: ParkedAnswer[SyncGroupResponse] = ParkedAnswer(groups.waking)
     try:
-        check(ctx, Operation.READ, ResourceType.GROUP, body.group_id)
+        check(ctx, AclOperation.READ, ResourceType.GROUP, body.group_id)
         shard = await groups.route(ctx.node, body.group_id)
         if len(body.assignments) > ASSIGNMENTS_AT_ONCE:
             body = await _of_members(body, groups.coordinator.member_ids(shard, body.group_id), ctx.time_slice)

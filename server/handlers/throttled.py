@@ -29,7 +29,7 @@ from ...protocol.messages.share_fetch import ShareFetchRequest, ShareFetchRespon
 from ..network.desk import Handler, finished
 from ..network.large_requests import write_now
 from ..partitions.fetch_sessions import INITIAL_EPOCH, NO_SESSION
-from ..quotas.clients import NS_OF_A_PERCENT, Client, ClientQuotas
+from ..quotas.clients import NS_OF_A_PERCENT, ClientQuotas, QuotaClient
 from ..quotas.validation import (
     CONSUMER_BYTE_RATE,
     CONTROLLER_MUTATION_RATE,
@@ -77,10 +77,10 @@ def around(quotas: ClientQuotas, timer: Timer, key: int, handler: Handler) -> Ha
     is_making_topics = key == METADATA_KEY
 
     async def handle(ctx: Context, request: Request) -> Any:
-        client = Client(ctx.node.node_id, ctx.client.principal.name, request.client_id or "")
+        client = QuotaClient(ctx.node.node_id, ctx.client.principal.name, request.client_id or "")
         if is_making_topics:
             ctx = replace(ctx, mutations=quotas.mutations(client, strict=True))
-        answer, waits = await kind(_Met(quotas, timer, client, ctx, request), handler)
+        answer, waits = await kind(_MetQuota(quotas, timer, client, ctx, request), handler)
         throttle_ms = max(waits.values(), default=0)
         if throttle_ms > 0:
             # Of two that are equal Apache Kafka names the request's.
@@ -99,10 +99,10 @@ def around(quotas: ClientQuotas, timer: Timer, key: int, handler: Handler) -> Ha
     return handle
 
 
-class _Met:
+class _MetQuota:
     """A request, and what it uses."""
 
-    def __init__(self, quotas: ClientQuotas, timer: Timer, client: Client, ctx: Context, request: Request) -> None:
+    def __init__(self, quotas: ClientQuotas, timer: Timer, client: QuotaClient, ctx: Context, request: Request) -> None:
         self.quotas = quotas
         self.client = client
         self.ctx = ctx
@@ -128,12 +128,12 @@ Outcome = tuple[Any, dict[str, int]]
 """The answer, and for which quotas how many ms are to be waited."""
 
 
-async def _other(met: _Met, handler: Handler) -> Outcome:
+async def _other(met: _MetQuota, handler: Handler) -> Outcome:
     answer = await met.carried_out(handler, met.ctx, met.request)
     return answer, met.time_waits()
 
 
-async def _produce(met: _Met, handler: Handler) -> Outcome:
+async def _produce(met: _MetQuota, handler: Handler) -> Outcome:
     request = met.request
     size_bytes, is_answered = request.size_bytes, request.body.acks != 0
     answer = await met.carried_out(handler, met.ctx, request)
@@ -141,7 +141,7 @@ async def _produce(met: _Met, handler: Handler) -> Outcome:
     return answer, waits | (met.time_waits() if is_answered else {})
 
 
-async def _mutate(met: _Met, handler: Handler) -> Outcome:
+async def _mutate(met: _MetQuota, handler: Handler) -> Outcome:
     request = met.request
     strict = request.version >= STRICT_SINCE[request.api.key]
     mutations = met.quotas.mutations(met.client, strict=strict)
@@ -158,7 +158,7 @@ def _bounded(request: Request, most_bytes: int | None) -> Request:
     return replace(request, body=replace(body, max_bytes=most_bytes, min_bytes=min(body.min_bytes, most_bytes)))
 
 
-async def _share_fetch(met: _Met, handler: Handler) -> Outcome:
+async def _share_fetch(met: _MetQuota, handler: Handler) -> Outcome:
     quotas, client = met.quotas, met.client
     most_bytes = quotas.bytes_without_throttling(client, CONSUMER_BYTE_RATE)
     request = _bounded(met.request, most_bytes)
@@ -170,7 +170,7 @@ async def _share_fetch(met: _Met, handler: Handler) -> Outcome:
     return answer, waits
 
 
-async def _fetch(met: _Met, handler: Handler) -> Outcome:
+async def _fetch(met: _MetQuota, handler: Handler) -> Outcome:
     quotas, client = met.quotas, met.client
     most_bytes = quotas.bytes_without_throttling(client, CONSUMER_BYTE_RATE)
     request = _bounded(met.request, most_bytes)

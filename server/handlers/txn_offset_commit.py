@@ -25,7 +25,7 @@ from ..groups.offsets.commits import TopicCommit
 from ..groups.offsets.offsets import Place
 from ..partitions.internal_topics import OFFSETS_TOPIC
 from ..runtime.time_slices import TimeSlice
-from ..security.acls.kinds import Operation, ResourceType
+from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
 from ..transactions.verification import Verification, ability_of
 from .committing import found_of, prepared_in_turns
@@ -42,9 +42,9 @@ _NO_SEQUENCE = -1
 async def handle(ctx: Context, request: Request) -> TxnOffsetCommitResponse:
     body: TxnOffsetCommitRequest = request.body
     known, time_slice = ctx.services.topics, TimeSlice()
-    if not ctx.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, body.transactional_id):
+    if not ctx.may(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, body.transactional_id):
         return await _refused(body, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, time_slice)
-    if not ctx.may(Operation.READ, ResourceType.GROUP, body.group_id):
+    if not ctx.may(AclOperation.READ, ResourceType.GROUP, body.group_id):
         return await _refused(body, ErrorCode.GROUP_AUTHORIZATION_FAILED, time_slice)
     found, commits = await found_of(ctx, body.topics, lambda asked: known.get(asked.name), time_slice)
     error, refused = await _commit(ctx, body, request.version, commits) if commits else (ErrorCode.NONE, {})

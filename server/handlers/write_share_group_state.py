@@ -9,8 +9,8 @@ from __future__ import annotations
 from ...protocol.connection import Request
 from ...protocol.errors import KafkaError
 from ...protocol.messages.write_share_group_state import (
-    PartitionData,
-    PartitionResult,
+    WriteShareGroupStatePartitionData,
+    WriteShareGroupStatePartitionResult,
     WriteShareGroupStateResponse,
     WriteStateResult,
 )
@@ -18,32 +18,41 @@ from ..coordination.jobs import Steps
 from ..security.acls.kinds import ResourceType
 from ..services.context import Context
 from ..sharing.share_records import SharePartitionKey
-from ..sharing.share_states import WRITTEN_MAX, Written
-from ..sharing.state_batches import StateBatch, merging
+from ..sharing.share_states import WRITTEN_MAX, WrittenState
+from ..sharing.state_batches import ShareStateBatch, merging
 from ..sharing.state_coordinator import ShareStateCoordinator
 from .permissions import refusal
 from .share_groups import StateApi
 
 
-def _read(row: PartitionData) -> Steps[Written]:
+def _read(row: WriteShareGroupStatePartitionData) -> Steps[WrittenState]:
     told = len(row.state_batches)
     # More are refused.
     batches = [
-        StateBatch(each.first_offset, each.last_offset, each.delivery_state, each.delivery_count)
+        ShareStateBatch(each.first_offset, each.last_offset, each.delivery_state, each.delivery_count)
         for each in row.state_batches[:WRITTEN_MAX]
     ]
     merged = yield from merging(batches, row.start_offset)
-    return Written(
+    return WrittenState(
         row.state_epoch, row.leader_epoch, row.start_offset, row.delivery_complete_count, tuple(merged), told
     )
 
 
-def _act(coordinator: ShareStateCoordinator, key: SharePartitionKey, row: Written, now_ms: int) -> PartitionResult:
+def _act(
+    coordinator: ShareStateCoordinator, key: SharePartitionKey, row: WrittenState, now_ms: int
+) -> WriteShareGroupStatePartitionResult:
     coordinator.write(key, row, now_ms)
-    return PartitionResult(partition=key.partition)
+    return WriteShareGroupStatePartitionResult(partition=key.partition)
 
 
-_API = StateApi("write share group state", WriteShareGroupStateResponse, WriteStateResult, PartitionResult, _act, _read)
+_API = StateApi(
+    "write share group state",
+    WriteShareGroupStateResponse,
+    WriteStateResult,
+    WriteShareGroupStatePartitionResult,
+    _act,
+    _read,
+)
 
 
 async def handle(ctx: Context, request: Request) -> WriteShareGroupStateResponse:

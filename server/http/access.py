@@ -28,7 +28,7 @@ _HOST = re.compile(r"(?:\[(?P<ipv6>[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*)\]|(?P<name>[0-9
 """`Host` (RFC 9110, section 7.2), of the names and addresses that this machine may have."""
 
 
-class Refused(Exception):
+class HttpRefusal(Exception):
     """Somebody who may not ask, with the HTTP status."""
 
     def __init__(self, status: int, message: str) -> None:
@@ -93,17 +93,17 @@ class Access:
         # A browser tells whose page has it ask: "none" is a person, by the address bar.
         is_other = headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
         if is_other or ("origin" in headers and not _is_of(headers["origin"], host)):
-            raise Refused(403, "requests of other web pages are not answered")
+            raise HttpRefusal(403, "requests of other web pages are not answered")
         # HTTP/1.0 needs none, and no browser speaks it. A page that was led here knows no token.
         if not self.has_token and host is not None and not _names_loopback(host):
-            raise Refused(403, f"Host: expected localhost or a loopback address, found {host[:100]!r}")
+            raise HttpRefusal(403, f"Host: expected localhost or a loopback address, found {host[:100]!r}")
 
     def check_token(self, headers: Mapping[str, str]) -> None:
         """Refuse who does not know the token. Takes as long whatever is wrong with it. Raises Refused: 401."""
         if not self.has_token and "origin" not in headers:
             return
         if not self._is_shown(headers):
-            raise Refused(401, "Authorization: expected Bearer and the token of this listener")
+            raise HttpRefusal(401, "Authorization: expected Bearer and the token of this listener")
 
     def may_read(self, headers: Mapping[str, str]) -> bool:
         """Whether pages are for the sender: changes need more than this."""

@@ -19,7 +19,7 @@ from ..runtime.worker import in_worker
 from .call import JSON_TYPE, Lives, Text
 from .decoding import FieldError, decoded, from_texts
 from .encoding import encoded
-from .table import AnyCall, CallError, Route, Table
+from .table import AnyCall, CallError, CallTable, Route
 
 log = logging.getLogger("ottla.admin")
 
@@ -45,7 +45,7 @@ def refusal(status: int, sentence: str, *headers: tuple[str, str]) -> Reply:
 class Answering:
     """Answers requests for one broker, through all of its lives."""
 
-    def __init__(self, lives: Lives, table: Table) -> None:
+    def __init__(self, lives: Lives, table: CallTable) -> None:
         self.table = table
         self._lives = lives
 

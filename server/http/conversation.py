@@ -9,10 +9,10 @@ from typing import NamedTuple
 import h11
 import trio
 
-from ..page.pages import STATIC, Pages, Shown, Stream
+from ..page.pages import STATIC, PageReply, Pages, Stream
 from ..page.section import EVENTS
 from ..runtime.time_slices import TimeSlice
-from .access import Access, Refused
+from .access import Access, HttpRefusal
 from .answering import Answering, Reply, query_fields, refusal
 from .call import JSON_TYPE
 from .table import CallError, Route, split
@@ -33,7 +33,7 @@ _BUSY = "all connections are busy; ask again later"
 _WITHOUT_BODY = ("GET", "HEAD", "DELETE")
 
 
-class Asked(NamedTuple):
+class HttpRequest(NamedTuple):
     """A call."""
 
     route: Route
@@ -68,7 +68,7 @@ class AskedPage(NamedTuple):
         return self.path.startswith(STATIC)
 
 
-class Standing(NamedTuple):
+class StandingConnection(NamedTuple):
     """What a connection waits for, while another one may take its place."""
 
     for_news: bool
@@ -77,11 +77,11 @@ class Standing(NamedTuple):
     """By Trio's time."""
 
 
-def _reply(shown: Shown) -> Reply:
+def _reply(shown: PageReply) -> Reply:
     return Reply(shown.status, shown.body, shown.content_type, shown.headers)
 
 
-class Conversation:
+class HttpConversation:
     """See the module.
 
     Args:
@@ -109,7 +109,7 @@ class Conversation:
         self._for_probes = for_probes
         self._timeout_s = STRANGER_TIMEOUT_S if access.has_token else REQUEST_TIMEOUT_S
         self._life = trio.CancelScope()
-        self.standing: Standing | None = None
+        self.standing: StandingConnection | None = None
         """None while a call is carried out, which ends by itself."""
 
     def give_up(self) -> None:
@@ -123,7 +123,7 @@ class Conversation:
 
     @contextmanager
     def _client_is_waited_for(self) -> Iterator[trio.CancelScope]:
-        before, self.standing = self.standing, Standing(False, trio.current_time())
+        before, self.standing = self.standing, StandingConnection(False, trio.current_time())
         try:
             with trio.move_on_after(self._timeout_s) as patience:
                 yield patience
@@ -142,7 +142,7 @@ class Conversation:
                     return
             except h11.RemoteProtocolError as error:
                 reply = refusal(error.error_status_hint, f"not HTTP: {error}")
-            except Refused as error:
+            except HttpRefusal as error:
                 asks = [("www-authenticate", "Bearer")] if error.status == 401 else []
                 reply = refusal(error.status, str(error), *asks)
             except CallError as error:
@@ -157,7 +157,7 @@ class Conversation:
         self._access.check_token(headers)
         self._timeout_s = REQUEST_TIMEOUT_S
 
-    async def _request(self) -> Asked | AskedPage | None:
+    async def _request(self) -> HttpRequest | AskedPage | None:
         """The next request: its call or page, and its body; None at the connection's end.
 
         Raises:
@@ -195,7 +195,7 @@ class Conversation:
         if has_body and method not in _WITHOUT_BODY and kind != JSON_TYPE:
             raise CallError(415, f"Content-Type: expected {JSON_TYPE}, found {kind[:60]!r}")
         body = await self._body()
-        return None if body is None else Asked(route, body)
+        return None if body is None else HttpRequest(route, body)
 
     async def _body(self) -> bytes | None:
         """All of the request's body; None at the connection's end. Raises CallError 413."""
@@ -208,16 +208,16 @@ class Conversation:
                 raise CallError(413, f"expected a body of at most {BODY_BYTES_MAX} bytes")
         return bytes(body) if isinstance(event, h11.EndOfMessage) else None
 
-    async def _answer(self, asked: Asked | AskedPage) -> Reply | None:
+    async def _answer(self, asked: HttpRequest | AskedPage) -> Reply | None:
         """None if it was given up because the client has left, or has been sent what it watched."""
-        if isinstance(asked, Asked) and not asked.route.call.only_waits:
+        if isinstance(asked, HttpRequest) and not asked.route.call.only_waits:
             return await self._answering.answer(*asked)
         reply = None
-        self.standing = Standing(True, trio.current_time())
+        self.standing = StandingConnection(True, trio.current_time())
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._cancel_when_left, nursery.cancel_scope)
-                if isinstance(asked, Asked):
+                if isinstance(asked, HttpRequest):
                     reply = await self._answering.answer(*asked)
                 else:
                     reply = await self._page(asked)
@@ -235,7 +235,7 @@ class Conversation:
         if not asked.is_for_all and not access.may_read(asked.headers):
             return _reply(await pages.ask_for_token())
         shown = await pages.answer(asked.path, asked.query)
-        if isinstance(shown, Shown):
+        if isinstance(shown, PageReply):
             return _reply(shown)
         await self._watched(shown)
         return None

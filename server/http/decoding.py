@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 from ..control.operation import INT64_MAX, Length, Matches, Range
 from ..runtime.errors import did_you_mean
-from .fields import Field, fields_of, is_object, stripped
+from .fields import HttpField, fields_of, is_object, stripped
 
 Request = TypeVar("Request")
 
@@ -132,7 +132,7 @@ def _object(cls: type, found: Any, prefix: str) -> Any:
     return cls(**{name: _field(field, given, prefix + name) for name, field in known.items()})
 
 
-def _field(field: Field, given: Mapping[str, Any], where: str) -> Any:
+def _field(field: HttpField, given: Mapping[str, Any], where: str) -> Any:
     if field.name in given:
         return _value(field.type, field.marks, given[field.name], where)
     if field.is_required:
@@ -140,7 +140,7 @@ def _field(field: Field, given: Mapping[str, Any], where: str) -> Any:
     return field.default
 
 
-def _unknown(name: str, prefix: str, known: Mapping[str, Field]) -> str:
+def _unknown(name: str, prefix: str, known: Mapping[str, HttpField]) -> str:
     among = did_you_mean(name, known) or (f"; there are: {', '.join(known)}" if known else "; there are none")
     return f"there is no field {prefix + name[:100]!r}{among}"
 

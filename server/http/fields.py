@@ -23,7 +23,7 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class HttpField:
     """One field of a request or an answer."""
 
     name: str
@@ -46,17 +46,17 @@ def stripped(annotation: Any) -> tuple[Any, tuple[Any, ...]]:
     return annotation, ()
 
 
-def fields_of(cls: type) -> dict[str, Field]:
+def fields_of(cls: type) -> dict[str, HttpField]:
     """The fields of a dataclass, or of a named tuple, by name."""
     return _fields_of(cls)
 
 
-def _read_fields(cls: type) -> dict[str, Field]:
+def _read_fields(cls: type) -> dict[str, HttpField]:
     hints = get_type_hints(cls, include_extras=True)
     found = {}
     for name, default in _defaults(cls):
         bare, marks = stripped(hints[name])
-        found[name] = Field(name, bare, marks, default)
+        found[name] = HttpField(name, bare, marks, default)
     return found
 
 
@@ -105,5 +105,5 @@ def _docs(cls: type) -> Iterator[tuple[str, str]]:
                     yield name, inspect.cleandoc(text)
 
 
-_fields_of: Callable[[type], dict[str, Field]] = cache(_read_fields)
+_fields_of: Callable[[type], dict[str, HttpField]] = cache(_read_fields)
 _docs_of: Callable[[type], dict[str, str]] = cache(lambda cls: dict(_docs(cls)))

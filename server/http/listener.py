@@ -26,8 +26,8 @@ from ..runtime.addresses import plain_address
 from .access import Access, checked_token, parse_address
 from .answering import Answering
 from .call import Lives
-from .conversation import Conversation, Standing
-from .table import Table
+from .conversation import HttpConversation, StandingConnection
+from .table import CallTable
 
 log = logging.getLogger("ottla.admin")
 
@@ -55,8 +55,8 @@ class AdminHttp:
         host, port = parse_address(address, has_token=token is not None)
         self._access = Access(token, page_token or secrets.token_urlsafe(PAGE_TOKEN_BYTES))
         self._listener = Listener("ADMIN", host, port, host, port)
-        self._open: set[Conversation] = set()
-        self._probes: set[Conversation] = set()
+        self._open: set[HttpConversation] = set()
+        self._probes: set[HttpConversation] = set()
 
     @property
     def address(self) -> str:
@@ -80,13 +80,13 @@ class AdminHttp:
         """Answer requests until cancelled, through all lives of a broker."""
         log.info("admin HTTP listener on %s", self.address)
         listening = [trio.SocketListener(trio.socket.from_stdlib_socket(sock)) for sock in self._listener.sockets]
-        answering, pages = Answering(lives, Table()), Pages(lives, self._access.page_token)
+        answering, pages = Answering(lives, CallTable()), Pages(lives, self._access.page_token)
         with log_tail.kept():
             await trio.serve_listeners(partial(self._serve, answering, pages), listening)
 
     async def _serve(self, answering: Answering, pages: Pages, stream: trio.abc.Stream) -> None:
         for_probes = not _has_room(self._open, CONNECTIONS_MAX)
-        conversation = Conversation(
+        conversation = HttpConversation(
             stream, answering, self._access, pages, address=_address_of(stream), for_probes=for_probes
         )
         places = self._probes if for_probes else self._open
@@ -103,7 +103,7 @@ class AdminHttp:
             places.discard(conversation)
 
 
-def _has_room(places: set[Conversation], most: int) -> bool:
+def _has_room(places: set[HttpConversation], most: int) -> bool:
     """Whether there is room for one more, if need be where another one only waits."""
     if len(places) < most:
         return True
@@ -112,7 +112,7 @@ def _has_room(places: set[Conversation], most: int) -> bool:
         return False
     of_address = Counter((standing.for_news, each.address) for standing, each in waiting)
 
-    def rank(found: tuple[Standing, Conversation]) -> tuple[bool, int, float]:
+    def rank(found: tuple[StandingConnection, HttpConversation]) -> tuple[bool, int, float]:
         standing, each = found
         return standing.for_news, -of_address[standing.for_news, each.address], standing.since_s
 

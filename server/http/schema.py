@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args, get_origin
 from ..control.operation import INT64_MAX, Length, Matches, Range
 from .decoding import is_union, spelt
 from .encoding import plain
-from .fields import Field, doc_of, docs_of, fields_of, is_object, stripped
+from .fields import HttpField, doc_of, docs_of, fields_of, is_object, stripped
 
 Schema = dict[str, Any]
 
@@ -43,7 +43,7 @@ class Schemas:
         kind, inner = stripped(kind)
         return self._of(kind) | _bounds(marks + inner, kind)
 
-    def field(self, cls: type, field: Field) -> Schema:
+    def field(self, cls: type, field: HttpField) -> Schema:
         """The schema of a field, with its description and default."""
         found = self.of(field.type, field.marks)
         if doc := docs_of(cls).get(field.name):

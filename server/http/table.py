@@ -119,7 +119,7 @@ class Route(NamedTuple):
     query: str
 
 
-class Table:
+class CallTable:
     """Finds the call of a request."""
 
     def __init__(self, calls: Sequence[AnyCall] = CALLS) -> None:

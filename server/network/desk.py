@@ -46,7 +46,7 @@ class LoggingIn(Protocol):
     async def authenticate(self, request: Request) -> Any: ...
 
 
-class Client(Protocol):
+class RequestingClient(Protocol):
     """Who sends requests, as handlers see it: a connection."""
 
     software: tuple[str, str] | None

@@ -91,7 +91,7 @@ class Worker:
         return await trio.to_thread.run_sync(work, box, limiter=self._thread)
 
 
-class Asking(Protocol):
+class LargeRequestOwner(Protocol):
     """Whose request it is: a connection."""
 
     def check_peer(self) -> None:
@@ -109,7 +109,7 @@ class LargeRequest:
 
     is_receiving = True  # For `RequestMemory`: it may have to go.
 
-    def __init__(self, shared: LargeRequests, connection: Asking, address: str) -> None:
+    def __init__(self, shared: LargeRequests, connection: LargeRequestOwner, address: str) -> None:
         self.address = address
         self.held_bytes = 0  # As `RequestMemory` calls it: these are elements.
         self._shared = shared

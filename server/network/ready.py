@@ -59,7 +59,7 @@ REST_REQUESTS = 32
 """After LOOKS polls that found nothing the task sleeps at once for so many requests: the client takes its time."""
 
 
-class Watched(Protocol):
+class WatchedConnection(Protocol):
     """A connection."""
 
     is_queued: bool
@@ -93,7 +93,7 @@ class ReadyConnections:
     """See the module. All on Trio's thread."""
 
     def __init__(self) -> None:
-        self._watched: dict[int, Watched] = {}
+        self._watched: dict[int, WatchedConnection] = {}
         """By descriptor."""
         self._epoll: select.epoll | None = None
         self.buffer = memoryview(bytearray(INITIAL_BUFFER_BYTES))
@@ -102,10 +102,10 @@ class ReadyConnections:
         self._is_awake = False
         """Whether the queue is being served; else the task that serves it sleeps until a socket is readable."""
         self._first = trio.lowlevel.ParkingLot()
-        self._queue = deque[Watched]()
-        self._ending = deque[Watched]()
+        self._queue = deque[WatchedConnection]()
+        self._ending = deque[WatchedConnection]()
         """Closed by their clients, in the order in which they will enter the queue."""
-        self._last: Watched | None = None
+        self._last: WatchedConnection | None = None
         """The connection whose request was answered last."""
         self._in_a_row = 0
         """Its requests since another connection brought one."""
@@ -119,7 +119,7 @@ class ReadyConnections:
         """What is in the buffer is still needed: the next connection has another one."""
         self.buffer = memoryview(bytearray(INITIAL_BUFFER_BYTES))
 
-    def watch(self, fd: int, watched: Watched) -> bool:
+    def watch(self, fd: int, watched: WatchedConnection) -> bool:
         """From now on `watched` has news of what comes, and of what is there if it has not been watched so far.
 
         False: it cannot be watched; the connection has to wait by itself.
@@ -138,7 +138,7 @@ class ReadyConnections:
         self._watched[fd] = watched
         return True
 
-    def forget(self, fd: int, watched: Watched) -> None:
+    def forget(self, fd: int, watched: WatchedConnection) -> None:
         """Before the descriptor is closed. May be called again."""
         if self._watched.get(fd) is watched:
             del self._watched[fd]
@@ -148,7 +148,7 @@ class ReadyConnections:
         if self._last is watched:
             self._last = None
 
-    def stand(self, watched: Watched) -> bool:
+    def stand(self, watched: WatchedConnection) -> bool:
         """Put a watched connection into the queue, as it may have a request already.
 
         Returns:
@@ -221,9 +221,9 @@ class ReadyConnections:
             for _ in range(min(len(ending), ENDINGS_MAX)):
                 queue.append(ending.popleft())
 
-    def _serve(self, queue: deque[Watched], time_slice: TimeSlice) -> bool:
+    def _serve(self, queue: deque[WatchedConnection], time_slice: TimeSlice) -> bool:
         """One request of each in the queue, until it is empty or the time slice is over; returns whether that is so."""
-        answered: list[tuple[Watched, list[Part]]] = []
+        answered: list[tuple[WatchedConnection, list[Part]]] = []
         while queue:
             watched = queue.popleft()
             watched.is_queued = False

@@ -18,7 +18,7 @@ from ..control.broker_state import version
 from ..runtime.errors import ControlError
 from ..runtime.worker import in_worker
 from . import rendering
-from .rendering import Drawn, Look
+from .rendering import Drawn, Viewer
 from .section import EVENTS, Page, Section
 from .views import access, connections, faults, groups, keys, overview, partition, producers, records, topics
 
@@ -89,7 +89,7 @@ STREAMS_MAX = 16
 """Pages that are watched at a time, each by a connection of its own; others stay as they were loaded."""
 
 
-class Shown(NamedTuple):
+class PageReply(NamedTuple):
     """What goes back."""
 
     status: int
@@ -115,7 +115,7 @@ class Pages:
 
     def __init__(self, lives: Lives, token: str) -> None:
         self._lives = lives
-        self._look = Look(token, version(), NAVIGATION)
+        self._look = Viewer(token, version(), NAVIGATION)
         self._streams = 0
 
     @staticmethod
@@ -123,7 +123,7 @@ class Pages:
         """Whether `path` is one of a page, or of what pages load."""
         return path.startswith(STATIC) or _matched(path) is not None
 
-    async def answer(self, path: str, query: Mapping[str, str]) -> Shown | Stream:
+    async def answer(self, path: str, query: Mapping[str, str]) -> PageReply | Stream:
         """The page at `path`, which `has` knows; with the field `events` its changes, as they come."""
         if path.startswith(STATIC):
             return await self._static(path.removeprefix(STATIC))
@@ -137,30 +137,30 @@ class Pages:
             return Stream(self._events(view, fields))
         try:
             page = await self._taken(view, fields)
-            return Shown(200, await in_worker(partial(_html, look=self._look), page))
+            return PageReply(200, await in_worker(partial(_html, look=self._look), page))
         except ControlError as error:
             return await self._refused(error)
         except Exception:
             log.exception("the page %s failed; others go on", path)
             return self._told(500, "this page failed for a reason of the broker's own; its log says more")
 
-    async def _static(self, name: str) -> Shown:
+    async def _static(self, name: str) -> PageReply:
         content = await in_worker(rendering.static, name)
         if content is None:
             return self._told(404, "there is no such file")
         kind = rendering.KINDS[name[name.rindex(".") :]]
-        return Shown(200, content, kind)
+        return PageReply(200, content, kind)
 
-    def _told(self, status: int, sentence: str) -> Shown:
-        return Shown(status, sentence.encode() + b"\n", "text/plain; charset=utf-8")
+    def _told(self, status: int, sentence: str) -> PageReply:
+        return PageReply(status, sentence.encode() + b"\n", "text/plain; charset=utf-8")
 
-    async def _refused(self, error: ControlError) -> Shown:
+    async def _refused(self, error: ControlError) -> PageReply:
         page = Page("Not to be shown", "", (Section("refused", "refused", str(error)),))
-        return Shown(error.kind.value, await in_worker(partial(_html, look=self._look), page))
+        return PageReply(error.kind.value, await in_worker(partial(_html, look=self._look), page))
 
-    async def ask_for_token(self) -> Shown:
+    async def ask_for_token(self) -> PageReply:
         """The page before all others, where the listener has a token of its own."""
-        return Shown(401, (await in_worker(rendering.plain, "login.html")).encode())
+        return PageReply(401, (await in_worker(rendering.plain, "login.html")).encode())
 
     async def _taken(self, view: View, fields: Mapping[str, str]) -> Page:
         return await self._lives.call(view, fields)
@@ -188,7 +188,7 @@ class Pages:
             self._streams -= 1
 
 
-def _html(page: Page, look: Look) -> bytes:
+def _html(page: Page, look: Viewer) -> bytes:
     # A directory may have a name that is no UTF-8.
     return rendering.whole(page, look).encode(errors="backslashreplace")
 

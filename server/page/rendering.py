@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 
-class Look(NamedTuple):
+class Viewer(NamedTuple):
     """Who looks, and at what."""
 
     token: str
@@ -38,7 +38,7 @@ class Drawn(NamedTuple):
         return known[1] if known is not None and known[0] == row else None
 
 
-def whole(page: Page, look: Look) -> str:
+def whole(page: Page, look: Viewer) -> str:
     """The HTML document."""
     drawn = Drawn(page, {})
     sections = [_section(section, drawn, drawn) for section in page.sections]

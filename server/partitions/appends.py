@@ -23,7 +23,7 @@ from ..runtime.meters import Meter
 from ..runtime.nursery import Tasks
 from .flusher import Flusher
 from .topics import NO_LEADER, Partition, Topics
-from .waits import Waits
+from .waits import FetchWaits
 from .watcher import Watcher
 
 logger = logging.getLogger("ottla.appends")
@@ -45,7 +45,7 @@ class Appends:
         self,
         logs: Mapping[TopicPartition, Log],
         topics: Topics,
-        waits: Waits,
+        waits: FetchWaits,
         clock: Clock,
         tasks: Tasks,
         watchers: Sequence[Watcher],

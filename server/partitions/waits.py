@@ -25,7 +25,7 @@ NEVER = 1 << 62
 _BEHIND_ALL = LogOffsetMetadata(NEVER, 0, NEVER)
 
 
-class Wanted(NamedTuple):
+class WantedPartition(NamedTuple):
     """One partition of a fetch, as the fetch found it."""
 
     log: LogReader
@@ -37,12 +37,12 @@ class Wanted(NamedTuple):
     """As many bytes of the partition count at most."""
 
 
-class Watch:
+class FetchWatch:
     """What a parked fetch knows of one partition."""
 
     __slots__ = ("counted_bytes", "due_position", "max_bytes", "start", "waiter")
 
-    def __init__(self, waiter: Waiter, wanted: Wanted, due_bytes: int) -> None:
+    def __init__(self, waiter: Waiter, wanted: WantedPartition, due_bytes: int) -> None:
         self.waiter = waiter
         self.start = wanted.start
         self.max_bytes = wanted.max_bytes
@@ -83,12 +83,12 @@ class Waiter:
         self._is_alone = is_alone
         self.is_complete = min_bytes <= 0
         """Whether it is time to answer, with what there is then."""
-        self._watches: list[tuple[TopicPartition, Watch]] = []
+        self._watches: list[tuple[TopicPartition, FetchWatch]] = []
 
     def __enter__(self) -> Self:
         return self
 
-    def watch(self, wanted: Wanted) -> None:
+    def watch(self, wanted: WantedPartition) -> None:
         """From now on nothing that comes there is missed, nor what has come since the fetch looked."""
         log = wanted.log
         end_offset = log.last_stable_offset if self._committed else log.high_watermark
@@ -102,7 +102,7 @@ class Waiter:
         due_bytes = 0
         if self._is_alone:
             due_bytes = self._missing_bytes if self._missing_bytes <= wanted.max_bytes else NEVER
-        watch = Watch(self, wanted, due_bytes)
+        watch = FetchWatch(self, wanted, due_bytes)
         watch.note_end(end)
         parked = self._table[log.topic_partition]
         if not parked.watches:
@@ -112,7 +112,7 @@ class Waiter:
 
     def watch_changes(self, log: LogReader) -> None:
         """From now on it is woken when the log begins elsewhere, gets another leader or is deleted, whatever is appended to it."""
-        watch = Watch(self, Wanted(log, _BEHIND_ALL, _BEHIND_ALL, 0), 0)
+        watch = FetchWatch(self, WantedPartition(log, _BEHIND_ALL, _BEHIND_ALL, 0), 0)
         self._table[log.topic_partition].watches.add(watch)
         self._watches.append((log.topic_partition, watch))
 
@@ -128,7 +128,7 @@ class Waiter:
             self._forget(*self._watches.pop())
         self._waking.left(self)
 
-    def _forget(self, topic_partition: TopicPartition, watch: Watch) -> None:
+    def _forget(self, topic_partition: TopicPartition, watch: FetchWatch) -> None:
         watches = self._table[topic_partition].watches
         watches.discard(watch)
         if not watches:
@@ -159,28 +159,28 @@ class Waiter:
         return False
 
 
-class Parked:
+class ParkedFetches:
     """The fetches that wait for one partition."""
 
     __slots__ = ("end_offset", "segment_base_offset", "watches")
 
     def __init__(self) -> None:
-        self.watches: set[Watch] = set()
+        self.watches: set[FetchWatch] = set()
         self.end_offset = 0
         """The end that all of them know, or some only: an append is told when it is on disk, and who comes before sees it."""
         self.segment_base_offset = 0
         """Of the segment in which it lies."""
 
 
-Table = defaultdict[TopicPartition, Parked]
+Table = defaultdict[TopicPartition, ParkedFetches]
 
 
-class Waits(Watcher):
+class FetchWaits(Watcher):
     """All parked fetches, by the partition they watch."""
 
     def __init__(self) -> None:
-        self._uncommitted: Table = defaultdict(Parked)
-        self._committed: Table = defaultdict(Parked)
+        self._uncommitted: Table = defaultdict(ParkedFetches)
+        self._committed: Table = defaultdict(ParkedFetches)
         self._waking = Waking()
         self.changes = 0
         """How often something changed that is no append; who looked in several turns may have missed it."""
@@ -235,7 +235,7 @@ class Waits(Watcher):
                 _wake(parked)
 
 
-def _note_end(parked: Parked, log: LogReader, end_offset: int) -> None:
+def _note_end(parked: ParkedFetches, log: LogReader, end_offset: int) -> None:
     if end_offset != parked.end_offset:
         parked.end_offset = end_offset
         try:
@@ -250,6 +250,6 @@ def _note_end(parked: Parked, log: LogReader, end_offset: int) -> None:
             watch.note_end(end)
 
 
-def _wake(parked: Parked) -> None:
+def _wake(parked: ParkedFetches) -> None:
     for watch in parked.watches:
         watch.waiter.wake()

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ...protocol.errors import ErrorCode, KafkaError
 from .entities import Entity
-from .limits import Limit, Limits, Sharing
+from .limits import Limit, QuotaLimits, Sharing
 from .rates import Rate, TokenBucket, Window
 from .sensors import Sensors, bounded
 from .validation import CONTROLLER_MUTATION_RATE, REQUEST_PERCENTAGE
@@ -21,7 +21,7 @@ NS_OF_A_PERCENT = 1e7
 """Of a second: a quota of 1 % is so much in each."""
 
 
-class Client(NamedTuple):
+class QuotaClient(NamedTuple):
     """Who sends a request, and to which node."""
 
     node_id: int
@@ -127,10 +127,10 @@ class ClientQuotas:
         self._elapsed_ms = elapsed_ms
         self.window = window
         self._mutation_window = mutation_window
-        self._limits: Mapping[str, Limits] = {}
+        self._limits: Mapping[str, QuotaLimits] = {}
         self._sensors: Sensors[Using, Usage] = Sensors(Usage)
 
-    def set(self, limits: Mapping[str, Limits]) -> None:
+    def set(self, limits: Mapping[str, QuotaLimits]) -> None:
         """Have these hold from now on, by key. What clients have used lately counts for those of other amounts, too."""
         self._limits = limits
         self._sensors.keep(lambda using: using.key in limits)
@@ -140,12 +140,12 @@ class ClientQuotas:
         """Those of which there are quotas."""
         return frozenset(self._limits)
 
-    def limit(self, key: str, client: Client) -> Limit | None:
+    def limit(self, key: str, client: QuotaClient) -> Limit | None:
         """What holds for a client; None for no limit."""
         limits = self._limits.get(key)
         return None if limits is None else limits.find(client.user, client.client_id)
 
-    def use(self, key: str, client: Client, amount: float) -> int:
+    def use(self, key: str, client: QuotaClient, amount: float) -> int:
         """The client has used, or is about to use, so much more: how many ms it is to wait, 0 within its quota."""
         usage = self._usage(key, client)
         if usage is None:
@@ -155,33 +155,33 @@ class ClientQuotas:
         throttle_ms = usage.rate.throttle_ms(usage.limit.bound, self.window, elapsed_ms)
         return min(throttle_ms, self.window.sample_ms) if key == REQUEST_PERCENTAGE else throttle_ms
 
-    def take_back(self, key: str, client: Client, amount: float) -> None:
+    def take_back(self, key: str, client: QuotaClient, amount: float) -> None:
         """It has not used that after all."""
         usage = self._usage(key, client)
         if usage is not None:
             usage.rate.record(-amount, self.window, self._elapsed_ms())
 
-    def bytes_without_throttling(self, client: Client, key: str) -> int | None:
+    def bytes_without_throttling(self, client: QuotaClient, key: str) -> int | None:
         """As much as a client may be given at once that has had nothing lately; more would always be throttled."""
         limit = self.limit(key, client)
         if limit is None:
             return None
         return min(int(limit.bound * (self.window.samples - 1) * self.window.sample_ms / 1000), 2**31 - 1)
 
-    def mutations(self, client: Client, *, strict: bool) -> Mutations | None:
+    def mutations(self, client: QuotaClient, *, strict: bool) -> Mutations | None:
         """The quota of a request that changes topics; None for no limit."""
         usage = self._usage(CONTROLLER_MUTATION_RATE, client)
         if usage is None:
             return None
         return Mutations(usage, usage.limit, self._mutation_window, self._elapsed_ms, strict=strict)
 
-    def mute(self, key: str, client: Client, throttle_ms: int) -> None:
+    def mute(self, key: str, client: QuotaClient, throttle_ms: int) -> None:
         """A connection of the client is silenced, for a quota of this key."""
         usage = self._usage(key, client)
         if usage is not None:
             usage.mute(throttle_ms, self._elapsed_ms())
 
-    def _usage(self, key: str, client: Client) -> Usage | None:
+    def _usage(self, key: str, client: QuotaClient) -> Usage | None:
         limit = self.limit(key, client)
         if limit is None:
             return None

@@ -62,7 +62,7 @@ class _Address:
         self.refused_until_ms = 0
 
 
-class Refused(NamedTuple):
+class RefusedAddress(NamedTuple):
     """An address some of whose connections are not served."""
 
     node_id: int
@@ -137,12 +137,12 @@ class ConnectionRates:
             arrivals.refused_ms_total += wait_ms
         return wait_ms
 
-    def refusing(self) -> Iterator[Refused]:
+    def refusing(self) -> Iterator[RefusedAddress]:
         """Addresses some of whose connections wait for their end, the last one first."""
         elapsed_ms = self._elapsed_ms()
         for (node_id, address), found in self._addresses.items():
             if found.refused_until_ms > elapsed_ms:
-                yield Refused(
+                yield RefusedAddress(
                     node_id,
                     address,
                     address not in self.bounds.by_address,

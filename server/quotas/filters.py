@@ -22,7 +22,7 @@ class Component:
 
 
 @dataclass(slots=True)
-class Filter:
+class EntityFilter:
     """Entities that have all that is asked for; if strict, and nothing else."""
 
     strict: bool
@@ -38,13 +38,13 @@ class Filter:
         )
 
 
-def filter_of(components: Sequence[Component], strict: bool) -> Filter:
+def filter_of(components: Sequence[Component], strict: bool) -> EntityFilter:
     """The filter.
 
     Raises:
         KafkaError: INVALID_REQUEST, or UNSUPPORTED_VERSION for a type of entities that there is not.
     """
-    found = Filter(strict)
+    found = EntityFilter(strict)
     for each in components:
         kind = each.entity_type
         if not kind:

@@ -48,7 +48,7 @@ _LEVELS = (
 """(has a user, by name, has a client id, by name), the strongest first."""
 
 
-class Limits:
+class QuotaLimits:
     """The quotas of one key, as `producer_byte_rate`."""
 
     def __init__(self, quotas: Iterable[tuple[Entity, float]]) -> None:
@@ -93,9 +93,9 @@ class Limits:
         return None
 
 
-def limits_of(quotas: Quotas, key: str) -> Limits:
+def limits_of(quotas: Quotas, key: str) -> QuotaLimits:
     """The limits of one key of quotas."""
-    return Limits((entity, values[key]) for entity, values in quotas.items() if key in values)
+    return QuotaLimits((entity, values[key]) for entity, values in quotas.items() if key in values)
 
 
 def _level(entity: Entity) -> tuple[bool, bool, bool, bool]:

@@ -14,7 +14,7 @@ from typing import Any
 from .clients import ClientQuotas
 from .connections import AddressBounds, ConnectionRates
 from .entities import IP, Entity, facts_of, read_facts
-from .limits import Limits, limits_of
+from .limits import QuotaLimits, limits_of
 from .rates import Window
 from .validation import CLIENT_KEYS, ENTITIES_MAX, is_literal_address, problem_of
 
@@ -34,7 +34,7 @@ class Holding:
     """None of them is empty."""
     addresses: Mapping[str, str] = field(default_factory=dict)
     """Of entities that are names of hosts."""
-    limits: Mapping[str, Limits] = field(default_factory=dict)
+    limits: Mapping[str, QuotaLimits] = field(default_factory=dict)
     """By key; only those that limit somebody."""
     of_addresses: AddressBounds = field(default_factory=AddressBounds)
 

@@ -8,7 +8,7 @@ from ...storage.topics.catalog_file import Sections
 from ...storage.topics.client_records import ClientRecords
 from ...storage.topics.entries import Facts
 from .acls.acl import Acl
-from .acls.kinds import Operation, PatternType, Permission, ResourceType
+from .acls.kinds import AclOperation, PatternType, Permission, ResourceType
 from .principal import Principal
 from .sasl.scram_users import SCRAM_USERS, facts_of
 from .tokens.token import Token
@@ -42,7 +42,7 @@ def _acl(record: AccessControlEntryRecord) -> Acl:
         PatternType(record.pattern_type),
         record.principal,
         record.host,
-        Operation(record.operation),
+        AclOperation(record.operation),
         Permission(record.permission_type),
     )
 

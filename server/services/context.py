@@ -17,19 +17,19 @@ from ..cluster.producer_ids import ProducerIds
 from ..cluster.topic_admin import TopicAdmin
 from ..config.live_config import LiveConfig
 from ..network.connection_limits import ConnectionLimits
-from ..network.desk import Client
+from ..network.desk import RequestingClient
 from ..network.listener import Listener
 from ..partitions.appends import Appends
 from ..partitions.fetch_sessions import FetchSessions
 from ..partitions.searches import Searches
 from ..partitions.topics import Topics
-from ..partitions.waits import Waits
+from ..partitions.waits import FetchWaits
 from ..quotas.clients import Mutations
 from ..quotas.table import QuotaTable
 from ..runtime.clock import Clock
 from ..runtime.loggers import Loggers
 from ..runtime.time_slices import TimeSlice, run_cooperatively
-from ..security.acls.kinds import CLUSTER_NAME, Operation, ResourceType
+from ..security.acls.kinds import CLUSTER_NAME, AclOperation, ResourceType
 from ..security.sasl.logins import Logins
 from .coordinators import Coordinators
 from .kept_metadata import KeptAnswers
@@ -55,7 +55,7 @@ class Services(NamedTuple):
     topics: Topics
     logs: LogManager
     appends: Appends
-    waits: Waits
+    waits: FetchWaits
     fetch_sessions: Mapping[int, FetchSessions]
     """By node id."""
     searches: Searches
@@ -89,7 +89,7 @@ class Context:
     node: Node
     """The node whose listener took the connection; routing facts are seen from here."""
     listener: Listener
-    client: Client
+    client: RequestingClient
     time_slice: TimeSlice = field(default_factory=TimeSlice)
     """Of the task that serves the connection: for handlers that mostly have little to do."""
     mutations: Mutations | None = None
@@ -103,7 +103,7 @@ class Context:
 
     def may(
         self,
-        operation: Operation,
+        operation: AclOperation,
         resource_type: ResourceType,
         name: str = CLUSTER_NAME,
         *,
@@ -120,7 +120,7 @@ class Context:
             client.principal, client.client_host, operation, resource_type, name, is_attempt=is_attempt
         )
 
-    async def may_any(self, operation: Operation, resource_type: ResourceType) -> bool:
+    async def may_any(self, operation: AclOperation, resource_type: ResourceType) -> bool:
         """Whether the client may do this to some resource of the type, be there one or not. In turns."""
         authorizer, client = self.services.authorizer, self.client
         return authorizer is None or await run_cooperatively(

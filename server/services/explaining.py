@@ -24,7 +24,7 @@ from ..cleaning.status import CleanerStatus
 from ..runtime.clock import NOW_MS_MAX
 from ..runtime.disk import Work, in_thread
 from ..runtime.time_slices import TimeSlice, run_cooperatively
-from ..transactions.listing import OpenTransaction
+from ..transactions.listing import UnclosedTransaction
 from .context import Services
 
 
@@ -78,7 +78,7 @@ class Explaining:
     """The explanations of some logs, one after the other, each as of the moment at which it is asked for."""
 
     def __init__(
-        self, services: Services, logs: Sequence[Log], opened: Mapping[int, OpenTransaction], time_slice: TimeSlice
+        self, services: Services, logs: Sequence[Log], opened: Mapping[int, UnclosedTransaction], time_slice: TimeSlice
     ) -> None:
         self._services = services
         self._logs = iter(logs)
@@ -143,7 +143,7 @@ def _explained(
     services: Services,
     log: Log,
     status: CleanerStatus,
-    opened: Mapping[int, OpenTransaction],
+    opened: Mapping[int, UnclosedTransaction],
     hanging: set[LoggedTransaction],
 ) -> PartitionExplanation:
     found, tp, now_ms = status.eligibility, log.topic_partition, services.clock.now_ms()
@@ -232,7 +232,7 @@ def _sentence(
     return found.explanation
 
 
-def _facts(producer_id: int, first_offset: int, known: OpenTransaction | None) -> OpenTransactionFacts:
+def _facts(producer_id: int, first_offset: int, known: UnclosedTransaction | None) -> OpenTransactionFacts:
     return OpenTransactionFacts(
         producer_id=producer_id,
         first_offset=first_offset,
@@ -243,7 +243,7 @@ def _facts(producer_id: int, first_offset: int, known: OpenTransaction | None) -
     )
 
 
-async def _open_transactions(services: Services, time_slice: TimeSlice) -> Mapping[int, OpenTransaction]:
+async def _open_transactions(services: Services, time_slice: TimeSlice) -> Mapping[int, UnclosedTransaction]:
     """By producer id; nothing if nobody has used transactions since the start, and none is left from before."""
     at_work = services.coordinators.transactions_at_work
     if at_work is None:

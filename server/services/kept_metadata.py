@@ -3,7 +3,7 @@
 A producer of a topic of thousands of partitions asks anew every few minutes, thousands of clients do after a restart, and
 a console asks for everything again and again.
 
-All that an answer says follows from `Facts` and from its key: who makes an answer say more puts that into one of them.
+All that an answer says follows from `MetadataFacts` and from its key: who makes an answer say more puts that into one of them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ROWS_MAX = 50_000
 ANSWERS_MAX = 16
 
 
-class Facts(NamedTuple):
+class MetadataFacts(NamedTuple):
     """What all answers tell of, as far as it changes."""
 
     topics: int
@@ -38,12 +38,12 @@ class KeptAnswers:
     """Those of one broker; the oldest make room for others."""
 
     def __init__(self) -> None:
-        self._facts: Facts | None = None
+        self._facts: MetadataFacts | None = None
         self._answers: dict[Hashable, tuple[MetadataResponse, int]] = {}
         self.rows = 0
         """Of all of them."""
 
-    def find(self, facts: Facts, key: Hashable) -> MetadataResponse | None:
+    def find(self, facts: MetadataFacts, key: Hashable) -> MetadataResponse | None:
         """The answer to this question, if it would be the same now."""
         if facts != self._facts:
             self._answers.clear()
@@ -51,7 +51,7 @@ class KeptAnswers:
         found = self._answers.get(key)
         return None if found is None else found[0]
 
-    def keep(self, facts: Facts, key: Hashable, answer: MetadataResponse, rows: int) -> None:
+    def keep(self, facts: MetadataFacts, key: Hashable, answer: MetadataResponse, rows: int) -> None:
         """An answer of so many topics and partitions, which was made of these facts."""
         if facts != self._facts or rows > ROWS_MAX or key in self._answers:
             return

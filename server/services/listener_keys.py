@@ -63,7 +63,7 @@ class ListenerKeys:
         """
         if not self._secured:
             return
-        make = _Making()
+        make = _ContextMaking()
         for node_id, listener in self._secured:
             make(self._live_config.static.node(node_id), listener)
 
@@ -77,14 +77,14 @@ class ListenerKeys:
             return
         from ..security.tls.contexts import ListenerTls
 
-        make = _Making()
+        make = _ContextMaking()
         for node_id, listener in self._secured:
             made = self._first(make, node_id, listener)
             for line in made.settings.warnings:
                 log.warning("%s", line)
             listener.tls = ListenerTls(made)
 
-    def _first(self, make: _Making, node_id: int, listener: Listener) -> TlsContext:
+    def _first(self, make: _ContextMaking, node_id: int, listener: Listener) -> TlsContext:
         """As its options are now; as the start was told, where what clients have set since is of no use any more."""
         try:
             return make(self._live_config.of(node_id), listener)
@@ -118,7 +118,7 @@ class ListenerKeys:
     def _prepared(self, configs: Mapping[int, BrokerConfig], anew: bool) -> Prepared:
         from ..security.tls.contexts import check_follows
 
-        make = _Making()
+        make = _ContextMaking()
         prepared = []
         for node_id, listener in self._secured:
             if node_id not in configs:
@@ -183,7 +183,7 @@ class ListenerKeys:
         return changed
 
 
-class _Making:
+class _ContextMaking:
     """Makes contexts; nodes with equal settings share one."""
 
     def __init__(self) -> None:

@@ -7,7 +7,7 @@ from itertools import groupby, islice, pairwise, zip_longest
 from typing import NamedTuple
 
 from ...protocol.errors import ErrorCode, KafkaError
-from .in_flight import Batch, Change, Run, State
+from .in_flight import Batch, State, StateChange, StateRun
 from .share_partition import SharePartition, Update
 
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
@@ -82,7 +82,7 @@ def _behind(acknowledgements: Sequence[Acknowledgement], offset: int) -> list[Ac
 
 def _all_fates(
     partition: SharePartition, member_id: str, acknowledgements: Sequence[Acknowledgement], until_ms: int
-) -> Iterator[tuple[Run, Change]]:
+) -> Iterator[tuple[StateRun, StateChange]]:
     """Where one begins with the last offset of the one before, that offset is not acquired any more, unless it was renewed."""
     for one, behind in zip_longest(acknowledgements, acknowledgements[1:]):
         if behind is not None and behind.first_offset == one.last_offset >= partition.start_offset:
@@ -104,7 +104,7 @@ def _not_acquired() -> KafkaError:
 
 def _fates(
     partition: SharePartition, member_id: str, one: Acknowledgement, until_ms: int
-) -> Iterator[tuple[Run, Change]]:
+) -> Iterator[tuple[StateRun, StateChange]]:
     first, last = max(one.first_offset, partition.start_offset), one.last_offset
     if last < first:
         return
@@ -126,13 +126,13 @@ def _fates(
                 low = high + 1
 
 
-def _change(partition: SharePartition, run: Run, kind: int, first: int, last: int, until_ms: int) -> Change:
+def _change(partition: SharePartition, run: StateRun, kind: int, first: int, last: int, until_ms: int) -> StateChange:
     if kind == RENEW:
         if not partition.limits.renews:
             message = "Renewing acquisition locks is not enabled for the group."
             raise KafkaError(ErrorCode.INVALID_RECORD_STATE, message)
-        return Change(first, last, State.ACQUIRED, run.member_id, until_ms)
-    return Change(first, last, partition.released(run) if kind == RELEASE else _STATES[kind])
+        return StateChange(first, last, State.ACQUIRED, run.member_id, until_ms)
+    return StateChange(first, last, partition.released(run) if kind == RELEASE else _STATES[kind])
 
 
 def _runs_of_types(one: Acknowledgement) -> Iterator[tuple[int, int]]:

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
 
-from .in_flight import Batch, Change, Run, State
+from .in_flight import Batch, State, StateChange, StateRun
 from .share_partition import RUNS_AT_ONCE, SharePartition, Update
 
 _FEW_DELIVERIES = 2
 """With a limit of so few, the last delivery is not one alone."""
 
 
-class Offsets(NamedTuple):
+class OffsetRange(NamedTuple):
     """Both inclusive."""
 
     first: int
@@ -35,7 +35,7 @@ class Acquired(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class AcquireWish:
     """What a member asks for.
 
     Attributes:
@@ -52,11 +52,11 @@ class Wish:
 
 def acquire(
     partition: SharePartition,
-    wish: Wish,
+    wish: AcquireWish,
     fetch_offset: int,
-    fetched: Sequence[Offsets],
+    fetched: Sequence[OffsetRange],
     elapsed_ms: int,
-    aborted: Sequence[Offsets] = (),
+    aborted: Sequence[OffsetRange] = (),
     carry_out: Callable[[Update], object] | None = None,
 ) -> list[Acquired]:
     """Give a member what it may have of records that were fetched for it.
@@ -94,7 +94,7 @@ def _archive_missing(
     if gap_start is not None and fetch_offset <= gap_start < first:
         partition.pass_gap(first)
     fates = (
-        (run, Change(max(run.first, fetch_offset), min(run.last, first - 1), State.ARCHIVED))
+        (run, StateChange(max(run.first, fetch_offset), min(run.last, first - 1), State.ARCHIVED))
         for batch in partition.in_flight.between(fetch_offset, first - 1)
         for run in batch.between(fetch_offset, first - 1)
         if run.state is State.AVAILABLE
@@ -104,7 +104,7 @@ def _archive_missing(
         carry_out(update)
 
 
-def _room(partition: SharePartition, wish: Wish, fetch_offset: int, last: int) -> tuple[int, int]:
+def _room(partition: SharePartition, wish: AcquireWish, fetch_offset: int, last: int) -> tuple[int, int]:
     """Up to which offset the member may have records, and how many. Where there is no room for more in flight, those that are."""
     limit = min(wish.max_records, partition.room())
     if limit > 0:
@@ -117,7 +117,7 @@ class _Acquiring:
     """One acquisition on its way."""
 
     def __init__(
-        self, partition: SharePartition, wish: Wish, fetched: Sequence[Offsets], last: int, until_ms: int
+        self, partition: SharePartition, wish: AcquireWish, fetched: Sequence[OffsetRange], last: int, until_ms: int
     ) -> None:
         self._partition = partition
         self._in_flight = partition.in_flight
@@ -168,7 +168,7 @@ class _Acquiring:
             self._partition.pass_gap(self._acquired[-1].last_offset + 1)
         return self._acquired
 
-    def _available(self, batch: Batch) -> Iterator[Run]:
+    def _available(self, batch: Batch) -> Iterator[StateRun]:
         """What is available of a batch and was fetched."""
         first = self._fetched[0].first
         for run in batch.between(first, self._last):
@@ -177,7 +177,7 @@ class _Acquiring:
 
     def _acquire_again(self, batch: Batch, limit: int) -> int:
         """Acquire what is available of a batch; returns how many records."""
-        changes: list[Change] = []
+        changes: list[StateChange] = []
         acquired: list[Acquired] = []
         taken, few, is_full = 0, 0, False
         for run in self._available(batch):
@@ -195,7 +195,7 @@ class _Acquiring:
                 count = min(count, few - taken)
                 is_full |= taken + count == few
             taken += count
-            change = Change(
+            change = StateChange(
                 run.first, run.first + count - 1, State.ACQUIRED, self._wish.member_id, self._until_ms, delivered=1
             )
             changes.append(change)
@@ -225,7 +225,7 @@ class _Acquiring:
             got = min(until, first + limit - 1)
             runs = [self._new_run(first, got)]
             if got < until:
-                runs.append(Run(got + 1, until, State.AVAILABLE, 0))
+                runs.append(StateRun(got + 1, until, State.AVAILABLE, 0))
                 partition.offer_again()
             self._in_flight.add(Batch(runs))
             new = [Acquired(first, got, 1)]
@@ -240,8 +240,8 @@ class _Acquiring:
         self._acquired += new
         self._count += got - first + 1
 
-    def _new_run(self, first: int, last: int) -> Run:
-        return Run(first, last, State.ACQUIRED, 1, self._wish.member_id, self._until_ms)
+    def _new_run(self, first: int, last: int) -> StateRun:
+        return StateRun(first, last, State.ACQUIRED, 1, self._wish.member_id, self._until_ms)
 
     def _parts(self, first: int, last: int) -> Iterator[tuple[int, int]]:
         """Offsets in batches that have at least the size that was wished for, and end where the log's do."""
@@ -259,10 +259,10 @@ class _Acquiring:
         return next((batch.last for batch in self._fetched if batch.first <= offset <= batch.last), offset)
 
 
-def _without(partition: SharePartition, acquired: list[Acquired], aborted: Sequence[Offsets]) -> list[Acquired]:
+def _without(partition: SharePartition, acquired: list[Acquired], aborted: Sequence[OffsetRange]) -> list[Acquired]:
     """Archive what nobody shall see of what was just acquired; the rest of it."""
     left: list[Acquired] = []
-    gone: list[Change] = []
+    gone: list[StateChange] = []
     at = 0
     for one in acquired:
         first = one.first_offset
@@ -273,7 +273,7 @@ def _without(partition: SharePartition, acquired: list[Acquired], aborted: Seque
             low, high = max(first, aborted[here].first), min(one.last_offset, aborted[here].last)
             if first < low:
                 left.append(one._replace(first_offset=first, last_offset=low - 1))
-            gone.append(Change(low, high, State.ARCHIVED))
+            gone.append(StateChange(low, high, State.ARCHIVED))
             first = high + 1
             here += 1
         if first <= one.last_offset:

@@ -26,7 +26,7 @@ TERMINAL = frozenset({State.ACKNOWLEDGED, State.ARCHIVED})
 """Nobody gets such a record any more."""
 
 
-class Run(NamedTuple):
+class StateRun(NamedTuple):
     """Records of one batch, both ends inclusive, that have all of this in common."""
 
     first: int
@@ -42,11 +42,11 @@ class Run(NamedTuple):
     def size(self) -> int:
         return self.last - self.first + 1
 
-    def continues(self, before: Run) -> bool:
+    def continues(self, before: StateRun) -> bool:
         return self.first == before.last + 1 and self[2:] == before[2:]
 
 
-class Change(NamedTuple):
+class StateChange(NamedTuple):
     """What becomes of records, both ends inclusive."""
 
     first: int
@@ -68,7 +68,7 @@ class Batch:
 
     __slots__ = ("first", "last", "runs")
 
-    def __init__(self, runs: list[Run]) -> None:
+    def __init__(self, runs: list[StateRun]) -> None:
         self.first = runs[0].first
         self.last = runs[-1].last
         self.runs = runs
@@ -77,12 +77,12 @@ class Batch:
     def size(self) -> int:
         return self.last - self.first + 1
 
-    def between(self, first: int, last: int) -> list[Run]:
+    def between(self, first: int, last: int) -> list[StateRun]:
         """Its runs that have a record from `first` to `last`, whole."""
         low, high = self._places(first, last)
         return self.runs[low:high]
 
-    def change(self, changes: Sequence[Change]) -> int:
+    def change(self, changes: Sequence[StateChange]) -> int:
         """Carry out changes, in order and apart, that all have a record of this batch.
 
         Returns:
@@ -91,9 +91,9 @@ class Batch:
         low, high = self._places(changes[0].first, changes[-1].last)
         # The neighbours may become like what is changed.
         low, high = max(low - 1, 0), high + 1
-        made: list[Run] = []
+        made: list[StateRun] = []
         ended, ahead = 0, iter(changes)
-        change: Change | None = next(ahead)
+        change: StateChange | None = next(ahead)
         for run in self.runs[low:high]:
             at = run.first
             while change is not None and change.first <= run.last:
@@ -101,7 +101,7 @@ class Batch:
                     _add(made, run._replace(first=at, last=change.first - 1))
                 at, until = max(at, change.first), min(run.last, change.last)
                 state, delivered = change.state, run.delivery_count + change.delivered
-                _add(made, Run(at, until, state, delivered, change.member_id, change.locked_until_ms))
+                _add(made, StateRun(at, until, state, delivered, change.member_id, change.locked_until_ms))
                 ended += (until - at + 1) * ((state in TERMINAL) - (run.state in TERMINAL))
                 at = until + 1
                 if change.last > run.last:
@@ -129,7 +129,7 @@ class Batch:
         return low, bisect_right(self.runs, last, low, key=lambda run: run.first)
 
 
-def _add(runs: list[Run], run: Run) -> None:
+def _add(runs: list[StateRun], run: StateRun) -> None:
     if runs and run.continues(runs[-1]):
         run = run._replace(first=runs.pop().first)
     runs.append(run)
@@ -185,7 +185,7 @@ class InFlight:
         self._batches.insert(at, batch)
         self.ended += sum(run.size for run in batch.runs if run.state in TERMINAL)
 
-    def change(self, changes: list[Change]) -> None:
+    def change(self, changes: list[StateChange]) -> None:
         """Carry out changes, in order and apart; of what is not in flight they change nothing."""
         if not changes:
             return

@@ -26,8 +26,8 @@ from .beginning import STATE_RETRY_MS, STATE_TRIES, Beginning, Led, told
 from .share_group_config import ShareGroupConfig, share_group_config
 from .share_partition import RUNS_AT_ONCE, SharePartition, Update
 from .share_records import SharePartitionKey
-from .share_sessions import Place, SessionKey, ShareSession, ShareSessions
-from .share_states import Written
+from .share_sessions import SessionKey, SharedPartition, ShareSession, ShareSessions
+from .share_states import WrittenState
 from .state_service import ShareStateService
 
 Name = TypeVar("Name")
@@ -290,7 +290,7 @@ class ShareLeaders:
                 del self._leaving[node_id, session.key]
             done.set()
 
-    def _release_some(self, node_id: int, session: ShareSession, place: Place) -> bool:
+    def _release_some(self, node_id: int, session: ShareSession, place: SharedPartition) -> bool:
         """Whether the member has more of a partition. KafkaError: it is not released."""
         led = self._led.get(SharePartitionKey(session.key.group_id, *place))
         share = None if led is None else self.share_of(led)
@@ -353,8 +353,8 @@ class ShareLeaders:
         self._sleep.cancel()
 
 
-def _written(led: Led, update: Update) -> Written:
-    return Written(
+def _written(led: Led, update: Update) -> WrittenState:
+    return WrittenState(
         update.state_epoch,
         led.leader_epoch,
         update.start_offset,

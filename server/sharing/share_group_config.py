@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from ..config.broker_config import BrokerConfig
 from ..config.group_configs import GROUP_OPTIONS, GroupConfig
 from ..config.options.share_resets import ShareReset, read_reset
-from .share_partition import Limits
+from .share_partition import ShareLimits
 
 
 class ShareGroupConfig(NamedTuple):
@@ -28,9 +28,9 @@ class ShareGroupConfig(NamedTuple):
     may_renew: bool
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> ShareLimits:
         """Of each of the group's share partitions."""
-        return Limits(
+        return ShareLimits(
             self.partition_max_record_locks, self.delivery_count_limit, self.record_lock_duration_ms, self.may_renew
         )
 

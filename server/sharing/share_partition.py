@@ -13,8 +13,8 @@ from heapq import heapify, heappop, heappush
 from itertools import islice
 from typing import NamedTuple
 
-from .in_flight import TERMINAL, Batch, Change, InFlight, Run, State
-from .state_batches import StateBatch, add
+from .in_flight import TERMINAL, Batch, InFlight, State, StateChange, StateRun
+from .state_batches import ShareStateBatch, add
 
 RUNS_AT_ONCE = 500
 """Of which something becomes in one turn: to decide, write and carry that out takes some milliseconds, with as much in flight as there
@@ -26,7 +26,7 @@ _LOCKS_KEPT = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ShareLimits:
     """What the group's configs say; they may change at any time.
 
     Attributes:
@@ -48,8 +48,8 @@ class Update(NamedTuple):
     Nothing needs to be written where there are no state batches: locks were renewed.
     """
 
-    changes: list[Change]
-    state_batches: list[StateBatch]
+    changes: list[StateChange]
+    state_batches: list[ShareStateBatch]
     state_epoch: int
     start_offset: int
     delivery_complete_count: int
@@ -78,10 +78,10 @@ class SharePartition:
     def __init__(
         self,
         start_offset: int,
-        limits: Limits,
+        limits: ShareLimits,
         *,
         state_epoch: int = 0,
-        state_batches: Iterable[StateBatch] = (),
+        state_batches: Iterable[ShareStateBatch] = (),
     ) -> None:
         """As it was written down.
 
@@ -110,7 +110,7 @@ class SharePartition:
                 raise ValueError(f"state batch {batch}, but who has acquired something is not written")
             if batch.delivery_count >= _DELIVERIES_MAX or before >= _OFFSET_MAX:
                 raise ValueError(f"state batch {batch} leaves no room for another delivery, or for another record")
-            self.in_flight.add(Batch([Run(batch.first_offset, before, state, batch.delivery_count)]))
+            self.in_flight.add(Batch([StateRun(batch.first_offset, before, state, batch.delivery_count)]))
         if self.in_flight.ended > _COUNT_MAX:
             raise ValueError(f"{self.in_flight.ended} records that are over behind offset {start_offset}")
         if self.in_flight:
@@ -187,7 +187,7 @@ class SharePartition:
         """All that a member has acquired is available again, or archived if it was delivered often enough; `most` runs of it, if that
         is given."""
         fates = (
-            (run, Change(run.first, run.last, self.released(run)))
+            (run, StateChange(run.first, run.last, self.released(run)))
             for batch in self.in_flight
             for run in batch.runs
             if run.state is State.ACQUIRED and run.member_id == member_id
@@ -202,7 +202,7 @@ class SharePartition:
             _, low, high = heappop(locks)
             first, last = min(first, low), max(last, high)
         fates = (
-            (run, Change(run.first, run.last, self.released(run)))
+            (run, StateChange(run.first, run.last, self.released(run)))
             for batch in self.in_flight.between(first, last)
             for run in batch.between(first, last)
             if run.state is State.ACQUIRED and run.locked_until_ms <= elapsed_ms
@@ -229,20 +229,20 @@ class SharePartition:
             self._locks_kept = 2 * len(self._locks) + _LOCKS_KEPT
         heappush(self._locks, (until_ms, first, last))
 
-    def released(self, run: Run) -> State:
+    def released(self, run: StateRun) -> State:
         """What records are that a member has given back."""
         return State.ARCHIVED if run.delivery_count >= self.limits.deliveries else State.AVAILABLE
 
-    def update(self, fates: Iterable[tuple[Run, Change]]) -> Update:
+    def update(self, fates: Iterable[tuple[StateRun, StateChange]]) -> Update:
         """What becomes of runs, or parts of them, in order and apart, and what is to be written of it."""
-        changes: list[Change] = []
-        batches: list[StateBatch] = []
+        changes: list[StateChange] = []
+        batches: list[ShareStateBatch] = []
         ended = self.in_flight.ended
         for run, change in fates:
             changes.append(change)
             if change.state is not State.ACQUIRED:
                 ended += (change.state in TERMINAL) * (change.last - change.first + 1)
-                add(batches, StateBatch(change.first, change.last, change.state, run.delivery_count))
+                add(batches, ShareStateBatch(change.first, change.last, change.state, run.delivery_count))
         return Update(changes, batches, self.state_epoch, self.start_offset, ended)
 
     def apply(self, update: Update) -> bool:

@@ -22,7 +22,7 @@ from ...protocol.wire import codec
 from ...storage.disk.checkpoints import uuid_text
 from ..coordination import blobs
 from ..coordination.blobs import blob_types, read_message, read_number
-from .state_batches import StateBatch
+from .state_batches import ShareStateBatch
 
 _BLOBS = blob_types(RECORD_TYPES)
 
@@ -88,7 +88,7 @@ def key_of(cls: type[Any], key: SharePartitionKey) -> Any:
     return cls(group_id=key.group_id, topic_id=key.topic_id, partition=key.partition)
 
 
-def write_batches(batches: Iterable[StateBatch]) -> tuple[StateBatchMessage, ...]:
+def write_batches(batches: Iterable[ShareStateBatch]) -> tuple[StateBatchMessage, ...]:
     return tuple(
         StateBatchMessage(
             first_offset=batch.first_offset,
@@ -100,8 +100,8 @@ def write_batches(batches: Iterable[StateBatch]) -> tuple[StateBatchMessage, ...
     )
 
 
-def read_batches(batches: Iterable[StateBatchMessage]) -> tuple[StateBatch, ...]:
+def read_batches(batches: Iterable[StateBatchMessage]) -> tuple[ShareStateBatch, ...]:
     return tuple(
-        StateBatch(batch.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count)
+        ShareStateBatch(batch.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count)
         for batch in batches
     )

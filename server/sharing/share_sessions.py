@@ -24,7 +24,7 @@ class SessionKey(NamedTuple):
     member_id: str
 
 
-class Place(NamedTuple):
+class SharedPartition(NamedTuple):
     """A partition."""
 
     topic_id: bytes
@@ -40,13 +40,13 @@ class ShareSession:
 
     __slots__ = ("connection", "epoch", "key", "places")
 
-    def __init__(self, key: SessionKey, places: dict[Place, bool], connection: object) -> None:
+    def __init__(self, key: SessionKey, places: dict[SharedPartition, bool], connection: object) -> None:
         self.key = key
         self.epoch = 1
         self.places = places
         self.connection = connection
 
-    def must_tell(self, place: Place, *, has_records: bool, has_error: bool) -> bool:
+    def must_tell(self, place: SharedPartition, *, has_records: bool, has_error: bool) -> bool:
         """Whether an answer has to have a row for a partition; it is taken to have it. An error is followed by another row."""
         is_due = self.places.get(place, True)
         if place in self.places:
@@ -79,8 +79,8 @@ class ShareSessions:
         epoch: int,
         connection: object,
         *,
-        places: Iterable[Place],
-        forgotten: Iterable[Place] = (),
+        places: Iterable[SharedPartition],
+        forgotten: Iterable[SharedPartition] = (),
         has_acknowledgements: bool,
     ) -> Steps[ShareSession]:
         """The session that a fetch belongs to, as it is with it; nothing has changed before the last piece. With the final epoch it is
@@ -157,7 +157,7 @@ class ShareSessions:
         """How many have a session; share partitions of a group without any need not be kept."""
         return self._members.get(group_id, 0)
 
-    def _begin(self, key: SessionKey, places: dict[Place, bool], connection: object) -> ShareSession:
+    def _begin(self, key: SessionKey, places: dict[SharedPartition, bool], connection: object) -> ShareSession:
         session = self._sessions[key] = ShareSession(key, places, connection)
         self._of_connections.setdefault(connection, set()).add(key)
         self._members[key.group_id] = self.members(key.group_id) + 1
@@ -202,8 +202,12 @@ class ShareSessions:
 
 
 def _with(
-    before: dict[Place, bool], more: Iterable[Place], less: Iterable[Place], *, is_due: bool
-) -> Steps[dict[Place, bool]]:
+    before: dict[SharedPartition, bool],
+    more: Iterable[SharedPartition],
+    less: Iterable[SharedPartition],
+    *,
+    is_due: bool,
+) -> Steps[dict[SharedPartition, bool]]:
     """`ShareSession.places` with others; of new ones an answer has to tell or not."""
     made = before.copy()
     for at, place in enumerate(more, 1):

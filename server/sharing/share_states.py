@@ -20,7 +20,7 @@ from ...protocol.messages.share_state_log import (
     ShareUpdateValue,
 )
 from .share_records import Change, SharePartitionKey, key_of, read_batches, write_batches
-from .state_batches import StateBatch, are_apart, merged, seams_of, with_more
+from .state_batches import ShareStateBatch, are_apart, merged, seams_of, with_more
 
 WRITTEN_MAX = 2_000
 """What one write tells at most; leaders tell a quarter of it (`share_partition.RUNS_AT_ONCE`). To take so many takes some milliseconds."""
@@ -52,7 +52,7 @@ class ShareState:
     leader_epoch: int
     start_offset: int
     delivery_complete_count: int
-    batches: tuple[StateBatch, ...]
+    batches: tuple[ShareStateBatch, ...]
     create_ms: int
     write_ms: int
     snapshot_offset: int
@@ -62,7 +62,7 @@ class ShareState:
     leader_fence: int = NOT_SAID
 
 
-class Written(NamedTuple):
+class WrittenState(NamedTuple):
     """What the leader of a share partition tells (WriteShareGroupState).
 
     Attributes:
@@ -74,7 +74,7 @@ class Written(NamedTuple):
     leader_epoch: int
     start_offset: int
     delivery_complete_count: int
-    batches: tuple[StateBatch, ...]
+    batches: tuple[ShareStateBatch, ...]
     told: int = 0
 
 
@@ -127,7 +127,7 @@ class ShareStates:
             ),
         )
 
-    def write(self, key: SharePartitionKey, written: Written, now_ms: int) -> Change:
+    def write(self, key: SharePartitionKey, written: WrittenState, now_ms: int) -> Change:
         """Take what the leader tells.
 
         Raises:
@@ -152,7 +152,7 @@ class ShareStates:
         state = self._checked(key, leader_epoch, "Read")
         if leader_epoch in (NOT_SAID, state.leader_fence):
             return None
-        same = Written(state.state_epoch, leader_epoch, state.start_offset, state.delivery_complete_count, ())
+        same = WrittenState(state.state_epoch, leader_epoch, state.start_offset, state.delivery_complete_count, ())
         return self._record(key, state, same, leader_epoch, now_ms)
 
     def delete(self, key: SharePartitionKey) -> Change | None:
@@ -181,7 +181,7 @@ class ShareStates:
         return state
 
     def _record(
-        self, key: SharePartitionKey, state: ShareState, written: Written, leader_epoch: int, now_ms: int
+        self, key: SharePartitionKey, state: ShareState, written: WrittenState, leader_epoch: int, now_ms: int
     ) -> Change:
         """An update, or after so many of them a snapshot."""
         said = written.batches

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from ..coordination.jobs import Steps, to_the_end
 
 
-class StateBatch(NamedTuple):
+class ShareStateBatch(NamedTuple):
     """Records, both ends inclusive, that are in one state; an `in_flight.State`, but never acquired."""
 
     first_offset: int
@@ -44,11 +44,11 @@ class Combined(NamedTuple):
         seams: Where a batch begins that could be one with the batch before it.
     """
 
-    batches: list[StateBatch]
+    batches: list[ShareStateBatch]
     seams: tuple[int, ...]
 
 
-def merged(batches: Iterable[StateBatch], start_offset: int) -> list[StateBatch]:
+def merged(batches: Iterable[ShareStateBatch], start_offset: int) -> list[ShareStateBatch]:
     """One word about each record from `start_offset` on, in order; -1 is before all of them.
 
     Takes n log n of what there are. Where they tell of records many times over they become as few batches as can be.
@@ -56,20 +56,20 @@ def merged(batches: Iterable[StateBatch], start_offset: int) -> list[StateBatch]
     return to_the_end(merging(batches, start_offset))
 
 
-def merging(batches: Iterable[StateBatch], start_offset: int) -> Steps[list[StateBatch]]:
+def merging(batches: Iterable[ShareStateBatch], start_offset: int) -> Steps[list[ShareStateBatch]]:
     """`merged`, in pieces."""
     known = [_from(one, start_offset) for one in batches if start_offset <= one.last_offset >= one.first_offset]
     found = yield from _combined(known)
     return (yield from _fewest(known, start_offset)) if found is None else found
 
 
-def _combined(batches: Sequence[StateBatch]) -> Steps[list[StateBatch] | None]:
+def _combined(batches: Sequence[ShareStateBatch]) -> Steps[list[ShareStateBatch] | None]:
     """From the left: a batch and the next one, until they do not touch; None if that takes long."""
     waiting = [(one.first_offset, one.last_offset, one.rank) for one in batches]
     if not waiting:
         return []
     heapify(waiting)
-    found: list[StateBatch] = []
+    found: list[ShareStateBatch] = []
     looks = _LOOKS_PER_BATCH * len(waiting)
     first, last, rank = heappop(waiting)
     while waiting and looks:
@@ -78,7 +78,7 @@ def _combined(batches: Sequence[StateBatch]) -> Steps[list[StateBatch] | None]:
             yield
         other_first, other_last, other_rank = waiting[0]
         if other_first > last + (rank == other_rank):
-            found.append(StateBatch(first, last, rank[1], rank[0]))
+            found.append(ShareStateBatch(first, last, rank[1], rank[0]))
             first, last, rank = heappop(waiting)
             continue
         heappop(waiting)
@@ -97,14 +97,14 @@ def _combined(batches: Sequence[StateBatch]) -> Steps[list[StateBatch] | None]:
                 first, last, rank = heappop(waiting)
     if waiting:
         return None
-    found.append(StateBatch(first, last, rank[1], rank[0]))
+    found.append(ShareStateBatch(first, last, rank[1], rank[0]))
     return found
 
 
-def _fewest(batches: Iterable[StateBatch], start_offset: int) -> Steps[list[StateBatch]]:
+def _fewest(batches: Iterable[ShareStateBatch], start_offset: int) -> Steps[list[ShareStateBatch]]:
     waiting = sorted(batches)
-    found: list[StateBatch] = []
-    open_: list[tuple[tuple[int, int], StateBatch]] = []  # the highest first
+    found: list[ShareStateBatch] = []
+    open_: list[tuple[tuple[int, int], ShareStateBatch]] = []  # the highest first
     offset, at = start_offset, 0
     while at < len(waiting) or open_:
         if not len(found) % _LOOKS_A_PIECE:
@@ -129,13 +129,13 @@ def _fewest(batches: Iterable[StateBatch], start_offset: int) -> Steps[list[Stat
             continue
         highest = open_[0][1]
         until = highest.last_offset if at == len(waiting) else min(highest.last_offset, waiting[at].first_offset - 1)
-        add(found, StateBatch(offset, until, highest.delivery_state, highest.delivery_count))
+        add(found, ShareStateBatch(offset, until, highest.delivery_state, highest.delivery_count))
         offset = until + 1
     return found
 
 
 def with_more(
-    batches: Sequence[StateBatch], more: Sequence[StateBatch], start_offset: int, seams: Sequence[int] = ()
+    batches: Sequence[ShareStateBatch], more: Sequence[ShareStateBatch], start_offset: int, seams: Sequence[int] = ()
 ) -> Combined:
     """`merged` of both, where `batches` are in order and apart: only those that `more` says something of are looked at, so what thousands
     say costs little to whoever adds a few words.
@@ -163,7 +163,7 @@ def with_more(
     return Combined(both, seams_of(here))
 
 
-def _without_seams(batches: list[StateBatch], seams: Sequence[int]) -> list[StateBatch]:
+def _without_seams(batches: list[ShareStateBatch], seams: Sequence[int]) -> list[ShareStateBatch]:
     for seam in seams:
         at = bisect_left(batches, seam, key=_first)
         if 0 < at < len(batches) and batches[at].first_offset == seam:
@@ -171,7 +171,7 @@ def _without_seams(batches: list[StateBatch], seams: Sequence[int]) -> list[Stat
     return batches
 
 
-def seams_of(batches: Sequence[StateBatch]) -> tuple[int, ...]:
+def seams_of(batches: Sequence[ShareStateBatch]) -> tuple[int, ...]:
     """See `Combined`."""
     return tuple(
         behind.first_offset
@@ -180,12 +180,12 @@ def seams_of(batches: Sequence[StateBatch]) -> tuple[int, ...]:
     )
 
 
-def _from(batch: StateBatch, start_offset: int) -> StateBatch:
+def _from(batch: ShareStateBatch, start_offset: int) -> ShareStateBatch:
     """What it says of records from there on."""
     return batch._replace(first_offset=start_offset) if batch.first_offset < start_offset else batch
 
 
-def are_apart(batches: Sequence[StateBatch]) -> bool:
+def are_apart(batches: Sequence[ShareStateBatch]) -> bool:
     """Whether they are in order, none of them empty or overlapping another one."""
     return all(one.first_offset <= one.last_offset for one in batches) and all(
         one.last_offset < following.first_offset for one, following in pairwise(batches)
@@ -195,7 +195,7 @@ def are_apart(batches: Sequence[StateBatch]) -> bool:
 _first, _last = attrgetter("first_offset"), attrgetter("last_offset")
 
 
-def add(batches: list[StateBatch], batch: StateBatch) -> None:
+def add(batches: list[ShareStateBatch], batch: ShareStateBatch) -> None:
     """Neighbours that fare alike are one."""
     if batches and batches[-1].last_offset + 1 == batch.first_offset and batches[-1].rank == batch.rank:
         batch = batch._replace(first_offset=batches.pop().first_offset)

@@ -23,7 +23,7 @@ from ..coordination.shard import ShardState
 from ..coordination.store import RecordStore, WhenFlushed, at_once
 from ..partitions.internal_topics import SHARE_STATE_TOPIC
 from .share_records import Change, SharePartitionKey, write_record
-from .share_states import ShareState, ShareStates, Written
+from .share_states import ShareState, ShareStates, WrittenState
 from .state_shard import ShareStateShard
 
 ChangeOf: TypeAlias = Callable[[ShareStates, SharePartitionKey], Change | None]
@@ -102,7 +102,7 @@ class ShareStateCoordinator(Coordinator[ShareStateShard]):
         self._persist(shard, key, shard.states.initialize(key, state_epoch, start_offset, now_ms), now_ms)
         self._on_replaced(key)
 
-    def write(self, key: SharePartitionKey, written: Written, now_ms: int) -> None:
+    def write(self, key: SharePartitionKey, written: WrittenState, now_ms: int) -> None:
         """Take what the leader of the share partition tells. KafkaError also INVALID_REQUEST, FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH."""
         shard = self._shard(key)
         self._persist(shard, key, shard.states.write(key, written, now_ms), now_ms)

@@ -10,7 +10,7 @@ from ..coordination.ground import Ground
 from ..coordination.service import CoordinatorService
 from ..partitions.internal_topics import SHARE_STATE_TOPIC
 from .share_records import SharePartitionKey
-from .share_states import ShareState, Written
+from .share_states import ShareState, WrittenState
 from .state_coordinator import ShareStateCoordinator, ShareStateSettings
 from .state_shard import ShareStateShard
 
@@ -58,7 +58,7 @@ class ShareStateService(CoordinatorService[ShareStateCoordinator, ShareStateShar
         await self.settle(self.coordinator.shard_for(key.text))
         return found
 
-    def write(self, key: SharePartitionKey, written: Written) -> None:
+    def write(self, key: SharePartitionKey, written: WrittenState) -> None:
         """As `ShareStateCoordinator.write`, in this very turn; `settled` waits for the disk."""
         self.coordinator.write(key, written, self.ground.clock.now_ms())
 

@@ -14,8 +14,8 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...storage.disk.files import FileSlice
 from ...storage.logs.log_reader import LogReader
 from ...storage.segment.index import AbortedTxn
-from ..partitions.waits import Wanted
-from .acquiring import Acquired, Offsets, Wish, acquire
+from ..partitions.waits import WantedPartition
+from .acquiring import Acquired, AcquireWish, OffsetRange, acquire
 from .share_partition import SharePartition, Update
 
 # Batches of one partition that are looked at for one member: some milliseconds. More of them than records it may have at once there
@@ -34,7 +34,7 @@ class Offered(NamedTuple):
     fetch_offset: int
     records: FileSlice
     size_bytes: int
-    wanted: Wanted
+    wanted: WantedPartition
 
 
 class Taken(NamedTuple):
@@ -48,7 +48,7 @@ NOTHING = Taken(None, [])
 class _Batch(NamedTuple):
     position: int
     size_bytes: int
-    offsets: Offsets
+    offsets: OffsetRange
     producer_id: int
     is_data_of_transaction: bool
 
@@ -70,17 +70,17 @@ def offered(
     end = log.locate(up_to, at_once=at_once)
     if offset > log.log_end_offset:  # It has lost some, and says nothing until it has been there again.
         nothing = FileSlice(log.segments.active.log_file, 0, 0)
-        return Offered(offset, nothing, 0, Wanted(log, end._replace(offset=offset), end, max_bytes))
+        return Offered(offset, nothing, 0, WantedPartition(log, end._replace(offset=offset), end, max_bytes))
     records, size_bytes, start = log.fetch(
         offset, max_bytes=max_bytes, end=end, first_batch_whole=first, at_once=at_once
     )
-    return Offered(offset, records, size_bytes, Wanted(log, start, end, max_bytes))
+    return Offered(offset, records, size_bytes, WantedPartition(log, start, end, max_bytes))
 
 
 def take(
     share: SharePartition,
     found: Offered,
-    wish: Wish,
+    wish: AcquireWish,
     elapsed_ms: int,
     carry_out: Callable[[Update], object],
     *,
@@ -99,7 +99,7 @@ def take(
         return NOTHING
     log = found.wanted.log
     batches = _batches(log, found, share.end_offset, min(wish.max_records, share.limits.in_flight), at_once)
-    aborted: Sequence[Offsets] = ()
+    aborted: Sequence[OffsetRange] = ()
     if committed and any(batch.is_data_of_transaction for batch in batches):
         aborted = _aborted(log, batches, at_once)
     fetched = [batch.offsets for batch in batches]
@@ -124,20 +124,20 @@ def _batches(log: LogReader, found: Offered, end_offset: int, enough: int, at_on
         if position >= records.position + records.size_bytes:
             break
         is_data = batch.is_transactional and not batch.is_control
-        offsets = Offsets(batch.base_offset, batch.last_offset)
+        offsets = OffsetRange(batch.base_offset, batch.last_offset)
         batches.append(_Batch(position, batch.size_bytes, offsets, batch.producer_id, is_data))
         if batch.last_offset >= max(end_offset, batches[0].offsets.first) + enough or len(batches) == BATCHES_AT_ONCE:
             break
     return batches
 
 
-def _aborted(log: LogReader, batches: list[_Batch], at_once: bool) -> list[Offsets]:
+def _aborted(log: LogReader, batches: list[_Batch], at_once: bool) -> list[OffsetRange]:
     """Batches of transactions that were aborted."""
     first, last = batches[0].offsets.first, batches[-1].offsets.last
     aborted: dict[int, list[AbortedTxn]] = {}
     for one in log.overlapping_aborted(first, last + 1, at_once=at_once):
         aborted.setdefault(one.producer_id, []).append(one)
-    found: list[Offsets] = []
+    found: list[OffsetRange] = []
     for batch in batches:
         of_producer = aborted.get(batch.producer_id) if batch.is_data_of_transaction else None
         if of_producer is not None:  # one after the other

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.messages.describe_transactions import TransactionState as DescribedTransaction
+from ...protocol.messages.describe_transactions import DescribeTransactionsTransactionState as DescribedTransaction
 from ...storage.disk.paths import TopicPartition
 from ..coordination.coordinator import Coordinator
 from ..coordination.deadlines import Deadline
@@ -25,7 +25,7 @@ from ..partitions.internal_topics import TRANSACTIONS_TOPIC
 from .decisions import check_not_prepared, check_producer, decide
 from .endings import Endings, WriteMarker
 from .expiry import expire
-from .listing import Filter, OpenTransaction, described
+from .listing import TransactionFilter, UnclosedTransaction, described
 from .metadata import NO_EPOCH, NO_TIMEOUT_MS, TransactionMetadata, TransactionState, is_exhausted
 from .records import transaction_key, transaction_value
 from .settings import TransactionSettings
@@ -222,7 +222,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
     # Looking
 
     def list_transactions(
-        self, partitions: Sequence[int], wanted: Filter, now_ms: int
+        self, partitions: Sequence[int], wanted: TransactionFilter, now_ms: int
     ) -> Steps[list[TransactionMetadata]]:
         """The transactional ids of these partitions that pass the filter.
 
@@ -239,9 +239,9 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         # Values: each is as it was at some moment of the search.
         return (yield from wanted.select(self._each_in(shards, lambda shard: shard.transactions), now_ms))
 
-    def open_transactions(self, now_ms: int) -> Steps[dict[int, OpenTransaction]]:
+    def open_transactions(self, now_ms: int) -> Steps[dict[int, UnclosedTransaction]]:
         """Every transaction that is not closed, by its producer id; of shards that are being loaded, those known so far."""
-        found: dict[int, OpenTransaction] = {}
+        found: dict[int, UnclosedTransaction] = {}
         for shard in tuple(self.shards):
             for transactional_id in tuple(shard.open):
                 yield
@@ -252,7 +252,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
                 if due_ms is not None:
                     # Not at its own time, but when it is next looked for such.
                     aborted_at_ms = now_ms - elapsed_ms + max(due_ms + 1, self._endings.looks_at_ms or elapsed_ms)
-                found[metadata.producer_id] = OpenTransaction(
+                found[metadata.producer_id] = UnclosedTransaction(
                     transactional_id=transactional_id,
                     producer_id=metadata.producer_id,
                     state=metadata.state.title,

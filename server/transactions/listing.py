@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ...protocol.messages.describe_transactions import TopicData
-from ...protocol.messages.describe_transactions import TransactionState as DescribedTransaction
+from ...protocol.messages.describe_transactions import DescribeTransactionsTopicData
+from ...protocol.messages.describe_transactions import DescribeTransactionsTransactionState as DescribedTransaction
 from ..coordination.jobs import Steps
 from ..runtime.expressions import Expression
 from .metadata import BY_TITLE, TransactionMetadata, TransactionState
@@ -14,7 +14,7 @@ from .records import partitions_by_topic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Filter:
+class TransactionFilter:
     """Which transactional ids to list; an empty part lets all pass."""
 
     states: Sequence[str] = ()
@@ -55,7 +55,7 @@ class Filter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OpenTransaction:
+class UnclosedTransaction:
     """A transaction that is not closed, for those who wait for its end. Times in ms since 1970."""
 
     transactional_id: str
@@ -83,6 +83,7 @@ def described(metadata: TransactionMetadata) -> DescribedTransaction:
         producer_id=metadata.producer_id,
         producer_epoch=metadata.producer_epoch,
         topics=tuple(
-            TopicData(topic=one.topic, partitions=one.partition_ids) for one in partitions_by_topic(metadata.partitions)
+            DescribeTransactionsTopicData(topic=one.topic, partitions=one.partition_ids)
+            for one in partitions_by_topic(metadata.partitions)
         ),
     )

@@ -22,7 +22,7 @@ SUPERSEDED = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_
 """Answers of a partition that has seen more than the marker knows of; they do not pass."""
 
 
-class Offsets(Protocol):
+class OffsetKeeper(Protocol):
     """Who keeps the offsets that transactions commit: the group coordinator."""
 
     def transaction_ended(self, partition: int, producer_id: int, *, commit: bool) -> None:
@@ -32,7 +32,7 @@ class Offsets(Protocol):
 class Markers:
     """Of one broker."""
 
-    def __init__(self, topics: Topics, appends: Appends, offsets: Offsets) -> None:
+    def __init__(self, topics: Topics, appends: Appends, offsets: OffsetKeeper) -> None:
         self._topics = topics
         self._appends = appends
         self._offsets = offsets

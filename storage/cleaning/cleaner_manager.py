@@ -24,7 +24,7 @@ from .dirtiness import LogToClean, first_dirty_offset, measure_forced_in_pieces,
 if TYPE_CHECKING:
     from .eligibility import Eligibility
 
-__all__ = ["CleanerManager", "Mark", "StateError"]
+__all__ = ["CleanerManager", "StateError", "UncleanableMark"]
 
 # Logs and their segments; a millisecond or two.
 MEASURED_AT_ONCE = 64
@@ -32,7 +32,7 @@ SEGMENTS_MEASURED_AT_ONCE = 1_024
 CHECKPOINTS_AT_ONCE = 16
 
 
-class Mark(NamedTuple):
+class UncleanableMark(NamedTuple):
     """A partition that could not be cleaned, and is neither cleaned nor subject to retention for the time being."""
 
     reason: str
@@ -52,7 +52,7 @@ class CleanerManager(CleaningStates):
             note: Is told, one line each, what was found broken and what was done about it.
         """
         super().__init__()
-        self.uncleanable: dict[TopicPartition, Mark] = {}
+        self.uncleanable: dict[TopicPartition, UncleanableMark] = {}
         """Partitions that are left alone; see `mark_uncleanable`."""
         self._put_off: set[TopicPartition] = set()
         self._corrections: dict[TopicPartition, tuple[Log, int]] = {}
@@ -385,7 +385,7 @@ class CleanerManager(CleaningStates):
         or deleted, or the broker starts anew; Apache Kafka knows only the last two (KAFKA-19895).
         """
         if (log := self._logs.get(tp)) is not None:
-            self.uncleanable[tp] = Mark(reason, log.log_start_offset)
+            self.uncleanable[tp] = UncleanableMark(reason, log.log_start_offset)
 
     def retry(self, tp: TopicPartition) -> None:
         """Take the mark away, if there is one: the next pass finds out whether it was right."""

@@ -34,7 +34,7 @@ class _InProgress:
     __slots__ = ()
 
 
-class _Aborting:
+class _AbortingPass:
     __slots__ = ("on_paused",)
 
     def __init__(self, on_paused: Callable[[], None]) -> None:
@@ -48,7 +48,7 @@ class _Paused:
         self.times = 1
 
 
-_State = _InProgress | _Aborting | _Paused
+_State = _InProgress | _AbortingPass | _Paused
 
 
 class CleaningStates:
@@ -73,7 +73,7 @@ class CleaningStates:
         if isinstance(state, _InProgress):
             del self._states[tp]
             self.on_freed(tp)
-        elif isinstance(state, _Aborting):
+        elif isinstance(state, _AbortingPass):
             self._states[tp] = _Paused()
             state.on_paused()
         else:
@@ -81,11 +81,11 @@ class CleaningStates:
 
     def is_aborting(self, tp: TopicPartition) -> bool:
         """Whether the pass over this partition is to stop; its checkpoints ask. Safe from any thread."""
-        return isinstance(self._states.get(tp), _Aborting)
+        return isinstance(self._states.get(tp), _AbortingPass)
 
     def is_busy(self, tp: TopicPartition) -> bool:
         """Whether a pass or a deletion is running, if only to its next checkpoint."""
-        return isinstance(self._states.get(tp), _InProgress | _Aborting)
+        return isinstance(self._states.get(tp), _InProgress | _AbortingPass)
 
     def state_name(self, tp: TopicPartition) -> str:
         """For people: none, in progress, aborting or paused."""
@@ -109,7 +109,7 @@ class CleaningStates:
         elif isinstance(state, _Paused):
             state.times += 1
         elif isinstance(state, _InProgress):
-            self._states[tp] = _Aborting(on_paused)
+            self._states[tp] = _AbortingPass(on_paused)
             return False
         else:
             raise StateError(f"{tp} is being aborted already")
@@ -130,4 +130,4 @@ class CleaningStates:
 def _name(state: _State | None) -> str:
     if isinstance(state, _Paused):
         return f"paused {state.times} times" if state.times > 1 else "paused"
-    return NOT_HELD if state is None else "being aborted" if isinstance(state, _Aborting) else "in progress"
+    return NOT_HELD if state is None else "being aborted" if isinstance(state, _AbortingPass) else "in progress"

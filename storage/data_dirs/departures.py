@@ -14,7 +14,7 @@ from .log_table import LogTable
 
 
 @dataclass(frozen=True, slots=True)
-class Removal:
+class DueRemoval:
     """A file or directory of something deleted, whose time has come."""
 
     path: str

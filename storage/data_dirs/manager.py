@@ -34,7 +34,7 @@ from ..topics.config import LogConfig
 from .claims import claim, cluster_of
 from .closing import close_dir
 from .data_dir import DataDir, DataDirectoryError
-from .departures import Departure, Removal, collected
+from .departures import Departure, DueRemoval, collected
 from .inspection import check_owners, unique
 from .loading import ConfigFor, Loading
 from .log_table import LogTable
@@ -281,7 +281,7 @@ class LogManager:
         """The open logs of one data directory."""
         return [log for log in self.logs.values() if log.data_dir == data_dir]
 
-    def due_deletions(self, data_dir: str, elapsed_ms: int) -> Iterator[Removal]:
+    def due_deletions(self, data_dir: str, elapsed_ms: int) -> Iterator[DueRemoval]:
         """Removals of deleted segments and partitions in `data_dir` whose delay is over, which are the caller's then.
 
         One after the other: the caller may do anything else before the next. One that is neither made nor put off is left to
@@ -297,12 +297,12 @@ class LogManager:
                 waiting.append(entry)
         self._pending_dir_deletions = waiting
         for path in due:
-            yield Removal(path, self._files.remove_dir, lambda due_ms, path: self.delete_later(path, due_ms))
+            yield DueRemoval(path, self._files.remove_dir, lambda due_ms, path: self.delete_later(path, due_ms))
         # Every second, and nearly no log has any.
         for log in [log for log in self.logs.values() if log.deleted_files.waiting]:
             if log.data_dir == data_dir:
                 for path in log.deleted_files.take_due(elapsed_ms):
-                    yield Removal(path, self._files.remove, log.deleted_files.put_off)
+                    yield DueRemoval(path, self._files.remove, log.deleted_files.put_off)
 
     def delete_later(self, directory: str, due_ms: int) -> None:
         """Have a directory removed at `due_ms` of elapsed time."""

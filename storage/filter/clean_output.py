@@ -19,7 +19,7 @@ BATCHES_MAX = 4096
 _ROOM_BYTES = 1 << 16
 
 
-class Entries(NamedTuple):
+class OutputEntries(NamedTuple):
     """Where the kernel notes what it puts into the output, between two writes; how many there are, it counts itself."""
 
     rebuilt: array[int]
@@ -32,7 +32,7 @@ class Entries(NamedTuple):
     """Of the entries of the time index."""
 
     @classmethod
-    def empty(cls) -> Entries:
+    def empty(cls) -> OutputEntries:
         """Room for BATCHES_MAX batches."""
         four, eight = bytes(4 * BATCHES_MAX), bytes(8 * BATCHES_MAX)
         return cls(array("q", eight * 2), array("i", four), array("i", four), array("q", eight), array("i", four))
@@ -42,7 +42,7 @@ class CleanOutput:
     """The write buffer of one pass: `view` up to `filled`. The kernel writes into it, and `put` does."""
 
     def __init__(
-        self, kernel: RecordFilter, entries: Entries, chunk_bytes: int, on_written: Callable[[int], None]
+        self, kernel: RecordFilter, entries: OutputEntries, chunk_bytes: int, on_written: Callable[[int], None]
     ) -> None:
         """
         Args:

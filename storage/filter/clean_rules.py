@@ -39,10 +39,10 @@ from ..segment.index import AbortedTxn
 from ..segment.segment import LogSegment
 from ..topics.options import MAX_LONG
 from .batch_chunks import unreadable
-from .clean_output import CleanOutput, Entries
+from .clean_output import CleanOutput, OutputEntries
 from .dead_bits import DeadBits
 from .removed import RemovedRecords
-from .transaction_state import NO_TRANSACTIONS, CarriedTransactions, TransactionState
+from .transaction_state import NO_TRANSACTIONS, CarriedTransactions, PassTransactions
 
 __all__ = ["BatchFilter", "RemovedRecords"]
 
@@ -79,7 +79,7 @@ class BatchFilter:
             on_written: Told the bytes of each write.
             transactions: Known from the batches before the first that is taken.
         """
-        self._transactions = TransactionState()
+        self._transactions = PassTransactions()
         self._transactions.go_on_from(transactions)
         self._bits = bits
         self._last_records = last_records
@@ -92,7 +92,7 @@ class BatchFilter:
         # These batches may be wanted without their records.
         pinned = [last.last_data_offset for last in last_records.values() if last.last_data_offset is not None]
         pinned.append(upper_offset - 1)
-        entries = Entries.empty()
+        entries = OutputEntries.empty()
         self._kernel = RecordFilter(
             bits.dead,
             bits.tombstones,

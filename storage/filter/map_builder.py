@@ -11,7 +11,7 @@ from ..segment.segment import LogSegment
 from .batch_chunks import ChunkReader, unreadable
 from .dead_bits import DeadBits
 from .offset_map import OffsetMap
-from .transaction_state import TransactionState
+from .transaction_state import PassTransactions
 
 
 class DirtyMap(NamedTuple):
@@ -100,7 +100,7 @@ class MapBuilder:
             start_offset: Records below it get numbers where their batch reaches it, but are not put.
             aborted: Transactions that overlap what is to come; their records get no numbers.
         """
-        self.transactions = TransactionState()
+        self.transactions = PassTransactions()
         self._offsets = offsets
         self._start_offset = start_offset
         self._reader = reader

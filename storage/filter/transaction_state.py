@@ -41,7 +41,7 @@ NO_TRANSACTIONS = CarriedTransactions()
 
 
 @dataclass(slots=True)
-class TransactionState:
+class PassTransactions:
     """See the module."""
 
     _pending: list[tuple[int, int, AbortedTxn]] = field(default_factory=list)

@@ -144,7 +144,7 @@ def finish_swaps(files: Files, directory: str, next_offset_of: NextOffsetOf) -> 
     return files.list(directory) if found.renamed or any(found.removed) else names
 
 
-class Outcome(NamedTuple):
+class SwapOutcome(NamedTuple):
     """What `finish_swaps` makes of a directory."""
 
     removed: tuple[Collection[str], ...] = ()
@@ -153,14 +153,14 @@ class Outcome(NamedTuple):
     """Names with `.swap` that are final after that."""
 
 
-def outcome(names: Iterable[str], next_offset_of: NextOffsetOf) -> Outcome:
+def outcome(names: Iterable[str], next_offset_of: NextOffsetOf) -> SwapOutcome:
     """What `finish_swaps` does where these names are, by its table; who only reads takes it as done.
 
     Errors are those of `next_offset_of`.
     """
     segment_files = {name: parsed for name in names if (parsed := paths.parse_segment_name(name))}
     if not any(file.suffix for file in segment_files.values()):
-        return Outcome()
+        return SwapOutcome()
     cleaned = {name for name, file in segment_files.items() if file.suffix == paths.CLEANED}
     swap = {name for name, file in segment_files.items() if file.suffix == paths.SWAP}
     deleted = {name for name, file in segment_files.items() if file.suffix == paths.DELETED}
@@ -183,7 +183,7 @@ def outcome(names: Iterable[str], next_offset_of: NextOffsetOf) -> Outcome:
         replaced |= {name for name, file in final.items() if base_offset <= file.base_offset < end}
     if (source := _segment_that_reaches(unfinished, final.values(), next_offset_of)) is not None:
         replaced |= {name for name, file in final.items() if file.base_offset == source}
-    return Outcome((undone, cleaned | deleted, replaced | doubtful), swap - doubtful)
+    return SwapOutcome((undone, cleaned | deleted, replaced | doubtful), swap - doubtful)
 
 
 def _span(cleaned: int, old_bases: Sequence[int], next_offset_of: NextOffsetOf) -> range:

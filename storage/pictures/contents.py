@@ -18,7 +18,7 @@ BATCH_BYTES_MAX = 32 << 20
 """Of one batch, unpacked: a kilobyte may unpack to megabytes. The picture ends where a larger one begins."""
 
 
-class Look:
+class RangeLook:
     """One look at a range. To be made on the thread that owns the log, and gone through on any other; see `steps`."""
 
     def __init__(self, log: Log, from_offset: int, to_offset: int, *, buckets: int) -> None:

@@ -18,12 +18,12 @@ from ottla.protocol.wire import (
     ZERO_UUID,
     Bool,
     Bytes,
-    Codec,
     Float64,
     Int8,
     Int16,
     Int32,
     Int64,
+    MessageCodec,
     Parts,
     Records,
     String,
@@ -360,16 +360,16 @@ def test_a_codec_is_made_once_and_shows_its_source() -> None:
 def test_nobody_waits_for_a_codec_that_another_thread_makes(monkeypatch: pytest.MonkeyPatch) -> None:
     """In Python 3.11 `functools.cached_property` would have one lock for all codecs."""
     begun, may_end, made = threading.Event(), threading.Event(), list[str]()
-    theirs, ours, compile_ = Codec(Numbers, 0, False), Codec(Texts, 0, False), Codec._compile
+    theirs, ours, compile_ = MessageCodec(Numbers, 0, False), MessageCodec(Texts, 0, False), MessageCodec._compile
 
-    def noted(self: Codec, direction: Any) -> Any:
+    def noted(self: MessageCodec, direction: Any) -> Any:
         if self is theirs:
             begun.set()
             may_end.wait(2)
         made.append(self.cls.__name__)
         return compile_(self, direction)
 
-    monkeypatch.setattr(Codec, "_compile", noted)
+    monkeypatch.setattr(MessageCodec, "_compile", noted)
     other = threading.Thread(target=lambda: theirs.read_within)
     other.start()
     begun.wait()

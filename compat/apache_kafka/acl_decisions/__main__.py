@@ -18,7 +18,7 @@ from typing import TypeAlias
 
 from ottla.server.security.acls.acl import Acl
 from ottla.server.security.acls.authorizer import Authorizer
-from ottla.server.security.acls.kinds import Operation, PatternType, Permission, ResourceType
+from ottla.server.security.acls.kinds import AclOperation, PatternType, Permission, ResourceType
 from ottla.server.security.principal import Principal
 from ottla.storage.steps import to_the_end
 
@@ -35,8 +35,8 @@ PRINCIPALS = ["User:alice", "User:bob", "User:*", "Group:alice", "User:a:b", "Us
 ASKING = ["User:alice", "User:bob", "User:a:b", "User:root", "Group:alice"]
 HOSTS = ["*", "*", "10.0.0.1", "10.0.0.2", "0:0:0:0:0:0:0:1", "::1"]
 COMING_FROM = ["10.0.0.1", "10.0.0.2", "::1", "::ffff:10.0.0.1", "2001:db8::7"]
-OPERATIONS = [each for each in Operation if each > Operation.ANY]
-ASKED = [each for each in OPERATIONS if each is not Operation.ALL]
+OPERATIONS = [each for each in AclOperation if each > AclOperation.ANY]
+ASKED = [each for each in OPERATIONS if each is not AclOperation.ALL]
 
 Asked: TypeAlias = tuple[list[str], bool]
 """A line to Apache Kafka, and what Ottla says to it."""
@@ -86,7 +86,7 @@ def conversation(rng: random.Random) -> Iterator[tuple[list[str], bool | None]]:
             rng.choice([PatternType.LITERAL, PatternType.PREFIXED]),
             rng.choice(PRINCIPALS),
             rng.choice(HOSTS),
-            Operation.ALL if rng.random() < 0.3 else rng.choice(OPERATIONS),
+            AclOperation.ALL if rng.random() < 0.3 else rng.choice(OPERATIONS),
             permission,
         )
         if acl in ottla.index:

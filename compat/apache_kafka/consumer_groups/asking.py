@@ -10,7 +10,10 @@ from typing import Any, NamedTuple
 
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
-from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
+from ottla.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatTopicPartitions,
+)
 from ottla.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.delete_groups import DeleteGroupsRequest
@@ -150,7 +153,7 @@ class Side:
             topic_partitions=None
             if step.owns is None
             else tuple(
-                TopicPartitions(topic_id=self._ids.get(name, bytes(16)), partitions=indexes)
+                ConsumerGroupHeartbeatTopicPartitions(topic_id=self._ids.get(name, bytes(16)), partitions=indexes)
                 for name, indexes in step.owns
             ),
         )

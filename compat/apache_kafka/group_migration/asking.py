@@ -12,8 +12,11 @@ from typing import Any
 
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
-from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
-from ottla.protocol.messages.consumer_protocol import ConsumerProtocolSubscription, TopicPartition
+from ottla.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatTopicPartitions,
+)
+from ottla.protocol.messages.consumer_protocol import ConsumerProtocolSubscription, ConsumerProtocolTopicPartition
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.describe_groups import DescribeGroupsRequest
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -124,7 +127,7 @@ class Side:
         owns = None
         if step.owns is not None:
             owns = tuple(
-                TopicPartitions(topic_id=self.topic_ids[topic], partitions=indexes)
+                ConsumerGroupHeartbeatTopicPartitions(topic_id=self.topic_ids[topic], partitions=indexes)
                 for topic, indexes in _by_topic(step.owns)
             )
         request = ConsumerGroupHeartbeatRequest(
@@ -276,7 +279,9 @@ def _by_topic(places: Places) -> list[tuple[str, tuple[int, ...]]]:
 def _subscription(topics: tuple[str, ...], owns: Places) -> bytes:
     message = ConsumerProtocolSubscription(
         topics=topics,
-        owned_partitions=tuple(TopicPartition(topic=topic, partitions=indexes) for topic, indexes in _by_topic(owns)),
+        owned_partitions=tuple(
+            ConsumerProtocolTopicPartition(topic=topic, partitions=indexes) for topic, indexes in _by_topic(owns)
+        ),
     )
     blob = bytearray(SUBSCRIPTION_VERSION.to_bytes(2, "big"))
     codec(ConsumerProtocolSubscription, SUBSCRIPTION_VERSION, False).write(message, [blob])

@@ -24,7 +24,7 @@ from ottla.server.quotas.entities import USER, Entity
 from ottla.server.quotas.validation import PRODUCER_BYTE_RATE, Alteration
 from ottla.server.security.acls.acl import Acl
 from ottla.server.security.acls.authorizer import Authorizer
-from ottla.server.security.acls.kinds import Operation, PatternType, Permission, ResourceType
+from ottla.server.security.acls.kinds import AclOperation, PatternType, Permission, ResourceType
 from ottla.server.security.principal import Principal
 from ottla.storage.steps import to_the_end
 
@@ -48,15 +48,15 @@ def body(suite: Suite, options: Options) -> None:
         made = Authorizer()
         for number in range(count):
             made.add(entry(number))
-        cached = us(lambda made=made: made.allows(ALICE, HOST, Operation.READ, ResourceType.TOPIC, "t5"), 200_000)  # type: ignore[misc]
+        cached = us(lambda made=made: made.allows(ALICE, HOST, AclOperation.READ, ResourceType.TOPIC, "t5"), 200_000)  # type: ignore[misc]
         names = [f"t{number}-x" for number in range(20_000)]
         begun_s = time.thread_time()
         for name in names:
-            made.decide(ALICE, HOST, Operation.READ, ResourceType.TOPIC, name)
+            made.decide(ALICE, HOST, AclOperation.READ, ResourceType.TOPIC, name)
         anew = (time.thread_time() - begun_s) / len(names) * 1e6
         made.add(entry(count))  # everything is forgotten
         begun_s = time.perf_counter()
-        to_the_end(made.allows_any(ALICE, HOST, Operation.WRITE, ResourceType.TOPIC))
+        to_the_end(made.allows_any(ALICE, HOST, AclOperation.WRITE, ResourceType.TOPIC))
         any_ms = (time.perf_counter() - begun_s) * 1e3
         suite.note(f"{count} entries: cached {cached:.2f} us, anew {anew:.2f} us, of any topic anew {any_ms:.2f} ms")
         suite.check(
@@ -76,7 +76,7 @@ def entry(number: int) -> Acl:
         PatternType.PREFIXED if number % 3 == 0 else PatternType.LITERAL,
         f"User:u{number % 100}" if number % 10 else "User:alice",
         "*",
-        Operation.READ,
+        AclOperation.READ,
         Permission.DENY if number % 50 == 7 else Permission.ALLOW,
     )
 

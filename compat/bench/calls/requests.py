@@ -227,8 +227,9 @@ STREAMS = Kind(
         member_id=member,
         rebalance_timeout_ms=300_000,
         process_id=member,
-        topology=streams.Topology(
-            epoch=1, subtopologies=(streams.Subtopology(subtopology_id="0", source_topics=(TOPIC,)),)
+        topology=streams.StreamsGroupHeartbeatTopology(
+            epoch=1,
+            subtopologies=(streams.StreamsGroupHeartbeatSubtopology(subtopology_id="0", source_topics=(TOPIC,)),),
         ),
         active_tasks=(),
         standby_tasks=(),

@@ -34,7 +34,7 @@ Clients need nothing of Ottla's: point any Kafka client at the address.
 """
 
 
-class Asked(NamedTuple):
+class CommandCall(NamedTuple):
     """A command to carry out."""
 
     command: Command
@@ -89,7 +89,7 @@ def parsers_of(commands: Commands) -> list[Parser]:
     return [each.parser("" if commands.command else commands.row.name) for each in commands.all]
 
 
-def understand(words: Sequence[str]) -> Asked:
+def understand(words: Sequence[str]) -> CommandCall:
     """What a command line asks for.
 
     Raises:
@@ -104,7 +104,7 @@ def understand(words: Sequence[str]) -> Asked:
         parser = command.parser(name)
     else:
         parser = command.parser()
-    return Asked(command, read(parser, [*early, *left]))
+    return CommandCall(command, read(parser, [*early, *left]))
 
 
 def top(group: str = "") -> Level:

@@ -15,7 +15,7 @@ FILES = ("FILE", "DIR")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CommandPlace:
     """Where one stands after some names: `/topics/create`, the beginning is empty."""
 
     at: str
@@ -41,19 +41,19 @@ class Place:
         return [*self.names, *choices, *(name for action in self.options for name in action.option_strings)]
 
 
-def places() -> Iterator[Place]:
+def places() -> Iterator[CommandPlace]:
     """The beginning, each command, each action; in the order of the help."""
     first = top()
-    yield Place("", "", first.names, first.parser())
+    yield CommandPlace("", "", first.names, first.parser())
     for row in ROWS.values():
         commands = load(row.name)
         if commands.command is not None:
-            yield Place(f"/{row.name}", commands.command.help, {}, commands.command.parser())
+            yield CommandPlace(f"/{row.name}", commands.command.help, {}, commands.command.parser())
             continue
         level = top(row.name)
-        yield Place(f"/{row.name}", row.help, level.names, level.parser())
+        yield CommandPlace(f"/{row.name}", row.help, level.names, level.parser())
         for action in commands.actions.values():
-            yield Place(f"/{row.name}/{action.name}", action.help, {}, action.parser(row.name))
+            yield CommandPlace(f"/{row.name}/{action.name}", action.help, {}, action.parser(row.name))
 
 
 def is_path(action: argparse.Action) -> bool:
@@ -61,7 +61,7 @@ def is_path(action: argparse.Action) -> bool:
     return isinstance(action.metavar, str) and action.metavar in FILES
 
 
-def valued(place: Place) -> Iterator[tuple[argparse.Action, list[str]]]:
+def valued(place: CommandPlace) -> Iterator[tuple[argparse.Action, list[str]]]:
     """Options that take a value, with the choices for it; none are any text."""
     for action in place.options:
         if takes_value(action):

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from .command import Command
 
 
-class Row(NamedTuple):
+class CommandRow(NamedTuple):
     """A command, or several that belong together."""
 
     name: str
@@ -21,7 +21,7 @@ class Row(NamedTuple):
 class Commands(NamedTuple):
     """What a row's module has."""
 
-    row: Row
+    row: CommandRow
     command: Command | None
     """None where there are actions:"""
     actions: dict[str, Command]
@@ -32,36 +32,36 @@ class Commands(NamedTuple):
         return [self.command] if self.command is not None else list(self.actions.values())
 
 
-ROWS: dict[str, Row] = {
+ROWS: dict[str, CommandRow] = {
     row.name: row
     for row in (
-        Row("serve", "run a broker", "serve_command"),
-        Row("dev", "run a broker for development: loopback, temporary data, the admin listener", "dev_command"),
-        Row("status", "a running broker on one screen", "status"),
-        Row("topics", "topics: list, describe, create, delete, and how clean they are", "kafka.topics"),
-        Row("configs", "options of topics, brokers and groups: describe, alter, delete", "kafka.configs"),
-        Row("groups", "groups: list, describe with lag, delete, set offsets", "kafka.groups"),
-        Row("acls", "who may do what: list, add, remove, and which entry decides", "admin.acls"),
-        Row("quotas", "how much clients may use: list, set, remove, and who is throttled", "admin.quotas"),
-        Row("produce", "write records into a topic", "kafka.produce"),
-        Row("consume", "show the records of a topic", "kafka.consume"),
-        Row("explain", "why a topic is compacted or not, and what would make it so", "admin.explain"),
-        Row("compact", "clean partitions of a compacted topic now", "admin.compact:COMPACT"),
-        Row("roll", "end the active segments of a topic", "admin.compact:ROLL"),
-        Row("retention", "delete now what retention lets go", "admin.compact:RETENTION"),
-        Row("clock", "the broker's time: show, advance, set, freeze", "admin.clock"),
-        Row("faults", "what is to go wrong: list, add, wait, remove, clear", "admin.faults"),
-        Row("nodes", "the broker ids that are played: list, stop, start, move leaders", "admin.nodes"),
-        Row("seed", "make the topics, records, groups and hard cases that a file names", "admin.seed"),
-        Row("cases", "hard cases that many clients have stumbled over, as topics: list, load", "admin.cases"),
-        Row("snapshot", "copy all data of the broker into a new directory", "admin.lives:SNAPSHOT"),
-        Row("restore", "have all data as they were when a snapshot was made", "admin.lives:RESTORE"),
-        Row("restart", "stop the broker cleanly and start it again", "admin.lives:RESTART"),
-        Row("crash", "kill the broker and start it again", "admin.lives:CRASH"),
-        Row("reset", "lose all data and start as the first time", "admin.lives:RESET"),
-        Row("dump-log", "show what is in log, index, snapshot and checkpoint files", "dump_log"),
-        Row("describe-config", "what options there are, their defaults and bounds", "describe_config"),
-        Row("completion", "a script that completes these commands in bash, zsh or fish", "completion"),
+        CommandRow("serve", "run a broker", "serve_command"),
+        CommandRow("dev", "run a broker for development: loopback, temporary data, the admin listener", "dev_command"),
+        CommandRow("status", "a running broker on one screen", "status"),
+        CommandRow("topics", "topics: list, describe, create, delete, and how clean they are", "kafka.topics"),
+        CommandRow("configs", "options of topics, brokers and groups: describe, alter, delete", "kafka.configs"),
+        CommandRow("groups", "groups: list, describe with lag, delete, set offsets", "kafka.groups"),
+        CommandRow("acls", "who may do what: list, add, remove, and which entry decides", "admin.acls"),
+        CommandRow("quotas", "how much clients may use: list, set, remove, and who is throttled", "admin.quotas"),
+        CommandRow("produce", "write records into a topic", "kafka.produce"),
+        CommandRow("consume", "show the records of a topic", "kafka.consume"),
+        CommandRow("explain", "why a topic is compacted or not, and what would make it so", "admin.explain"),
+        CommandRow("compact", "clean partitions of a compacted topic now", "admin.compact:COMPACT"),
+        CommandRow("roll", "end the active segments of a topic", "admin.compact:ROLL"),
+        CommandRow("retention", "delete now what retention lets go", "admin.compact:RETENTION"),
+        CommandRow("clock", "the broker's time: show, advance, set, freeze", "admin.clock"),
+        CommandRow("faults", "what is to go wrong: list, add, wait, remove, clear", "admin.faults"),
+        CommandRow("nodes", "the broker ids that are played: list, stop, start, move leaders", "admin.nodes"),
+        CommandRow("seed", "make the topics, records, groups and hard cases that a file names", "admin.seed"),
+        CommandRow("cases", "hard cases that many clients have stumbled over, as topics: list, load", "admin.cases"),
+        CommandRow("snapshot", "copy all data of the broker into a new directory", "admin.lives:SNAPSHOT"),
+        CommandRow("restore", "have all data as they were when a snapshot was made", "admin.lives:RESTORE"),
+        CommandRow("restart", "stop the broker cleanly and start it again", "admin.lives:RESTART"),
+        CommandRow("crash", "kill the broker and start it again", "admin.lives:CRASH"),
+        CommandRow("reset", "lose all data and start as the first time", "admin.lives:RESET"),
+        CommandRow("dump-log", "show what is in log, index, snapshot and checkpoint files", "dump_log"),
+        CommandRow("describe-config", "what options there are, their defaults and bounds", "describe_config"),
+        CommandRow("completion", "a script that completes these commands in bash, zsh or fish", "completion"),
     )
 }
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from ....protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ....protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ...client.kafka import Kafka
-from ...client.nodes import Nodes, UnreachableError, check
+from ...client.nodes import NodeConnections, UnreachableError, check
 from ...client.reading import LATEST, LEVELS, Isolation
 from ...client.security import PLAIN
 from ..frame.errors import RefusedError, WrongCallError
@@ -21,12 +21,12 @@ CLIENT_ID = "ottla-cli"
 TIMEOUT_MS = 10_000
 
 
-class Cluster(NamedTuple):
+class ClusterViews(NamedTuple):
     """Two views of one cluster."""
 
     kafka: Kafka
     """Whole calls."""
-    nodes: Nodes
+    nodes: NodeConnections
     """Single requests."""
 
     def offsets_at(self, topic: str, timestamp: int, isolation: Isolation = "read_uncommitted") -> dict[int, int]:
@@ -65,7 +65,7 @@ class Cluster(NamedTuple):
 
 
 @contextmanager
-def connected(options: argparse.Namespace) -> Iterator[Cluster]:
+def connected(options: argparse.Namespace) -> Iterator[ClusterViews]:
     """The cluster of `--bootstrap`.
 
     Raises:
@@ -74,13 +74,13 @@ def connected(options: argparse.Namespace) -> Iterator[Cluster]:
     """
     bootstrap, security = bootstrap_of(options), security_of(options)
     try:
-        nodes = Nodes(bootstrap, client_id=CLIENT_ID, security=security)
+        nodes = NodeConnections(bootstrap, client_id=CLIENT_ID, security=security)
         kafka = Kafka(bootstrap, client_id=CLIENT_ID, security=security)
     except ValueError as error:
         raise WrongCallError(f"--bootstrap: {error}") from error
     try:
         with kafka, closing(nodes):
-            yield Cluster(kafka, nodes)
+            yield ClusterViews(kafka, nodes)
     except KafkaError as error:
         raise RefusedError(f"{error.code.name}: {error.message}" if error.message else error.code.name) from error
     except UnreachableError as error:

@@ -16,7 +16,7 @@ from ..frame.parser import Parser
 from ..frame.printing import show_bytes, visible
 from ..frame.printing import show_json as show_line_of_json
 from ..frame.times import time_text
-from .asking import Cluster, connected
+from .asking import ClusterViews, connected
 from .record_json import as_json
 
 NOTES = """\
@@ -62,7 +62,7 @@ def _start(text: str) -> int | str:
     return offset
 
 
-def _records(cluster: Cluster, options: argparse.Namespace, start: int | str) -> Iterator[Record]:
+def _records(cluster: ClusterViews, options: argparse.Namespace, start: int | str) -> Iterator[Record]:
     isolation: Isolation = "read_committed" if options.read_committed else "read_uncommitted"
     partitions = cluster.kafka.topic(options.topic).partitions
     if options.partition is not None and options.partition >= len(partitions):

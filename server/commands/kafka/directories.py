@@ -12,7 +12,7 @@ from ....protocol.messages.describe_log_dirs import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
 )
-from ...client.nodes import Nodes
+from ...client.nodes import NodeConnections
 from ...client.values import Topic
 
 Rows: TypeAlias = dict[tuple[str, int], tuple[str, DescribeLogDirsPartition]]
@@ -51,7 +51,7 @@ def directory_text(data_dir: str | None, moving_to: dict[str, Any] | None) -> st
     return data_dir if moving_to is None else f"{data_dir} -> {moving_to['data_dir']}"
 
 
-def directories_of(nodes: Nodes, topic: Topic) -> dict[int, tuple[str | None, dict[str, Any] | None]]:
+def directories_of(nodes: NodeConnections, topic: Topic) -> dict[int, tuple[str | None, dict[str, Any] | None]]:
     """By partition the directory at its leader, and its move; None where no node tells: it is old, or refuses.
 
     Raises:

@@ -25,8 +25,8 @@ from ..frame.options import bootstrap_option, json_option
 from ..frame.parser import Parser
 from ..frame.printing import show, show_json, show_table
 from ..frame.times import time_ms
-from .asking import Cluster, connected
-from .share_groups import Position, move, positions
+from .asking import ClusterViews, connected
+from .share_groups import SharePosition, move, positions
 
 RESET_NOTES = """\
 WHERE is beginning, end, an offset, +N or -N (relative to what is committed), or a time: 2026-01-31T12:00:00Z, or ms since 1970
@@ -45,7 +45,7 @@ _NUMBER = re.compile(r"[+-]?[0-9]{1,18}")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class GroupPlace:
     """How far a group is in one partition."""
 
     topic: str
@@ -133,7 +133,7 @@ def _many(count: int, what: str) -> str:
     return f"{count} {what}{'s'[: count != 1]}"
 
 
-def _group(cluster: Cluster, group_id: str) -> Group:
+def _group(cluster: ClusterViews, group_id: str) -> Group:
     found = cluster.kafka.groups()
     for each in found:
         if each.group_id == group_id:
@@ -142,7 +142,7 @@ def _group(cluster: Cluster, group_id: str) -> Group:
     raise RefusedError(f"there is no group {group_id!r}{did_you_mean(group_id, [each.group_id for each in found])}")
 
 
-def _check_right(cluster: Cluster, group_id: str) -> None:
+def _check_right(cluster: ClusterViews, group_id: str) -> None:
     """Raise KafkaError GROUP_AUTHORIZATION_FAILED for a group in no list, as it may not be described."""
     # Any node will do: who coordinates it is looked at after the right.
     (row,) = cluster.nodes.retrying(partial(cluster.nodes.ask, DescribeGroupsRequest(groups=(group_id,)))).groups
@@ -150,7 +150,7 @@ def _check_right(cluster: Cluster, group_id: str) -> None:
         check(row.error_code, f"group {group_id!r}")
 
 
-def _members(cluster: Cluster, group: Group) -> list[dict[str, Any]]:
+def _members(cluster: ClusterViews, group: Group) -> list[dict[str, Any]]:
     """Each with `member_id`, `client_id`, `host` and `partitions`, pairs of topic and number."""
     if group.type not in KINDS:
         raise RefusedError(f"group {group.group_id!r} is of a kind that is not known here: {group.type!r}")
@@ -209,7 +209,7 @@ KINDS: dict[str, tuple[Callable[[str], Any], Callable[[Any, Any], Iterable[tuple
 """The kind of a group -> what describes it, and what a member has by (the group described, the member)."""
 
 
-def _places(cluster: Cluster, group: Group, members: list[dict[str, Any]]) -> Iterator[Place]:
+def _places(cluster: ClusterViews, group: Group, members: list[dict[str, Any]]) -> Iterator[GroupPlace]:
     reads: dict[tuple[str, int], list[str]] = {}
     for member in members:
         for topic, index in member["partitions"]:
@@ -223,7 +223,7 @@ def _places(cluster: Cluster, group: Group, members: list[dict[str, Any]]) -> It
         place = topic, index
         if group.type == "streams" and index not in ends[topic] and place not in offsets:
             continue  # A task has as many topics as read it, and each of them may have fewer partitions.
-        yield Place(
+        yield GroupPlace(
             topic,
             index,
             offsets.get(place),
@@ -233,7 +233,7 @@ def _places(cluster: Cluster, group: Group, members: list[dict[str, Any]]) -> It
         )
 
 
-def _shared(cluster: Cluster, group: Group) -> dict[tuple[str, int], Position]:
+def _shared(cluster: ClusterViews, group: Group) -> dict[tuple[str, int], SharePosition]:
     """What there is of a share group; nothing of others, or of one that has gone meanwhile."""
     if group.type != "share":
         return {}
@@ -245,7 +245,7 @@ def _shared(cluster: Cluster, group: Group) -> dict[tuple[str, int], Position]:
         return {}
 
 
-def _offsets(group: Group, shared: dict[tuple[str, int], Position]) -> dict[tuple[str, int], int]:
+def _offsets(group: Group, shared: dict[tuple[str, int], SharePosition]) -> dict[tuple[str, int], int]:
     """Where the group goes on, in each partition in which that is known."""
     starts = {place: one.start for place, one in shared.items() if one.start is not None}
     return starts if group.type == "share" else group.offsets
@@ -291,7 +291,7 @@ def _reset(options: argparse.Namespace) -> None:
 
 
 def _wanted(
-    cluster: Cluster, options: argparse.Namespace, known: Collection[tuple[str, int]]
+    cluster: ClusterViews, options: argparse.Namespace, known: Collection[tuple[str, int]]
 ) -> Iterator[tuple[str, int]]:
     """The partitions that are to be set, each once; those that the group is in if nothing else is said."""
     if not options.topics:
@@ -311,7 +311,7 @@ def _wanted(
 
 
 def _moved(
-    cluster: Cluster, to: str, wanted: list[tuple[str, int]], committed: dict[tuple[str, int], int]
+    cluster: ClusterViews, to: str, wanted: list[tuple[str, int]], committed: dict[tuple[str, int], int]
 ) -> Iterator[tuple[tuple[str, int], int]]:
     """Each partition, and the offset that it is to be set to."""
     for topic, partitions in groupby(wanted, key=itemgetter(0)):

@@ -16,7 +16,7 @@ from ..frame.parser import Parser
 from ..frame.printing import show, show_json
 from ..frame.progress import Progress
 from .asking import connected
-from .record_json import RecordError, from_json
+from .record_json import RecordLineError, from_json
 
 NOTES = """\
 examples:
@@ -39,7 +39,7 @@ _INT32_MAX = (1 << 31) - 1
 
 
 @dataclass(slots=True)
-class Written:
+class WrittenRecords:
     """What has gone into one partition."""
 
     records: int
@@ -50,7 +50,7 @@ class Written:
 def run(options: argparse.Namespace) -> None:
     """Produce until there is no more."""
     given = list(_from_arguments(options)) if options.values or options.null else None
-    written: dict[int, Written] = {}
+    written: dict[int, WrittenRecords] = {}
     with connected(options) as cluster, Progress() as progress:
         try:
             if given is not None:
@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> None:
                 for chunk in _chunks(_from_lines(options)):
                     _note(written, cluster.kafka.produce_all(options.topic, chunk))
                     progress.say(f"{_count(written)} records written")
-        except RecordError as error:
+        except RecordLineError as error:
             raise WrongCallError(f"{error}; the {_count(written)} records before it are written") from error
     if options.json:
         show_json(
@@ -82,14 +82,14 @@ def run(options: argparse.Namespace) -> None:
         show(f"{options.topic}-{partition}: {found.records} record{'s'[: found.records != 1]}, {where}")
 
 
-def _note(written: dict[int, Written], records: Iterable[Record]) -> None:
+def _note(written: dict[int, WrittenRecords], records: Iterable[Record]) -> None:
     for record in records:
-        found = written.setdefault(record.partition, Written(0, record.offset, record.offset))
+        found = written.setdefault(record.partition, WrittenRecords(0, record.offset, record.offset))
         found.records += 1
         found.last_offset = record.offset
 
 
-def _count(written: dict[int, Written]) -> int:
+def _count(written: dict[int, WrittenRecords]) -> int:
     return sum(found.records for found in written.values())
 
 
@@ -121,15 +121,15 @@ def _from_lines(options: argparse.Namespace) -> Iterator[NewRecord | None]:
             continue
         try:
             yield _json_record(options, line) if options.json_lines else _split(options, line, separator)
-        except RecordError as error:
-            raise RecordError(f"line {place}: {error}") from None
+        except RecordLineError as error:
+            raise RecordLineError(f"line {place}: {error}") from None
 
 
 def _json_record(options: argparse.Namespace, line: bytes) -> NewRecord:
     try:
         return from_json(line.decode(), options.partition)
     except UnicodeDecodeError as error:
-        raise RecordError(f"expected UTF-8, found another byte at {error.start}") from None
+        raise RecordLineError(f"expected UTF-8, found another byte at {error.start}") from None
 
 
 def _split(options: argparse.Namespace, line: bytes, separator: bytes | None) -> NewRecord:
@@ -138,7 +138,9 @@ def _split(options: argparse.Namespace, line: bytes, separator: bytes | None) ->
     if separator is not None:
         found, there, value = line.partition(separator)
         if not there:
-            raise RecordError(f"expected KEY{separator.decode()}VALUE, found {line[:60].decode(errors='replace')!r}")
+            raise RecordLineError(
+                f"expected KEY{separator.decode()}VALUE, found {line[:60].decode(errors='replace')!r}"
+            )
         key = found
     return _record(options, key, None if options.empty_is_null and not value else value)
 
@@ -162,7 +164,7 @@ def _lines() -> Iterator[bytes | None]:
             yield from lines
             yield None
         elif len(pending) > LINE_BYTES_MAX:
-            raise RecordError(f"expected at most {LINE_BYTES_MAX} bytes, found more")
+            raise RecordLineError(f"expected at most {LINE_BYTES_MAX} bytes, found more")
     if pending:
         yield bytes(pending)
 
@@ -177,7 +179,7 @@ def _chunks(records: Iterable[NewRecord | None]) -> Iterator[list[NewRecord]]:
             if chunk and (record is None or len(chunk) == CHUNK_RECORDS_MAX):
                 yield chunk
                 chunk = []
-    except RecordError:
+    except RecordLineError:
         if chunk:
             yield chunk
         raise

@@ -19,7 +19,7 @@ _IGNORED = ("topic", "offset")
 """Where the record lay; it gets places of its own."""
 
 
-class RecordError(ValueError):
+class RecordLineError(ValueError):
     """A line that is no record, in one sentence."""
 
 
@@ -54,11 +54,11 @@ def from_json(line: str, partition: int | None = None) -> NewRecord:
     try:
         found = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise RecordError(f"expected a JSON object: {error}") from None
+        raise RecordLineError(f"expected a JSON object: {error}") from None
     if not isinstance(found, dict):
-        raise RecordError(f"expected a JSON object, found {type(found).__name__}")
+        raise RecordLineError(f"expected a JSON object, found {type(found).__name__}")
     if unknown := found.keys() - set(FIELDS):
-        raise RecordError(f"there is no field {min(unknown)!r} of records; there are: {', '.join(FIELDS)}")
+        raise RecordLineError(f"there is no field {min(unknown)!r} of records; there are: {', '.join(FIELDS)}")
     own = _number(found, "partition")
     return NewRecord(
         _content(found.get("value"), "value"),
@@ -74,7 +74,7 @@ def _headers(found: object) -> tuple[tuple[str, bytes | None], ...]:
     if not isinstance(pairs, list) or not all(
         isinstance(each, list | tuple) and len(each) == 2 and isinstance(each[0], str) for each in pairs
     ):
-        raise RecordError("headers: expected an array of pairs of name and content")
+        raise RecordLineError("headers: expected an array of pairs of name and content")
     return tuple((name, _content(content, "headers")) for name, content in pairs)
 
 
@@ -87,12 +87,12 @@ def _content(found: object, what: str) -> bytes | None:
         try:
             return base64.b64decode(found["base64"], validate=True)
         except binascii.Error as error:
-            raise RecordError(f"{what}: expected base64: {error}") from None
-    raise RecordError(f'{what}: expected a text, null or {{"base64": text}}, found {json.dumps(found)[:60]}')
+            raise RecordLineError(f"{what}: expected base64: {error}") from None
+    raise RecordLineError(f'{what}: expected a text, null or {{"base64": text}}, found {json.dumps(found)[:60]}')
 
 
 def _number(found: dict[str, Any], name: str) -> int | None:
     value = found.get(name)
     if value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= -1):
         return value
-    raise RecordError(f"{name}: expected a number, found {json.dumps(value)[:60]}")
+    raise RecordLineError(f"{name}: expected a number, found {json.dumps(value)[:60]}")

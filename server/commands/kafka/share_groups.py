@@ -16,13 +16,13 @@ from ....protocol.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequestGroup,
 )
 from ...client.nodes import check
-from .asking import Cluster
+from .asking import ClusterViews
 
 Place: TypeAlias = tuple[str, int]
 """Topic and partition."""
 
 
-class Position(NamedTuple):
+class SharePosition(NamedTuple):
     """
     Attributes:
         start: The first record that is not done with; None: nobody has fetched yet.
@@ -33,14 +33,14 @@ class Position(NamedTuple):
     lag: int | None
 
 
-def positions(cluster: Cluster, group_id: str) -> dict[Place, Position]:
+def positions(cluster: ClusterViews, group_id: str) -> dict[Place, SharePosition]:
     """All partitions that the group has had something to do with. KafkaError as the coordinator's."""
     asked = DescribeShareGroupOffsetsRequestGroup(group_id=group_id, topics=None)
     request = DescribeShareGroupOffsetsRequest(groups=(asked,))
     (found,) = cluster.nodes.retrying(partial(cluster.nodes.ask_coordinator, request, group_id)).groups
     check(found.error_code, found.error_message)
     return {
-        (topic.topic_name, row.partition_index): Position(
+        (topic.topic_name, row.partition_index): SharePosition(
             row.start_offset if row.start_offset >= 0 else None, row.lag if row.lag >= 0 else None
         )
         for topic in found.topics
@@ -48,7 +48,7 @@ def positions(cluster: Cluster, group_id: str) -> dict[Place, Position]:
     }
 
 
-def move(cluster: Cluster, group_id: str, offsets: Mapping[Place, int]) -> None:
+def move(cluster: ClusterViews, group_id: str, offsets: Mapping[Place, int]) -> None:
     """Let a group without members go on at these offsets.
 
     Raises:

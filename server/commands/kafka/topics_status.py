@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ....protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
-from ...client.nodes import Nodes
+from ...client.nodes import NodeConnections
 from ...client.values import Topic
 from ..frame.errors import RefusedError
 from ..frame.printing import folded, show, show_json, show_table, terminal_width, visible, waited_for
@@ -29,7 +29,7 @@ HEADER = (
 """Explained in the command's help."""
 
 
-def show_status(nodes: Nodes, options: argparse.Namespace) -> None:
+def show_status(nodes: NodeConnections, options: argparse.Namespace) -> None:
     """Ask every node for its partitions, and print them. OSError or ProtocolError if one does not answer."""
     found = statuses(nodes, options.topics, internal=options.all)
     if not options.topics:
@@ -47,7 +47,7 @@ def show_status(nodes: Nodes, options: argparse.Namespace) -> None:
             show(folded(visible(f"in {directory}: {here}"), terminal_width(), ""))
 
 
-def statuses(nodes: Nodes, topics: Iterable[str] = (), *, internal: bool = False) -> list[dict[str, Any]]:
+def statuses(nodes: NodeConnections, topics: Iterable[str] = (), *, internal: bool = False) -> list[dict[str, Any]]:
     """What the broker tells of each partition, by topic and number.
 
     Args:
@@ -64,7 +64,7 @@ def statuses(nodes: Nodes, topics: Iterable[str] = (), *, internal: bool = False
     return sorted(_ask(nodes, found), key=lambda row: (row["topic"], row["partition"]))
 
 
-def _ask(nodes: Nodes, found: Iterable[Topic]) -> Iterator[dict[str, Any]]:
+def _ask(nodes: NodeConnections, found: Iterable[Topic]) -> Iterator[dict[str, Any]]:
     request = DescribeLogDirsRequest(
         topics=tuple(
             DescribableLogDirTopic(

@@ -16,7 +16,7 @@ PER_LISTENER = frozenset({"max.connections", "max.connection.creation.rate"})
 """Those that count for one listener as `listener.name.NAME.OPTION`, and for the others as they are."""
 
 
-class ConnectionLimits(NamedTuple):
+class ListenerLimits(NamedTuple):
     """Of one listener."""
 
     max_connections: int

@@ -32,7 +32,7 @@ _WORDS: tuple[tuple[type, str], ...] = (
 )
 
 
-class Field:
+class SeedField:
     """A value in a seed: a mapping or list of fields, or a scalar."""
 
     __slots__ = ("line", "path", "source", "value")
@@ -68,7 +68,7 @@ class Field:
 
     # What it should be
 
-    def mapping(self, known: Collection[str] | None = None) -> Mapping[str, Field]:
+    def mapping(self, known: Collection[str] | None = None) -> Mapping[str, SeedField]:
         """Its fields; `known` are the names that they may have."""
         if not isinstance(self.value, dict):
             raise self.expected("a mapping")
@@ -79,7 +79,7 @@ class Field:
                     raise field.error(f"there is no such field; there are {there}{did_you_mean(name, known)}")
         return self.value
 
-    def items(self) -> list[Field]:
+    def items(self) -> list[SeedField]:
         """The members of a list."""
         if not isinstance(self.value, list):
             raise self.expected("a list")
@@ -104,7 +104,7 @@ class Field:
         return self.value
 
 
-def field_of_text(text: str, source: str) -> Field:
+def field_of_text(text: str, source: str) -> SeedField:
     """The seed in a text: JSON if it begins with a brace, YAML otherwise.
 
     Raises:
@@ -119,12 +119,12 @@ def field_of_text(text: str, source: str) -> Field:
         raise ControlError(Kind.INVALID, f"{source}: nested too deep") from None
 
 
-def field_of(value: Any, source: str) -> Field:
+def field_of(value: Any, source: str) -> SeedField:
     """The seed in a mapping of a program, or one that JSON was read into. ControlError as above."""
     return _field(value, "", source, 0)
 
 
-def _of_json(text: str, source: str) -> Field:
+def _of_json(text: str, source: str) -> SeedField:
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
         if len(found) < len(pairs):
@@ -142,7 +142,7 @@ def _of_json(text: str, source: str) -> Field:
     return field_of(value, source)
 
 
-def _field(value: Any, path: str, source: str, depth: int) -> Field:
+def _field(value: Any, path: str, source: str, depth: int) -> SeedField:
     if depth > NESTED_MAX:
         raise ControlError(Kind.INVALID, f"{source}: nested too deep, more than {NESTED_MAX} levels")
     made: Any = value
@@ -152,18 +152,18 @@ def _field(value: Any, path: str, source: str, depth: int) -> Field:
             # Whoever writes a mapping in Python names partitions by numbers, as YAML does.
             key = str(name) if isinstance(name, int) and not isinstance(name, bool) else name
             if not isinstance(key, str):
-                raise Field(name, path, None, source).expected("a text for a name")
+                raise SeedField(name, path, None, source).expected("a text for a name")
             made[key] = _field(each, _below(path, key), source, depth + 1)
     elif isinstance(value, list | tuple):
         made = [_field(each, f"{path}[{at}]", source, depth + 1) for at, each in enumerate(value)]
-    return Field(made, path, None, source)
+    return SeedField(made, path, None, source)
 
 
 def _below(path: str, name: str) -> str:
     return f"{path}.{name[:100]}" if path else name[:100]
 
 
-def _of_yaml(text: str, source: str) -> Field:
+def _of_yaml(text: str, source: str) -> SeedField:
     try:
         import yaml  # only who has a seed waits for it
     except ImportError as error:
@@ -177,7 +177,7 @@ def _of_yaml(text: str, source: str) -> Field:
             _refuse_aliases(yaml, loader_class, text, source)
             node = loader.get_single_node()
             if node is None:
-                return Field(None, "", 1, source)
+                return SeedField(None, "", 1, source)
             return _Tree(yaml, loader, source).field(node, "", 0)
         finally:
             loader.dispose()
@@ -213,19 +213,19 @@ class _Tree:
         self._loader = loader
         self._source = source
 
-    def field(self, node: Any, path: str, depth: int) -> Field:
+    def field(self, node: Any, path: str, depth: int) -> SeedField:
         line = node.start_mark.line + 1
         if not isinstance(node, self._yaml.ScalarNode) and node.tag not in _TAGS:
             tag = node.tag.replace("tag:yaml.org,2002:", "!!")[:100]
-            raise Field(None, path, line, self._source).error(f"the tag {tag} is not taken")
+            raise SeedField(None, path, line, self._source).error(f"the tag {tag} is not taken")
         if isinstance(node, self._yaml.MappingNode):
-            return Field(dict(self._members(node, path, depth)), path, line, self._source)
+            return SeedField(dict(self._members(node, path, depth)), path, line, self._source)
         if isinstance(node, self._yaml.SequenceNode):
             fields = [self.field(each, f"{path}[{at}]", depth + 1) for at, each in enumerate(node.value)]
-            return Field(fields, path, line, self._source)
-        return Field(self._loader.construct_object(node), path, line, self._source)
+            return SeedField(fields, path, line, self._source)
+        return SeedField(self._loader.construct_object(node), path, line, self._source)
 
-    def _members(self, node: Any, path: str, depth: int) -> Iterator[tuple[str, Field]]:
+    def _members(self, node: Any, path: str, depth: int) -> Iterator[tuple[str, SeedField]]:
         seen: set[str] = set()
         for key_node, value_node in node.value:
             key = self._loader.construct_object(key_node) if isinstance(key_node, self._yaml.ScalarNode) else None
@@ -233,9 +233,9 @@ class _Tree:
             name = key_node.value if isinstance(key, str | int | float) else key
             line = key_node.start_mark.line + 1
             if not isinstance(name, str):
-                raise Field(key, path, line, self._source).expected("a text for a name")
+                raise SeedField(key, path, line, self._source).expected("a text for a name")
             if name in seen:
-                raise Field(None, _below(path, name), line, self._source).error("is there twice")
+                raise SeedField(None, _below(path, name), line, self._source).error("is there twice")
             seen.add(name)
             field = self.field(value_node, _below(path, name), depth + 1)
             field.line = line

@@ -42,7 +42,7 @@ from ..cases.table import CASES
 from ..groups import Position, commit_offsets, group_exists, remove_group
 from ..operation import Length, Name, operation
 from ..quotas import list_quotas, parsed, set_all
-from .fields import SEED_BYTES_MAX, Field
+from .fields import SEED_BYTES_MAX, SeedField
 from .seed import EARLIEST, LATEST, Seed, SeedAcl, SeedCase, SeedGroup, SeedRecord, SeedTopic, seed_of_text
 
 log = logging.getLogger("ottla.seed")
@@ -205,7 +205,7 @@ async def _take_back(broker: Broker, made: _Made) -> None:
 # Looking
 
 
-async def _there(broker: Broker, seed: Seed, time_slice: TimeSlice) -> list[tuple[Field, str]]:
+async def _there(broker: Broker, seed: Seed, time_slice: TimeSlice) -> list[tuple[SeedField, str]]:
     """What of the seed the broker has already."""
     topics = broker.services.topics
     found = [(each.field, f"the topic {each.name}") for each in seed.topics if topics.get(each.name) is not None]

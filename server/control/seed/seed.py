@@ -32,7 +32,7 @@ from ...runtime.errors import ControlError, Kind
 from ...security.acls.acl import AclError, parse
 from ..cases.load import case_of
 from ..quotas import check_all
-from .fields import SEED_BYTES_MAX, Field, field_of, field_of_text
+from .fields import SEED_BYTES_MAX, SeedField, field_of, field_of_text
 from .values import bytes_of, timestamp_of
 
 RECORDS_MAX = 1_000_000
@@ -50,7 +50,7 @@ EARLIEST, LATEST = "earliest", "latest"
 class SeedRecord:
     """A record, or `repeat` of them."""
 
-    field: Field
+    field: SeedField
     key: bytes | None
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...]
@@ -75,13 +75,13 @@ class SeedRecord:
 
 @dataclass(frozen=True, slots=True)
 class SeedTopic:
-    field: Field
+    field: SeedField
     name: str
     partitions: int
     """−1: as many as the broker gives."""
     replication_factor: int
     configs: Mapping[str, str]
-    config_fields: Mapping[str, Field]
+    config_fields: Mapping[str, SeedField]
     records: tuple[SeedRecord, ...]
     record_count: int
     """Repeated ones included."""
@@ -91,7 +91,7 @@ class SeedTopic:
 class SeedOffset:
     """What a group has committed in a partition, or in all of a topic."""
 
-    field: Field
+    field: SeedField
     topic: str
     partition: int | None
     offset: int | str
@@ -100,28 +100,28 @@ class SeedOffset:
 
 @dataclass(frozen=True, slots=True)
 class SeedGroup:
-    field: Field
+    field: SeedField
     name: str
     offsets: tuple[SeedOffset, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class SeedCase:
-    field: Field
+    field: SeedField
     name: str
     topic: str
 
 
 @dataclass(frozen=True, slots=True)
 class SeedAcl:
-    field: Field
+    field: SeedField
     text: str
     """A line that is one."""
 
 
 @dataclass(frozen=True, slots=True)
 class SeedQuotas:
-    field: Field
+    field: SeedField
     entity: str
     values: Mapping[str, float | None]
 
@@ -171,7 +171,7 @@ def seed_of_text(text: str, source: str) -> Seed:
     return seed_of(field_of_text(text, source))
 
 
-def seed_of(field: Field) -> Seed:
+def seed_of(field: SeedField) -> Seed:
     """What the fields mean."""
     if field.value is None:
         raise field.error(f"it is empty; there may be {', '.join(FIELDS)}")
@@ -190,16 +190,16 @@ def seed_of(field: Field) -> Seed:
     return Seed(field.source, topics, groups, cases, acls, quotas)
 
 
-def _is_there(field: Field | None) -> bool:
+def _is_there(field: SeedField | None) -> bool:
     return field is not None and field.value is not None
 
 
-def _members(field: Field | None) -> list[tuple[str, Field]]:
+def _members(field: SeedField | None) -> list[tuple[str, SeedField]]:
     return list(field.mapping().items()) if field is not None and field.value is not None else []
 
 
-def _topic(name: str, field: Field) -> SeedTopic:
-    members: Mapping[str, Field] = {} if field.value is None else field.mapping(TOPIC_FIELDS)
+def _topic(name: str, field: SeedField) -> SeedTopic:
+    members: Mapping[str, SeedField] = {} if field.value is None else field.mapping(TOPIC_FIELDS)
     partitions = members["partitions"].integer(1, 10_000) if "partitions" in members else -1
     factor = members["replication_factor"].integer(1, 2**15 - 1) if "replication_factor" in members else -1
     configs = dict(_members(members.get("configs")))
@@ -216,7 +216,7 @@ def _topic(name: str, field: Field) -> SeedTopic:
     )
 
 
-def _config(field: Field) -> str:
+def _config(field: SeedField) -> str:
     if isinstance(field.value, bool):
         return str(field.value).lower()
     if isinstance(field.value, list):
@@ -226,11 +226,11 @@ def _config(field: Field) -> str:
     return str(field.value)
 
 
-def _record(field: Field) -> SeedRecord:
+def _record(field: SeedField) -> SeedRecord:
     members = field.mapping(RECORD_FIELDS)
     if not members:
         raise field.error(f"there is nothing in it; there may be {', '.join(RECORD_FIELDS)}")
-    nothing = Field(None, field.path, field.line, field.source)
+    nothing = SeedField(None, field.path, field.line, field.source)
     repeat = members["repeat"].integer(1, RECORDS_MAX) if "repeat" in members else 1
     return SeedRecord(
         field,
@@ -244,13 +244,13 @@ def _record(field: Field) -> SeedRecord:
     )
 
 
-def _group(name: str, field: Field) -> SeedGroup:
+def _group(name: str, field: SeedField) -> SeedGroup:
     if not name:
         raise field.error("the name of a group may not be empty")
     return SeedGroup(field, name, tuple(_offsets(field)))
 
 
-def _offsets(field: Field) -> Iterator[SeedOffset]:
+def _offsets(field: SeedField) -> Iterator[SeedOffset]:
     for topic, each in field.mapping().items():
         if isinstance(each.value, dict):
             for partition, offset in each.mapping().items():
@@ -261,7 +261,7 @@ def _offsets(field: Field) -> Iterator[SeedOffset]:
             yield SeedOffset(each, topic, None, _offset(each))
 
 
-def _offset(field: Field) -> int | str:
+def _offset(field: SeedField) -> int | str:
     if field.value in (EARLIEST, LATEST):
         return str(field.value)
     if isinstance(field.value, str):
@@ -269,7 +269,7 @@ def _offset(field: Field) -> int | str:
     return field.integer(0, 2**63 - 1)
 
 
-def _case(field: Field) -> SeedCase:
+def _case(field: SeedField) -> SeedCase:
     if isinstance(field.value, str):
         name_field, topic = field, field.value
     else:
@@ -285,7 +285,7 @@ def _case(field: Field) -> SeedCase:
     return SeedCase(field, name_field.text(), topic)
 
 
-def _quotas(entity: str, field: Field) -> SeedQuotas:
+def _quotas(entity: str, field: SeedField) -> SeedQuotas:
     values = {key: each.number() for key, each in field.mapping().items()}
     try:
         check_all({entity: values})
@@ -294,7 +294,7 @@ def _quotas(entity: str, field: Field) -> SeedQuotas:
     return SeedQuotas(field, entity, values)
 
 
-def _acl(field: Field) -> SeedAcl:
+def _acl(field: SeedField) -> SeedAcl:
     text = field.text()
     try:
         list(parse(text))
@@ -303,7 +303,7 @@ def _acl(field: Field) -> SeedAcl:
     return SeedAcl(field, text)
 
 
-def _check_bounds(field: Field, topics: tuple[SeedTopic, ...]) -> None:
+def _check_bounds(field: SeedField, topics: tuple[SeedTopic, ...]) -> None:
     records = size_bytes = 0
     for topic in topics:
         for record in topic.records:

@@ -20,7 +20,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from .fields import Field
+from .fields import SeedField
 
 _AGO = re.compile(r"-([0-9]{1,12})(ms|s|m|h|d)", re.ASCII)
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -29,35 +29,35 @@ TIMESTAMP_MS_MAX = 253_402_300_799_999
 """The end of the year 9999."""
 
 
-def _of_hex(field: Field) -> bytes:
+def _of_hex(field: SeedField) -> bytes:
     try:
         return bytes.fromhex(field.text())
     except ValueError:
         raise field.expected("an even number of hexadecimal digits") from None
 
 
-def _of_base64(field: Field) -> bytes:
+def _of_base64(field: SeedField) -> bytes:
     try:
         return base64.b64decode(field.text(), validate=True)
     except (binascii.Error, ValueError):
         raise field.expected("base64") from None
 
 
-def _of_json(field: Field) -> bytes:
+def _of_json(field: SeedField) -> bytes:
     try:
         return json.dumps(_plain(field), separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
     except ValueError:
         raise field.expected("a number that JSON has") from None
 
 
-def _of_text(field: Field) -> bytes:
+def _of_text(field: SeedField) -> bytes:
     try:
         return field.text().encode()
     except UnicodeEncodeError:
         raise field.expected("a text of whole characters") from None
 
 
-FORMS: dict[str, Callable[[Field], bytes]] = {
+FORMS: dict[str, Callable[[SeedField], bytes]] = {
     "text": _of_text,
     "json": _of_json,
     "hex": _of_hex,
@@ -65,7 +65,7 @@ FORMS: dict[str, Callable[[Field], bytes]] = {
 }
 
 
-def bytes_of(field: Field) -> bytes | None:
+def bytes_of(field: SeedField) -> bytes | None:
     """A key, a value, or the value of a header. ControlError: it is none of the forms."""
     if field.value is None:
         return None
@@ -82,7 +82,7 @@ def bytes_of(field: Field) -> bytes | None:
     return FORMS[form](member)
 
 
-def timestamp_of(field: Field) -> Callable[[int], int]:
+def timestamp_of(field: SeedField) -> Callable[[int], int]:
     """A time, as a function of that of planting, both ms since 1970. ControlError: it is none."""
     value = field.value
     if isinstance(value, str):
@@ -108,7 +108,7 @@ def timestamp_of(field: Field) -> Callable[[int], int]:
     return lambda _: at_ms
 
 
-def _plain(field: Field) -> Any:
+def _plain(field: SeedField) -> Any:
     value = field.value
     if isinstance(value, dict):
         return {name: _plain(each) for name, each in value.items()}

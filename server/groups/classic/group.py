@@ -42,7 +42,7 @@ JoinReply = Callable[[JoinGroupResponse], None]
 SyncReply = Callable[[SyncGroupResponse], None]
 
 
-class GroupState(Enum):
+class ClassicState(Enum):
     """States of a classic group, by the names that Kafka shows to users."""
 
     EMPTY = "Empty"
@@ -54,15 +54,15 @@ class GroupState(Enum):
 
 # State -> states that it may be entered from. Every state may end in DEAD: deleted, or unloaded with its partition.
 ENTERED_FROM = {
-    GroupState.EMPTY: {GroupState.PREPARING_REBALANCE},
-    GroupState.PREPARING_REBALANCE: {GroupState.EMPTY, GroupState.COMPLETING_REBALANCE, GroupState.STABLE},
-    GroupState.COMPLETING_REBALANCE: {GroupState.PREPARING_REBALANCE},
-    GroupState.STABLE: {GroupState.COMPLETING_REBALANCE},
-    GroupState.DEAD: set(GroupState),
+    ClassicState.EMPTY: {ClassicState.PREPARING_REBALANCE},
+    ClassicState.PREPARING_REBALANCE: {ClassicState.EMPTY, ClassicState.COMPLETING_REBALANCE, ClassicState.STABLE},
+    ClassicState.COMPLETING_REBALANCE: {ClassicState.PREPARING_REBALANCE},
+    ClassicState.STABLE: {ClassicState.COMPLETING_REBALANCE},
+    ClassicState.DEAD: set(ClassicState),
 }
 
 
-class Member:
+class ClassicMember:
     """One member of a classic group; static (KIP-345) when it has a `group_instance_id`.
 
     Attributes:
@@ -152,19 +152,19 @@ class ClassicGroup:
     """
 
     type_name: ClassVar[str] = "classic"
-    state_names: ClassVar[tuple[str, ...]] = tuple(state.value for state in GroupState)
+    state_names: ClassVar[tuple[str, ...]] = tuple(state.value for state in ClassicState)
 
     def __init__(self, group_id: str, now_ms: int, *, partition: int, rejoin: Deadline, sync_by: Deadline) -> None:
         self.group_id = group_id
         self.partition = partition
-        self.state = GroupState.EMPTY
-        self.previous_state = GroupState.DEAD
+        self.state = ClassicState.EMPTY
+        self.previous_state = ClassicState.DEAD
         self.state_since_ms = now_ms
         self.generation = 0
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
         self.leader: str | None = None
-        self.members: dict[str, Member] = {}
+        self.members: dict[str, ClassicMember] = {}
         self.static_members: dict[str, str] = {}
         self.pending: dict[str, Deadline] = {}
         self.pending_sync: set[str] = set()
@@ -182,7 +182,7 @@ class ClassicGroup:
 
     # States
 
-    def enter(self, state: GroupState, now_ms: int) -> None:
+    def enter(self, state: ClassicState, now_ms: int) -> None:
         """Change the state; the table of allowed changes guards against our own mistakes."""
         if self.state not in ENTERED_FROM[state]:
             raise RuntimeError(f"{self.group_id}: {self.state} -> {state}")
@@ -191,11 +191,11 @@ class ClassicGroup:
 
     def is_told_of(self, generation: int) -> bool:
         """Whether this is the present generation, and no rebalance has begun that will bring the next one."""
-        return self.generation == generation and self.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE)
+        return self.generation == generation and self.state in (ClassicState.COMPLETING_REBALANCE, ClassicState.STABLE)
 
     @property
     def can_rebalance(self) -> bool:
-        return self.state in ENTERED_FROM[GroupState.PREPARING_REBALANCE]
+        return self.state in ENTERED_FROM[ClassicState.PREPARING_REBALANCE]
 
     def next_generation(self, now_ms: int) -> None:
         """Close the joining phase: choose the protocol, or become empty if nobody is left. `read_subscriptions` is to
@@ -204,15 +204,15 @@ class ClassicGroup:
         self.pending_sync.clear()
         self.protocol_name = self.select_protocol() if self.members else None
         self.subscribed_topics = None
-        self.enter(GroupState.COMPLETING_REBALANCE if self.members else GroupState.EMPTY, now_ms)
+        self.enter(ClassicState.COMPLETING_REBALANCE if self.members else ClassicState.EMPTY, now_ms)
 
     # Members
 
-    def has(self, member: Member) -> bool:
+    def has(self, member: ClassicMember) -> bool:
         """Whether this very member is in the group still."""
         return self.members.get(member.member_id) is member
 
-    def add(self, member: Member, reply: JoinReply | None = None) -> None:
+    def add(self, member: ClassicMember, reply: JoinReply | None = None) -> None:
         """Take in a new member; the first one gives the group its protocol type and leads it."""
         if not self.members:
             self.protocol_type = member.protocol_type
@@ -224,7 +224,7 @@ class ClassicGroup:
         self._count_supporters(member, 1)
         self.await_join(member, reply)
 
-    def remove(self, member_id: str) -> Member | None:
+    def remove(self, member_id: str) -> ClassicMember | None:
         """Forget a member or pending member id; the next oldest member leads if it was the leader."""
         self.pending.pop(member_id, None)
         self.pending_sync.discard(member_id)
@@ -239,7 +239,7 @@ class ClassicGroup:
             self.leader = next(iter(self.members), None)
         return member
 
-    def rename(self, member: Member, member_id: str) -> None:
+    def rename(self, member: ClassicMember, member_id: str) -> None:
         """Give a static member that came back its new id; it keeps place, leadership and assignment."""
         assert member.group_instance_id is not None
         if self.leader == member.member_id:
@@ -252,7 +252,9 @@ class ClassicGroup:
         member.member_id = member_id
         member.written = None
 
-    def update(self, member: Member, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int) -> None:
+    def update(
+        self, member: ClassicMember, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int
+    ) -> None:
         """Take over what a rejoining member says now."""
         self._count_supporters(member, -1)
         member.protocols = protocols
@@ -261,7 +263,7 @@ class ClassicGroup:
         member.session_timeout_ms = session_timeout_ms
         member.written = None
 
-    def await_join(self, member: Member, reply: JoinReply | None) -> None:
+    def await_join(self, member: ClassicMember, reply: JoinReply | None) -> None:
         """Park the member's JoinGroup, or with None take it as no longer parked."""
         self.awaiting_join_count += (reply is not None) - (member.join_reply is not None)
         member.join_reply = reply
@@ -289,7 +291,7 @@ class ClassicGroup:
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
         """Whether a member with these protocols can live with all members there are."""
-        if self.state is GroupState.EMPTY:
+        if self.state is ClassicState.EMPTY:
             return bool(protocol_type) and bool(protocols)
         size = len(self.members)
         return self.protocol_type == protocol_type and any(
@@ -324,7 +326,7 @@ class ClassicGroup:
             return topic in self.subscribed_topics
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
-    def _count_supporters(self, member: Member, by: int) -> None:
+    def _count_supporters(self, member: ClassicMember, by: int) -> None:
         self.protocol_bytes += by * size_of(member.protocols)
         # A set, because a member that names a protocol twice still is one supporter.
         for name in {name for name, _ in member.protocols}:
@@ -353,11 +355,11 @@ class ClassicGroup:
 
     @property
     def is_empty(self) -> bool:
-        return self.state is GroupState.EMPTY
+        return self.state is ClassicState.EMPTY
 
     @property
     def may_expire(self) -> bool:
-        return self.state is GroupState.EMPTY and not self.pending
+        return self.state is ClassicState.EMPTY and not self.pending
 
     def check_commit(
         self, member_id: str, instance_id: str | None, epoch: int, version: int, *, is_transactional: bool
@@ -373,7 +375,7 @@ class ClassicGroup:
     def _commit_error(
         self, member_id: str, instance_id: str | None, generation: int, *, is_transactional: bool
     ) -> ErrorCode:
-        if generation < 0 and self.state is GroupState.EMPTY:
+        if generation < 0 and self.state is ClassicState.EMPTY:
             return ErrorCode.NONE
         if generation < 0 and not member_id and instance_id is None:
             return ErrorCode.NONE if is_transactional else ErrorCode.UNKNOWN_MEMBER_ID
@@ -381,7 +383,7 @@ class ClassicGroup:
             return error
         if generation != self.generation:
             return ErrorCode.ILLEGAL_GENERATION
-        if self.state is GroupState.COMPLETING_REBALANCE and not is_transactional:
+        if self.state is ClassicState.COMPLETING_REBALANCE and not is_transactional:
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE
 
@@ -389,17 +391,17 @@ class ClassicGroup:
         """Anybody may."""
 
     def check_offset_delete(self) -> None:
-        if self.state is not GroupState.EMPTY and self.protocol_type != CONSUMER_PROTOCOL_TYPE:
+        if self.state is not ClassicState.EMPTY and self.protocol_type != CONSUMER_PROTOCOL_TYPE:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"group {self.group_id} has members")
 
     def offsets_age_from(self) -> Callable[[CommittedOffset], int] | None:
         """Offsets of an empty group age from the moment it became empty (KIP-211); those of a consumer group at work
         and of a group without members from their commit."""
-        if self.protocol_type is not None and self.state is GroupState.EMPTY:
+        if self.protocol_type is not None and self.state is ClassicState.EMPTY:
             since_ms = self.state_since_ms
             return lambda committed: committed.commit_ms if since_ms < 0 else since_ms
         is_read = self.protocol_type == CONSUMER_PROTOCOL_TYPE and self.subscribed_topics is not None
-        if self.protocol_type is None or (is_read and self.state is GroupState.STABLE):
+        if self.protocol_type is None or (is_read and self.state is ClassicState.STABLE):
             return lambda committed: committed.commit_ms
         return None
 

@@ -18,7 +18,7 @@ from ....protocol.messages.leave_group import MemberIdentity, MemberResponse
 from ...coordination.deadlines import Deadline, Deadlines
 from ...coordination.jobs import Job
 from ..settings import MAX_PENDING_IDS, NAME_CHARS_IN_MEMBER_ID, NEW_MEMBER_JOIN_TIMEOUT_MS, GroupSettings
-from .group import ClassicGroup, GroupState, JoinReply, Member, Protocols
+from .group import ClassicGroup, ClassicMember, ClassicState, JoinReply, Protocols
 from .rebalance import Persist, Rebalancing, StartJob, refuse
 
 log = logging.getLogger("ottla.groups")
@@ -88,7 +88,7 @@ class ClassicProtocol:
         if self._is_served(group):
             act(group, now_ms)
 
-    def adopt(self, group: ClassicGroup, member: Member) -> Member:
+    def adopt(self, group: ClassicGroup, member: ClassicMember) -> ClassicMember:
         """Let the session deadline of a new or loaded member lead here. It is not set yet."""
         member.session = Deadline(lambda at_ms: self._session_is_over(group, member, at_ms))
         return member
@@ -108,7 +108,7 @@ class ClassicProtocol:
 
     def close(self, group: ClassicGroup, error: ErrorCode, now_ms: int) -> Job:
         """End a group that is deleted or no longer ours, a member a piece; parked requests are answered with `error`."""
-        group.enter(GroupState.DEAD, now_ms)
+        group.enter(ClassicState.DEAD, now_ms)
         self._deadlines.forget(group.rejoin)
         self._deadlines.forget(group.sync_by)
         for patience in group.pending.values():
@@ -168,9 +168,9 @@ class ClassicProtocol:
         large must leave; afterwards all members count, and those that are in may stay.
         """
         match group.state:
-            case GroupState.EMPTY | GroupState.DEAD:
+            case ClassicState.EMPTY | ClassicState.DEAD:
                 return True
-            case GroupState.PREPARING_REBALANCE:
+            case ClassicState.PREPARING_REBALANCE:
                 member = group.members.get(member_id)
                 has_joined = member is not None and member.join_reply is not None
                 return has_joined or group.awaiting_join_count < self._settings.group_max_size
@@ -181,7 +181,7 @@ class ClassicProtocol:
         request, protocols, caller, now_ms, reply = joining
         member = self.adopt(
             group,
-            Member(
+            ClassicMember(
                 member_id,
                 group_instance_id=request.group_instance_id,
                 client_id=caller.client_id,
@@ -193,21 +193,21 @@ class ClassicProtocol:
             ),
         )
         member.is_new = True
-        if group.state is GroupState.PREPARING_REBALANCE and group.previous_state is GroupState.EMPTY:
+        if group.state is ClassicState.PREPARING_REBALANCE and group.previous_state is ClassicState.EMPTY:
             group.new_member_added = True
         group.add(member, reply)
         self._deadlines.start(member.session, NEW_MEMBER_JOIN_TIMEOUT_MS)
         self.rebalancing.start_or_complete(group, now_ms)
 
-    def _rejoin(self, group: ClassicGroup, member: Member, joining: Joining) -> None:
+    def _rejoin(self, group: ClassicGroup, member: ClassicMember, joining: Joining) -> None:
         """A member joins again: with news, or as leader of a stable group, it causes a rebalance."""
         request, protocols, _, now_ms, reply = joining
         has_news = member.protocols != protocols
         is_leader = group.leader == member.member_id
-        if group.state is GroupState.COMPLETING_REBALANCE and not has_news:
+        if group.state is ClassicState.COMPLETING_REBALANCE and not has_news:
             # It may not have received our answer; the generation is still the same.
             self.rebalancing.tell_again(group, member, reply, with_members=is_leader)
-        elif group.state is GroupState.STABLE and not has_news and not is_leader:
+        elif group.state is ClassicState.STABLE and not has_news and not is_leader:
             self.rebalancing.tell_again(group, member, reply, with_members=False)
         else:
             superseded = member.join_reply
@@ -217,7 +217,7 @@ class ClassicProtocol:
                 refuse(superseded, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
             self.rebalancing.start_or_complete(group, now_ms)
 
-    def _replace_static(self, group: ClassicGroup, member: Member, new_id: str, joining: Joining) -> None:
+    def _replace_static(self, group: ClassicGroup, member: ClassicMember, new_id: str, joining: Joining) -> None:
         """A static member came back without its member id: it takes its old place under a new id, and whoever
         still uses the old id is fenced off. A stable group goes on without rebalance unless its protocol changes."""
         request, protocols, caller, now_ms, reply = joining
@@ -228,10 +228,10 @@ class ClassicProtocol:
         group.update(member, protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
         group.await_join(member, reply)
         self.rebalancing.keep_alive(member)
-        if group.state is GroupState.COMPLETING_REBALANCE:
+        if group.state is ClassicState.COMPLETING_REBALANCE:
             # The leader may be assigning to the old id just now.
             self.rebalancing.start(group, now_ms)
-        elif group.state is not GroupState.STABLE:
+        elif group.state is not ClassicState.STABLE:
             self.rebalancing.complete_if_all_joined(group, now_ms)
         elif group.select_protocol() != group.protocol_name:
             self.rebalancing.start(group, now_ms)
@@ -261,13 +261,13 @@ class ClassicProtocol:
         if generation != group.generation:
             return ErrorCode.ILLEGAL_GENERATION
         self.rebalancing.keep_alive(group.members[member_id])
-        if group.state is GroupState.PREPARING_REBALANCE:
+        if group.state is ClassicState.PREPARING_REBALANCE:
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE
 
     def committed(self, group: ClassicGroup, member_id: str) -> None:
         """A commit is a sign of life too, but while the member should be busy syncing."""
-        if group.state in (GroupState.STABLE, GroupState.PREPARING_REBALANCE):
+        if group.state in (ClassicState.STABLE, ClassicState.PREPARING_REBALANCE):
             self.rebalancing.keep_alive(group.members[member_id])
 
     def leave(self, group: ClassicGroup, leaving: Sequence[MemberIdentity], now_ms: int) -> tuple[MemberResponse, ...]:
@@ -286,7 +286,7 @@ class ClassicProtocol:
                     member_id=identity.member_id, group_instance_id=identity.group_instance_id, error_code=error
                 )
             )
-        if has_left and group.state is not GroupState.EMPTY:
+        if has_left and group.state is not ClassicState.EMPTY:
             self.rebalancing.start_or_complete(group, now_ms)
         return tuple(answers)
 
@@ -305,12 +305,12 @@ class ClassicProtocol:
         self.rebalancing.remove(group, group.members[member_id], ErrorCode.UNKNOWN_MEMBER_ID)
         return ErrorCode.NONE
 
-    def _session_is_over(self, group: ClassicGroup, member: Member, now_ms: int) -> None:
+    def _session_is_over(self, group: ClassicGroup, member: ClassicMember, now_ms: int) -> None:
         if member.awaits_rebalance or not self._is_served(group):
             return
         log.info("group %s: member %s failed", group.group_id, member.member_id)
         self.rebalancing.remove(group, member, ErrorCode.UNKNOWN_MEMBER_ID)
-        if group.state is not GroupState.PREPARING_REBALANCE:
+        if group.state is not ClassicState.PREPARING_REBALANCE:
             self.rebalancing.start(group, now_ms)
         elif group.all_joined:
             self.rebalancing.complete(group, now_ms)
@@ -320,7 +320,7 @@ class ClassicProtocol:
         if not self._is_served(group):
             return
         group.remove(member_id)
-        if group.state is GroupState.PREPARING_REBALANCE and group.all_joined:
+        if group.state is ClassicState.PREPARING_REBALANCE and group.all_joined:
             self.rebalancing.complete(group, now_ms)
 
     def _forget(self, group: ClassicGroup, member_id: str) -> None:

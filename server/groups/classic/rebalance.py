@@ -24,7 +24,7 @@ from ....protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from ...coordination.deadlines import Deadlines
 from ...coordination.jobs import Job, Steps, to_the_end
 from ..settings import MEMBERS_A_PIECE, REJOIN_RETRY_MS, GroupSettings
-from .group import ClassicGroup, GroupState, JoinReply, Member, SyncReply
+from .group import ClassicGroup, ClassicMember, ClassicState, JoinReply, SyncReply
 from .records import make_ready
 
 log = logging.getLogger("ottla.groups")
@@ -61,12 +61,12 @@ class Rebalancing:
 
     def start(self, group: ClassicGroup, now_ms: int) -> None:
         """Begin a rebalance in any state but PreparingRebalance; members learn of it by their next request."""
-        if group.state is GroupState.COMPLETING_REBALANCE:
+        if group.state is ClassicState.COMPLETING_REBALANCE:
             self._abandon_assignment(group, ErrorCode.REBALANCE_IN_PROGRESS)
         group.pending_sync.clear()
         self._deadlines.clear(group.sync_by)
-        is_initial = group.state is GroupState.EMPTY
-        group.enter(GroupState.PREPARING_REBALANCE, now_ms)
+        is_initial = group.state is ClassicState.EMPTY
+        group.enter(ClassicState.PREPARING_REBALANCE, now_ms)
         if is_initial:
             # The first member of a group is seldom the only one: give the others time to come.
             group.new_member_added = False
@@ -80,13 +80,13 @@ class Rebalancing:
 
     def complete_if_all_joined(self, group: ClassicGroup, now_ms: int) -> None:
         """End the joining phase if nobody is missing; the first one of a group lasts its time in any case."""
-        is_rebalancing = group.state is GroupState.PREPARING_REBALANCE
-        if is_rebalancing and group.previous_state is not GroupState.EMPTY and group.all_joined:
+        is_rebalancing = group.state is ClassicState.PREPARING_REBALANCE
+        if is_rebalancing and group.previous_state is not ClassicState.EMPTY and group.all_joined:
             self.complete(group, now_ms)
 
     def rejoin_time_is_over(self, group: ClassicGroup, now_ms: int) -> None:
         """End the joining phase; the initial delay is extended as long as members keep coming."""
-        is_initial = group.previous_state is GroupState.EMPTY
+        is_initial = group.previous_state is ClassicState.EMPTY
         if is_initial and group.new_member_added and group.delay_left_ms:
             group.new_member_added = False
             next_delay_ms = min(self._settings.group_initial_rebalance_delay_ms, group.delay_left_ms)
@@ -106,13 +106,13 @@ class Rebalancing:
     def _complete(self, group: ClassicGroup, now_ms: int) -> Job:
         try:
             for member in tuple(group.members.values()):
-                if group.state is not GroupState.PREPARING_REBALANCE:
+                if group.state is not ClassicState.PREPARING_REBALANCE:
                     return
                 if member.join_reply is None and member.group_instance_id is None and group.has(member):
                     log.info("group %s: member %s did not rejoin in time", group.group_id, member.member_id)
                     self.remove(group, member, ErrorCode.UNKNOWN_MEMBER_ID)
                 yield
-            if group.state is not GroupState.PREPARING_REBALANCE:
+            if group.state is not ClassicState.PREPARING_REBALANCE:
                 return
         finally:
             group.is_completing = False
@@ -137,7 +137,7 @@ class Rebalancing:
             self._deadlines.start(group.sync_by, group.rebalance_timeout_ms)
         yield from group.read_subscriptions()
 
-    def _tell(self, group: ClassicGroup, members: Collection[Member]) -> Job:
+    def _tell(self, group: ClassicGroup, members: Collection[ClassicMember]) -> Job:
         """Let members learn of the generation; only the leader is given the list of them all."""
         generation = group.generation
         for member in members:
@@ -152,7 +152,7 @@ class Rebalancing:
                 make_ready(member, group.protocol_name)  # The assignment will be written for all at once.
             yield
 
-    def _tell_leader(self, group: ClassicGroup, member: Member, *, skip_assignment: bool = False) -> Job:
+    def _tell_leader(self, group: ClassicGroup, member: ClassicMember, *, skip_assignment: bool = False) -> Job:
         generation, reply = group.generation, member.join_reply
         listed = yield from _listed(group)
         # Else it has joined the next one, or asked again.
@@ -163,7 +163,7 @@ class Rebalancing:
     def tell_again(
         self,
         group: ClassicGroup,
-        member: Member,
+        member: ClassicMember,
         reply: JoinReply,
         *,
         with_members: bool,
@@ -194,7 +194,7 @@ class Rebalancing:
         group.pending_sync.discard(member.member_id)
         if not group.pending_sync:
             self._deadlines.clear(group.sync_by)
-        if group.state is GroupState.STABLE:
+        if group.state is ClassicState.STABLE:
             reply(_assignment(group, member))
             return
         superseded, member.sync_reply = member.sync_reply, reply
@@ -213,7 +213,7 @@ class Rebalancing:
             group.protocol_name,
         ):
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-        if group.state is GroupState.PREPARING_REBALANCE:
+        if group.state is ClassicState.PREPARING_REBALANCE:
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE
 
@@ -225,7 +225,7 @@ class Rebalancing:
             self._abandon_assignment(group, error.code)
             self.start(group, now_ms)
             return
-        group.enter(GroupState.STABLE, now_ms)
+        group.enter(ClassicState.STABLE, now_ms)
         for member in group.members.values():
             member.assignment = assignments.get(member.member_id, b"")
         self._answer_syncs(group, ErrorCode.NONE)
@@ -246,7 +246,7 @@ class Rebalancing:
 
     def _answer_each(
         self,
-        parked: Collection[tuple[Member, SyncReply, bytes]],
+        parked: Collection[tuple[ClassicMember, SyncReply, bytes]],
         protocol_type: str | None,
         protocol_name: str | None,
         error: ErrorCode,
@@ -282,17 +282,17 @@ class Rebalancing:
 
     # Members
 
-    def keep_alive(self, member: Member) -> None:
+    def keep_alive(self, member: ClassicMember) -> None:
         """The member showed a sign of life: its session starts anew."""
         self._deadlines.start(member.session, member.session_timeout_ms)
 
-    def remove(self, group: ClassicGroup, member: Member, error: ErrorCode) -> None:
+    def remove(self, group: ClassicGroup, member: ClassicMember, error: ErrorCode) -> None:
         """Remove a member; if a request of it is parked, `error` makes it look again if it is still there."""
         self.answer_parked(group, member, error, "")
         self._deadlines.clear(member.session)
         group.remove(member.member_id)
 
-    def answer_parked(self, group: ClassicGroup, member: Member, error: ErrorCode, member_id: str) -> None:
+    def answer_parked(self, group: ClassicGroup, member: ClassicMember, error: ErrorCode, member_id: str) -> None:
         """Answer what the member has parked with an error; `member_id` goes into the answer to a join."""
         if (join_reply := member.join_reply) is not None:
             group.await_join(member, None)
@@ -321,7 +321,7 @@ def _listed(group: ClassicGroup) -> Steps[tuple[JoinGroupResponseMember, ...]]:
 
 def _generation(
     group: ClassicGroup,
-    member: Member,
+    member: ClassicMember,
     *,
     members: tuple[JoinGroupResponseMember, ...] = (),
     skip_assignment: bool = False,
@@ -339,7 +339,7 @@ def _generation(
     )
 
 
-def _assignment(group: ClassicGroup, member: Member) -> SyncGroupResponse:
+def _assignment(group: ClassicGroup, member: ClassicMember) -> SyncGroupResponse:
     return SyncGroupResponse(
         protocol_type=group.protocol_type, protocol_name=group.protocol_name, assignment=member.assignment
     )

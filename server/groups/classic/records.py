@@ -9,7 +9,7 @@ from ....protocol.messages.consumer_offsets import GroupMetadataValue, MemberMet
 from ....protocol.wire import codec
 from ...coordination.blobs import write_blob
 from ..records import GROUP_VALUE_VERSION, value_codec
-from .group import ClassicGroup, Member
+from .group import ClassicGroup, ClassicMember
 
 _MEMBER = codec(MemberMetadata, GROUP_VALUE_VERSION, False)
 _LENGTH = Struct(">i")
@@ -41,19 +41,19 @@ def group_value(group: ClassicGroup, assignments: Mapping[str, bytes]) -> bytes:
     return b"".join(parts)
 
 
-def _written(member: Member, protocol_name: str | None) -> bytes:
+def _written(member: ClassicMember, protocol_name: str | None) -> bytes:
     written = member.written
     if written is None or written[0] != protocol_name:
         written = member.written = protocol_name, _write_member(member, protocol_name)
     return written[1]
 
 
-def make_ready(member: Member, protocol_name: str | None) -> None:
+def make_ready(member: ClassicMember, protocol_name: str | None) -> None:
     """Encode what the group's record will say of a member, all but its assignment, and keep it."""
     _written(member, protocol_name)
 
 
-def _write_member(member: Member, protocol_name: str | None) -> bytes:
+def _write_member(member: ClassicMember, protocol_name: str | None) -> bytes:
     value = MemberMetadata(
         member_id=member.member_id,
         group_instance_id=member.group_instance_id,

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ....protocol.errors import ErrorCode, KafkaError, ProtocolError
-from ....protocol.messages.consumer_group_log import ClassicMemberMetadata, ClassicProtocol
+from ....protocol.messages.consumer_group_log import ClassicMemberMetadata, ClassicMemberProtocol
 from ....protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 from ....protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from ....protocol.messages.leave_group import MemberIdentity, MemberResponse
@@ -26,14 +26,14 @@ from ..classic.protocol import KNOWN_MEMBER_ID_VERSION, Caller
 from ..settings import GroupSettings
 from ..subscription import CONSUMER_PROTOCOL_TYPE, read_subscription
 from .group import ConsumerGroup
-from .member import Member, MemberState
+from .member import ConsumerMember, ConsumerMemberState
 from .membership import taking_over
 from .migration import Migration, is_large
 from .protocol import ConsumerProtocol
-from .transition import Transition
+from .transition import ConsumerTransition
 
 if TYPE_CHECKING:
-    from ..shard import Shard
+    from ..shard import GroupShard
 
 log = logging.getLogger("ottla.groups")
 
@@ -50,7 +50,7 @@ class ClassicMembers:
         self._new_id = new_id
 
     def join(
-        self, shard: Shard, group: ConsumerGroup, request: JoinGroupRequest, caller: Caller, now_ms: int
+        self, shard: GroupShard, group: ConsumerGroup, request: JoinGroupRequest, caller: Caller, now_ms: int
     ) -> JoinGroupResponse:
         """Take in a member, new or known, or the news of one that was told to join again.
 
@@ -80,7 +80,7 @@ class ClassicMembers:
         if replaced is not None:
             old = taking_over(replaced, member_id)
         elif instance_id is None or is_new:
-            old = group.members.get(member_id) or Member(member_id)
+            old = group.members.get(member_id) or ConsumerMember(member_id)
         else:
             old = _identified(group, member_id, instance_id)
         new = _with_news(old, request, subscription, caller)
@@ -91,7 +91,9 @@ class ClassicMembers:
                 return self._join_downgraded(shard, group, replaced, new, now_ms)
         log.info("group %s: member %s joins with the classic protocol", group.group_id, member_id)
         claim = self._migration.by_id(subscription.owned_partitions)
-        stepped = self._protocol.advance(shard, Transition(group, old, new, replaced, []), claim, caller, now_ms)
+        stepped = self._protocol.advance(
+            shard, ConsumerTransition(group, old, new, replaced, []), claim, caller, now_ms
+        )
         self._protocol.timers.unlimit(group, member_id)
         # It is to send SyncGroup now.
         self._protocol.timers.limit(shard, group, stepped)
@@ -101,7 +103,7 @@ class ClassicMembers:
         return _joined(member_id, stepped.epoch, request.protocols[0].name)
 
     def _join_downgraded(
-        self, shard: Shard, group: ConsumerGroup, replaced: Member, new: Member, now_ms: int
+        self, shard: GroupShard, group: ConsumerGroup, replaced: ConsumerMember, new: ConsumerMember, now_ms: int
     ) -> JoinGroupResponse:
         """The last member of the consumer protocol, a static one, comes back with the classic one."""
         is_current = group.assignment_epoch == group.epoch and new.topic_names == replaced.topic_names
@@ -113,7 +115,7 @@ class ClassicMembers:
         self._protocol.take_leave(group, self._protocol.close(group))
         return _joined(new.member_id, classic.generation, classic.protocol_name)
 
-    def sync(self, shard: Shard, group: ConsumerGroup, request: SyncGroupRequest) -> SyncGroupResponse:
+    def sync(self, shard: GroupShard, group: ConsumerGroup, request: SyncGroupRequest) -> SyncGroupResponse:
         """Tell a member what it has been assigned.
 
         Raises:
@@ -132,7 +134,7 @@ class ClassicMembers:
                 ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
                 f"member {member.member_id} was told of protocol {protocol.name} of type {CONSUMER_PROTOCOL_TYPE}",
             )
-        if group.assignment_epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
+        if group.assignment_epoch > member.epoch and member.state is not ConsumerMemberState.UNREVOKED_PARTITIONS:
             self._protocol.timers.limit(shard, group, member)
             raise KafkaError(
                 ErrorCode.REBALANCE_IN_PROGRESS,
@@ -146,7 +148,7 @@ class ClassicMembers:
         )
 
     def heartbeat(
-        self, shard: Shard, group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int
+        self, shard: GroupShard, group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int
     ) -> ErrorCode:
         """Keep a member alive; REBALANCE_IN_PROGRESS tells it to join again, within its rebalance time-out.
 
@@ -158,15 +160,15 @@ class ClassicMembers:
         if (
             member.epoch < group.assignment_epoch
             or _must_assign(group)
-            or member.state is MemberState.UNREVOKED_PARTITIONS
-            or (member.state is MemberState.UNRELEASED_PARTITIONS and not _waits_for_others(group, member))
+            or member.state is ConsumerMemberState.UNREVOKED_PARTITIONS
+            or (member.state is ConsumerMemberState.UNRELEASED_PARTITIONS and not _waits_for_others(group, member))
         ):
             self._protocol.timers.limit(shard, group, member)
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE
 
     def leave(
-        self, shard: Shard, group: ConsumerGroup, leaving: Sequence[MemberIdentity], now_ms: int
+        self, shard: GroupShard, group: ConsumerGroup, leaving: Sequence[MemberIdentity], now_ms: int
     ) -> tuple[MemberResponse, ...]:
         """Remove members at their own wish, or at an administrator's, of either protocol.
 
@@ -177,7 +179,7 @@ class ClassicMembers:
             KafkaError: The partition cannot be written; nobody has left.
         """
         answers = []
-        gone: dict[str, Member] = {}
+        gone: dict[str, ConsumerMember] = {}
         for identity in leaving:
             instance_id = identity.group_instance_id
             error = ErrorCode.NONE
@@ -206,8 +208,8 @@ def _check_protocols(group: ConsumerGroup, member_id: str, request: JoinGroupReq
 
 
 def _with_news(
-    member: Member, request: JoinGroupRequest, subscription: ConsumerProtocolSubscription, caller: Caller
-) -> Member:
+    member: ConsumerMember, request: JoinGroupRequest, subscription: ConsumerProtocolSubscription, caller: Caller
+) -> ConsumerMember:
     return replace(
         member,
         instance_id=member.instance_id if request.group_instance_id is None else request.group_instance_id,
@@ -220,7 +222,7 @@ def _with_news(
         classic=ClassicMemberMetadata(
             session_timeout_ms=request.session_timeout_ms,
             supported_protocols=tuple(
-                ClassicProtocol(name=one.name, metadata=one.metadata) for one in request.protocols
+                ClassicMemberProtocol(name=one.name, metadata=one.metadata) for one in request.protocols
             ),
         ),
     )
@@ -235,7 +237,9 @@ def _joined(member_id: str, generation: int, protocol_name: str | None) -> JoinG
     )
 
 
-def _identified(group: ConsumerGroup, member_id: str, instance_id: str | None, *, by_instance: bool = False) -> Member:
+def _identified(
+    group: ConsumerGroup, member_id: str, instance_id: str | None, *, by_instance: bool = False
+) -> ConsumerMember:
     """The member with this id, and with this instance id if there is one, which is enough if `by_instance`.
 
     Raises:
@@ -257,7 +261,7 @@ def _identified(group: ConsumerGroup, member_id: str, instance_id: str | None, *
 
 def _classic_member(
     group: ConsumerGroup, member_id: str, instance_id: str | None, *, generation: int
-) -> tuple[Member, ClassicMemberMetadata]:
+) -> tuple[ConsumerMember, ClassicMemberMetadata]:
     """The classic member that sends a request, in this generation; KafkaError ILLEGAL_GENERATION, or as `_identified`."""
     member = _identified(group, member_id, instance_id)
     if member.classic is None:
@@ -276,7 +280,7 @@ def _must_assign(group: ConsumerGroup) -> bool:
     return is_left and group.classic_count == len(group.members)
 
 
-def _waits_for_others(group: ConsumerGroup, member: Member) -> bool:
+def _waits_for_others(group: ConsumerGroup, member: ConsumerMember) -> bool:
     """Somebody else still has a partition that it should get."""
     return any(
         index not in member.assigned.get(topic_id, {}) and not group.owners.is_free(topic_id, index)

@@ -19,7 +19,7 @@ from ..kinds import PartitionCheck
 from ..reconciled import ReconciledGroup
 from ..records import CommittedOffset, write_record
 from ..subscription import CONSUMER_PROTOCOL_TYPE
-from .member import Member, ResolvedRegex
+from .member import ConsumerMember, ResolvedRegex
 from .owners import Owners
 from .records import tombstones
 
@@ -29,7 +29,7 @@ Counted = TypeVar("Counted", str, frozenset[str])
 _MEMBER_EPOCH_VERSION = 9
 
 
-class ConsumerGroup(ReconciledGroup[Member, Assignment]):
+class ConsumerGroup(ReconciledGroup[ConsumerMember, Assignment]):
     """
     Attributes:
         static_members: Instance id -> member id.
@@ -123,7 +123,7 @@ class ConsumerGroup(ReconciledGroup[Member, Assignment]):
             self._subscribed_topics = all_topics(self.name_subscribers, self.regexes.values())
         return self._subscribed_topics
 
-    def subscribed_without(self, leaving: Collection[Member]) -> frozenset[str]:
+    def subscribed_without(self, leaving: Collection[ConsumerMember]) -> frozenset[str]:
         """What `subscribed_topics` will be when these are gone, and the expressions that only they use."""
         names = Counter(member.topic_names for member in leaving)
         dropped = self.regexes_dropped_with(leaving)
@@ -132,7 +132,7 @@ class ConsumerGroup(ReconciledGroup[Member, Assignment]):
             return self.subscribed_topics
         return all_topics(stay, [one for pattern, one in self.regexes.items() if pattern not in dropped])
 
-    def regexes_dropped_with(self, leaving: Collection[Member]) -> frozenset[str]:
+    def regexes_dropped_with(self, leaving: Collection[ConsumerMember]) -> frozenset[str]:
         """The expressions that only these members use."""
         used = Counter(member.topic_regex for member in leaving if member.topic_regex)
         return frozenset(pattern for pattern, count in used.items() if self.regex_subscribers.get(pattern) == count)
@@ -149,7 +149,7 @@ class ConsumerGroup(ReconciledGroup[Member, Assignment]):
 
     # Members
 
-    def member(self, member_id: str) -> Member:
+    def member(self, member_id: str) -> ConsumerMember:
         """Raises KafkaError UNKNOWN_MEMBER_ID."""
         member = self.members.get(member_id)
         if member is None:
@@ -157,13 +157,13 @@ class ConsumerGroup(ReconciledGroup[Member, Assignment]):
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, message)
         return member
 
-    def static_member(self, instance_id: str | None) -> Member | None:
+    def static_member(self, instance_id: str | None) -> ConsumerMember | None:
         member_id = None if instance_id is None else self.static_members.get(instance_id)
         return None if member_id is None else self.members.get(member_id)
 
     # For `replay`
 
-    def put(self, member: Member) -> None:
+    def put(self, member: ConsumerMember) -> None:
         """Take over what a record says of a member, old or new."""
         before = self.members.get(member.member_id)
         said = None if before is None else (before.topic_names, before.topic_regex, before.classic)
@@ -173,7 +173,7 @@ class ConsumerGroup(ReconciledGroup[Member, Assignment]):
             self._count(member, 1)
         self.members[member.member_id] = member
         self.version += 1
-        self.owners.note(before or Member(member.member_id), member)
+        self.owners.note(before or ConsumerMember(member.member_id), member)
         if member.instance_id is not None:
             self.static_members[member.instance_id] = member.member_id
 
@@ -183,7 +183,7 @@ class ConsumerGroup(ReconciledGroup[Member, Assignment]):
             return
         self._count(member, -1)
         self.version += 1
-        self.owners.note(member, Member(member_id))
+        self.owners.note(member, ConsumerMember(member_id))
         if member.instance_id is not None and self.static_members.get(member.instance_id) == member_id:
             del self.static_members[member.instance_id]
 
@@ -196,7 +196,7 @@ class ConsumerGroup(ReconciledGroup[Member, Assignment]):
         else:
             self.regexes[regex] = resolved
 
-    def _count(self, member: Member, by: int) -> None:
+    def _count(self, member: ConsumerMember, by: int) -> None:
         """Note that there is one member more, or one less, that says what this one does."""
         self._subscribed_topics = None
         self.classic_count += by * (member.classic is not None)
@@ -220,12 +220,12 @@ def _add(counts: dict[Counted, int], what: Counted, by: int) -> None:
         del counts[what]
 
 
-def _stale(member: Member, message: str) -> KafkaError:
+def _stale(member: ConsumerMember, message: str) -> KafkaError:
     code = ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION
     return KafkaError(code, message)
 
 
-def _check_assignment_epoch(member: Member, epoch: int, _topic: str, topic_id: bytes, partition: int) -> None:
+def _check_assignment_epoch(member: ConsumerMember, epoch: int, _topic: str, topic_id: bytes, partition: int) -> None:
     since = member.assignment_epoch(topic_id, partition)
     if since is None:
         raise _stale(member, f"partition {partition} of topic {topic_id.hex()} is not with member {member.member_id}")

@@ -26,7 +26,7 @@ class ResolvedRegex(NamedTuple):
     resolved_ms: int
 
 
-class MemberState(IntEnum):
+class ConsumerMemberState(IntEnum):
     """How far a member is with the target assignment; numbers as in its records."""
 
     STABLE = 0
@@ -40,7 +40,7 @@ class MemberState(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class ConsumerMember:
     """
     Attributes:
         epoch: The target assignment's epoch that it has arrived in; 0 before the first, -2 while it is away.
@@ -54,7 +54,7 @@ class Member:
     member_id: str
     epoch: int = 0
     previous_epoch: int = -1
-    state: MemberState = MemberState.STABLE
+    state: ConsumerMemberState = ConsumerMemberState.STABLE
     instance_id: str | None = None
     rack_id: str | None = None
     rebalance_timeout_ms: int = -1
@@ -68,7 +68,7 @@ class Member:
     classic: ClassicMemberMetadata | None = None
 
     def is_reconciled_to(self, epoch: int) -> bool:
-        return self.state is MemberState.STABLE and self.epoch == epoch
+        return self.state is ConsumerMemberState.STABLE and self.epoch == epoch
 
     def assignment_epoch(self, topic_id: bytes, partition: int) -> int | None:
         """Since when it has the partition; None if it has not."""
@@ -76,7 +76,7 @@ class Member:
         return self.revoking.get(topic_id, {}).get(partition) if epoch is None else epoch
 
 
-def away(member: Member) -> Member:
+def away(member: ConsumerMember) -> ConsumerMember:
     """A static member that leaves for a while. What it has stays with it, and whoever takes its place may commit there
     in any epoch."""
     assigned = {topic_id: dict.fromkeys(epochs, 0) for topic_id, epochs in member.assigned.items()}

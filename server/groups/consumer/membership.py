@@ -10,7 +10,7 @@ from ....protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbea
 from ...coordination.jobs import Steps, to_the_end
 from ..classic.protocol import Caller
 from .group import ConsumerGroup
-from .member import STATIC_LEAVE_EPOCH, Member
+from .member import STATIC_LEAVE_EPOCH, ConsumerMember
 from .reconciliation import Claim
 
 
@@ -24,7 +24,7 @@ def consumer_group(group_id: str, group: object) -> ConsumerGroup:
 
 def member_for(
     group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, new_id: Callable[[], str]
-) -> tuple[Member, Member | None]:
+) -> tuple[ConsumerMember, ConsumerMember | None]:
     """The member that sends this, as it is known or as it joins, and the static member whose place it takes.
 
     Raises:
@@ -37,10 +37,12 @@ def member_for(
     return member, None
 
 
-def _joining(group: ConsumerGroup, member_id: str, instance_id: str | None) -> tuple[Member, Member | None]:
+def _joining(
+    group: ConsumerGroup, member_id: str, instance_id: str | None
+) -> tuple[ConsumerMember, ConsumerMember | None]:
     known = group.static_member(instance_id)
     if known is None:
-        return group.members.get(member_id) or Member(member_id), None
+        return group.members.get(member_id) or ConsumerMember(member_id), None
     if known.classic is None and known.epoch != STATIC_LEAVE_EPOCH:
         raise KafkaError(
             ErrorCode.UNRELEASED_INSTANCE_ID,
@@ -50,12 +52,12 @@ def _joining(group: ConsumerGroup, member_id: str, instance_id: str | None) -> t
     return taking_over(known, member_id), known
 
 
-def taking_over(known: Member, member_id: str) -> Member:
+def taking_over(known: ConsumerMember, member_id: str) -> ConsumerMember:
     """A static member that comes back, perhaps under another id: it has what it had, and begins anew."""
     return replace(known, member_id=member_id, epoch=0, previous_epoch=0)
 
 
-def identified(group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest) -> Member:
+def identified(group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest) -> ConsumerMember:
     """The member that says who it is; KafkaError UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID if it is not."""
     instance_id = request.instance_id
     if instance_id is None:
@@ -71,7 +73,7 @@ def identified(group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest) -> 
     return known
 
 
-def _check_epoch(member: Member, request: ConsumerGroupHeartbeatRequest) -> None:
+def _check_epoch(member: ConsumerMember, request: ConsumerGroupHeartbeatRequest) -> None:
     """Raise FENCED_MEMBER_EPOCH for a member that knows another epoch than we do, unless our last answer may have been
     lost: then it names the epoch before, and owns nothing but what it may have."""
     epoch = request.member_epoch
@@ -93,7 +95,7 @@ def _check_epoch(member: Member, request: ConsumerGroupHeartbeatRequest) -> None
     )
 
 
-def with_news(member: Member, request: ConsumerGroupHeartbeatRequest, caller: Caller) -> Member:
+def with_news(member: ConsumerMember, request: ConsumerGroupHeartbeatRequest, caller: Caller) -> ConsumerMember:
     """The member with what the request says; what it leaves out has not changed."""
     names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
     has_timeout = request.rebalance_timeout_ms != -1

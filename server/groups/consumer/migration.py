@@ -16,28 +16,27 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ....protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ....protocol.messages.consumer_group_log import ClassicMemberMetadata
-from ....protocol.messages.consumer_group_log import ClassicProtocol as SupportedProtocol
-from ....protocol.messages.consumer_protocol import ConsumerProtocolAssignment, TopicPartition
+from ....protocol.messages.consumer_group_log import ClassicMemberProtocol as SupportedProtocol
+from ....protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolTopicPartition
 from ...coordination.jobs import Job, Steps
 from ...coordination.records import Records
 from ...coordination.store import RecordStore
 from ..assigning.assignment import Assignment
 from ..assigning.metadata_hash import hashing
 from ..assigning.topics import TopicView
-from ..classic.group import ClassicGroup, GroupState
-from ..classic.group import Member as ClassicMember
+from ..classic.group import ClassicGroup, ClassicMember, ClassicState
 from ..classic.protocol import ClassicProtocol
 from ..classic.records import group_value, make_ready
 from ..records import group_key, write_record
 from ..settings import MEMBERS_A_PIECE, GroupSettings
 from ..subscription import CONSUMER_PROTOCOL_TYPE, read_assignment, read_subscription, write_assignment
 from .group import ConsumerGroup
-from .member import Member
+from .member import ConsumerMember
 from .records import classic_tombstone, tombstones
 from .whole_groups import whole_group
 
 if TYPE_CHECKING:
-    from ..shard import Shard
+    from ..shard import GroupShard
 
 log = logging.getLogger("ottla.groups")
 
@@ -150,7 +149,7 @@ class Migration:
             # In the middle of a rebalance members may still have what they are not given again (KIP-429).
             self._claim(taken, assigned, subscription.owned_partitions, new.epoch)
             new.put(
-                Member(
+                ConsumerMember(
                     member.member_id,
                     epoch=new.epoch,
                     previous_epoch=new.epoch,
@@ -187,7 +186,7 @@ class Migration:
         self,
         taken: set[tuple[bytes, int]],
         assigned: dict[bytes, dict[int, int]],
-        topics: Iterable[TopicPartition],
+        topics: Iterable[ConsumerProtocolTopicPartition],
         epoch: int,
     ) -> None:
         """Give a member those of these partitions that have no owner yet."""
@@ -201,7 +200,7 @@ class Migration:
         """A classic group is a consumer group now; members that wait for an answer find out by joining again."""
         return self._classic.close(old, ErrorCode.REBALANCE_IN_PROGRESS, now_ms)
 
-    def may_downgrade(self, old: ConsumerGroup, staying: Collection[Member]) -> bool:
+    def may_downgrade(self, old: ConsumerGroup, staying: Collection[ConsumerMember]) -> bool:
         """Whether the group has to become a classic one when only these members are left."""
         if not staying or any(member.classic is None for member in staying):
             return False
@@ -214,7 +213,7 @@ class Migration:
         return True
 
     def downgrade(
-        self, old: ConsumerGroup, staying: Sequence[tuple[Member, Assignment]], now_ms: int
+        self, old: ConsumerGroup, staying: Sequence[tuple[ConsumerMember, Assignment]], now_ms: int
     ) -> Steps[Downgrade]:
         """A stable classic group of some members, in the generation that was the group's epoch; nothing has changed yet.
 
@@ -245,7 +244,7 @@ class Migration:
             )
             yield
         new.protocol_name = new.select_protocol()
-        new.state = GroupState.STABLE
+        new.state = ClassicState.STABLE
         yield from new.read_subscriptions()
         assignments: dict[str, bytes] = {}
         for (_, target), classic_member in zip(staying, new.members.values(), strict=True):
@@ -260,7 +259,7 @@ class Migration:
         written.add((group_key(new.group_id), group_value(new, assignments)))
         return Downgrade(new, written)
 
-    def install(self, shard: Shard, made: Downgrade, now_ms: int, *, must_rebalance: bool) -> ClassicGroup:
+    def install(self, shard: GroupShard, made: Downgrade, now_ms: int, *, must_rebalance: bool) -> ClassicGroup:
         """Put the classic group in the place of the consumer group that it was made of.
 
         Args:
@@ -291,7 +290,7 @@ class Migration:
         except ProtocolError as error:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
 
-    def by_id(self, topics: Iterable[TopicPartition]) -> dict[bytes, frozenset[int]]:
+    def by_id(self, topics: Iterable[ConsumerProtocolTopicPartition]) -> dict[bytes, frozenset[int]]:
         """What a classic consumer names, by topic id; topics that are gone are left out."""
         known: dict[bytes, frozenset[int]] = {}
         for topic in topics:

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Mapping
 
 from ...coordination.jobs import AT_ONCE, Job, Steps, to_the_end
-from .member import Member
+from .member import ConsumerMember
 
 _NONE: Mapping[int, int] = {}
 UNSETTLED_MAX = 16
@@ -19,7 +19,7 @@ class Owners:
 
     def __init__(self) -> None:
         self._table: dict[bytes, dict[int, str]] = {}
-        self._unsettled: deque[tuple[Member, Member]] = deque()
+        self._unsettled: deque[tuple[ConsumerMember, ConsumerMember]] = deque()
         self._settling: Steps[None] | None = None
 
     @property
@@ -40,7 +40,7 @@ class Owners:
             to_the_end(self.settling())
         return partition not in self._table.get(topic_id, _NONE)
 
-    def note(self, before: Member, after: Member) -> None:
+    def note(self, before: ConsumerMember, after: ConsumerMember) -> None:
         """Take over what a member has now."""
         owned = before.assigned, before.revoking, after.assigned, after.revoking
         if not any(owned) or (before.assigned is after.assigned and before.revoking is after.revoking):
@@ -71,7 +71,7 @@ class Owners:
         while len(self._unsettled) > left:
             next(settling)
 
-    def _taking(self, before: Member, after: Member) -> Job:
+    def _taking(self, before: ConsumerMember, after: ConsumerMember) -> Job:
         pairs = (before.assigned, after.assigned), (before.revoking, after.revoking)
         changed = [(owned, owns) for owned, owns in pairs if owned is not owns]
         # All that has gone goes first: what is being revoked now was assigned before.

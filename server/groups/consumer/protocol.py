@@ -24,20 +24,20 @@ from ..assigning.topic_changes import TopicChanges
 from ..assigning.topics import TopicView
 from ..classic.group import ClassicGroup
 from ..classic.protocol import Caller
-from ..records import Change, Ready, records_of, write_record
+from ..records import Change, ReadyChange, records_of, write_record
 from ..settings import ASSIGN_AGAIN_MS, GroupSettings
 from ..timers import MemberTimers
 from . import records, targets
 from .group import ConsumerGroup, all_topics
-from .member import LEAVE_EPOCH, STATIC_LEAVE_EPOCH, Member, MemberState, ResolvedRegex, away
+from .member import LEAVE_EPOCH, STATIC_LEAVE_EPOCH, ConsumerMember, ConsumerMemberState, ResolvedRegex, away
 from .membership import claim_of, claiming, consumer_group, identified, member_for, with_news
 from .migration import TRIES, Migration, Upgrade, is_large
 from .reconciliation import Claim, Target
-from .steps_ahead import Prepared, StepAhead, has_many, step_ahead
-from .transition import Surroundings, Transition, subscribes_anew
+from .steps_ahead import PreparedHeartbeat, StepAhead, has_many, step_ahead
+from .transition import ConsumerSurroundings, ConsumerTransition, subscribes_anew
 
 if TYPE_CHECKING:
-    from ..shard import Shard
+    from ..shard import GroupShard
 
 log = logging.getLogger("ottla.groups")
 
@@ -56,7 +56,7 @@ class ConsumerProtocol:
         topics: TopicView,
         migration: Migration,
         new_id: Callable[[], str],
-        start_job: Callable[[Shard, Job], None],
+        start_job: Callable[[GroupShard, Job], None],
         start_farewell: Callable[[Job], None],
     ) -> None:
         self._start_job = start_job
@@ -79,7 +79,7 @@ class ConsumerProtocol:
         """Groups are about to be taken up: which topics came since they were written down nobody knows."""
         self._topics_version = max(self._topics_version, now_ms)
 
-    def loaded(self, shard: Shard, group: ConsumerGroup, now_ms: int) -> Job:
+    def loaded(self, shard: GroupShard, group: ConsumerGroup, now_ms: int) -> Job:
         """Take up a group as it was written down: its members have a full session time to show up, unless they have.
 
         How long ago something was written only the wall clock can tell; if that was set back since, it was just now.
@@ -101,12 +101,12 @@ class ConsumerProtocol:
             yield
         self._settle(shard, group)
 
-    def _settle(self, shard: Shard, group: object) -> None:
+    def _settle(self, shard: GroupShard, group: object) -> None:
         """Have who has what ready soon: members of the classic protocol ask for it at once."""
         if isinstance(group, ConsumerGroup) and not group.owners.is_settled:
             self._start_job(shard, group.owners.settling())
 
-    def _take_up(self, shard: Shard, group: ConsumerGroup, now_ms: int) -> None:
+    def _take_up(self, shard: GroupShard, group: ConsumerGroup, now_ms: int) -> None:
         loading = self.loaded(shard, group, now_ms)
         if is_large(group.members):
             self._start_job(shard, loading)
@@ -119,17 +119,17 @@ class ConsumerProtocol:
             self.timers.stop(group, member_id)
             yield
 
-    def keep_alive(self, shard: Shard, group: ConsumerGroup, member: Member) -> None:
+    def keep_alive(self, shard: GroupShard, group: ConsumerGroup, member: ConsumerMember) -> None:
         """The member has sent something: its session starts again."""
         classic = member.classic
         own = self._settings.of_group(group.group_id, "consumer.session.timeout.ms")
         timeout_ms = own if classic is None else classic.session_timeout_ms
         self.timers.keep_alive(shard, group, member.member_id, timeout_ms)
 
-    def _await_revocation(self, shard: Shard, group: ConsumerGroup, member: Member) -> None:
+    def _await_revocation(self, shard: GroupShard, group: ConsumerGroup, member: ConsumerMember) -> None:
         """Give a member its time to give up partitions, if it has to; the time begins again with each of its steps."""
         self.timers.unlimit(group, member.member_id)
-        if member.state is MemberState.UNREVOKED_PARTITIONS and member.classic is None:
+        if member.state is ConsumerMemberState.UNREVOKED_PARTITIONS and member.classic is None:
             self.timers.limit(shard, group, member)
 
     def take_leave(self, group: ClassicGroup | ConsumerGroup, closing: Job) -> None:
@@ -150,7 +150,7 @@ class ConsumerProtocol:
     # Heartbeats
 
     def unchanged(
-        self, shard: Shard, request: ConsumerGroupHeartbeatRequest, caller: Caller
+        self, shard: GroupShard, request: ConsumerGroupHeartbeatRequest, caller: Caller
     ) -> ConsumerGroupHeartbeatResponse | None:
         """The answer to a heartbeat that changes nothing but the member's session; None if there may be more to do for `heartbeat`, which
         would answer the same."""
@@ -161,7 +161,7 @@ class ConsumerProtocol:
             not 0 < member.epoch == request.member_epoch
             or group.group_id in shard.groups_going
             or not group.is_at_rest(member.epoch, self._changes.count, self._elapsed_ms())
-            or member.state is not MemberState.STABLE
+            or member.state is not ConsumerMemberState.STABLE
             or request.topic_partitions is not None
             or group.regex_subscribers
             or with_news(member, request, caller) != member
@@ -174,7 +174,9 @@ class ConsumerProtocol:
             heartbeat_interval_ms=self._settings.of_group(group.group_id, "consumer.heartbeat.interval.ms"),
         )
 
-    def preparing(self, shard: Shard, request: ConsumerGroupHeartbeatRequest, caller: Caller) -> Steps[Prepared]:
+    def preparing(
+        self, shard: GroupShard, request: ConsumerGroupHeartbeatRequest, caller: Caller
+    ) -> Steps[PreparedHeartbeat]:
         """Look at the topics that the group will subscribe to, which may be thousands, as `heartbeat` will; make what is to be
         written of a member that names as many, and the step of one that has or gets as many."""
         group, named = shard.groups.get(request.group_id), frozenset(request.subscribed_topic_names or ())
@@ -185,24 +187,28 @@ class ConsumerProtocol:
             others = group.subscribed_without([old]) if old is not None and is_other else group.subscribed_topics
             names = named | others if named else others  # No copy of thousands for a heartbeat without news.
         yield from self._hashes.preparing(names)
-        claim, member_id, made = (yield from claiming(request)), request.member_id or self._new_id(), list[Ready]()
+        claim, member_id, made = (
+            (yield from claiming(request)),
+            request.member_id or self._new_id(),
+            list[ReadyChange](),
+        )
         if len(named) > AT_ONCE:
-            member = with_news(old or Member(member_id), request, caller)
+            member = with_news(old or ConsumerMember(member_id), request, caller)
             if member != old:
                 made.append((yield from records.writing_member(request.group_id, member)))
         if request.member_epoch == STATIC_LEAVE_EPOCH:
-            return Prepared(claim, away=(yield from self._preparing_leave(shard, request)))
+            return PreparedHeartbeat(claim, away=(yield from self._preparing_leave(shard, request)))
         for _ in range(TRIES):
             group = shard.groups.get(request.group_id)
             version = group.version if isinstance(group, ConsumerGroup) else 0
             more, step = yield from self._preparing_step(group, replace(request, member_id=member_id), caller, claim)
             if not isinstance(group, ConsumerGroup) or group.version == version:
                 break
-        return Prepared(claim, member_id, (*made, *more), step=step)
+        return PreparedHeartbeat(claim, member_id, (*made, *more), step=step)
 
     def _preparing_leave(
-        self, shard: Shard, request: ConsumerGroupHeartbeatRequest
-    ) -> Steps[tuple[Member, Ready] | None]:
+        self, shard: GroupShard, request: ConsumerGroupHeartbeatRequest
+    ) -> Steps[tuple[ConsumerMember, ReadyChange] | None]:
         group = shard.groups.get(request.group_id)
         known = group.static_member(request.instance_id) if isinstance(group, ConsumerGroup) else None
         if known is None or not has_many(known, {}):
@@ -211,10 +217,10 @@ class ConsumerProtocol:
 
     def _preparing_step(
         self, group: object, request: ConsumerGroupHeartbeatRequest, caller: Caller, claim: Claim
-    ) -> Steps[tuple[list[Ready], StepAhead | None]]:
+    ) -> Steps[tuple[list[ReadyChange], StepAhead | None]]:
         """As `heartbeat` has it while the group's target stays as it is; a small group's may become another one in the same turn.
         Also the records of what a static member has that comes back."""
-        made = list[Ready]()
+        made = list[ReadyChange]()
         if not isinstance(group, ConsumerGroup) or request.member_epoch == LEAVE_EPOCH:
             return made, None
         # Also for a member that has little: its step asks who has a partition, and would settle all in one piece.
@@ -246,12 +252,12 @@ class ConsumerProtocol:
 
     def heartbeat(
         self,
-        shard: Shard,
+        shard: GroupShard,
         request: ConsumerGroupHeartbeatRequest,
         caller: Caller,
         now_ms: int,
         upgrade: Upgrade | None = None,
-        prepared: Prepared | None = None,
+        prepared: PreparedHeartbeat | None = None,
     ) -> ConsumerGroupHeartbeatResponse:
         """Let a member join, stay or leave.
 
@@ -265,16 +271,16 @@ class ConsumerProtocol:
                 FENCED_MEMBER_EPOCH, UNRELEASED_INSTANCE_ID, FENCED_INSTANCE_ID, or what writing it down failed with.
                 Nothing has changed then.
         """
-        prepared = prepared or Prepared(claim_of(request))
+        prepared = prepared or PreparedHeartbeat(claim_of(request))
         if request.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
             return self._leave(shard, request, now_ms, prepared)
-        changes: list[Change | Ready] = []
+        changes: list[Change | ReadyChange] = []
         group, used = self._group_for(shard, request, changes, upgrade)
         old, replaced = member_for(group, request, lambda: prepared.member_id or self._new_id())
         new = with_news(old, request, caller)
         if request.member_epoch == 0:
             log.info("group %s: member %s joins, instance id %s", group.group_id, new.member_id, request.instance_id)
-        transition = Transition(group, old, new, replaced, changes, prepared.made, prepared.step)
+        transition = ConsumerTransition(group, old, new, replaced, changes, prepared.made, prepared.step)
         member = self.advance(shard, transition, prepared.claim, caller, now_ms, used)
         is_full = (
             request.rebalance_timeout_ms != -1
@@ -291,13 +297,13 @@ class ConsumerProtocol:
 
     def advance(
         self,
-        shard: Shard,
-        transition: Transition,
+        shard: GroupShard,
+        transition: ConsumerTransition,
         claim: Claim,
         caller: Caller,
         now_ms: int,
         upgrade: Upgrade | None = None,
-    ) -> Member:
+    ) -> ConsumerMember:
         """Take a member's news, and let it do one step towards its target; its session begins anew.
 
         Args:
@@ -311,7 +317,9 @@ class ConsumerProtocol:
         """
         elapsed_ms = self._elapsed_ms()
         self._changes.tell(transition.group)
-        around = Surroundings(self._settings, self._topics, self._hashes, self._topics_version, now_ms, elapsed_ms)
+        around = ConsumerSurroundings(
+            self._settings, self._topics, self._hashes, self._topics_version, now_ms, elapsed_ms
+        )
         transition.run(around, claim)
         group_id, member = transition.group.group_id, transition.member
         self.write(shard, group_id, transition.changes, now_ms, upgrade)
@@ -342,9 +350,9 @@ class ConsumerProtocol:
 
     def _group_for(
         self,
-        shard: Shard,
+        shard: GroupShard,
         request: ConsumerGroupHeartbeatRequest,
-        changes: list[Change | Ready],
+        changes: list[Change | ReadyChange],
         upgrade: Upgrade | None,
     ) -> tuple[ConsumerGroup, Upgrade | None]:
         """The group; a new one, or one in place of a classic group, for a member that joins, and then the upgrade."""
@@ -369,11 +377,11 @@ class ConsumerProtocol:
         raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"group {group.group_id} has just changed")
 
     def _resolve_regexes(
-        self, shard: Shard, group: ConsumerGroup, sees: Callable[[str], bool] | None, now_ms: int
+        self, shard: GroupShard, group: ConsumerGroup, sees: Callable[[str], bool] | None, now_ms: int
     ) -> Job:
         """Match the group's regular expressions with all topics; members get what is new at their next heartbeats."""
         version = self._topics_version
-        made: dict[str, tuple[ResolvedRegex, Ready]] = {}
+        made: dict[str, tuple[ResolvedRegex, ReadyChange]] = {}
         try:
             found = yield from resolve(tuple(group.regex_subscribers), self._topics.names(), sees)
             for pattern, topics in found.items():
@@ -390,7 +398,7 @@ class ConsumerProtocol:
         # One that came meanwhile has its turn with the next heartbeat, one that went needs nothing.
         in_use = {pattern: both for pattern, both in made.items() if pattern in group.regex_subscribers}
         resolved = {pattern: one for pattern, (one, _) in in_use.items()}
-        changes: list[Change | Ready] = [ready for _, ready in in_use.values()]
+        changes: list[Change | ReadyChange] = [ready for _, ready in in_use.values()]
         names = all_topics(group.name_subscribers, {**group.regexes, **resolved}.values())
         topics_hash = self._hashes.of(names)
         is_news = any(
@@ -411,7 +419,7 @@ class ConsumerProtocol:
         if error.code is ErrorCode.UNKNOWN_SERVER_ERROR:
             group.resolve_again_ms = self._elapsed_ms() + REFRESH_AT_MOST_EVERY_MS
 
-    def _assign(self, shard: Shard, group: ConsumerGroup, now_ms: int) -> Job:
+    def _assign(self, shard: GroupShard, group: ConsumerGroup, now_ms: int) -> Job:
         """Make a target assignment for the group as it is now; members get their parts at their next heartbeats.
 
         Whatever happened to the group meanwhile has brought it to a later epoch, for which there will be another one.
@@ -440,7 +448,7 @@ class ConsumerProtocol:
     # Leaving
 
     def _leave(
-        self, shard: Shard, request: ConsumerGroupHeartbeatRequest, now_ms: int, prepared: Prepared
+        self, shard: GroupShard, request: ConsumerGroupHeartbeatRequest, now_ms: int, prepared: PreparedHeartbeat
     ) -> ConsumerGroupHeartbeatResponse:
         group = consumer_group(request.group_id, shard.groups.get(request.group_id))
         member = identified(group, request)
@@ -454,10 +462,10 @@ class ConsumerProtocol:
             self.remove(shard, group, [member], now_ms)
         return ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
 
-    def _remove_one(self, shard: Shard, group: ConsumerGroup, member_id: str, now_ms: int) -> None:
+    def _remove_one(self, shard: GroupShard, group: ConsumerGroup, member_id: str, now_ms: int) -> None:
         self.remove(shard, group, [group.members[member_id]], now_ms)
 
-    def remove(self, shard: Shard, group: ConsumerGroup, leaving: Collection[Member], now_ms: int) -> None:
+    def remove(self, shard: GroupShard, group: ConsumerGroup, leaving: Collection[ConsumerMember], now_ms: int) -> None:
         """Take members out of the group; what they had is free at once. If only members of the classic protocol are
         left, it becomes a classic group.
 
@@ -497,14 +505,14 @@ class ConsumerProtocol:
             group.cannot_downgrade = False
             self.start_downgrade(shard, group, now_ms)
 
-    def start_downgrade(self, shard: Shard, group: ConsumerGroup, now_ms: int) -> None:
+    def start_downgrade(self, shard: GroupShard, group: ConsumerGroup, now_ms: int) -> None:
         """Make a classic group of one of many members, all of them classic, if it may be one; until then they stay as they
         are."""
         if self._settings.may_downgrade and not group.is_downgrading and not group.cannot_downgrade:
             group.is_downgrading = True
             self._start_job(shard, self._downgrade(shard, group, now_ms))
 
-    def _downgrade(self, shard: Shard, group: ConsumerGroup, now_ms: int) -> Job:
+    def _downgrade(self, shard: GroupShard, group: ConsumerGroup, now_ms: int) -> Job:
         try:
             for _ in range(TRIES):
                 if not self._migration.may_downgrade(group, group.members.values()):
@@ -530,9 +538,9 @@ class ConsumerProtocol:
 
     def write(
         self,
-        shard: Shard,
+        shard: GroupShard,
         group_id: str,
-        changes: Collection[Change | Ready],
+        changes: Collection[Change | ReadyChange],
         now_ms: int,
         upgrade: Upgrade | None = None,
     ) -> None:

@@ -18,7 +18,7 @@ from typing import TypeAlias
 from ....protocol.errors import ErrorCode, KafkaError
 from ...coordination.jobs import Steps, to_the_end
 from ..assigning.assignment import Assignment
-from .member import Member, MemberState, Owned
+from .member import ConsumerMember, ConsumerMemberState, Owned
 
 Claim: TypeAlias = Mapping[bytes, AbstractSet[int]] | None
 """Topic id -> partitions that a member says it owns; None: it did not say."""
@@ -46,7 +46,7 @@ class Target:
     is_free: Callable[[bytes, int], bool]
 
 
-def next_step(member: Member, target: Target, claim: Claim) -> Member:
+def next_step(member: ConsumerMember, target: Target, claim: Claim) -> ConsumerMember:
     """The member after one step, which may be the same.
 
     Raises:
@@ -55,18 +55,18 @@ def next_step(member: Member, target: Target, claim: Claim) -> Member:
     return to_the_end(stepping(member, target, claim))
 
 
-def stepping(member: Member, target: Target, claim: Claim) -> Steps[Member]:
+def stepping(member: ConsumerMember, target: Target, claim: Claim) -> Steps[ConsumerMember]:
     """`next_step`, a topic a piece; nobody is to get or give up a partition meanwhile."""
     match member.state:
-        case MemberState.STABLE if member.epoch != target.epoch:
+        case ConsumerMemberState.STABLE if member.epoch != target.epoch:
             return (yield from _advance(member, member.epoch, target, claim))
-        case MemberState.UNREVOKED_PARTITIONS if not _owns_any(claim, member.revoking):
+        case ConsumerMemberState.UNREVOKED_PARTITIONS if not _owns_any(claim, member.revoking):
             return (yield from _advance(member, member.epoch, target, claim))
-        case MemberState.STABLE | MemberState.UNREVOKED_PARTITIONS if target.has_new_subscription:
+        case ConsumerMemberState.STABLE | ConsumerMemberState.UNREVOKED_PARTITIONS if target.has_new_subscription:
             return (yield from _unsubscribe(member, target.subscribes_to, claim))
-        case MemberState.UNRELEASED_PARTITIONS:
+        case ConsumerMemberState.UNRELEASED_PARTITIONS:
             return (yield from _advance(member, member.epoch, target, claim))
-        case MemberState.UNKNOWN:
+        case ConsumerMemberState.UNKNOWN:
             if claim is None or claim:
                 message = (
                     f"The state of member {member.member_id} is unknown. It must abandon its partitions and rejoin."
@@ -82,11 +82,13 @@ def _owns_any(claim: Claim, revoking: Owned) -> bool:
     return any(not partitions.isdisjoint(revoking.get(topic_id, ())) for topic_id, partitions in claim.items())
 
 
-def _enter(member: Member, epoch: int, state: MemberState, assigned: Owned, revoking: Owned) -> Member:
+def _enter(
+    member: ConsumerMember, epoch: int, state: ConsumerMemberState, assigned: Owned, revoking: Owned
+) -> ConsumerMember:
     return replace(member, state=state, epoch=epoch, previous_epoch=member.epoch, assigned=assigned, revoking=revoking)
 
 
-def _unsubscribe(member: Member, subscribes_to: Callable[[bytes], bool], claim: Claim) -> Steps[Member]:
+def _unsubscribe(member: ConsumerMember, subscribes_to: Callable[[bytes], bool], claim: Claim) -> Steps[ConsumerMember]:
     """Take away at once what the member subscribes to no longer, without waiting for the next target."""
     assigned: dict[bytes, Mapping[int, int]] = {}
     revoking: dict[bytes, Mapping[int, int]] = dict(member.revoking)
@@ -99,11 +101,11 @@ def _unsubscribe(member: Member, subscribes_to: Callable[[bytes], bool], claim: 
     if len(assigned) == len(member.assigned):
         return member
     if _owns_any(claim, revoking):
-        return _enter(member, member.epoch, MemberState.UNREVOKED_PARTITIONS, assigned, revoking)
+        return _enter(member, member.epoch, ConsumerMemberState.UNREVOKED_PARTITIONS, assigned, revoking)
     return _enter(member, member.epoch, member.state, assigned, member.revoking)
 
 
-def _advance(member: Member, epoch: int, target: Target, claim: Claim) -> Steps[Member]:
+def _advance(member: ConsumerMember, epoch: int, target: Target, claim: Claim) -> Steps[ConsumerMember]:
     """Go on towards the target; `epoch` is kept as long as there is something to give up."""
     kept: dict[bytes, Mapping[int, int]] = {}
     granted: dict[bytes, Mapping[int, int]] = {}
@@ -131,9 +133,9 @@ def _advance(member: Member, epoch: int, target: Target, claim: Claim) -> Steps[
         if gets:
             granted[topic_id] = gets
     if revoking and _owns_any(claim, revoking):
-        return _enter(member, epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoking)
+        return _enter(member, epoch, ConsumerMemberState.UNREVOKED_PARTITIONS, kept, revoking)
     assigned = kept | {
         topic_id: {**kept[topic_id], **gets} if topic_id in kept else gets for topic_id, gets in granted.items()
     }
-    state = MemberState.UNRELEASED_PARTITIONS if must_wait else MemberState.STABLE
+    state = ConsumerMemberState.UNRELEASED_PARTITIONS if must_wait else ConsumerMemberState.STABLE
     return _enter(member, target.epoch, state, assigned, {})

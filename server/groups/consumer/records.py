@@ -13,6 +13,8 @@ from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.consumer_group_log import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupLogTopicPartition,
+    ConsumerGroupLogTopicPartitions,
     ConsumerGroupMemberMetadataKey,
     ConsumerGroupMemberMetadataValue,
     ConsumerGroupMetadataKey,
@@ -24,14 +26,12 @@ from ....protocol.messages.consumer_group_log import (
     ConsumerGroupTargetAssignmentMemberValue,
     ConsumerGroupTargetAssignmentMetadataKey,
     ConsumerGroupTargetAssignmentMetadataValue,
-    TopicPartition,
-    TopicPartitions,
 )
 from ....protocol.messages.consumer_offsets import GroupMetadataKey
 from ...coordination.jobs import Steps, in_order
 from ..assigning.assignment import Assignment, rows_of
-from ..records import Change, Ready, ready
-from .member import Member, Owned, ResolvedRegex
+from ..records import Change, ReadyChange, ready
+from .member import ConsumerMember, Owned, ResolvedRegex
 
 EPOCH_MAX = 2**31 - 1
 
@@ -54,7 +54,7 @@ def old_metadata_tombstone(group_id: str) -> Change:
     return ConsumerGroupPartitionMetadataKey(group_id=group_id), None
 
 
-def member_metadata(group_id: str, member: Member) -> Change:
+def member_metadata(group_id: str, member: ConsumerMember) -> Change:
     return ConsumerGroupMemberMetadataKey(
         group_id=group_id, member_id=member.member_id
     ), ConsumerGroupMemberMetadataValue(
@@ -70,7 +70,7 @@ def member_metadata(group_id: str, member: Member) -> Change:
     )
 
 
-def writing_member(group_id: str, member: Member) -> Steps[Ready]:
+def writing_member(group_id: str, member: ConsumerMember) -> Steps[ReadyChange]:
     """`member_metadata` and its record, in pieces."""
     names = yield from in_order(member.topic_names)
     without = member_metadata(group_id, replace(member, topic_names=frozenset()))
@@ -86,14 +86,14 @@ def target_metadata(group_id: str, epoch: int, now_ms: int) -> Change:
 def target(group_id: str, member_id: str, assignment: Assignment) -> Change:
     return ConsumerGroupTargetAssignmentMemberKey(
         group_id=group_id, member_id=member_id
-    ), ConsumerGroupTargetAssignmentMemberValue(topic_partitions=rows_of(TopicPartition, assignment))
+    ), ConsumerGroupTargetAssignmentMemberValue(topic_partitions=rows_of(ConsumerGroupLogTopicPartition, assignment))
 
 
-def writing_target(group_id: str, member_id: str, assignment: Assignment) -> Steps[Ready]:
+def writing_target(group_id: str, member_id: str, assignment: Assignment) -> Steps[ReadyChange]:
     """`target` and its record, in pieces; made of (member id, assignment)."""
-    topic_ids, rows = (yield from in_order(assignment)), list[TopicPartition]()
+    topic_ids, rows = (yield from in_order(assignment)), list[ConsumerGroupLogTopicPartition]()
     for topic_id in topic_ids:
-        rows.append(TopicPartition(topic_id=topic_id, partitions=tuple(sorted(assignment[topic_id]))))
+        rows.append(ConsumerGroupLogTopicPartition(topic_id=topic_id, partitions=tuple(sorted(assignment[topic_id]))))
         yield
     made_of = member_id, assignment
     return (yield from ready(made_of, target(group_id, member_id, {}), {"topic_partitions": tuple(rows)}))
@@ -103,7 +103,7 @@ def target_tombstone(group_id: str, member_id: str) -> Change:
     return ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None
 
 
-def current_assignment(group_id: str, member: Member) -> Change:
+def current_assignment(group_id: str, member: ConsumerMember) -> Change:
     return ConsumerGroupCurrentMemberAssignmentKey(
         group_id=group_id, member_id=member.member_id
     ), ConsumerGroupCurrentMemberAssignmentValue(
@@ -115,7 +115,7 @@ def current_assignment(group_id: str, member: Member) -> Change:
     )
 
 
-def writing_current(group_id: str, member: Member) -> Steps[Ready]:
+def writing_current(group_id: str, member: ConsumerMember) -> Steps[ReadyChange]:
     """`current_assignment` and its record, in pieces."""
     assigned = yield from _rows(member.assigned)
     revoking = yield from _rows(member.revoking)
@@ -124,8 +124,8 @@ def writing_current(group_id: str, member: Member) -> Steps[Ready]:
     return (yield from ready(member, without, arrays))
 
 
-def _rows(owned: Owned) -> Steps[tuple[TopicPartitions, ...]]:
-    topic_ids, rows = (yield from in_order(owned)), list[TopicPartitions]()
+def _rows(owned: Owned) -> Steps[tuple[ConsumerGroupLogTopicPartitions, ...]]:
+    topic_ids, rows = (yield from in_order(owned)), list[ConsumerGroupLogTopicPartitions]()
     for topic_id in topic_ids:
         rows += _topic_partitions({topic_id: owned[topic_id]})
         yield
@@ -143,7 +143,7 @@ def regex(group_id: str, pattern: str, resolved: ResolvedRegex | None) -> Change
     )
 
 
-def writing_regex(group_id: str, pattern: str, resolved: ResolvedRegex) -> Steps[Ready]:
+def writing_regex(group_id: str, pattern: str, resolved: ResolvedRegex) -> Steps[ReadyChange]:
     """`regex` and its record, in pieces."""
     names = yield from in_order(resolved.topics)
     without = regex(group_id, pattern, resolved._replace(topics=frozenset()))
@@ -177,16 +177,16 @@ def tombstones(group_id: str, member_ids: Collection[str], regexes: Iterable[str
     yield ConsumerGroupMetadataKey(group_id=group_id), None
 
 
-def _topic_partitions(owned: Owned) -> tuple[TopicPartitions, ...]:
+def _topic_partitions(owned: Owned) -> tuple[ConsumerGroupLogTopicPartitions, ...]:
     rows = []
     for topic_id, epochs in sorted(owned.items()):
         indexes = tuple(sorted(epochs))
         since = tuple(map(epochs.__getitem__, indexes))
-        rows.append(TopicPartitions(topic_id=topic_id, partitions=indexes, assignment_epochs=since))
+        rows.append(ConsumerGroupLogTopicPartitions(topic_id=topic_id, partitions=indexes, assignment_epochs=since))
     return tuple(rows)
 
 
-def owned_of(topics: Iterable[TopicPartitions], member_epoch: int) -> Owned:
+def owned_of(topics: Iterable[ConsumerGroupLogTopicPartitions], member_epoch: int) -> Owned:
     """Read back what `current_assignment` has written; brokers before 4.3 left the epochs out."""
     owned: dict[bytes, Mapping[int, int]] = {}
     for topic in topics:

@@ -22,7 +22,7 @@ from ....protocol.messages.consumer_group_log import (
     ConsumerGroupTargetAssignmentMetadataValue,
 )
 from .group import ConsumerGroup
-from .member import LEAVE_EPOCH, Member, MemberState, ResolvedRegex
+from .member import LEAVE_EPOCH, ConsumerMember, ConsumerMemberState, ResolvedRegex
 from .records import owned_of
 
 
@@ -43,7 +43,7 @@ def _member(
         return
     group.put(
         replace(
-            group.members.get(key.member_id) or Member(key.member_id),
+            group.members.get(key.member_id) or ConsumerMember(key.member_id),
             instance_id=value.instance_id,
             rack_id=value.rack_id,
             client_id=value.client_id,
@@ -87,13 +87,13 @@ def _current_assignment(
         if member is not None:
             group.put(replace(member, epoch=LEAVE_EPOCH, previous_epoch=LEAVE_EPOCH, assigned={}, revoking={}))
         return
-    states = MemberState.__members__.values()
+    states = ConsumerMemberState.__members__.values()
     group.put(
         replace(
-            member or Member(key.member_id),
+            member or ConsumerMember(key.member_id),
             epoch=value.member_epoch,
             previous_epoch=value.previous_member_epoch,
-            state=MemberState(value.state) if value.state in states else MemberState.UNKNOWN,
+            state=ConsumerMemberState(value.state) if value.state in states else ConsumerMemberState.UNKNOWN,
             assigned=owned_of(value.assigned_partitions, value.member_epoch),
             revoking=owned_of(value.partitions_pending_revocation, value.member_epoch),
         )

@@ -5,33 +5,36 @@ from __future__ import annotations
 from collections.abc import Mapping, Sized
 from typing import NamedTuple
 
-from ....protocol.messages.consumer_group_heartbeat import Assignment, TopicPartitions
+from ....protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatAssignment,
+    ConsumerGroupHeartbeatTopicPartitions,
+)
 from ...coordination.jobs import AT_ONCE, Steps, in_order, to_the_end
 from ..assigning.assignment import Assignment as Assigned
-from ..records import Ready
+from ..records import ReadyChange
 from . import records
 from .group import ConsumerGroup
-from .member import Member, Owned
+from .member import ConsumerMember, Owned
 from .reconciliation import Claim, Target, stepping
 
 PARTITIONS_AT_ONCE = 2_000
 """A millisecond."""
 
 
-class Prepared(NamedTuple):
+class PreparedHeartbeat(NamedTuple):
     """What a heartbeat may find made. With a group that has become another one meanwhile it is of no use."""
 
     claim: Claim = None
     """What the member says it owns."""
     member_id: str = ""
     """Of a member that has none."""
-    made: tuple[Ready, ...] = ()
+    made: tuple[ReadyChange, ...] = ()
     """Records of what the member says of itself, and of what it has when it comes back."""
-    away: tuple[Member, Ready] | None = None
+    away: tuple[ConsumerMember, ReadyChange] | None = None
     """The record of what a static member has that leaves for a while; and the member, as it was."""
     step: StepAhead | None = None
 
-    def told_of(self, member: Member) -> Assignment:
+    def told_of(self, member: ConsumerMember) -> ConsumerGroupHeartbeatAssignment:
         """What the member has, for the answer; made at once unless that is the step's outcome."""
         if self.step is not None and self.step.told is not None and self.step.after is member:
             return self.step.told
@@ -49,15 +52,21 @@ class StepAhead(NamedTuple):
         told: What it has then, for the answer; None where that has not changed.
     """
 
-    before: Member
+    before: ConsumerMember
     target: Target
     version: int
-    after: Member
-    made: Ready | None = None
-    told: Assignment | None = None
+    after: ConsumerMember
+    made: ReadyChange | None = None
+    told: ConsumerGroupHeartbeatAssignment | None = None
 
     def leads(
-        self, group: ConsumerGroup, member: Member, epoch: int, assignment: Assigned, *, has_new_subscription: bool
+        self,
+        group: ConsumerGroup,
+        member: ConsumerMember,
+        epoch: int,
+        assignment: Assigned,
+        *,
+        has_new_subscription: bool,
     ) -> bool:
         """Whether the group is still as it was, and this is the member's step towards its target. Topics that came or went
         meanwhile count with the next heartbeat."""
@@ -69,7 +78,7 @@ class StepAhead(NamedTuple):
         )
 
 
-def has_many(member: Member, assignment: Mapping[bytes, Sized]) -> bool:
+def has_many(member: ConsumerMember, assignment: Mapping[bytes, Sized]) -> bool:
     """Whether a member has so many topics or partitions, or is to have, that its step is worth making ahead."""
     for one in (assignment, member.assigned, member.revoking):
         if len(one) > AT_ONCE or sum(map(len, one.values())) > PARTITIONS_AT_ONCE:
@@ -77,7 +86,7 @@ def has_many(member: Member, assignment: Mapping[bytes, Sized]) -> bool:
     return False
 
 
-def step_ahead(group: ConsumerGroup, member: Member, target: Target, claim: Claim) -> Steps[StepAhead]:
+def step_ahead(group: ConsumerGroup, member: ConsumerMember, target: Target, claim: Claim) -> Steps[StepAhead]:
     """The member's step, a topic a piece.
 
     Raises:
@@ -91,10 +100,12 @@ def step_ahead(group: ConsumerGroup, member: Member, target: Target, claim: Clai
     return StepAhead(member, target, version, after, made, (yield from telling(after.assigned)))
 
 
-def telling(assigned: Owned) -> Steps[Assignment]:
+def telling(assigned: Owned) -> Steps[ConsumerGroupHeartbeatAssignment]:
     """What a member has, in the form of an answer; a topic a piece."""
-    topic_ids, rows = (yield from in_order(assigned)), list[TopicPartitions]()
+    topic_ids, rows = (yield from in_order(assigned)), list[ConsumerGroupHeartbeatTopicPartitions]()
     for topic_id in topic_ids:
-        rows.append(TopicPartitions(topic_id=topic_id, partitions=tuple(sorted(assigned[topic_id]))))
+        rows.append(
+            ConsumerGroupHeartbeatTopicPartitions(topic_id=topic_id, partitions=tuple(sorted(assigned[topic_id])))
+        )
         yield
-    return Assignment(topic_partitions=tuple(rows))
+    return ConsumerGroupHeartbeatAssignment(topic_partitions=tuple(rows))

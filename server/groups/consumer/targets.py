@@ -19,7 +19,7 @@ from ..records import Change, write_record
 from ..settings import MEMBERS_A_PIECE, OWNED_MAX
 from . import records
 from .group import ConsumerGroup
-from .member import Member, ResolvedRegex
+from .member import ConsumerMember, ResolvedRegex
 
 ASSIGNED_AT_ONCE = 4_000
 """Partitions, and members times topics: some milliseconds."""
@@ -27,7 +27,7 @@ TOPICS_AT_ONCE = 500
 """Each is a row of what a member should have, of what it has, and of the answer."""
 
 
-def preferred_assignor(members: Iterable[Member], default: str) -> str:
+def preferred_assignor(members: Iterable[ConsumerMember], default: str) -> str:
     """The assignor that most members ask for; `default` if none asks."""
     votes: dict[str, int] = {}
     for member in members:
@@ -36,13 +36,15 @@ def preferred_assignor(members: Iterable[Member], default: str) -> str:
     return max(votes, key=votes.__getitem__, default=default)
 
 
-def names_of(member: Member, regexes: Mapping[str, ResolvedRegex]) -> frozenset[str]:
+def names_of(member: ConsumerMember, regexes: Mapping[str, ResolvedRegex]) -> frozenset[str]:
     """All topics that the member subscribes to, as far as its regular expression has been resolved."""
     resolved = regexes.get(member.topic_regex or "")
     return member.topic_names if resolved is None else member.topic_names | resolved.topics
 
 
-def subscribing(member: Member, regexes: Mapping[str, ResolvedRegex], topics: TopicView) -> Callable[[bytes], bool]:
+def subscribing(
+    member: ConsumerMember, regexes: Mapping[str, ResolvedRegex], topics: TopicView
+) -> Callable[[bytes], bool]:
     """Whether the member subscribes to the topic of an id now; the topics may come and go."""
     names, name_of = names_of(member, regexes), topics.name_of
     return lambda topic_id: name_of(topic_id) in names
@@ -58,7 +60,7 @@ def are_many(members: int, names: Collection[str], topics: TopicView) -> bool:
 
 def new_targets(
     regexes: Mapping[str, ResolvedRegex],
-    members: Mapping[str, Member],
+    members: Mapping[str, ConsumerMember],
     before: Mapping[str, Assignment],
     assignor: Assignor,
     topics: TopicView,
@@ -88,7 +90,7 @@ def new_targets(
     return {member_id: assigned.get(member_id, {}) for member_id in members}
 
 
-class WholeTarget(NamedTuple):
+class ConsumerWholeTarget(NamedTuple):
     """A new target assignment on its way into a group."""
 
     records: Records
@@ -97,14 +99,14 @@ class WholeTarget(NamedTuple):
     """The same as a table."""
 
 
-def written(group: ConsumerGroup, targets: Mapping[str, Assignment], max_bytes: int) -> Steps[WholeTarget]:
+def written(group: ConsumerGroup, targets: Mapping[str, Assignment], max_bytes: int) -> Steps[ConsumerWholeTarget]:
     """The records of a new target assignment, but for what has to be said of members who go or come meanwhile
     (`amended`).
 
     Raises:
         KafkaError: UNKNOWN_SERVER_ERROR, as for any batch that is too large.
     """
-    whole = WholeTarget(Records(), {})
+    whole = ConsumerWholeTarget(Records(), {})
     for member_id, assignment in targets.items():
         if member_id in group.members and group.targets.get(member_id) != assignment:
             whole.records.add((yield from records.writing_target(group.group_id, member_id, assignment)).pair)
@@ -126,7 +128,10 @@ def written(group: ConsumerGroup, targets: Mapping[str, Assignment], max_bytes: 
 
 
 def amended(
-    group: ConsumerGroup, whole: WholeTarget, targets: Mapping[str, Assignment], members: Mapping[str, Member]
+    group: ConsumerGroup,
+    whole: ConsumerWholeTarget,
+    targets: Mapping[str, Assignment],
+    members: Mapping[str, ConsumerMember],
 ) -> None:
     """Let `whole` say of the group's present members alone what they should have.
 

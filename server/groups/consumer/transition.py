@@ -23,18 +23,18 @@ from ..assigning.assignors import ASSIGNORS
 from ..assigning.metadata_hash import MetadataHashes
 from ..assigning.regexes import REFRESH_AT_MOST_EVERY_MS, check_regex
 from ..assigning.topics import TopicView
-from ..records import Change, Ready
+from ..records import Change, ReadyChange
 from ..settings import GROUP_NAMES_MAX, GroupSettings
 from . import records, targets
 from .group import ConsumerGroup
-from .member import Member
+from .member import ConsumerMember
 from .reconciliation import Claim, Target, next_step
 from .steps_ahead import StepAhead
 
 log = logging.getLogger("ottla.groups")
 
 
-class Surroundings(NamedTuple):
+class ConsumerSurroundings(NamedTuple):
     """`topics_version` grows with every new topic: what regular expressions match may have changed. `now_ms` is written,
     intervals go by `elapsed_ms`."""
 
@@ -46,7 +46,7 @@ class Surroundings(NamedTuple):
     elapsed_ms: int
 
 
-class Transition:
+class ConsumerTransition:
     """
     Args:
         old: The member before, as the group knows it, or as one that has just come.
@@ -69,11 +69,11 @@ class Transition:
     def __init__(
         self,
         group: ConsumerGroup,
-        old: Member,
-        new: Member,
-        replaced: Member | None,
-        changes: list[Change | Ready],
-        made: Collection[Ready] = (),
+        old: ConsumerMember,
+        new: ConsumerMember,
+        replaced: ConsumerMember | None,
+        changes: list[Change | ReadyChange],
+        made: Collection[ReadyChange] = (),
         ahead: StepAhead | None = None,
     ) -> None:
         self.group = group
@@ -88,12 +88,12 @@ class Transition:
         self.has_seen_topics = False
         self.has_stepped = False
         self.must_resolve = False
-        self._around: Surroundings
+        self._around: ConsumerSurroundings
         self._epoch = group.epoch
         self._dropped_regex: str | None = None
         self._must_bump = False
 
-    def run(self, around: Surroundings, claim: Claim) -> None:
+    def run(self, around: ConsumerSurroundings, claim: Claim) -> None:
         """Do all the steps, once.
 
         Raises:
@@ -124,7 +124,7 @@ class Transition:
         if self.has_stepped:
             self.changes.append(records.current_assignment(self.group.group_id, self.member))
 
-    def _take_place_of(self, replaced: Member) -> None:
+    def _take_place_of(self, replaced: ConsumerMember) -> None:
         """The static member has come back as `old`, which takes over what it had."""
         group_id, heir, held = self.group.group_id, self.old, self.group.targets.get(replaced.member_id, {})
         self.changes += records.member_tombstones(group_id, replaced.member_id)
@@ -134,11 +134,11 @@ class Transition:
         made = self._ready(ConsumerGroupCurrentMemberAssignmentKey, heir)
         self.changes.append(made or records.current_assignment(group_id, heir))
 
-    def _put_member(self, member: Member) -> None:
+    def _put_member(self, member: ConsumerMember) -> None:
         made = self._ready(ConsumerGroupMemberMetadataKey, member)
         self.changes.append(made or records.member_metadata(self.group.group_id, member))
 
-    def _ready(self, key: type, made_of: object) -> Ready | None:
+    def _ready(self, key: type, made_of: object) -> ReadyChange | None:
         """The change whose key is of this class and that was made of that, if it has been made."""
         for one in self._made:
             if type(one.change[0]) is key and one.made_of == made_of:
@@ -254,7 +254,7 @@ class Transition:
         self.has_assigned = True
         return self._epoch, assigned[new.member_id]
 
-    def _members(self) -> Mapping[str, Member]:
+    def _members(self) -> Mapping[str, ConsumerMember]:
         """The members as they will be."""
         members = dict(self.group.members)
         if self.replaced is not None:
@@ -263,7 +263,7 @@ class Transition:
         return members
 
 
-def subscribes_anew(old: Member, new: Member) -> bool:
+def subscribes_anew(old: ConsumerMember, new: ConsumerMember) -> bool:
     return new.topic_names != old.topic_names or new.topic_regex != old.topic_regex
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ...coordination.jobs import Steps
 from ...coordination.records import Pair
-from ..records import Change, Ready, write_record
+from ..records import Change, ReadyChange, write_record
 from . import records
 from .group import ConsumerGroup
 
@@ -24,7 +24,7 @@ def whole_group(group: ConsumerGroup) -> Iterator[Steps[Pair]]:
     yield from (_pair_of(records.writing_current(group_id, member)) for member in members)
 
 
-def _pair_of(writing: Steps[Ready]) -> Steps[Pair]:
+def _pair_of(writing: Steps[ReadyChange]) -> Steps[Pair]:
     return (yield from writing).pair
 
 

@@ -24,7 +24,7 @@ from ..classic.protocol import ClassicProtocol
 from ..kinds import Group, PartitionCheck
 from ..records import CommittedOffset, offset_key, offset_value
 from ..settings import PLACES_A_PIECE, GroupSettings
-from ..shard import Shard
+from ..shard import GroupShard
 from .offsets import Place, TopicId
 
 # From this version of OffsetCommit on a group that does not exist has an error of its own (KIP-848).
@@ -65,7 +65,7 @@ def is_metadata_too_large(metadata: str, limit: int) -> bool:
     return 2 * len(metadata) > limit and len(metadata.encode("utf-16-le")) > 2 * limit
 
 
-class Prepared(NamedTuple):
+class PreparedCommit(NamedTuple):
     """A commit that may be written: its records, what they say, and what was left out."""
 
     records: Records
@@ -85,7 +85,7 @@ def prepare(
     metadata_max: int,
     max_bytes: Callable[[], int],
     known: TopicView,
-) -> Steps[Prepared]:
+) -> Steps[PreparedCommit]:
     """Make the records of a commit, plain or in a transaction. OFFSET_METADATA_TOO_LARGE, and
     UNKNOWN_TOPIC_OR_PARTITION for a topic that is gone by now, refuse a partition alone. Nothing is asked of the group
     here, so that others may have their turns meanwhile.
@@ -99,7 +99,7 @@ def prepare(
     Raises:
         KafkaError: UNKNOWN_SERVER_ERROR, as Apache Kafka says to a commit that makes too large a batch.
     """
-    prepared = Prepared(Records(), {}, {}, set())
+    prepared = PreparedCommit(Records(), {}, {}, set())
     records, most_bytes = prepared.records, _LITTLE_BYTES
     for topic, topic_id, partitions in topics:
         is_gone = known.name_of(topic_id) is None
@@ -133,12 +133,12 @@ def prepare(
     return prepared
 
 
-def is_current(prepared: Prepared, known: TopicView) -> bool:
+def is_current(prepared: PreparedCommit, known: TopicView) -> bool:
     """Whether all topics of the commit are there."""
     return all(known.name_of(topic_id) is not None for topic_id in prepared.topic_ids)
 
 
-def check_places(prepared: Prepared, check: PartitionCheck | None) -> None:
+def check_places(prepared: PreparedCommit, check: PartitionCheck | None) -> None:
     """Raise what `check` does for any of the places."""
     if check is not None:
         for (topic, partition), committed in prepared.accepted.items():
@@ -158,7 +158,7 @@ class Commits:
 
     def prepare(
         self, request: OffsetCommitRequest, topics: Sequence[TopicCommit], now_ms: int, max_bytes: Callable[[], int]
-    ) -> Steps[Prepared]:
+    ) -> Steps[PreparedCommit]:
         """`prepare` for `commit`."""
         return prepare(
             request.group_id,
@@ -171,7 +171,7 @@ class Commits:
         )
 
     def commit(
-        self, shard: Shard, request: OffsetCommitRequest, version: int, prepared: Prepared, now_ms: int
+        self, shard: GroupShard, request: OffsetCommitRequest, version: int, prepared: PreparedCommit, now_ms: int
     ) -> dict[Place, ErrorCode]:
         """Commit all offsets with metadata of allowed size, in one batch: for everybody at once.
 
@@ -197,7 +197,7 @@ class Commits:
         return prepared.refused
 
     def _check_commit(
-        self, shard: Shard, request: OffsetCommitRequest, version: int, now_ms: int
+        self, shard: GroupShard, request: OffsetCommitRequest, version: int, now_ms: int
     ) -> tuple[PartitionCheck | None, ClassicGroup | None]:
         """What is left to check for each partition, and the group if it has to be made."""
         epoch = request.generation_id_or_member_epoch
@@ -213,7 +213,7 @@ class Commits:
             self._classic.committed(group, request.member_id)
         return check, None
 
-    def check_fetch(self, shard: Shard, group_id: str, member_id: str | None, epoch: int) -> None:
+    def check_fetch(self, shard: GroupShard, group_id: str, member_id: str | None, epoch: int) -> None:
         """Raise KafkaError if this member may not read committed offsets (`Group.check_fetch`). A group that does not
         exist has none."""
         group = shard.groups.get(group_id)
@@ -257,7 +257,7 @@ class Commits:
                 found[topic] = there
         return found
 
-    def delete(self, shard: Shard, group_id: str, places: Sequence[Place], now_ms: int) -> dict[Place, ErrorCode]:
+    def delete(self, shard: GroupShard, group_id: str, places: Sequence[Place], now_ms: int) -> dict[Place, ErrorCode]:
         """Delete offsets on request (KIP-496).
 
         Returns:
@@ -284,7 +284,7 @@ class Commits:
         return errors
 
     def remove(
-        self, shard: Shard, group_id: str, places: Sequence[Place], now_ms: int, *, with_group: bool = False
+        self, shard: GroupShard, group_id: str, places: Sequence[Place], now_ms: int, *, with_group: bool = False
     ) -> None:
         """Write tombstones for these places, and last for the group itself if asked to; forget what was committed.
 
@@ -295,7 +295,7 @@ class Commits:
         self._bury(tombstones, shard, group_id, places, with_group=with_group)
         tombstones.check()
 
-    def _tombstones(self, shard: Shard, group_id: str, now_ms: int) -> Tombstones[Place | None]:
+    def _tombstones(self, shard: GroupShard, group_id: str, now_ms: int) -> Tombstones[Place | None]:
         def forget(place: Place | None) -> None:
             if place is not None:
                 shard.offsets.remove(group_id, place)
@@ -305,7 +305,7 @@ class Commits:
     @staticmethod
     def _bury(
         tombstones: Tombstones[Place | None],
-        shard: Shard,
+        shard: GroupShard,
         group_id: str,
         places: Sequence[Place],
         *,
@@ -324,7 +324,7 @@ class Commits:
         tombstones.write()
         return with_group and tombstones.refusal is None
 
-    def expire(self, shard: Shard, group: Group, now_ms: int) -> Steps[bool]:
+    def expire(self, shard: GroupShard, group: Group, now_ms: int) -> Steps[bool]:
         """Remove the group's offsets that have passed their time, with the group if that leaves it without members
         and offsets; errors as `remove`.
 
@@ -344,7 +344,7 @@ class Commits:
         tombstones.check()
         return False
 
-    def forget(self, shard: Shard, group_id: str, topics: Container[TopicId], now_ms: int) -> Job:
+    def forget(self, shard: GroupShard, group_id: str, topics: Container[TopicId], now_ms: int) -> Job:
         """Remove the group's offsets that were committed in these topics, but not those of a later topic of the same name;
         errors as `remove`."""
         tombstones = self._tombstones(shard, group_id, now_ms)

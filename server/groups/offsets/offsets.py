@@ -34,7 +34,7 @@ class _Ended(NamedTuple):
     is_committed: bool
 
 
-class Offsets:
+class GroupOffsets:
     """Group id -> (topic, partition) -> committed offset. What is put later was written later."""
 
     def __init__(self) -> None:

@@ -19,8 +19,8 @@ from ..classic.group import ClassicGroup
 from ..classic.protocol import ClassicProtocol
 from ..kinds import PartitionCheck
 from ..settings import GroupSettings
-from ..shard import Shard
-from .commits import Prepared, TopicCommit, check_places, prepare
+from ..shard import GroupShard
+from .commits import PreparedCommit, TopicCommit, check_places, prepare
 from .offsets import Place
 
 
@@ -37,7 +37,7 @@ class TxnCommits:
 
     def prepare(
         self, request: TxnOffsetCommitRequest, topics: Sequence[TopicCommit], now_ms: int, max_bytes: Callable[[], int]
-    ) -> Steps[Prepared]:
+    ) -> Steps[PreparedCommit]:
         """`commits.prepare` for `commit`."""
         return prepare(
             request.group_id,
@@ -50,7 +50,7 @@ class TxnCommits:
         )
 
     def commit(
-        self, shard: Shard, request: TxnOffsetCommitRequest, version: int, prepared: Prepared, now_ms: int
+        self, shard: GroupShard, request: TxnOffsetCommitRequest, version: int, prepared: PreparedCommit, now_ms: int
     ) -> dict[Place, ErrorCode]:
         """Write all offsets with metadata of allowed size in one batch of the transaction, and keep them pending.
 
@@ -80,7 +80,7 @@ class TxnCommits:
         return prepared.refused
 
     def _check(
-        self, shard: Shard, request: TxnOffsetCommitRequest, version: int, now_ms: int
+        self, shard: GroupShard, request: TxnOffsetCommitRequest, version: int, now_ms: int
     ) -> tuple[PartitionCheck | None, ClassicGroup | None]:
         """What is left to check for each partition, and the group if it has to be made.
 

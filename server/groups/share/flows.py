@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ....protocol.errors import KafkaError
 from .keeper import UNKNOWN_OFFSET, Offsets, Refusals, StateKeeper
-from .protocol import Wish
+from .protocol import StatesToBegin
 from .states import Topics, check_size
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class ShareFlows:
         self._keeper = keeper
         self._now_ms = now_ms
 
-    async def grant(self, wish: Wish) -> None:
+    async def grant(self, wish: StatesToBegin) -> None:
         """Have the states begun that a group asks for, all of them or none. Raises nothing."""
         offsets = {
             topic_id: dict.fromkeys(partitions, UNKNOWN_OFFSET) for topic_id, partitions in wish.partitions.items()

@@ -14,7 +14,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from ....protocol.errors import ErrorCode, KafkaError
-from ....protocol.messages.consumer_group_heartbeat import Assignment, TopicPartitions
+from ....protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatAssignment,
+    ConsumerGroupHeartbeatTopicPartitions,
+)
 from ....protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from ...coordination.deadlines import Deadlines
 from ...coordination.jobs import AT_ONCE, Job, Steps
@@ -24,17 +27,17 @@ from ..assigning.metadata_hash import MetadataHashes
 from ..assigning.topic_changes import TopicChanges
 from ..assigning.topics import TopicView
 from ..classic.protocol import Caller
-from ..records import Change, Ready, records_of, write_record
+from ..records import Change, ReadyChange, records_of, write_record
 from ..settings import ASSIGN_AGAIN_MS, GroupSettings
 from ..timers import MemberTimers
 from . import records, targets
 from .group import ShareGroup
 from .member import LEAVE_EPOCH, ShareMember
 from .states import StateTable, Topics, check_size
-from .transition import Surroundings, Transition
+from .transition import ShareSurroundings, ShareTransition
 
 if TYPE_CHECKING:
-    from ..shard import Shard
+    from ..shard import GroupShard
 
 log = logging.getLogger("ottla.groups")
 
@@ -42,7 +45,7 @@ log = logging.getLogger("ottla.groups")
 _REFRESH_AFTER_MS = 2**31 - 1
 
 
-class Wish(NamedTuple):
+class StatesToBegin(NamedTuple):
     """States that the share coordinator is to begin; `ShareProtocol.begun` or `refused` is called with what came of it."""
 
     group_id: str
@@ -63,8 +66,8 @@ class ShareProtocol:
         store: RecordStore,
         deadlines: Deadlines,
         topics: TopicView,
-        start_job: Callable[[Shard, Job], None],
-        wish: Callable[[Wish], None],
+        start_job: Callable[[GroupShard, Job], None],
+        wish: Callable[[StatesToBegin], None],
     ) -> None:
         self.timers = MemberTimers[ShareGroup](deadlines, self.remove)
         self._elapsed_ms = deadlines.elapsed_ms
@@ -80,7 +83,7 @@ class ShareProtocol:
 
     # Groups
 
-    def loaded(self, shard: Shard, group: ShareGroup, now_ms: int) -> Job:
+    def loaded(self, shard: GroupShard, group: ShareGroup, now_ms: int) -> Job:
         """Take up a group as it was written down: its members have a full session time to show up, unless they have.
 
         How long ago something was written only the wall clock can tell; if that was set back since, it was just now.
@@ -104,7 +107,7 @@ class ShareProtocol:
             self.timers.stop(group, member_id)
             yield
 
-    def _keep_alive(self, shard: Shard, group: ShareGroup, member_id: str) -> None:
+    def _keep_alive(self, shard: GroupShard, group: ShareGroup, member_id: str) -> None:
         """The member has sent something: its session starts again."""
         timeout_ms = self._settings.of_group(group.group_id, "share.session.timeout.ms")
         self.timers.keep_alive(shard, group, member_id, timeout_ms)
@@ -115,7 +118,7 @@ class ShareProtocol:
         self._hashes.topics_changed(names)
         self._changes.add(names)
 
-    def forget_topics(self, shard: Shard, group: ShareGroup, topic_ids: Collection[bytes], now_ms: int) -> None:
+    def forget_topics(self, shard: GroupShard, group: ShareGroup, topic_ids: Collection[bytes], now_ms: int) -> None:
         """These topics are gone; errors as `RecordStore.append`."""
         if group.states is not None and not group.states.topic_ids().isdisjoint(topic_ids):
             self._write_states(shard, group, group.states.without(topic_ids), now_ms)
@@ -123,7 +126,7 @@ class ShareProtocol:
     # Heartbeats
 
     def unchanged(
-        self, shard: Shard, request: ShareGroupHeartbeatRequest, caller: Caller
+        self, shard: GroupShard, request: ShareGroupHeartbeatRequest, caller: Caller
     ) -> ShareGroupHeartbeatResponse | None:
         """The answer to a heartbeat that changes nothing but the member's session; None if there may be more to do for `heartbeat`, which
         would answer the same."""
@@ -149,7 +152,9 @@ class ShareProtocol:
             heartbeat_interval_ms=self._settings.of_group(group.group_id, "share.heartbeat.interval.ms"),
         )
 
-    def preparing(self, shard: Shard, request: ShareGroupHeartbeatRequest, caller: Caller) -> Steps[Ready | None]:
+    def preparing(
+        self, shard: GroupShard, request: ShareGroupHeartbeatRequest, caller: Caller
+    ) -> Steps[ReadyChange | None]:
         """Look at the topics that the group will subscribe to, which may be thousands, as `heartbeat` will; what is to be written
         of a member that names as many."""
         group, named = shard.groups.get(request.group_id), frozenset(request.subscribed_topic_names or ())
@@ -167,11 +172,11 @@ class ShareProtocol:
 
     def heartbeat(
         self,
-        shard: Shard,
+        shard: GroupShard,
         request: ShareGroupHeartbeatRequest,
         caller: Caller,
         now_ms: int,
-        ready: Ready | None = None,
+        ready: ReadyChange | None = None,
     ) -> ShareGroupHeartbeatResponse:
         """Let a member join, stay or leave.
 
@@ -196,18 +201,20 @@ class ShareProtocol:
         if epoch == 0:
             log.info("group %s: member %s joins", group_id, member_id)
         self._changes.tell(group)
-        transition = Transition(group, old, _with_news(old, request, caller), ready)
+        transition = ShareTransition(group, old, _with_news(old, request, caller), ready)
         elapsed_ms = self._elapsed_ms()
         max_bytes, is_asking = self._store.max_batch_bytes(shard.partition), group_id in self._asking
         transition.run(
-            Surroundings(self._settings, self._topics, self._hashes, now_ms, elapsed_ms, max_bytes, is_asking)
+            ShareSurroundings(self._settings, self._topics, self._hashes, now_ms, elapsed_ms, max_bytes, is_asking)
         )
         self._write(shard, group, transition.changes, now_ms)
         self._after(shard, transition, now_ms, elapsed_ms)
         member = transition.member
         told = None
         if epoch == 0 or request.subscribed_topic_names is not None or member.assigned != old.assigned:
-            told = Assignment(topic_partitions=rows_of(TopicPartitions, member.assigned))
+            told = ConsumerGroupHeartbeatAssignment(
+                topic_partitions=rows_of(ConsumerGroupHeartbeatTopicPartitions, member.assigned)
+            )
         return ShareGroupHeartbeatResponse(
             member_id=member_id,
             member_epoch=member.epoch,
@@ -215,7 +222,7 @@ class ShareProtocol:
             assignment=told,
         )
 
-    def _after(self, shard: Shard, transition: Transition, now_ms: int, elapsed_ms: int) -> None:
+    def _after(self, shard: GroupShard, transition: ShareTransition, now_ms: int, elapsed_ms: int) -> None:
         """What follows from a member's news, once they are written."""
         group = transition.group
         if transition.has_seen_topics:
@@ -228,7 +235,7 @@ class ShareProtocol:
             self._start_job(shard, self._assign(shard, group, now_ms))
         if transition.asked_for:
             self.asked(group.group_id, transition.asked_for)
-            self._wish(Wish(group.group_id, transition.epoch, transition.asked_for))
+            self._wish(StatesToBegin(group.group_id, transition.epoch, transition.asked_for))
         group.looked_for = (transition.names, group.states, group.topics_known_to)
 
     def _check_size(self, group: ShareGroup, member_id: str) -> None:
@@ -237,7 +244,7 @@ class ShareProtocol:
             message = f"The share group has reached its maximum capacity of {limit} members."
             raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
 
-    def _assign(self, shard: Shard, group: ShareGroup, now_ms: int) -> Job:
+    def _assign(self, shard: GroupShard, group: ShareGroup, now_ms: int) -> Job:
         """Make a target assignment for the group as it is now; members get their parts at their next heartbeats.
 
         Whatever happened to the group meanwhile has brought it to a later epoch, for which there will be another one.
@@ -266,7 +273,7 @@ class ShareProtocol:
             group.is_assigning = False
             group.assigned_at_ms = self._elapsed_ms() + wait_ms
 
-    def remove(self, shard: Shard, group: ShareGroup, member_id: str, now_ms: int) -> None:
+    def remove(self, shard: GroupShard, group: ShareGroup, member_id: str, now_ms: int) -> None:
         """Take a member out of the group.
 
         Raises:
@@ -283,7 +290,7 @@ class ShareProtocol:
 
     # States of partitions
 
-    def begun(self, shard: Shard, group_id: str, partitions: Topics, now_ms: int) -> None:
+    def begun(self, shard: GroupShard, group_id: str, partitions: Topics, now_ms: int) -> None:
         """The share coordinator has the states; members get the partitions by their next heartbeats. Errors as
         `RecordStore.append`."""
         group = shard.groups.get(group_id)
@@ -296,7 +303,7 @@ class ShareProtocol:
             }
             self._write_states(shard, group, group.states.begun(asked, self._topics.name_of), now_ms)
 
-    def refused(self, shard: Shard, group_id: str, partitions: Topics, now_ms: int) -> None:
+    def refused(self, shard: GroupShard, group_id: str, partitions: Topics, now_ms: int) -> None:
         """It could not begin them: the next heartbeat asks again, unless another question is about them. Errors as
         `RecordStore.append`."""
         group = shard.groups.get(group_id)
@@ -320,7 +327,7 @@ class ShareProtocol:
         if not questions:
             del self._asking[group_id]
 
-    def to_move(self, shard: Shard, group_id: str, partitions: Topics, now_ms: int) -> int:
+    def to_move(self, shard: GroupShard, group_id: str, partitions: Topics, now_ms: int) -> int:
         """The states of these partitions are to begin again; the state epoch for that. A group is made if there is none.
 
         Raises:
@@ -336,7 +343,7 @@ class ShareProtocol:
             self._write_states(shard, group, states, now_ms)
         return group.epoch
 
-    def to_forget(self, shard: Shard, group_id: str, topic_ids: Collection[bytes], now_ms: int) -> Topics:
+    def to_forget(self, shard: GroupShard, group_id: str, topic_ids: Collection[bytes], now_ms: int) -> Topics:
         """The group is to begin anew in these topics: the states to delete, of those of them that have any.
 
         Raises:
@@ -355,7 +362,7 @@ class ShareProtocol:
         self._write_states(shard, group, group.states.to_delete(found.keys(), self._topics.name_of), now_ms)
         return found
 
-    def all_to_forget(self, shard: Shard, group_id: str, now_ms: int) -> Topics:
+    def all_to_forget(self, shard: GroupShard, group_id: str, now_ms: int) -> Topics:
         """The group is to go: all states to delete; none, if it is no share group.
 
         Raises:
@@ -382,7 +389,7 @@ class ShareProtocol:
         self._write_states(shard, group, StateTable().to_delete(found.keys(), self._topics.name_of), now_ms)
         return found
 
-    def forgotten(self, shard: Shard, group_id: str, topic_ids: Collection[bytes], now_ms: int) -> None:
+    def forgotten(self, shard: GroupShard, group_id: str, topic_ids: Collection[bytes], now_ms: int) -> None:
         """The states of these topics are deleted. Errors as `RecordStore.append`."""
         group = shard.groups.get(group_id)
         if isinstance(group, ShareGroup) and group.states is not None:
@@ -393,11 +400,13 @@ class ShareProtocol:
 
     # Records
 
-    def _write_states(self, shard: Shard, group: ShareGroup, states: StateTable, now_ms: int) -> None:
+    def _write_states(self, shard: GroupShard, group: ShareGroup, states: StateTable, now_ms: int) -> None:
         if states != group.states:
             self._write(shard, group, [records.state_partitions(group.group_id, states)], now_ms)
 
-    def _write(self, shard: Shard, group: ShareGroup, changes: Collection[Change | Ready], now_ms: int) -> None:
+    def _write(
+        self, shard: GroupShard, group: ShareGroup, changes: Collection[Change | ReadyChange], now_ms: int
+    ) -> None:
         """Append changes of the group, which may be new, as one batch, then apply them; errors as `RecordStore.append`."""
         if changes:
             self._store.append(shard.partition, records_of(changes), now_ms)

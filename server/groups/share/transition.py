@@ -18,7 +18,7 @@ from ...coordination.jobs import to_the_end
 from ..assigning.assignment import Assignment
 from ..assigning.metadata_hash import MetadataHashes
 from ..assigning.topics import TopicView
-from ..records import Change, Ready
+from ..records import Change, ReadyChange
 from ..settings import GROUP_NAMES_MAX, GroupSettings
 from . import records, targets
 from .group import ShareGroup
@@ -28,7 +28,7 @@ from .states import PARTITIONS_MAX, TOPICS_MAX, StateTable, Topics
 log = logging.getLogger("ottla.groups")
 
 
-class Surroundings(NamedTuple):
+class ShareSurroundings(NamedTuple):
     """`now_ms` is written, intervals go by `elapsed_ms`; `max_bytes` fit into a batch.
 
     Attributes:
@@ -44,7 +44,7 @@ class Surroundings(NamedTuple):
     is_asking: bool
 
 
-class Transition:
+class ShareTransition:
     """
     Args:
         old: The member before, as the group knows it, or as one that has just come.
@@ -62,21 +62,21 @@ class Transition:
         asked_for: Partitions whose states are to be begun, once this is written.
     """
 
-    def __init__(self, group: ShareGroup, old: ShareMember, new: ShareMember, ready: Ready | None = None) -> None:
+    def __init__(self, group: ShareGroup, old: ShareMember, new: ShareMember, ready: ReadyChange | None = None) -> None:
         self.group = group
         self._ready = ready
         self.old = old
         self.member = new
-        self.changes: list[Change | Ready] = []
+        self.changes: list[Change | ReadyChange] = []
         self.epoch = group.epoch
         self.names = group.subscribed_topics
         self.has_assigned = False
         self.must_assign = False
         self.has_seen_topics = False
         self.asked_for: Topics = {}
-        self._around: Surroundings
+        self._around: ShareSurroundings
 
-    def run(self, around: Surroundings) -> None:
+    def run(self, around: ShareSurroundings) -> None:
         """Do all the steps, once.
 
         Raises:

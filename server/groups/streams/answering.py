@@ -7,15 +7,15 @@ from typing import NamedTuple
 
 from ....protocol.messages import streams_group_heartbeat as message
 from ....protocol.messages.streams_group_heartbeat import (
-    Status,
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
+    StreamsStatus,
 )
 from .applications.configured import InternalTopic, StatusCode
 from .group import StreamsGroup
-from .member import Member, Tasks
+from .member import StreamsMember, StreamsTasks
 from .records import rows_of
-from .transition import Transition
+from .transition import StreamsTransition
 
 
 class Heard(NamedTuple):
@@ -32,7 +32,7 @@ class Heard(NamedTuple):
 
 def answered(
     group: StreamsGroup,
-    transition: Transition,
+    transition: StreamsTransition,
     request: StreamsGroupHeartbeatRequest,
     before: object,
     interval_ms: int,
@@ -69,7 +69,7 @@ def answered(
     return Heard(response, transition.configured.missing, wants_endpoints)
 
 
-def _has_others(group: StreamsGroup, member: Member, claim: Tasks | None) -> bool:
+def _has_others(group: StreamsGroup, member: StreamsMember, claim: StreamsTasks | None) -> bool:
     """Whether the member is to be told its tasks again, as it has said that it has others.
 
     Apache Kafka does not look at the claim: whoever did not get the answer that named new tasks never hears of them.
@@ -81,14 +81,14 @@ def _has_others(group: StreamsGroup, member: Member, claim: Tasks | None) -> boo
     return is_over or (member.member_id in group.untold and group.assignment_epoch >= group.epoch)
 
 
-def _statuses(group: StreamsGroup, transition: Transition) -> list[Status]:
+def _statuses(group: StreamsGroup, transition: StreamsTransition) -> list[StreamsStatus]:
     statuses = [*transition.statuses]
     if (problem := transition.configured.problem) is not None:
-        statuses.append(Status(status_code=problem.code, status_detail=problem.detail))
+        statuses.append(StreamsStatus(status_code=problem.code, status_detail=problem.detail))
     if group.shutdown_by is not None:
         detail = (
             f"Streams group member {group.shutdown_by} encountered a fatal error and requested a shutdown for the entire"
             " application."
         )
-        statuses.append(Status(status_code=StatusCode.SHUTDOWN_APPLICATION, status_detail=detail))
+        statuses.append(StreamsStatus(status_code=StatusCode.SHUTDOWN_APPLICATION, status_detail=detail))
     return statuses

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from ...coordination.jobs import A_PIECE, Job, Steps
 from ..assigning.least_first import LeastFirst
 from .applications.configured import ConfiguredSubtopology
-from .member import Tasks
+from .member import StreamsTasks
 
 Task = tuple[str, int]
 Given = defaultdict[str, defaultdict[str, set[int]]]
@@ -29,12 +29,12 @@ class AssignedMember(NamedTuple):
     """One member as the assignor sees it; `before` is what it was given last time."""
 
     process_id: str
-    before: Tasks
+    before: StreamsTasks
 
 
 def sticky(
     members: Mapping[str, AssignedMember], subtopologies: Mapping[str, ConfiguredSubtopology], standbys: int
-) -> Steps[dict[str, Tasks]]:
+) -> Steps[dict[str, StreamsTasks]]:
     """What each member should have.
 
     Args:
@@ -250,11 +250,11 @@ class _Work:
     def _by_load(self) -> LeastFirst[_Process]:
         return LeastFirst([(process.load, process) for process in self._processes.values()])
 
-    def result(self) -> Steps[dict[str, Tasks]]:
+    def result(self) -> Steps[dict[str, StreamsTasks]]:
         found, left, nothing = {}, A_PIECE, defaultdict[str, set[int]]()
         for member_id in self._members:
             active, standby = self._active.pop(member_id, nothing), self._standby.pop(member_id, nothing)
-            found[member_id] = Tasks(
+            found[member_id] = StreamsTasks(
                 dict(zip(active, map(frozenset, active.values()), strict=True)),
                 dict(zip(standby, map(frozenset, standby.values()), strict=True)),
             )

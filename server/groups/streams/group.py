@@ -20,7 +20,7 @@ from ..reconciled import ReconciledGroup
 from ..records import CommittedOffset, write_record
 from .applications.configured import Configured
 from .applications.topology import Topology
-from .member import Member, Tasks
+from .member import StreamsMember, StreamsTasks
 from .records import tombstones
 
 # From this version of OffsetCommit on the generation may be a member epoch.
@@ -33,12 +33,12 @@ Task = tuple[str, int]
 class Served(NamedTuple):
     """What `describing` has made of a member, for as long as it and the topology stay the same."""
 
-    member: Member
+    member: StreamsMember
     configured: Configured | None
     row: EndpointToPartitions
 
 
-class StreamsGroup(ReconciledGroup[Member, Tasks]):
+class StreamsGroup(ReconciledGroup[StreamsMember, StreamsTasks]):
     """
     Attributes:
         validated_epoch: Of the topology whose topics were all there and right then; -1 if they were not.
@@ -110,7 +110,9 @@ class StreamsGroup(ReconciledGroup[Member, Tasks]):
             raise _stale(f"epoch {epoch} is above {member.epoch}, that of member {member_id}")
         return partial(self._check_assignment_epoch, member, epoch)
 
-    def _check_assignment_epoch(self, member: Member, epoch: int, topic: str, _topic_id: bytes, partition: int) -> None:
+    def _check_assignment_epoch(
+        self, member: StreamsMember, epoch: int, topic: str, _topic_id: bytes, partition: int
+    ) -> None:
         subtopology = None if self.topology is None else self.topology.subtopology_of.get(topic)
         if subtopology is None:
             raise _stale(f"topic {topic} is none that the application reads")
@@ -145,7 +147,7 @@ class StreamsGroup(ReconciledGroup[Member, Tasks]):
 
     # Members
 
-    def member(self, member_id: str) -> Member:
+    def member(self, member_id: str) -> StreamsMember:
         """Raises KafkaError UNKNOWN_MEMBER_ID."""
         member = self.members.get(member_id)
         if member is None:
@@ -163,7 +165,7 @@ class StreamsGroup(ReconciledGroup[Member, Tasks]):
 
     # For `replay`
 
-    def put(self, member: Member) -> None:
+    def put(self, member: StreamsMember) -> None:
         """Take over what a record says of a member, old or new."""
         if member.member_id in self.members:
             self._take_out(member.member_id)

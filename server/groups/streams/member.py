@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple, TypeAlias
 
-from ....protocol.messages.streams_group_heartbeat import Endpoint
+from ....protocol.messages.streams_group_heartbeat import StreamsEndpoint
 
 LEAVE_EPOCH = -1
 """A member that sends this epoch leaves."""
@@ -21,7 +21,7 @@ _NONE: Places = {}
 _NO_EPOCHS: Epochs = {}
 
 
-class Tasks(NamedTuple):
+class StreamsTasks(NamedTuple):
     """What a member should have, or says it has."""
 
     active: Places = _NONE
@@ -37,11 +37,11 @@ class Owned(NamedTuple):
     warmup: Places = _NONE
 
     @property
-    def tasks(self) -> Tasks:
+    def tasks(self) -> StreamsTasks:
         """Without epochs."""
-        return Tasks({key: frozenset(one) for key, one in self.active.items()}, self.standby, self.warmup)
+        return StreamsTasks({key: frozenset(one) for key, one in self.active.items()}, self.standby, self.warmup)
 
-    def shares_any(self, tasks: Tasks) -> bool:
+    def shares_any(self, tasks: StreamsTasks) -> bool:
         """Whether any of `tasks` is here, in the same role."""
         return any(
             not tasks_of_one.isdisjoint(mine.get(subtopology, ()))
@@ -49,7 +49,7 @@ class Owned(NamedTuple):
             for subtopology, tasks_of_one in named.items()
         )
 
-    def holds(self, tasks: Tasks) -> bool:
+    def holds(self, tasks: StreamsTasks) -> bool:
         """Whether all of `tasks` are here, in the same role."""
         return all(
             partition in _of(mine, subtopology)
@@ -63,11 +63,11 @@ def _of(mine: Mapping[str, Collection[int]], subtopology: str) -> Collection[int
     return mine.get(subtopology, ())
 
 
-NO_TASKS = Tasks()
+NO_TASKS = StreamsTasks()
 NOTHING = Owned()
 
 
-class MemberState(IntEnum):
+class StreamsMemberState(IntEnum):
     """How far a member is with the target assignment; numbers as in its records."""
 
     STABLE = 1
@@ -81,7 +81,7 @@ class MemberState(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class StreamsMember:
     """
     Attributes:
         epoch: The target assignment's epoch that it has arrived in; 0 before the first.
@@ -96,7 +96,7 @@ class Member:
     member_id: str
     epoch: int = 0
     previous_epoch: int = 0
-    state: MemberState = MemberState.STABLE
+    state: StreamsMemberState = StreamsMemberState.STABLE
     instance_id: str | None = None
     rack_id: str | None = None
     rebalance_timeout_ms: int = -1
@@ -104,13 +104,13 @@ class Member:
     client_host: str = ""
     topology_epoch: int = -1
     process_id: str = ""
-    user_endpoint: Endpoint | None = None
+    user_endpoint: StreamsEndpoint | None = None
     client_tags: Mapping[str, str] = field(default_factory=dict)
     assigned: Owned = NOTHING
     revoking: Owned = NOTHING
 
     def is_reconciled_to(self, epoch: int) -> bool:
-        return self.state is MemberState.STABLE and self.epoch == epoch
+        return self.state is StreamsMemberState.STABLE and self.epoch == epoch
 
     def assignment_epoch(self, subtopology: str, partition: int) -> int | None:
         """Since when it has this active task; None if it has not."""

@@ -8,11 +8,11 @@ from dataclasses import replace
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages import streams_group_heartbeat as message
-from ....protocol.messages.streams_group_heartbeat import Endpoint, StreamsGroupHeartbeatRequest
+from ....protocol.messages.streams_group_heartbeat import StreamsEndpoint, StreamsGroupHeartbeatRequest
 from ..classic.protocol import Caller
 from .applications.configured import Configured
 from .group import StreamsGroup
-from .member import NO_TASKS, Member, Tasks
+from .member import NO_TASKS, StreamsMember, StreamsTasks
 
 log = logging.getLogger("ottla.groups")
 
@@ -25,7 +25,7 @@ def streams_group(group_id: str, group: object, not_found: str = "Streams group 
     raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, text)
 
 
-def member_for(group: StreamsGroup, request: StreamsGroupHeartbeatRequest) -> Member:
+def member_for(group: StreamsGroup, request: StreamsGroupHeartbeatRequest) -> StreamsMember:
     """The member that sends this, as it is known or as it joins; one that joins again keeps what it has.
 
     Raises:
@@ -33,13 +33,13 @@ def member_for(group: StreamsGroup, request: StreamsGroupHeartbeatRequest) -> Me
     """
     if request.member_epoch == 0:
         log.info("group %s: member %s joins", group.group_id, request.member_id)
-        return group.members.get(request.member_id) or Member(request.member_id)
+        return group.members.get(request.member_id) or StreamsMember(request.member_id)
     member = group.member(request.member_id)
     _check_epoch(member, request)
     return member
 
 
-def _check_epoch(member: Member, request: StreamsGroupHeartbeatRequest) -> None:
+def _check_epoch(member: StreamsMember, request: StreamsGroupHeartbeatRequest) -> None:
     """Raise FENCED_MEMBER_EPOCH for a member that knows another epoch than we do, unless our last answer may have been
     lost: then it names the epoch before, and has no task but those that it may have."""
     epoch = request.member_epoch
@@ -56,7 +56,7 @@ def _check_epoch(member: Member, request: StreamsGroupHeartbeatRequest) -> None:
     )
 
 
-def with_news(member: Member, request: StreamsGroupHeartbeatRequest, caller: Caller) -> Member:
+def with_news(member: StreamsMember, request: StreamsGroupHeartbeatRequest, caller: Caller) -> StreamsMember:
     """The member with what the request says; what it leaves out has not changed."""
     endpoint, tags = request.user_endpoint, request.client_tags
     has_timeout = request.rebalance_timeout_ms != -1
@@ -68,22 +68,24 @@ def with_news(member: Member, request: StreamsGroupHeartbeatRequest, caller: Cal
         client_id=caller.client_id,
         client_host=caller.client_host,
         process_id=member.process_id if request.process_id is None else request.process_id,
-        user_endpoint=member.user_endpoint if endpoint is None else Endpoint(host=endpoint.host, port=endpoint.port),
+        user_endpoint=member.user_endpoint
+        if endpoint is None
+        else StreamsEndpoint(host=endpoint.host, port=endpoint.port),
         client_tags=member.client_tags if tags is None else {one.key: one.value for one in tags},
     )
 
 
-def claim_of(request: StreamsGroupHeartbeatRequest) -> Tasks | None:
+def claim_of(request: StreamsGroupHeartbeatRequest) -> StreamsTasks | None:
     """What the member says it has; None if it does not say."""
     active, standby, warmup = request.active_tasks, request.standby_tasks, request.warmup_tasks
     if active is None or standby is None or warmup is None:
         return None
     if not (active or standby or warmup):
         return NO_TASKS
-    return Tasks(_places(active), _places(standby), _places(warmup))
+    return StreamsTasks(_places(active), _places(standby), _places(warmup))
 
 
-def check_claim(claim: Tasks | None, configured: Configured) -> None:
+def check_claim(claim: StreamsTasks | None, configured: Configured) -> None:
     """Raise KafkaError INVALID_REQUEST if the member says it has a task that there is not."""
     if claim is None or configured.subtopologies is None:
         return

@@ -26,20 +26,20 @@ from ..assigning.topics import TopicView
 from ..classic.group import ClassicGroup
 from ..classic.protocol import Caller
 from ..records import Change, records_of
-from ..records import Ready as ReadyRecord
+from ..records import ReadyChange as ReadyRecord
 from ..settings import GroupSettings
 from ..timers import MemberTimers
 from . import records, targets
 from .answering import Heard, answered
 from .describing import endpoints
 from .group import StreamsGroup
-from .member import LEAVE_EPOCH, Member, MemberState
+from .member import LEAVE_EPOCH, StreamsMember, StreamsMemberState
 from .membership import claim_of, member_for, streams_group, with_news
 from .target_jobs import TargetJobs
-from .transition import Ready, Seen, Surroundings, Transition, preparing
+from .transition import ReadyStep, SeenGroup, StreamsSurroundings, StreamsTransition, preparing
 
 if TYPE_CHECKING:
-    from ..shard import Shard
+    from ..shard import GroupShard
 
 log = logging.getLogger("ottla.groups")
 
@@ -57,7 +57,7 @@ class StreamsProtocol:
         store: RecordStore,
         deadlines: Deadlines,
         topics: TopicView,
-        start_job: Callable[[Shard, Job], None],
+        start_job: Callable[[GroupShard, Job], None],
         close_classic: Callable[[ClassicGroup, int], None],
     ) -> None:
         self._close_classic = close_classic
@@ -72,7 +72,7 @@ class StreamsProtocol:
 
     # Groups
 
-    def loaded(self, shard: Shard, group: StreamsGroup, now_ms: int) -> Job:
+    def loaded(self, shard: GroupShard, group: StreamsGroup, now_ms: int) -> Job:
         """Take up a group as it was written down: its members have a full session time to show up, unless they have.
 
         How long ago something was written only the wall clock can tell; if that was set back since, it was just now.
@@ -95,15 +95,15 @@ class StreamsProtocol:
             self.timers.stop(group, member_id)
             yield
 
-    def _keep_alive(self, shard: Shard, group: StreamsGroup, member: Member) -> None:
+    def _keep_alive(self, shard: GroupShard, group: StreamsGroup, member: StreamsMember) -> None:
         """The member has sent something: its session starts again."""
         timeout_ms = self._settings.of_group(group.group_id, "streams.session.timeout.ms")
         self.timers.keep_alive(shard, group, member.member_id, timeout_ms)
 
-    def _await_revocation(self, shard: Shard, group: StreamsGroup, member: Member) -> None:
+    def _await_revocation(self, shard: GroupShard, group: StreamsGroup, member: StreamsMember) -> None:
         """Give a member its time to give up tasks, if it has to; the time begins again with each of its steps."""
         self.timers.unlimit(group, member.member_id)
-        if member.state is MemberState.UNREVOKED_TASKS:
+        if member.state is StreamsMemberState.UNREVOKED_TASKS:
             self.timers.limit(shard, group, member)
 
     def topics_changed(self, names: Collection[str]) -> None:
@@ -114,7 +114,7 @@ class StreamsProtocol:
 
     # Heartbeats
 
-    def unchanged(self, shard: Shard, request: StreamsGroupHeartbeatRequest, caller: Caller) -> Heard | None:
+    def unchanged(self, shard: GroupShard, request: StreamsGroupHeartbeatRequest, caller: Caller) -> Heard | None:
         """What is heard of a heartbeat that changes nothing but the member's session; None if there may be more to do for `heartbeat`,
         which would say the same."""
         group = shard.groups.get(request.group_id)
@@ -125,7 +125,7 @@ class StreamsProtocol:
             not 0 < member.epoch == request.member_epoch
             or group.group_id in shard.groups_going
             or not group.is_at_rest(member.epoch, self._changes.count, self._elapsed_ms())
-            or member.state is not MemberState.STABLE
+            or member.state is not StreamsMemberState.STABLE
             or topology is None
             or configured is None
             or configured.problem is not None
@@ -154,14 +154,14 @@ class StreamsProtocol:
         """What an assignment of the group is made with."""
         return {targets.STANDBYS: str(self._settings.of_group(group.group_id, "streams.num.standby.replicas"))}
 
-    def preparing(self, shard: Shard, request: StreamsGroupHeartbeatRequest) -> Steps[Ready | None]:
+    def preparing(self, shard: GroupShard, request: StreamsGroupHeartbeatRequest) -> Steps[ReadyStep | None]:
         """What `heartbeat` takes, if it comes before anything else does; None where nothing is to be known, and if the group has
         been another one again and again meanwhile."""
         if request.member_epoch == LEAVE_EPOCH:
             return None
         group_id = request.group_id
         for _ in range(_TRIES):
-            seen = Seen.of(shard.groups.get(group_id))
+            seen = SeenGroup.of(shard.groups.get(group_id))
             ready = yield from preparing(
                 group_id, seen, request.topology, self._topics, self._hashes, self._changes, self._elapsed_ms
             )
@@ -171,11 +171,11 @@ class StreamsProtocol:
 
     def heartbeat(
         self,
-        shard: Shard,
+        shard: GroupShard,
         request: StreamsGroupHeartbeatRequest,
         caller: Caller,
         now_ms: int,
-        ready: Ready | None = None,
+        ready: ReadyStep | None = None,
     ) -> Heard:
         """Let a member join, stay or leave.
 
@@ -195,9 +195,9 @@ class StreamsProtocol:
             assert ready is not None  # nothing comes in between
         group = self._group_for(shard, request, changes)
         old = member_for(group, request)
-        transition = Transition(group, old, with_news(old, request, caller), changes, ready)
+        transition = StreamsTransition(group, old, with_news(old, request, caller), changes, ready)
         waits = not group.members and self._settings.of_group(group.group_id, "streams.initial.rebalance.delay.ms") > 0
-        around = Surroundings(
+        around = StreamsSurroundings(
             self._configs_of(group),
             self._settings.of_group(group.group_id, "streams.assignment.interval.ms"),
             waits or group.initial_delay is not None,
@@ -217,7 +217,7 @@ class StreamsProtocol:
         return answered(kept, transition, request, known, interval_ms)
 
     def _group_for(
-        self, shard: Shard, request: StreamsGroupHeartbeatRequest, changes: list[Change | ReadyRecord]
+        self, shard: GroupShard, request: StreamsGroupHeartbeatRequest, changes: list[Change | ReadyRecord]
     ) -> StreamsGroup:
         """The group; a new one, or one in place of a classic group without members, for a member that joins."""
         group_id = request.group_id
@@ -238,7 +238,13 @@ class StreamsProtocol:
         return group
 
     def _keep(
-        self, shard: Shard, group: StreamsGroup, transition: Transition, around: Surroundings, *, waits: bool
+        self,
+        shard: GroupShard,
+        group: StreamsGroup,
+        transition: StreamsTransition,
+        around: StreamsSurroundings,
+        *,
+        waits: bool,
     ) -> None:
         """Take over what is not in the log."""
         member, elapsed_ms = transition.member, around.elapsed_ms
@@ -264,7 +270,7 @@ class StreamsProtocol:
 
     # Leaving
 
-    def _leave(self, shard: Shard, request: StreamsGroupHeartbeatRequest, now_ms: int) -> Heard:
+    def _leave(self, shard: GroupShard, request: StreamsGroupHeartbeatRequest, now_ms: int) -> Heard:
         group = streams_group(request.group_id, shard.groups.get(request.group_id), "Group {} not found.")
         if request.shutdown_application and group.shutdown_by is None:
             group.shutdown_by = request.member_id
@@ -273,10 +279,10 @@ class StreamsProtocol:
         self.remove(shard, group, member, now_ms)
         return Heard(StreamsGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch))
 
-    def _remove_one(self, shard: Shard, group: StreamsGroup, member_id: str, now_ms: int) -> None:
+    def _remove_one(self, shard: GroupShard, group: StreamsGroup, member_id: str, now_ms: int) -> None:
         self.remove(shard, group, group.members[member_id], now_ms)
 
-    def remove(self, shard: Shard, group: StreamsGroup, member: Member, now_ms: int) -> None:
+    def remove(self, shard: GroupShard, group: StreamsGroup, member: StreamsMember, now_ms: int) -> None:
         """Take a member out of the group; what it had is free at once.
 
         Raises:
@@ -294,7 +300,7 @@ class StreamsProtocol:
 
     # Records
 
-    def write(self, shard: Shard, changes: Collection[Change | ReadyRecord], now_ms: int) -> None:
+    def write(self, shard: GroupShard, changes: Collection[Change | ReadyRecord], now_ms: int) -> None:
         """Append changes of one group as one batch, then apply them; errors as `RecordStore.append`."""
         if changes:
             self._store.append(shard.partition, records_of(changes), now_ms)

@@ -17,12 +17,14 @@ from typing import Any
 
 from ....protocol.errors import ErrorCode, KafkaError
 from .group import StreamsGroup
-from .member import Epochs, Member, MemberState, Owned, Places, Tasks
+from .member import Epochs, Owned, Places, StreamsMember, StreamsMemberState, StreamsTasks
 
 _NOBODY: frozenset[int] = frozenset()
 
 
-def next_step(group: StreamsGroup, member: Member, epoch: int, target: Tasks, claim: Tasks | None) -> Member:
+def next_step(
+    group: StreamsGroup, member: StreamsMember, epoch: int, target: StreamsTasks, claim: StreamsTasks | None
+) -> StreamsMember:
     """The member after one step, which may be the same.
 
     Args:
@@ -35,13 +37,13 @@ def next_step(group: StreamsGroup, member: Member, epoch: int, target: Tasks, cl
         KafkaError: FENCED_MEMBER_EPOCH if its state is unknown to us and it still has tasks.
     """
     match member.state:
-        case MemberState.STABLE if member.epoch != epoch:
+        case StreamsMemberState.STABLE if member.epoch != epoch:
             return _advance(group, member, member.epoch, epoch, target, claim)
-        case MemberState.UNREVOKED_TASKS if claim is not None and not member.revoking.shares_any(claim):
+        case StreamsMemberState.UNREVOKED_TASKS if claim is not None and not member.revoking.shares_any(claim):
             return _advance(group, member, member.epoch + 1, epoch, target, claim)
-        case MemberState.UNRELEASED_TASKS:
+        case StreamsMemberState.UNRELEASED_TASKS:
             return _advance(group, member, member.epoch, epoch, target, claim)
-        case MemberState.UNKNOWN:
+        case StreamsMemberState.UNKNOWN:
             if claim is None or any(claim):
                 message = (
                     "The streams group member is in a unknown state. The member must abandon all its tasks and rejoin."
@@ -52,8 +54,13 @@ def next_step(group: StreamsGroup, member: Member, epoch: int, target: Tasks, cl
 
 
 def _advance(
-    group: StreamsGroup, member: Member, own_epoch: int, epoch: int, target: Tasks, claim: Tasks | None
-) -> Member:
+    group: StreamsGroup,
+    member: StreamsMember,
+    own_epoch: int,
+    epoch: int,
+    target: StreamsTasks,
+    claim: StreamsTasks | None,
+) -> StreamsMember:
     """Go on towards the target; `own_epoch` is the member's as long as there is something to give up."""
     kept = has = member.assigned
     if any(has):
@@ -62,12 +69,20 @@ def _advance(
         warmup, warmup_left = _split(has.warmup, target.warmup)
         kept, revoking = Owned(active, standby, warmup), Owned(active_left, standby_left, warmup_left)
         if any(revoking) and (claim is None or revoking.shares_any(claim)):
-            return _enter(member, own_epoch, MemberState.UNREVOKED_TASKS, kept, revoking)
+            return _enter(member, own_epoch, StreamsMemberState.UNREVOKED_TASKS, kept, revoking)
     assigned, must_wait = _granted(group, member.process_id, epoch, kept, target)
-    return _enter(member, epoch, MemberState.UNRELEASED_TASKS if must_wait else MemberState.STABLE, assigned, Owned())
+    return _enter(
+        member,
+        epoch,
+        StreamsMemberState.UNRELEASED_TASKS if must_wait else StreamsMemberState.STABLE,
+        assigned,
+        Owned(),
+    )
 
 
-def _enter(member: Member, epoch: int, state: MemberState, assigned: Owned, revoking: Owned) -> Member:
+def _enter(
+    member: StreamsMember, epoch: int, state: StreamsMemberState, assigned: Owned, revoking: Owned
+) -> StreamsMember:
     return replace(member, state=state, epoch=epoch, previous_epoch=member.epoch, assigned=assigned, revoking=revoking)
 
 
@@ -97,7 +112,7 @@ def _split(has: Places, target: Places) -> tuple[dict[str, frozenset[int]], dict
     return kept, left
 
 
-def _granted(group: StreamsGroup, process_id: str, epoch: int, kept: Owned, target: Tasks) -> tuple[Owned, bool]:
+def _granted(group: StreamsGroup, process_id: str, epoch: int, kept: Owned, target: StreamsTasks) -> tuple[Owned, bool]:
     """What is kept and what can be had of the target, active tasks since `epoch`; and whether anything is lacking."""
     roles: tuple[dict[str, Any], ...] = ({**kept.active}, {**kept.standby}, {**kept.warmup})
     lacks = False

@@ -29,7 +29,7 @@ from ....protocol.messages.streams_group_log import (
 )
 from ..records import Change
 from .applications.topology import Topology
-from .member import Epochs, Member, Tasks
+from .member import Epochs, StreamsMember, StreamsTasks
 
 EPOCH_MAX = 2**31 - 1
 
@@ -61,7 +61,7 @@ def topology(group_id: str, value: Topology) -> Change:
     return StreamsGroupTopologyKey(group_id=group_id), value.message
 
 
-def member_metadata(group_id: str, member: Member) -> Change:
+def member_metadata(group_id: str, member: StreamsMember) -> Change:
     return StreamsGroupMemberMetadataKey(
         group_id=group_id, member_id=member.member_id
     ), StreamsGroupMemberMetadataValue(
@@ -83,7 +83,7 @@ def target_metadata(group_id: str, epoch: int, now_ms: int) -> Change:
     )
 
 
-def target(group_id: str, member_id: str, tasks: Tasks) -> Change:
+def target(group_id: str, member_id: str, tasks: StreamsTasks) -> Change:
     active, standby, warmup = rows_of(TaskIds, tasks)
     return StreamsGroupTargetAssignmentMemberKey(
         group_id=group_id, member_id=member_id
@@ -94,7 +94,7 @@ def target_tombstone(group_id: str, member_id: str) -> Change:
     return StreamsGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None
 
 
-def current_assignment(group_id: str, member: Member) -> Change:
+def current_assignment(group_id: str, member: StreamsMember) -> Change:
     assigned, revoking = member.assigned, member.revoking
     active, active_left = _with_epochs(assigned.active, revoking.active)
     standby, warmup, standby_left, warmup_left = rows_of(OwnedTaskIds, (*assigned[1:], *revoking[1:]))

@@ -24,7 +24,7 @@ from ....protocol.messages.streams_group_log import (
 )
 from .applications.topology import of_record
 from .group import StreamsGroup
-from .member import LEAVE_EPOCH, NOTHING, Epochs, Member, MemberState, Owned, Places, Tasks
+from .member import LEAVE_EPOCH, NOTHING, Epochs, Owned, Places, StreamsMember, StreamsMemberState, StreamsTasks
 
 
 def _group_epoch(group: StreamsGroup, _: StreamsGroupMetadataKey, value: StreamsGroupMetadataValue) -> None:
@@ -46,7 +46,7 @@ def _member(
         return
     group.put(
         replace(
-            group.members.get(key.member_id) or Member(key.member_id),
+            group.members.get(key.member_id) or StreamsMember(key.member_id),
             instance_id=value.instance_id,
             rack_id=value.rack_id,
             client_id=value.client_id,
@@ -77,7 +77,9 @@ def _target(
     if value is None:
         group.targets.pop(key.member_id, None)
     else:
-        group.targets[key.member_id] = Tasks(*_places(value.active_tasks, value.standby_tasks, value.warmup_tasks))
+        group.targets[key.member_id] = StreamsTasks(
+            *_places(value.active_tasks, value.standby_tasks, value.warmup_tasks)
+        )
 
 
 def _current_assignment(
@@ -91,7 +93,7 @@ def _current_assignment(
             gone = replace(member, epoch=LEAVE_EPOCH, previous_epoch=LEAVE_EPOCH, assigned=NOTHING, revoking=NOTHING)
             group.put(gone)
         return
-    states = MemberState.__members__.values()
+    states = StreamsMemberState.__members__.values()
     active, active_left = _epochs(value.member_epoch, value.active_tasks, value.active_tasks_pending_revocation)
     standby, warmup, standby_left, warmup_left = _places(
         value.standby_tasks,
@@ -101,10 +103,10 @@ def _current_assignment(
     )
     group.put(
         replace(
-            member or Member(key.member_id),
+            member or StreamsMember(key.member_id),
             epoch=value.member_epoch,
             previous_epoch=value.previous_member_epoch,
-            state=MemberState(value.state) if value.state in states else MemberState.UNKNOWN,
+            state=StreamsMemberState(value.state) if value.state in states else StreamsMemberState.UNKNOWN,
             assigned=Owned(active, standby, warmup),
             revoking=Owned(active_left, standby_left, warmup_left),
         )

@@ -18,7 +18,7 @@ from . import records, targets
 from .group import StreamsGroup
 
 if TYPE_CHECKING:
-    from ..shard import Shard
+    from ..shard import GroupShard
 
 log = logging.getLogger("ottla.groups")
 
@@ -34,7 +34,7 @@ class TargetJobs:
         settings: GroupSettings,
         store: RecordStore,
         deadlines: Deadlines,
-        start_job: Callable[[Shard, Job], None],
+        start_job: Callable[[GroupShard, Job], None],
     ) -> None:
         self._settings = settings
         self._store = store
@@ -42,7 +42,7 @@ class TargetJobs:
         self._elapsed_ms = deadlines.elapsed_ms
         self._start_job = start_job
 
-    def await_members(self, shard: Shard, group: StreamsGroup) -> None:
+    def await_members(self, shard: GroupShard, group: StreamsGroup) -> None:
         """A group without members has one now: others may follow, unless that is being waited for already."""
         delay_ms = self._settings.of_group(group.group_id, "streams.initial.rebalance.delay.ms")
         if delay_ms > 0 and group.initial_delay is None:
@@ -55,7 +55,7 @@ class TargetJobs:
             self._deadlines.forget(group.initial_delay)
             group.initial_delay = None
 
-    def _delay_is_over(self, shard: Shard, group: StreamsGroup, now_ms: int) -> None:
+    def _delay_is_over(self, shard: GroupShard, group: StreamsGroup, now_ms: int) -> None:
         """A group without members has waited for others to come. It had some before if its last target is too young."""
         group.initial_delay = None
         if not shard.serves(group) or not group.members:
@@ -64,12 +64,12 @@ class TargetJobs:
         if since_ms >= self._settings.of_group(group.group_id, "streams.assignment.interval.ms"):
             self.start(shard, group, now_ms)
 
-    def start(self, shard: Shard, group: StreamsGroup, now_ms: int) -> None:
+    def start(self, shard: GroupShard, group: StreamsGroup, now_ms: int) -> None:
         if not group.is_assigning and group.assignment_epoch < group.epoch:
             group.is_assigning = True
             self._start_job(shard, self._assign(shard, group, now_ms))
 
-    def _assign(self, shard: Shard, group: StreamsGroup, now_ms: int) -> Job:
+    def _assign(self, shard: GroupShard, group: StreamsGroup, now_ms: int) -> Job:
         """Make a target assignment for the group as it is now; members get their parts at their next heartbeats.
 
         Whatever happened to the group meanwhile has brought it to a later epoch, for which there will be another one.

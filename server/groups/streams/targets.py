@@ -20,7 +20,7 @@ from . import records
 from .applications.configured import Configured
 from .assignor import AssignedMember, sticky
 from .group import StreamsGroup
-from .member import NO_TASKS, Member, Tasks
+from .member import NO_TASKS, StreamsMember, StreamsTasks
 
 TASKS_AT_ONCE = 1_000
 """Active and standby ones: some milliseconds."""
@@ -39,11 +39,11 @@ def are_many(members: int, configured: Configured, configs: Mapping[str, str]) -
 
 
 def new_targets(
-    members: Mapping[str, Member],
-    before: Mapping[str, Tasks],
+    members: Mapping[str, StreamsMember],
+    before: Mapping[str, StreamsTasks],
     configured: Configured,
     configs: Mapping[str, str],
-) -> Steps[dict[str, Tasks]]:
+) -> Steps[dict[str, StreamsTasks]]:
     """What each of `members` should have; `before` is what they should have had until now. Nothing while topics are missing
     or wrong."""
     if configured.problem is not None or configured.subtopologies is None:
@@ -56,22 +56,22 @@ def new_targets(
     return (yield from sticky(assigned, configured.subtopologies, int(configs.get(STANDBYS, "0"))))
 
 
-class WholeTarget(NamedTuple):
+class StreamsWholeTarget(NamedTuple):
     """A new target assignment on its way into a group."""
 
     records: Records
     """What is to be written of the members for whom it is another."""
-    given: dict[str, Tasks]
+    given: dict[str, StreamsTasks]
     """The same as a table."""
 
 
-def written(group: StreamsGroup, targets: Mapping[str, Tasks], max_bytes: int) -> Steps[WholeTarget]:
+def written(group: StreamsGroup, targets: Mapping[str, StreamsTasks], max_bytes: int) -> Steps[StreamsWholeTarget]:
     """The records of a new target assignment, but for what has to be said of members who go meanwhile (`amended`).
 
     Raises:
         KafkaError: UNKNOWN_SERVER_ERROR, as for any batch that is too large.
     """
-    whole = WholeTarget(Records(), {})
+    whole = StreamsWholeTarget(Records(), {})
     for member_id, tasks in targets.items():
         if member_id in group.members and group.targets.get(member_id) != tasks:
             whole.records.add(write_record(*records.target(group.group_id, member_id, tasks)))
@@ -85,14 +85,14 @@ def written(group: StreamsGroup, targets: Mapping[str, Tasks], max_bytes: int) -
     return whole
 
 
-def amended(group: StreamsGroup, whole: WholeTarget) -> None:
+def amended(group: StreamsGroup, whole: StreamsWholeTarget) -> None:
     """Let `whole` say of the group's present members alone what they should have."""
     for member_id in whole.given.keys() - group.members.keys():
         del whole.given[member_id]
         whole.records.add(write_record(*records.target_tombstone(group.group_id, member_id)))
 
 
-def changes(group: StreamsGroup, targets: Mapping[str, Tasks], epoch: int, now_ms: int) -> list[Change]:
+def changes(group: StreamsGroup, targets: Mapping[str, StreamsTasks], epoch: int, now_ms: int) -> list[Change]:
     """The records of a new target assignment; members for whom nothing changes have none."""
     changed = [
         records.target(group.group_id, member_id, tasks)

@@ -15,25 +15,25 @@ from typing import NamedTuple, Self
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages import streams_group_heartbeat as message
-from ....protocol.messages.streams_group_heartbeat import Status
+from ....protocol.messages.streams_group_heartbeat import StreamsStatus
 from ...coordination.jobs import A_PIECE, Steps, to_the_end
 from ..assigning.metadata_hash import MetadataHashes
 from ..assigning.topic_changes import TopicChanges
 from ..assigning.topics import TopicView
 from ..records import Change, write_record
-from ..records import Ready as ReadyRecord
+from ..records import ReadyChange as ReadyRecord
 from . import records, targets
 from .applications.configured import Configured, StatusCode, configure
 from .applications.topology import Topology, of_request
 from .group import StreamsGroup
-from .member import NO_TASKS, Member, Tasks
+from .member import NO_TASKS, StreamsMember, StreamsTasks
 from .membership import check_claim
 from .reconciliation import next_step
 
 log = logging.getLogger("ottla.groups")
 
 
-class Surroundings(NamedTuple):
+class StreamsSurroundings(NamedTuple):
     """`configs` are what targets are to be made with; `interval_ms` is how old a target is at least when there is another one.
     `now_ms` is written, intervals go by `elapsed_ms`."""
 
@@ -45,7 +45,7 @@ class Surroundings(NamedTuple):
     elapsed_ms: int
 
 
-class Seen(NamedTuple):
+class SeenGroup(NamedTuple):
     """A group, as far as what is made ready depends on it."""
 
     group: StreamsGroup | None
@@ -61,10 +61,10 @@ class Seen(NamedTuple):
         return cls(group, group.topology, group.configured, group.metadata_hash)
 
     def is_still(self, group: object) -> bool:
-        return all(map(is_, self, Seen.of(group)))
+        return all(map(is_, self, SeenGroup.of(group)))
 
 
-class Look(NamedTuple):
+class TopologyLook(NamedTuple):
     """What a topology makes of the topics, whose changes after the first `known_to` have not all been seen."""
 
     metadata_hash: int
@@ -72,7 +72,7 @@ class Look(NamedTuple):
     known_to: int
 
 
-class Ready(NamedTuple):
+class ReadyStep(NamedTuple):
     """
     Attributes:
         topology: The group's, or that of its first member; None if there is none, or it is refused.
@@ -81,22 +81,22 @@ class Ready(NamedTuple):
         refused: Code and message of what is wrong with the topology.
     """
 
-    seen: Seen
+    seen: SeenGroup
     topology: Topology | None = None
     written: ReadyRecord | None = None
-    look: Look | None = None
+    look: TopologyLook | None = None
     refused: tuple[ErrorCode, str] | None = None
 
 
 def preparing(
     group_id: str,
-    seen: Seen,
-    wanted: message.Topology | None,
+    seen: SeenGroup,
+    wanted: message.StreamsGroupHeartbeatTopology | None,
     topics: TopicView,
     hashes: MetadataHashes,
     changes: TopicChanges,
     elapsed_ms: Callable[[], int],
-) -> Steps[Ready]:
+) -> Steps[ReadyStep]:
     """Read the topology that a member brings along and look at its topics; a topic a piece, the longest piece some milliseconds.
 
     It is of use as long as the group is as it was `seen`.
@@ -104,19 +104,21 @@ def preparing(
     try:
         topology = yield from _topology_of(seen.topology, wanted)
         if topology is None:
-            return Ready(seen)
+            return ReadyStep(seen)
         written = None
         if seen.topology is None:
             change = records.topology(group_id, topology)
             written = ReadyRecord(topology, change, write_record(*change))
         # No piece ends between here and the heartbeat if there is nothing to look at.
         look = yield from _look_at(topology, seen.group, topics, hashes, changes, elapsed_ms)
-        return Ready(seen, topology, written, look)
+        return ReadyStep(seen, topology, written, look)
     except KafkaError as error:
-        return Ready(seen, refused=(error.code, error.message))
+        return ReadyStep(seen, refused=(error.code, error.message))
 
 
-def _topology_of(known: Topology | None, wanted: message.Topology | None) -> Steps[Topology | None]:
+def _topology_of(
+    known: Topology | None, wanted: message.StreamsGroupHeartbeatTopology | None
+) -> Steps[Topology | None]:
     if wanted is None:
         return known
     topology = of_request(wanted)
@@ -136,7 +138,7 @@ def _look_at(
     hashes: MetadataHashes,
     changes: TopicChanges,
     elapsed_ms: Callable[[], int],
-) -> Steps[Look | None]:
+) -> Steps[TopologyLook | None]:
     if group is not None:
         changes.tell(group, topology.required.__contains__)
         is_refreshed = group.refresh_at_ms is not None and elapsed_ms() < group.refresh_at_ms
@@ -150,11 +152,11 @@ def _look_at(
     yield from hashes.preparing(topology.required)
     number = hashes.of(topology.required)
     if group is not None and group.configured is not None and group.metadata_hash == number:
-        return Look(number, group.configured, known_to)
-    return Look(number, (yield from configure(topology, topics)), known_to)
+        return TopologyLook(number, group.configured, known_to)
+    return TopologyLook(number, (yield from configure(topology, topics)), known_to)
 
 
-class Transition:
+class StreamsTransition:
     """
     Args:
         old: The member before, as the group knows it, or as one that has just come.
@@ -174,26 +176,31 @@ class Transition:
     """
 
     def __init__(
-        self, group: StreamsGroup, old: Member, new: Member, changes: list[Change | ReadyRecord], ready: Ready
+        self,
+        group: StreamsGroup,
+        old: StreamsMember,
+        new: StreamsMember,
+        changes: list[Change | ReadyRecord],
+        ready: ReadyStep,
     ) -> None:
         self.group = group
         self.old = old
         self.member = new
-        self.claim: Tasks | None = None
+        self.claim: StreamsTasks | None = None
         self.changes = changes
         self.ready = ready
         self.configured: Configured
-        self.statuses: list[Status] = []
+        self.statuses: list[StreamsStatus] = []
         self.has_stepped = False
         self.has_assigned = False
         self.must_assign = False
-        self._around: Surroundings
+        self._around: StreamsSurroundings
         self._epoch = group.epoch
         self._must_bump = False
         self._hash = group.metadata_hash
         self._topology_epoch: int
 
-    def run(self, around: Surroundings, claim: Tasks | None) -> None:
+    def run(self, around: StreamsSurroundings, claim: StreamsTasks | None) -> None:
         """Do all the steps, once.
 
         Raises:
@@ -242,7 +249,7 @@ class Transition:
         elif group.configured is not None:
             self.configured = group.configured
 
-    def _take_epoch(self, claim: Tasks | None) -> None:
+    def _take_epoch(self, claim: StreamsTasks | None) -> None:
         """Bring the group to its next epoch if there is a reason."""
         group, around = self.group, self._around
         validated = -1
@@ -256,7 +263,7 @@ class Transition:
             self.changes.append(change)
             log.info("group %s: epoch %d", group.group_id, self._epoch)
 
-    def _take_target(self) -> tuple[int, Tasks]:
+    def _take_target(self) -> tuple[int, StreamsTasks]:
         """The target assignment's epoch and the member's part in it: another one if the group's epoch is ahead, the last one is
         old enough, and it does not take long."""
         group, new, around = self.group, self.member, self._around
@@ -284,4 +291,4 @@ class Transition:
         self._tell(StatusCode.ASSIGNMENT_DELAYED, f"Assignment delayed {why}")
 
     def _tell(self, code: StatusCode, detail: str) -> None:
-        self.statuses.append(Status(status_code=code, status_detail=detail))
+        self.statuses.append(StreamsStatus(status_code=code, status_detail=detail))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import trio
 
-from ..desk import Client
+from ..desk import RequestingClient
 
 BEFORE_S = 10.0
 BEFORE_BYTES = 16 << 10
@@ -22,6 +22,6 @@ class Allowance:
         self.left_bytes = max(0, self.left_bytes - size_bytes)
 
 
-async def let_wait(client: Client, for_ms: int) -> None:
+async def let_wait(client: RequestingClient, for_ms: int) -> None:
     """Keep a client that has failed waiting: guessing is to take time. Nobody else waits, and it counts as a connection."""
     await client.hold(trio.Event(), for_ms / 1000, is_client_needed=False)

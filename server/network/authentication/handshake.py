@@ -11,14 +11,20 @@ import trio
 from ...security.principal import Principal
 from ...security.tls.contexts import TlsContext
 from ...security.tls.mapping_rules import NoRuleError
-from ..desk import Client, HangUpError
+from ..desk import HangUpError, RequestingClient
 from ..tls_transport import HandshakeError, TlsTransport
 from .allowance import BEFORE_S, Allowance, let_wait
 from .counts import Counts
 
 
 async def shake_hands(
-    transport: TlsTransport, tls: TlsContext, client: Client, allowance: Allowance, counts: Counts, *, logs_in: bool
+    transport: TlsTransport,
+    tls: TlsContext,
+    client: RequestingClient,
+    allowance: Allowance,
+    counts: Counts,
+    *,
+    logs_in: bool,
 ) -> Principal:
     """Who the client is.
 

@@ -17,7 +17,7 @@ from ....protocol.apis import API_VERSIONS_KEY, APIS
 from ....protocol.connection import Request, UnspokenError, encode_response, parse_request
 from ....protocol.errors import ErrorCode, ProtocolError
 from ...security.sasl.conversation import InvalidCredentialsError, SaslError
-from ..desk import Client, Desk, HangUpError, finished, handler_of
+from ..desk import Desk, HangUpError, RequestingClient, finished, handler_of
 from ..frames import FrameReader
 from ..learning import Learning
 from ..transport import Part, PeerGoneError
@@ -44,7 +44,7 @@ async def log_in(
     rules: ListenerLogin,
     desk: Desk,
     context: Any,
-    client: Client,
+    client: RequestingClient,
     frames: FrameReader,
     send: Send,
     learning: Learning,
@@ -88,7 +88,7 @@ class _Talk:
         login: Login,
         desk: Desk,
         context: Any,
-        client: Client,
+        client: RequestingClient,
         frames: FrameReader,
         send: Send,
         rules: ListenerLogin,

@@ -25,9 +25,9 @@ def refused(request: Request) -> Any:
         return None
     if request.api.key == PRODUCE_KEY and not request.body.acks:
         return None
-    from ...faults.answers import Asked  # hardly any client wants it
+    from ...faults.answers import RequestView  # hardly any client wants it
 
-    asked = Asked(request, lambda topic_id: None, lambda topic, partition: False)
+    asked = RequestView(request, lambda topic_id: None, lambda topic, partition: False)
     answer = asked.split({}, ErrorCode.ILLEGAL_SASL_STATE, words(request)).told
     try:
         encode_response(request, answer)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from ....protocol.connection import Request
 from ...runtime.floods import Floods
 from ...security.sasl.conversation import InvalidCredentialsError, SaslError
-from ..desk import Client, Desk, Handler, HangUpError, finished, handler_of, one_line
+from ..desk import Desk, Handler, HangUpError, RequestingClient, finished, handler_of, one_line
 from ..frames import FrameReader
 from ..transport import PeerGoneError
 from .allowance import let_wait
@@ -126,14 +126,14 @@ class Session:
             client.mute(partial(self._take_bare_tokens, client, again))
         return answer
 
-    def _succeed(self, client: Client, again: Login) -> None:
+    def _succeed(self, client: RequestingClient, again: Login) -> None:
         assert again.principal is not None
         self._counts.succeed_again((self._rules.clock.elapsed_ms() - self._last_ms) / 1000)
         # One user, but with a delegation token or without, which decides about further ones.
         self.principal = client.principal = again.principal
         self._begin(again)
 
-    async def _take_bare_tokens(self, client: Client, again: Login) -> None:
+    async def _take_bare_tokens(self, client: RequestingClient, again: Login) -> None:
         """What follows a handshake of version 0: no requests, until it is over. A failure has no answer, as at the first login."""
         if again.mechanism != self.mechanism:
             await self._next_token()
@@ -168,7 +168,7 @@ class Session:
         assert self._again is not None
         await self._refuse_mechanism_of(context.client, self._again)
 
-    async def _refuse_mechanism_of(self, client: Client, again: Login) -> NoReturn:
+    async def _refuse_mechanism_of(self, client: RequestingClient, again: Login) -> NoReturn:
         self._counts.fail_again()
         await let_wait(client, self._rules.failure_delay_ms)
         raise HangUpError(
@@ -176,7 +176,7 @@ class Session:
             f" '{self.mechanism}'"
         )
 
-    async def _fail(self, client: Client, why: str | None) -> None:
+    async def _fail(self, client: RequestingClient, why: str | None) -> None:
         self._has_failed = True
         self._counts.fail_again()
         _FAILURES.tell(logging.INFO, "closing %s (%s): %s", client.peer, one_line(self.principal), one_line(why))

@@ -14,7 +14,7 @@ from ..section import ROWS_MAX, Page, Row, Section
 
 
 @dataclass(frozen=True, slots=True)
-class Entries:
+class ShownEntries:
     """What is shown of how many, and for whom."""
 
     shown: int
@@ -25,7 +25,7 @@ class Entries:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class AccessQuestion:
     """Whether somebody may do something; all empty before it is asked."""
 
     principal: str
@@ -55,21 +55,21 @@ async def acls(broker: Broker, fields: Mapping[str, str]) -> Page:
         rows = tuple(Row(f"acl-{each.acl}", each) for each in found[:ROWS_MAX])
     except ControlError as error:
         refused = str(error)
-    sections = [Section("acls", "acls", Entries(len(rows), count, principal, resource, refused), rows)]
+    sections = [Section("acls", "acls", ShownEntries(len(rows), count, principal, resource, refused), rows)]
     if refused is None or principal or resource:
         sections += [Section("add", "add_acl", None), Section("why", "why_allowed", await _question(broker, fields))]
     return Page("Access control", "/acls", tuple(sections))
 
 
-async def _question(broker: Broker, fields: Mapping[str, str]) -> Question:
+async def _question(broker: Broker, fields: Mapping[str, str]) -> AccessQuestion:
     who, what, on = (fields.get(name, "").strip() for name in ("who", "what", "on"))
     if not (who and what and on):
-        return Question(who, what, on, None, None)
+        return AccessQuestion(who, what, on, None, None)
     try:
         decision = await why_allowed(broker, who, what, on)
     except ControlError as error:
-        return Question(who, what, on, str(error), None)
-    return Question(who, what, on, decision.sentence, decision.is_allowed)
+        return AccessQuestion(who, what, on, str(error), None)
+    return AccessQuestion(who, what, on, decision.sentence, decision.is_allowed)
 
 
 async def quotas(broker: Broker, fields: Mapping[str, str]) -> Page:

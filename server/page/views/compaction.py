@@ -15,7 +15,7 @@ TOPICS_MAX = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class TopicStanding:
     """A topic, all partitions together."""
 
     topic: str
@@ -47,15 +47,15 @@ async def of_one(broker: Broker, topic: Topic) -> Section:
     return Section("compact", "compact_topic", await _standing(broker, topic, TimeSlice()))
 
 
-def _dirtiest(standing: Standing) -> int:
+def _dirtiest(standing: TopicStanding) -> int:
     return -standing.dirty
 
 
-def _rows(standings: Sequence[Standing]) -> tuple[Row, ...]:
+def _rows(standings: Sequence[TopicStanding]) -> tuple[Row, ...]:
     return tuple(Row(f"compacted-{each.topic}", each) for each in standings)
 
 
-async def _standing(broker: Broker, topic: Topic, time_slice: TimeSlice) -> Standing:
+async def _standing(broker: Broker, topic: Topic, time_slice: TimeSlice) -> TopicStanding:
     cleaning, offsets, dirty, under_way, is_compacted = broker.services.cleaning, 0, 0, 0, False
     logs = [partition.log for partition in topic.partitions]
     dirty_from = cleaning.manager.first_dirty_offsets(logs)
@@ -66,4 +66,4 @@ async def _standing(broker: Broker, topic: Topic, time_slice: TimeSlice) -> Stan
         offsets += log.log_end_offset - log.log_start_offset
         dirty += max(0, log.log_end_offset - max(log.log_start_offset, next(dirty_from)))
         under_way += cleaning.watched.running(log.topic_partition) is not None
-    return Standing(topic.name, is_compacted, topic.is_internal, offsets, dirty, under_way)
+    return TopicStanding(topic.name, is_compacted, topic.is_internal, offsets, dirty, under_way)

@@ -19,7 +19,7 @@ CLOCK_STEP_MS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Clock:
+class ClockView:
     now_ms: int
     is_frozen: bool
 
@@ -58,7 +58,7 @@ async def view(broker: Broker, fields: Mapping[str, str]) -> Page:
         "Faults and clock",
         "/faults",
         (
-            Section("clock", "clock", Clock(now_ms, clock.is_frozen)),
+            Section("clock", "clock", ClockView(now_ms, clock.is_frozen)),
             Section("move", "move_clock", clock.is_frozen),
             Section("faults", "faults", len(faults), rows),
             Section("declare", "declare_fault", CHOICES),

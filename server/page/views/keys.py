@@ -19,7 +19,7 @@ ENCODINGS = tuple(each.value for each in Encoding)
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class KeyQuestion:
     """What is searched for; no key before anybody has asked."""
 
     topic: str
@@ -34,7 +34,7 @@ class Question:
 async def view(broker: Broker, fields: Mapping[str, str]) -> Page:
     """The life of the key `key` (as the field `encoding` has it) in `topic`. A search reads the whole log: with the page alone."""
     topic = topic_named(broker, fields["topic"])
-    question = Question(
+    question = KeyQuestion(
         topic.name,
         len(topic.partitions),
         fields.get("key"),
@@ -64,7 +64,7 @@ class _Lived:
     """What becomes of it."""
 
 
-async def _answered(broker: Broker, question: Question, key: str) -> Question:
+async def _answered(broker: Broker, question: KeyQuestion, key: str) -> KeyQuestion:
     try:
         if question.encoding not in ENCODINGS:
             raise ControlError(

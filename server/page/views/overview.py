@@ -17,7 +17,7 @@ BARS_MAX = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class OverviewFacts:
     """What rarely changes."""
 
     version: str
@@ -51,8 +51,10 @@ async def _logs(broker: Broker) -> Section:
     return Section("logs", "logs", count - len(rows), rows)
 
 
-def _facts(state: BrokerState) -> Facts:
-    return Facts(state.version, state.profile, state.cluster_id, state.bootstrap, state.emulate, state.data_dirs)
+def _facts(state: BrokerState) -> OverviewFacts:
+    return OverviewFacts(
+        state.version, state.profile, state.cluster_id, state.bootstrap, state.emulate, state.data_dirs
+    )
 
 
 def _node(node: NodeState) -> Row:

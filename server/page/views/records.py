@@ -17,7 +17,7 @@ COUNT = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShownRecords:
     """Which records are on the page."""
 
     topic: str
@@ -32,7 +32,7 @@ class Shown:
 async def view(broker: Broker, fields: Mapping[str, str]) -> Page:
     """Records of the field `partition` of `topic`, from the field `offset` on; the newest unless given. Read with the page alone."""
     topic = topic_named(broker, fields["topic"])
-    shown = Shown(topic.name, 0, len(topic.partitions), None, None, None)
+    shown = ShownRecords(topic.name, 0, len(topic.partitions), None, None, None)
     rows: tuple[Row, ...] = ()
     if EVENTS not in fields:
         shown = await _read(broker, shown, fields)
@@ -51,14 +51,14 @@ async def view(broker: Broker, fields: Mapping[str, str]) -> Page:
     )
 
 
-async def _read(broker: Broker, shown: Shown, fields: Mapping[str, str]) -> Shown:
+async def _read(broker: Broker, shown: ShownRecords, fields: Mapping[str, str]) -> ShownRecords:
     partition = 0
     try:
         partition = number("partition", fields.get("partition", ""), 10) or 0
         offset = number("offset", fields.get("offset", ""))
         found = await read_records(broker, shown.topic, partition, offset=offset, count=COUNT)
     except ControlError as error:
-        return Shown(shown.topic, partition, shown.partitions, str(error), None, None)
+        return ShownRecords(shown.topic, partition, shown.partitions, str(error), None, None)
     first = found.records[0].offset if found.records else found.next_offset
     earlier = max(found.log_start_offset, first - COUNT) if first > found.log_start_offset else None
-    return Shown(shown.topic, partition, shown.partitions, None, found, earlier)
+    return ShownRecords(shown.topic, partition, shown.partitions, None, found, earlier)

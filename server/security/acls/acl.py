@@ -17,7 +17,7 @@ from enum import IntEnum
 from typing import Any, Self, TypeVar
 
 from ..principal import Principal
-from .kinds import CLUSTER_NAME, Operation, PatternType, Permission, ResourceType
+from .kinds import CLUSTER_NAME, AclOperation, PatternType, Permission, ResourceType
 
 ANYTHING = "*"
 """As a name, every resource; as a host, every address."""
@@ -43,7 +43,7 @@ class Acl:
     pattern: PatternType
     principal: str
     host: str
-    operation: Operation
+    operation: AclOperation
     permission: Permission
 
     def __str__(self) -> str:
@@ -72,7 +72,7 @@ class Acl:
                 PatternType[facts["pattern"]],
                 facts["principal"],
                 facts["host"],
-                Operation[facts["operation"]],
+                AclOperation[facts["operation"]],
                 Permission[facts["permission"]],
             )
         except (KeyError, TypeError) as error:
@@ -86,7 +86,7 @@ class Acl:
             raise AclError(f"Invalid resourceType {self.resource_type.name}")
         if self.pattern not in (PatternType.LITERAL, PatternType.PREFIXED):
             raise AclError(f"Invalid patternType {self.pattern.name}")
-        if self.operation <= Operation.ANY:
+        if self.operation <= AclOperation.ANY:
             raise AclError(f"Invalid operation {self.operation.name}")
         if self.permission not in (Permission.DENY, Permission.ALLOW):
             raise AclError(f"Invalid permissionType {self.permission.name}")
@@ -155,7 +155,7 @@ def parse(text: str) -> Iterator[Acl]:
         raise AclError(f"{text!r}: {' '.join(rest)!r} is not understood; after the resource come: literal, from HOST")
     may = kind_of(Permission, permission, "permission")
     for operation in operations.split(","):
-        found = Acl(kind, name, pattern, who, host, kind_of(Operation, operation, "operation"), may)
+        found = Acl(kind, name, pattern, who, host, kind_of(AclOperation, operation, "operation"), may)
         found.check()
         yield found
 

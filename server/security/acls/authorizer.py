@@ -19,7 +19,7 @@ from ...runtime.floods import Floods
 from ..principal import Principal
 from .acl import ANYTHING, Acl, AclError, quoted
 from .index import ALL_BIT, ALLOWING, DENYING, AclIndex, Pattern, whoever
-from .kinds import Operation, Permission, ResourceType
+from .kinds import AclOperation, Permission, ResourceType
 
 log = logging.getLogger("ottla.authorizer")
 
@@ -49,7 +49,7 @@ class _Refusal(NamedTuple):
 
     principal: Principal
     host: str
-    operation: Operation
+    operation: AclOperation
     resource_type: ResourceType
     name: str
     decision: Decision
@@ -106,7 +106,7 @@ class Authorizer:
         self,
         principal: Principal,
         host: str,
-        operation: Operation,
+        operation: AclOperation,
         resource_type: ResourceType,
         name: str,
         *,
@@ -136,7 +136,7 @@ class Authorizer:
         return decided
 
     def allows_any(
-        self, principal: Principal, host: str, operation: Operation, resource_type: ResourceType
+        self, principal: Principal, host: str, operation: AclOperation, resource_type: ResourceType
     ) -> Steps[bool]:
         """Whether it may with at least one resource of this type, be there one or not: Apache Kafka's
         authorizeByResourceType (KIP-679), for which no operation follows from another.
@@ -155,8 +155,13 @@ class Authorizer:
         return decided
 
     def allowed(
-        self, principal: Principal, host: str, operations: Collection[Operation], resource_type: ResourceType, name: str
-    ) -> list[Operation]:
+        self,
+        principal: Principal,
+        host: str,
+        operations: Collection[AclOperation],
+        resource_type: ResourceType,
+        name: str,
+    ) -> list[AclOperation]:
         """Those of `operations` that it may; what it may not is no attempt, and is not logged."""
         if str(principal) in self._super_users:
             return list(operations)
@@ -173,7 +178,7 @@ class Authorizer:
         return [each for each in operations if allowed & ALLOWING[each] and not denied & DENYING[each]]
 
     def decide(
-        self, principal: Principal, host: str, operation: Operation, resource_type: ResourceType, name: str
+        self, principal: Principal, host: str, operation: AclOperation, resource_type: ResourceType, name: str
     ) -> Decision:
         """The same as `allows`, with its reason; remembers nothing."""
         if str(principal) in self._super_users:
@@ -201,7 +206,7 @@ class Authorizer:
         return Decision(False, "NO_MATCH") if has_rules else Decision(self._allow_if_no_acl, "NO_ACL")
 
     def _logged(
-        self, principal: Principal, host: str, operation: Operation, resource_type: ResourceType, name: str
+        self, principal: Principal, host: str, operation: AclOperation, resource_type: ResourceType, name: str
     ) -> bool:
         decision = self.decide(principal, host, operation, resource_type, name)
         if not decision.is_allowed:
@@ -210,12 +215,12 @@ class Authorizer:
         return decision.is_allowed
 
     def _unlogged(
-        self, principal: Principal, host: str, operation: Operation, resource_type: ResourceType, name: str
+        self, principal: Principal, host: str, operation: AclOperation, resource_type: ResourceType, name: str
     ) -> bool:
         return self.decide(principal, host, operation, resource_type, name).is_allowed
 
     def _decide_any(
-        self, principal: Principal, host: str, operation: Operation, resource_type: ResourceType
+        self, principal: Principal, host: str, operation: AclOperation, resource_type: ResourceType
     ) -> Steps[bool]:
         # As in Apache Kafka, by the name of some resource: super users may whatever is denied.
         if self.decide(principal, host, operation, resource_type, "hardcode").is_allowed:
@@ -264,12 +269,16 @@ def _acl(
     pattern: Pattern,
     who: tuple[str, str],
     bits: int,
-    operation: Operation,
+    operation: AclOperation,
     permission: Permission,
 ) -> Acl:
     """The entry of which `bits` are left: that of the operation itself if there is one, else the next best."""
     kind, name = pattern
     found = (
-        operation if bits >> operation & 1 else Operation.ALL if bits & ALL_BIT else Operation(bits.bit_length() - 1)
+        operation
+        if bits >> operation & 1
+        else AclOperation.ALL
+        if bits & ALL_BIT
+        else AclOperation(bits.bit_length() - 1)
     )
     return Acl(resource_type, name, kind, *who, found, permission)

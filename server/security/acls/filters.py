@@ -8,7 +8,7 @@ from itertools import chain
 
 from .acl import ANYTHING, Acl
 from .index import AclIndex
-from .kinds import Operation, PatternType, Permission, ResourceType
+from .kinds import AclOperation, PatternType, Permission, ResourceType
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class AclFilter:
     pattern: PatternType = PatternType.ANY
     principal: str | None = None
     host: str | None = None
-    operation: Operation = Operation.ANY
+    operation: AclOperation = AclOperation.ANY
     permission: Permission = Permission.ANY
 
     def matches(self, acl: Acl) -> bool:
@@ -34,7 +34,7 @@ class AclFilter:
             and (self.name is None or self._matches_name(acl))
             and self.principal in (None, acl.principal)
             and self.host in (None, acl.host)
-            and self.operation in (Operation.ANY, acl.operation)
+            and self.operation in (AclOperation.ANY, acl.operation)
             and self.permission in (Permission.ANY, acl.permission)
         )
 
@@ -43,7 +43,9 @@ class AclFilter:
         """Which half of it, as Apache Kafka calls it, has a kind of UNKNOWN."""
         if ResourceType.UNKNOWN is self.resource_type or PatternType.UNKNOWN is self.pattern:
             return "patternFilter"
-        return "entryFilter" if Operation.UNKNOWN is self.operation or Permission.UNKNOWN is self.permission else None
+        return (
+            "entryFilter" if AclOperation.UNKNOWN is self.operation or Permission.UNKNOWN is self.permission else None
+        )
 
     def candidates(self, index: AclIndex) -> Iterable[Acl]:
         """Entries among which all are that it means, as they are now: mostly few where it says a name."""

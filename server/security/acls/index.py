@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import TypeAlias
 
 from .acl import ANYTHING, EVERYBODY, Acl
-from .kinds import Operation, PatternType, Permission, ResourceType
+from .kinds import AclOperation, PatternType, Permission, ResourceType
 
 Pattern: TypeAlias = tuple[PatternType, str]
 Who: TypeAlias = tuple[str, str]
@@ -20,18 +20,19 @@ Bits: TypeAlias = tuple[int, int]
 
 _NONE: Bits = (0, 0)
 
-ALL_BIT = 1 << Operation.ALL
+ALL_BIT = 1 << AclOperation.ALL
 
-_TO_DESCRIBE = (Operation.DESCRIBE, Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER)
-_TO_DESCRIBE_CONFIGS = (Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS)
-_IMPLIED_BY = {Operation.DESCRIBE: _TO_DESCRIBE, Operation.DESCRIBE_CONFIGS: _TO_DESCRIBE_CONFIGS}
+_TO_DESCRIBE = (AclOperation.DESCRIBE, AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE, AclOperation.ALTER)
+_TO_DESCRIBE_CONFIGS = (AclOperation.DESCRIBE_CONFIGS, AclOperation.ALTER_CONFIGS)
+_IMPLIED_BY = {AclOperation.DESCRIBE: _TO_DESCRIBE, AclOperation.DESCRIBE_CONFIGS: _TO_DESCRIBE_CONFIGS}
 
 ALLOWING = {
-    operation: ALL_BIT | sum(1 << each for each in _IMPLIED_BY.get(operation, (operation,))) for operation in Operation
+    operation: ALL_BIT | sum(1 << each for each in _IMPLIED_BY.get(operation, (operation,)))
+    for operation in AclOperation
 }
 """By operation, the bits of those that allow it when allowed."""
 
-DENYING = {operation: ALL_BIT | 1 << operation for operation in Operation}
+DENYING = {operation: ALL_BIT | 1 << operation for operation in AclOperation}
 """By operation, the bits of those that deny it when denied: nothing else follows from a denial."""
 
 
@@ -43,7 +44,7 @@ class AclIndex:
         self._rules: dict[tuple[ResourceType, Pattern], dict[Who, Bits]] = {}
         self._prefix_chars: defaultdict[ResourceType, Counter[int]] = defaultdict(Counter)
         """How many patterns there are with a prefix of so many characters."""
-        self._names: dict[tuple[ResourceType, Who, Operation, Permission], dict[PatternType, set[str]]] = {}
+        self._names: dict[tuple[ResourceType, Who, AclOperation, Permission], dict[PatternType, set[str]]] = {}
 
     def __len__(self) -> int:
         return len(self._acls)
@@ -131,13 +132,13 @@ class AclIndex:
         return _entries(resource_type, [(pattern, dict(rules)) for pattern, rules in patterns.items()])
 
     def names(
-        self, resource_type: ResourceType, who: Collection[Who], operation: Operation, permission: Permission
+        self, resource_type: ResourceType, who: Collection[Who], operation: AclOperation, permission: Permission
     ) -> tuple[list[set[str]], list[set[str]]]:
         """Literal names, and prefixes, in entries for this operation or ALL; nothing else is implied. Not to be changed."""
         found = [
             self._names[key]
             for each in who
-            for asked in (operation, Operation.ALL)
+            for asked in (operation, AclOperation.ALL)
             if (key := (resource_type, each, asked, permission)) in self._names
         ]
         return [by[PatternType.LITERAL] for by in found], [by[PatternType.PREFIXED] for by in found]
@@ -157,10 +158,10 @@ def _entries(resource_type: ResourceType, present: list[_Snapshot]) -> Iterator[
             for permission, bits in (Permission.DENY, denied), (Permission.ALLOW, allowed):
                 while bits:
                     lowest = bits & -bits
-                    operation = Operation(lowest.bit_length() - 1)
+                    operation = AclOperation(lowest.bit_length() - 1)
                     yield Acl(resource_type, name, kind, principal, host, operation, permission)
                     bits ^= lowest
 
 
-def _names_key(acl: Acl) -> tuple[ResourceType, Who, Operation, Permission]:
+def _names_key(acl: Acl) -> tuple[ResourceType, Who, AclOperation, Permission]:
     return acl.resource_type, (acl.principal, acl.host), acl.operation, acl.permission

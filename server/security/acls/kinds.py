@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 
-class Operation(IntEnum):
+class AclOperation(IntEnum):
     UNKNOWN = 0
     ANY = 1
     ALL = 2

@@ -15,7 +15,7 @@ from ...runtime.time_slices import TimeSlice
 from .acl import Acl
 from .filters import AclFilter
 from .index import AclIndex, Pattern
-from .kinds import Operation, PatternType, Permission, ResourceType
+from .kinds import AclOperation, PatternType, Permission, ResourceType
 
 _Fields: TypeAlias = tuple[str, ...]
 _Values: TypeAlias = tuple[object, ...]
@@ -37,7 +37,7 @@ class ManyFilters:
         number, self._count = self._count, self._count + 1
         self.size += 1
         of_all: dict[str, object | None] = {"principal": wanted.principal, "host": wanted.host}
-        if wanted.operation is not Operation.ANY:
+        if wanted.operation is not AclOperation.ANY:
             of_all["operation"] = wanted.operation
         if wanted.permission is not Permission.ANY:
             of_all["permission"] = wanted.permission

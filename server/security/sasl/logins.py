@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ...config.sasl.mechanisms import MechanismConfig, SaslConfig
     from ...config.sasl.oauth import OauthConfig
     from .jwks import Jwks
-    from .scram import Tokens
+    from .scram import ScramTokens
 
 
 class Logins:
@@ -30,7 +30,7 @@ class Logins:
 
     def __init__(self, config: LiveConfig, clock: Clock, secret: bytes) -> None:
         self.scram_users = ScramUsers()
-        self.tokens: Tokens | None = None
+        self.tokens: ScramTokens | None = None
         """Delegation tokens, which log in by SCRAM; None where they are not enabled."""
         self._config = config
         self._clock = clock

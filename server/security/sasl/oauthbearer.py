@@ -12,7 +12,7 @@ import re
 from ...config.sasl.oauth import OauthConfig
 from ...runtime.floods import Floods
 from ..principal import USER, Principal
-from .bearer_tokens import TokenError, checked
+from .bearer_tokens import BearerTokenError, checked
 from .conversation import InvalidCredentialsError, SaslError
 from .jwks import Jwks
 
@@ -50,7 +50,7 @@ class OauthConversation:
             raise InvalidCredentialsError("the client's first message is malformed")
         try:
             found = await checked(auth["token"], self._config, self._jwks, now_ms)
-        except TokenError as error:
+        except BearerTokenError as error:
             _REFUSALS.tell(logging.INFO, "a token is refused: %s", error)
             self._error = _SCOPES_MISSING % error.scopes if error.scopes else _INVALID
             return self._error.encode()

@@ -39,7 +39,7 @@ _TOKEN_CHARS = 8_192
 """Of what a client says at once; names and nonces are far shorter."""
 
 
-class TokenLogin(Protocol):
+class ScramTokenLogin(Protocol):
     """What a delegation token is to SCRAM."""
 
     @property
@@ -54,10 +54,10 @@ class TokenLogin(Protocol):
         """In wall time."""
 
 
-class Tokens(Protocol):
+class ScramTokens(Protocol):
     """The delegation tokens that there are: `security.tokens`."""
 
-    def login(self, token_id: str, now_ms: int) -> TokenLogin | None:
+    def login(self, token_id: str, now_ms: int) -> ScramTokenLogin | None:
         """What logs in by it; None: there is none, or it has expired."""
 
 
@@ -75,7 +75,7 @@ class ScramConversation:
         self,
         mechanism: str,
         users: ScramUsers,
-        tokens: Tokens | None,
+        tokens: ScramTokens | None,
         secret: bytes,
         threads: trio.CapacityLimiter,
         nonce: Callable[[], str] = token_urlsafe,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from ....storage.topics.options import ConfigError
 from .contexts import load_key, load_trusted
-from .settings import JKS, PEM, VERSIONS, Store, check_key_store, check_trust_store
+from .settings import JKS, PEM, VERSIONS, KeySource, check_key_store, check_trust_store
 from .stores import read_key, read_trusted
 
 NAMES = frozenset(
@@ -51,7 +51,7 @@ def client_context(properties: Mapping[str, str]) -> ssl.SSLContext:
         if not versions:
             raise _refused("ssl.enabled.protocols", wanted, f"must name one of: {', '.join(VERSIONS)}")
         context.minimum_version, context.maximum_version = versions[0], versions[-1]
-    trust_store = Store(
+    trust_store = KeySource(
         "ssl.truststore",
         (text("ssl.truststore.type") or JKS).upper(),
         text("ssl.truststore.location"),
@@ -64,7 +64,7 @@ def client_context(properties: Mapping[str, str]) -> ssl.SSLContext:
     else:
         load_trusted(context, trust_store, read_trusted(trust_store))
     if any(text(f"ssl.keystore.{name}") for name in ("location", "key", "certificate.chain")):
-        key_store = Store(
+        key_store = KeySource(
             "ssl.keystore",
             (text("ssl.keystore.type") or (PEM if text("ssl.keystore.key") else JKS)).upper(),
             text("ssl.keystore.location"),

@@ -13,7 +13,7 @@ from ....storage.topics.options import ConfigError
 from ..principal import ANONYMOUS, USER, Principal
 from .mapping_rules import NoRuleError, mapped
 from .names import alternative_names, subject
-from .settings import Store, TlsSettings
+from .settings import KeySource, TlsSettings
 from .stores import Key, Stamp, read_key, read_trusted, stamps_of
 
 
@@ -112,7 +112,7 @@ def check_follows(old: TlsContext, new: TlsContext) -> None:
         )
 
 
-def load_key(context: ssl.SSLContext, store: Store, key: Key) -> None:
+def load_key(context: ssl.SSLContext, store: KeySource, key: Key) -> None:
     """Have `context` show what was read from `store`. ConfigError: OpenSSL does not take it."""
     was_asked = False
 
@@ -141,7 +141,7 @@ def _why_no_key(error: Exception, was_asked: bool, key: Key) -> str:
     return f"OpenSSL takes no private key and certificates from it: {reason}"
 
 
-def load_trusted(context: ssl.SSLContext, store: Store, certificates: str) -> None:
+def load_trusted(context: ssl.SSLContext, store: KeySource, certificates: str) -> None:
     """Have `context` trust what was read from `store`. ConfigError: OpenSSL does not take it."""
     try:
         context.load_verify_locations(cadata=certificates)

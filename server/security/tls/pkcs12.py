@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ....storage.topics.options import ConfigError
-from .settings import Store
+from .settings import KeySource
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12KeyAndCertificates
     from cryptography.x509 import Certificate
 
 
-def key_in_pem(store: Store, content: bytes) -> bytes:
+def key_in_pem(store: KeySource, content: bytes) -> bytes:
     """The private key, not encrypted, and its certificates, each followed by the one that has signed it.
 
     Raises:
@@ -31,7 +31,7 @@ def key_in_pem(store: Store, content: bytes) -> bytes:
     return b"".join((key, *certificates))
 
 
-def certificates_in_pem(store: Store, content: bytes) -> bytes:
+def certificates_in_pem(store: KeySource, content: bytes) -> bytes:
     """All certificates. ConfigError as for `key_in_pem`."""
     from_file = _loaded(store, content)
     from cryptography.hazmat.primitives.serialization import Encoding
@@ -40,7 +40,7 @@ def certificates_in_pem(store: Store, content: bytes) -> bytes:
     return b"".join(each.certificate.public_bytes(Encoding.PEM) for each in found)
 
 
-def _loaded(store: Store, content: bytes) -> PKCS12KeyAndCertificates:
+def _loaded(store: KeySource, content: bytes) -> PKCS12KeyAndCertificates:
     try:
         from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
     except ImportError:

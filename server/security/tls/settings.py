@@ -25,7 +25,7 @@ _CLIENT_AUTH = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required
 
 
 @dataclass(frozen=True, slots=True)
-class Store:
+class KeySource:
     """Where keys or certificates come from: a file, or texts in PEM."""
 
     prefix: str
@@ -49,8 +49,8 @@ class TlsSettings:
 
     option_prefix: str
     """`listener.name.NAME.`"""
-    key_store: Store
-    trust_store: Store | None
+    key_store: KeySource
+    trust_store: KeySource | None
     client_auth: ssl.VerifyMode
     versions: tuple[ssl.TLSVersion, ...]
     """Without gaps, the oldest first."""
@@ -127,7 +127,7 @@ def tls_settings(config: BrokerConfig, listener: str, *, is_over_sasl: bool = Fa
         raise refused("ssl.principal.mapping.rules", str(error)) from None
     # Errors name options as somebody has set them.
     shown = prefix if any(config.is_set(prefix + name) for name in PER_LISTENER) else ""
-    key_store = Store(
+    key_store = KeySource(
         f"{shown}ssl.keystore",
         (text("ssl.keystore.type") or JKS).upper(),
         text("ssl.keystore.location"),
@@ -137,7 +137,7 @@ def tls_settings(config: BrokerConfig, listener: str, *, is_over_sasl: bool = Fa
         text("ssl.keystore.key"),
     )
     check_key_store(key_store)
-    trust_store = Store(
+    trust_store = KeySource(
         f"{shown}ssl.truststore",
         (text("ssl.truststore.type") or JKS).upper(),
         text("ssl.truststore.location"),
@@ -161,7 +161,7 @@ def tls_settings(config: BrokerConfig, listener: str, *, is_over_sasl: bool = Fa
     )
 
 
-def check_key_store(store: Store) -> None:
+def check_key_store(store: KeySource) -> None:
     """Apache Kafka's rules on what goes together. Raises ConfigError."""
     _check_type(store)
     if store.key is None and store.certificates is not None:
@@ -184,7 +184,7 @@ def check_key_store(store: Store) -> None:
         raise store.refused("location", f"{store.prefix}.password is not given")
 
 
-def check_trust_store(store: Store) -> None:
+def check_trust_store(store: KeySource) -> None:
     """Likewise; both location and certificates may be missing. Raises ConfigError."""
     if store.certificates is not None:
         if store.type != PEM:
@@ -200,7 +200,7 @@ def check_trust_store(store: Store) -> None:
         raise store.refused("password", f"must not be given with type {PEM}")
 
 
-def _check_type(store: Store) -> None:
+def _check_type(store: KeySource) -> None:
     # A JKS store of Java reads PKCS#12 as well, and the other way round: the file tells.
     if store.type not in (PEM, PKCS12, JKS):
         raise store.refused("type", f"must be one of: {PEM}, {PKCS12}{_like(store.type, (PEM, PKCS12))}")

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from ....storage.topics.options import ConfigError
 from .pem import CERTIFICATE, blocks
-from .settings import PEM, Store, TlsSettings
+from .settings import PEM, KeySource, TlsSettings
 
 STORE_BYTES_MAX = 16 << 20
 """Of a file: the certificates of all public authorities take a quarter of a megabyte."""
@@ -32,7 +32,7 @@ class Key:
     """Its own, in PEM."""
 
 
-def read_key(store: Store) -> Key:
+def read_key(store: KeySource) -> Key:
     """The private key and certificates of a store. Blocks.
 
     Raises:
@@ -77,7 +77,7 @@ def _stamp(path: str) -> Stamp:
     return found.st_mtime_ns, found.st_size, found.st_ino
 
 
-def read_trusted(store: Store) -> str:
+def read_trusted(store: KeySource) -> str:
     """The certificates of a store, in PEM. Blocks. Raises ConfigError as `read_key`."""
     if store.certificates is not None:
         name, content = "certificates", store.certificates.encode()
@@ -93,7 +93,7 @@ def read_trusted(store: Store) -> str:
     return b"".join(found).decode("ascii", "replace")
 
 
-def _content(store: Store) -> bytes:
+def _content(store: KeySource) -> bytes:
     assert store.location is not None
     try:
         if stat.S_ISFIFO(os.stat(store.location).st_mode):
@@ -108,7 +108,7 @@ def _content(store: Store) -> bytes:
     return content
 
 
-def _is_pem(store: Store, content: bytes) -> bool:
+def _is_pem(store: KeySource, content: bytes) -> bool:
     """Whether a file is PEM, as its type says. ConfigError: it is not what the type says."""
     if content[:4] in _JKS_BEGINNINGS:
         raise _jks(store)
@@ -120,7 +120,7 @@ def _is_pem(store: Store, content: bytes) -> bool:
     return is_pem
 
 
-def _jks(store: Store) -> ConfigError:
+def _jks(store: KeySource) -> ConfigError:
     return store.refused(
         "location",
         "is a JKS file, which only Java reads; convert it with keytool -importkeystore"

@@ -20,7 +20,7 @@ from ottla.pipeline.compaction.staging import group_directory, originals_directo
 from ottla.pipeline.errors import PipelineError, SourceChangedError, StoreLockedError, UsageError
 from ottla.pipeline.install.install import InstallResult, install, locked
 from ottla.pipeline.install.install_steps import (
-    GroupState,
+    GroupProgress,
     discard,
     group_state,
     is_overtaken,
@@ -95,7 +95,7 @@ def test_in_parts(life: Staged) -> None:
     before = checkpoint_of(files)
     assert run(life, files, max_groups=0) == InstallResult((), (0, 1))
     assert run(life, files, max_groups=1) == InstallResult((0,), (1,))
-    assert [group_state(life.plan, group, files) for group in (0, 1)] == [GroupState.INSTALLED, GroupState.STAGED]
+    assert [group_state(life.plan, group, files) for group in (0, 1)] == [GroupProgress.INSTALLED, GroupProgress.STAGED]
     assert checkpoint_of(files) == before
     between = files.copy()
     check(Broker(between, life.config, SECOND_MS), life.owed, life.history)

@@ -9,22 +9,22 @@ import pytest
 from ottla.pipeline import cli
 from ottla.pipeline.errors import SparkFailedError
 from ottla.pipeline.run.check import CheckReport, mismatches_of
-from ottla.pipeline.spark.on_executors import Found, found_here
+from ottla.pipeline.spark.on_executors import FoundOnExecutors, found_here
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
-DRIVER = Found(
+DRIVER = FoundOnExecutors(
     host="d", executor="", python="3.11.7", ottla="1.0", kernel="compiled", pyspark="4.3.0", java="", pyarrow="20.0.0",
     pandas="2.3.3", numpy="2.1.0", data="3 partitions", path="/python",
 )  # fmt: skip
 
 
-def executor(number: int, **other: str) -> Found:
+def executor(number: int, **other: str) -> FoundOnExecutors:
     there = {**DRIVER, "host": f"w{number}", "executor": str(number), "java": "17.0.1"}
-    return cast(Found, there | other)
+    return cast(FoundOnExecutors, there | other)
 
 
 CASES = {
@@ -65,14 +65,14 @@ def test_what_does_not_go_together_is_a_line(case: str) -> None:
 
 
 def test_a_directory_that_the_driver_does_not_see_is_told_of_once() -> None:
-    driver = cast(Found, {**DRIVER, "data": "none (No such file or directory)"})
+    driver = cast(FoundOnExecutors, {**DRIVER, "data": "none (No such file or directory)"})
     (line,) = mismatches_of(driver, [executor(1, data=driver["data"]), executor(2, data=driver["data"])])
     assert line.startswith("data: none (No such file or directory): d (driver); ")
 
 
 def test_the_table_has_a_row_for_each_and_columns_that_say_something() -> None:
     executors = [executor(12, data=""), executor(3, data="")]
-    report = CheckReport(cast(Found, {**DRIVER, "data": ""}), executors, ["a line"])
+    report = CheckReport(cast(FoundOnExecutors, {**DRIVER, "data": ""}), executors, ["a line"])
     head, driver, *rows, last = str(report).splitlines()
     assert head.split() == [
         "host",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ottla.pipeline.run.progress import Progress, Screen
+from ottla.pipeline.run.progress import JobProgress, Screen
 from ottla.pipeline.steps import Counter, Watch, counted_here, unwatched
 from support.pipeline.stored_topic import TOPIC, stored_topic
 
@@ -66,7 +66,7 @@ def test_of_what_nobody_watches_nothing_is_counted() -> None:
 def test_it_says_where_all_jobs_are_and_since_when() -> None:
     lines: list[str] = []
     clock = Clock()
-    progress = Progress(lines.append, every_s=PATIENCE_S, elapsed_s=clock)
+    progress = JobProgress(lines.append, every_s=PATIENCE_S, elapsed_s=clock)
     progress.look()
     progress.begin(3)
     with progress.watching("orders-0") as one, progress.watching("orders-1") as other:
@@ -82,7 +82,7 @@ def test_it_says_where_all_jobs_are_and_since_when() -> None:
 
 
 def test_one_partition_is_not_counted() -> None:
-    progress = Progress()
+    progress = JobProgress()
     progress.begin(1)
     with progress.watching("orders-0") as watch:
         watch.step("segments scanned", 4)
@@ -91,7 +91,7 @@ def test_one_partition_is_not_counted() -> None:
 
 def test_it_is_said_while_a_job_runs_and_not_afterwards() -> None:
     told, rested = threading.Event(), threading.Event()
-    progress = Progress(lambda _line: told.set(), every_s=0.001, rest=rested.set)
+    progress = JobProgress(lambda _line: told.set(), every_s=0.001, rest=rested.set)
     for _ in range(2):  # a thread for as long as there are jobs
         told.clear()
         rested.clear()
@@ -120,7 +120,7 @@ def test_on_a_terminal_the_line_is_drawn_over_and_what_is_said_stays() -> None:
     assert out.getvalue() == f"one{erased}far too m…{erased}group 1 of 3\ntwo{erased}"
 
 
-class Kept(Progress):
+class Kept(JobProgress):
     """Keeps what jobs have counted."""
 
     def __init__(self) -> None:

@@ -18,7 +18,7 @@ import pyarrow.dataset as ds
 from ottla.pipeline.errors import CorruptSourceError, SourceChangedError
 from ottla.pipeline.records.fine_buckets import Buckets
 from ottla.pipeline.snapshot import snapshot, snapshot_rounds
-from ottla.pipeline.snapshot.targets import DiskTarget, Target
+from ottla.pipeline.snapshot.targets import DiskTarget, SnapshotTarget
 from ottla.pipeline.stores.store import Store
 from ottla.storage.disk import paths
 from ottla.storage.disk.checkpoints import OffsetCheckpoint, write_partition_metadata
@@ -264,7 +264,7 @@ def test_a_high_watermark_that_lags_behind_the_cleaner_is_waited_for(tmp_path: P
     store = Store(str(tmp_path / "data"))
     work = [supersede]
 
-    def run(of: snapshot_rounds.Round, target: Target) -> Iterator[snapshot_rounds.Written]:
+    def run(of: snapshot_rounds.Round, target: SnapshotTarget) -> Iterator[snapshot_rounds.WrittenPart]:
         while work:
             work.pop()(server)
         numbers = range(snapshot.work_count(of))
@@ -287,7 +287,7 @@ def test_an_attempt_that_comes_too_late_changes_nothing(tmp_path: Path) -> None:
     work = [supersede]
     late: list[Callable[[], object]] = []
 
-    def run(of: snapshot_rounds.Round, target: Target) -> list[snapshot_rounds.Written]:
+    def run(of: snapshot_rounds.Round, target: SnapshotTarget) -> list[snapshot_rounds.WrittenPart]:
         numbers = range(snapshot.work_count(of))
         offsets = dict(snapshot.chosen(rows for number in numbers for rows in snapshot.keys_of(of, number)))
         for attempt in late:
@@ -332,7 +332,7 @@ def test_a_marker_above_the_high_watermark_that_the_cleaner_has_gone_by_is_waite
     out = tmp_path / "out"
     out.mkdir()
 
-    def run(of: snapshot_rounds.Round, target: Target) -> Iterator[snapshot_rounds.Written]:
+    def run(of: snapshot_rounds.Round, target: SnapshotTarget) -> Iterator[snapshot_rounds.WrittenPart]:
         numbers = range(snapshot.work_count(of))
         offsets = dict(snapshot.chosen(rows for number in numbers for rows in snapshot.keys_of(of, number)))
         for part, found in offsets.items():

@@ -7,20 +7,20 @@ from pathlib import Path
 import pytest
 
 from ottla.pipeline.errors import UsageError
-from ottla.pipeline.wire.cluster import Cluster, client_options, read_command_config
+from ottla.pipeline.wire.cluster import WireCluster, client_options, read_command_config
 
 
 def test_what_the_job_says_itself_is_passed_over_and_the_rest_goes_to_both_clients(tmp_path: Path) -> None:
     path = tmp_path / "client.properties"
     path.write_text("security.protocol=SSL\ngroup.id=mine\nbootstrap.servers=other:1\nmax.poll.records=7\n")
-    cluster = Cluster("here:9092", read_command_config(str(path)))
+    cluster = WireCluster("here:9092", read_command_config(str(path)))
     assert cluster.client_config() == {
         "security.protocol": "SSL",
         "max.poll.records": "7",
         "bootstrap.servers": "here:9092",
     }
     assert cluster.connector_options() == {f"kafka.{name}": value for name, value in cluster.client_config().items()}
-    assert Cluster("here:9092").connector_options()["kafka.max.poll.records"] == "10000"
+    assert WireCluster("here:9092").connector_options()["kafka.max.poll.records"] == "10000"
 
 
 def test_a_file_that_is_no_text_is_one_line(tmp_path: Path) -> None:
@@ -66,5 +66,5 @@ def test_client_options_come_from_files_and_the_last_one_wins(tmp_path: Path) ->
     ],
 )
 def test_a_request_takes_no_longer_than_all_may(config: dict[str, str], whole_ms: str, one_ms: str) -> None:
-    found = Cluster("h:1", config).asked_config(20)
+    found = WireCluster("h:1", config).asked_config(20)
     assert (found["default.api.timeout.ms"], found["request.timeout.ms"]) == (whole_ms, one_ms)

@@ -17,10 +17,10 @@ from ottla.pipeline.verify.key_audit import LEFT
 from ottla.pipeline.wire.compacted import (
     NO_KEY,
     STALE,
-    Judged,
+    JudgedPartition,
     Keys,
     Known,
-    Seen,
+    SeenPartition,
     blobs_of,
     conclude,
     findings_of,
@@ -39,7 +39,7 @@ def judged(
     *,
     by_gaps: bool = False,
     rng: random.Random | None = None,
-) -> Judged:
+) -> JudgedPartition:
     """Through tasks and buckets, as on Spark."""
     rng = rng or random.Random(1)
     buckets = rng.randint(1, 3)
@@ -49,7 +49,7 @@ def judged(
         for bucket, data in blobs_of(iter(batches), {0: known}, buckets, rows_at_once=rng.choice((1, 4, 1_000)))
     ]
     rng.shuffle(blobs)
-    seen, keys = Seen(), Keys()
+    seen, keys = SeenPartition(), Keys()
     for is_seen, found in map(pickle.loads, judged_blobs(iter(blobs), {0: known})):
         (seen if is_seen else keys).add(found[0])
     return conclude(seen, keys, known, bounds, by_gaps=by_gaps)

@@ -13,18 +13,27 @@ pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'ot
 
 import pickle
 
-from ottla.pipeline.wire.differences import COUNT, MISSING, ORDER, VALUE, Place, difference, has_moved
-from ottla.pipeline.wire.equal import Asked, Differing, Look, Newest, Version, blobs_of, judged_blobs, look_of
+from ottla.pipeline.wire.differences import COUNT, MISSING, ORDER, VALUE, SideName, difference, has_moved
+from ottla.pipeline.wire.equal import (
+    Differing,
+    FirstLook,
+    KeyComparison,
+    Newest,
+    Version,
+    blobs_of,
+    judged_blobs,
+    look_of,
+)
 from ottla.pipeline.wire.key_rows import NEWEST, OLDEST
 from support.noted import each_case
 from support.sizes import size
 
 from .tasks import Record, tasks
 
-PLACES = (Place("s", "h:1"), Place("m", "h:2"))
+PLACES = (SideName("s", "h:1"), SideName("m", "h:2"))
 
 
-def looked(sides: Sequence[Sequence[Record]], asked: Asked, rng: random.Random) -> Look:
+def looked(sides: Sequence[Sequence[Record]], asked: KeyComparison, rng: random.Random) -> FirstLook:
     """Through tasks and buckets, as on Spark."""
     buckets = rng.randint(1, 3)
     blobs = [
@@ -66,7 +75,7 @@ def changed(rng: random.Random, records: Sequence[Record]) -> list[Record]:
     return found
 
 
-def model(sides: Sequence[Sequence[Record]], asked: Asked) -> int:
+def model(sides: Sequence[Sequence[Record]], asked: KeyComparison) -> int:
     """How many keys differ."""
     of: list[dict[tuple[int, bytes | None], list[tuple[int, bool]]]] = []
     for records in sides:
@@ -92,7 +101,7 @@ def test_as_many_keys_differ_as_a_model_says(seed: int, every_version: bool) -> 
     rng = random.Random(seed)
     here = history(rng)
     sides = (here, changed(rng, here))
-    asked = Asked(by_time=False, every_version=every_version)
+    asked = KeyComparison(by_time=False, every_version=every_version)
     look = looked(sides, asked, rng)
     assert look.differing == len(look.named) == model(sides, asked)
     for side, records in enumerate(sides):
@@ -105,7 +114,7 @@ def test_as_many_keys_differ_as_a_model_says(seed: int, every_version: bool) -> 
 def test_where_partitions_differ_in_number_the_latest_record_of_a_key_counts() -> None:
     here = [Record(0, 0, b"a", False, 10, 1), Record(1, 9, b"a", False, 5, 2)]
     there = [Record(2, 7, b"a", False, 10, 1)]
-    asked = Asked(by_time=True, every_version=False)
+    asked = KeyComparison(by_time=True, every_version=False)
     assert looked((here, there), asked, random.Random(1)).differing == 0
     there = [Record(2, 7, b"a", False, 10, 2)]
     (named,) = looked((here, there), asked, random.Random(1)).named

@@ -27,7 +27,7 @@ from ottla.protocol.messages.offset_commit import (
 )
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from ottla.server.broker.broker import Broker
-from ottla.server.config.resources import ResourceType
+from ottla.server.config.resources import ConfigResourceType
 from ottla.server.network.unsent_answers import UnsentAnswers
 from ottla.storage.data_dirs.data_dir import DataDirectoryError
 from ottla.storage.topics.catalog_file import CatalogError
@@ -101,7 +101,7 @@ def assert_kept(client: RawClient, before: Any) -> None:
     assert (again.error_code, again.base_offset) == (ErrorCode.NONE, 0), "the producer's last batch is remembered"
     assert committed_offset(client, "g") == 5
     resource = DescribeConfigsResource(
-        resource_type=ResourceType.TOPIC, resource_name="t", configuration_keys=("cleanup.policy",)
+        resource_type=ConfigResourceType.TOPIC, resource_name="t", configuration_keys=("cleanup.policy",)
     )
     (described,) = client.ask(DescribeConfigsRequest(resources=(resource,))).results
     assert described.configs[0].value == "compact,delete"

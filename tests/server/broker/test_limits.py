@@ -14,12 +14,12 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.alter_configs import AlterConfigsRequest
 from ottla.protocol.messages.alter_configs import AlterConfigsResource as Replaced
 from ottla.protocol.messages.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
+    IncrementalAlterConfigsAlterableConfig,
     IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
 )
 from ottla.protocol.messages.metadata import MetadataRequest
-from ottla.server.config.resources import ResourceType
+from ottla.server.config.resources import ConfigResourceType
 from ottla.server.handlers.dispatch import ListenerDesk
 from ottla.server.network.desk import Desk
 from ottla.server.network.listener import Listener
@@ -99,11 +99,11 @@ NO_HOST = "no..host"
 
 
 def alter(client: RawClient, node: str, **configs: str) -> tuple[int, str | None]:
-    resource = AlterConfigsResource(
-        resource_type=ResourceType.BROKER,
+    resource = IncrementalAlterConfigsResource(
+        resource_type=ConfigResourceType.BROKER,
         resource_name=node,
         configs=tuple(
-            AlterableConfig(name=name.replace("_", "."), config_operation=0, value=value)
+            IncrementalAlterConfigsAlterableConfig(name=name.replace("_", "."), config_operation=0, value=value)
             for name, value in configs.items()
         ),
     )
@@ -141,7 +141,7 @@ def test_what_is_unset_by_not_being_named_shows_no_host_that_there_is_not(tmp_pa
         assert alter(client, "0", max_connections_per_ip_overrides="localhost:9") == (ErrorCode.NONE, None)
         # Behind what the node has of its own.
         assert alter(client, "", max_connections_per_ip_overrides=f"{NO_HOST}:2") == (ErrorCode.NONE, None)
-        nothing = AlterConfigsRequest(resources=(Replaced(resource_type=ResourceType.BROKER, resource_name="0"),))
+        nothing = AlterConfigsRequest(resources=(Replaced(resource_type=ConfigResourceType.BROKER, resource_name="0"),))
         [row] = client.ask(nothing).responses
         assert (row.error_code, NO_HOST in str(row.error_message)) == (ErrorCode.INVALID_REQUEST, True)
 
@@ -162,8 +162,10 @@ def test_nobody_waits_for_a_resolver_who_changes_something_else(tmp_path: Path) 
             resolving.release_on_behalf_of(taken)
 
         broker.run(take)
-        change = AlterableConfig(name=OVERRIDES, config_operation=0, value="localhost:9")
-        resource = AlterConfigsResource(resource_type=ResourceType.BROKER, resource_name="", configs=(change,))
+        change = IncrementalAlterConfigsAlterableConfig(name=OVERRIDES, config_operation=0, value="localhost:9")
+        resource = IncrementalAlterConfigsResource(
+            resource_type=ConfigResourceType.BROKER, resource_name="", configs=(change,)
+        )
         client.send(IncrementalAlterConfigsRequest(resources=(resource,)))
         assert eventually(broker, lambda: resolving.statistics().tasks_waiting == 1)
         create_topic(other, "t")

@@ -13,11 +13,11 @@ import trio
 import ottla
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
+    IncrementalAlterConfigsAlterableConfig,
     IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
 )
-from ottla.server.config.resources import ResourceType
+from ottla.server.config.resources import ConfigResourceType
 from ottla.server.runtime.clock import wall_time_ms
 from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.logs import log as log_module
@@ -60,8 +60,13 @@ def offsets(client: RawClient, topic: str) -> list[int]:
 
 
 def alter(client: RawClient, topic: str, **configs: Any) -> None:
-    changes = tuple(AlterableConfig(name=name.replace("_", "."), value=str(value)) for name, value in configs.items())
-    resource = AlterConfigsResource(resource_type=ResourceType.TOPIC, resource_name=topic, configs=changes)
+    changes = tuple(
+        IncrementalAlterConfigsAlterableConfig(name=name.replace("_", "."), value=str(value))
+        for name, value in configs.items()
+    )
+    resource = IncrementalAlterConfigsResource(
+        resource_type=ConfigResourceType.TOPIC, resource_name=topic, configs=changes
+    )
     (row,) = client.ask(IncrementalAlterConfigsRequest(resources=(resource,))).responses
     assert row.error_code == ErrorCode.NONE, row.error_message
 

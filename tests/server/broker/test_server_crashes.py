@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.server.sharing.state_batches import StateBatch
+from ottla.server.sharing.state_batches import ShareStateBatch
 from ottla.storage.disk.paths import CLEAN_SHUTDOWN_FILE, RECOVERY_POINT_CHECKPOINT
 from support.broker.in_process_broker import run_in_order
 from support.disk.crash_files import CrashFiles
@@ -186,7 +186,7 @@ def test_share_states_are_pruned_and_what_is_lost_of_them_is_noticed() -> None:
 
     run_in_order(work)
     found = share_life.restart_and_look(files.copy())
-    assert found.states == {"g": (12, (StateBatch(12, 12, share_life.ACKNOWLEDGED, 1),))}
+    assert found.states == {"g": (12, (ShareStateBatch(12, 12, share_life.ACKNOWLEDGED, 1),))}
     assert found.start_offset > 10
     for name in files.list("/data/__share_group_state-0"):
         if name.endswith(".log"):

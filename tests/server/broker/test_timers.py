@@ -19,7 +19,7 @@ import trio.testing
 import ottla
 from ottla.server.broker.housekeeping import TICK_MS, Housekeeping
 from ottla.server.handlers import fetch
-from ottla.server.partitions.waits import Waits
+from ottla.server.partitions.waits import FetchWaits
 from ottla.server.runtime.clock import Clock
 from ottla.storage.disk.os_files import OsFiles
 from support.broker.broker_timers import BROKER_TIMERS, BrokerTimer, fill
@@ -177,7 +177,7 @@ async def test_who_waits_for_long_is_looked_after_ever_more_rarely(autojump_cloc
     begun_s = trio.current_time()
     client: Any = SimpleNamespace(check_peer=lambda: looked_s.append(round(trio.current_time() - begun_s)))
     ctx: Any = SimpleNamespace(client=client)
-    with Waits().waiter(1, committed=False, is_alone=True) as waiter:
+    with FetchWaits().waiter(1, committed=False, is_alone=True) as waiter:
         await fetch.wait_for(ctx, waiter, begun_s + 200)
     assert looked_s == [5, 15, 35, 75, 135, 195, 200]
 

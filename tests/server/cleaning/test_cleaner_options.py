@@ -9,7 +9,7 @@ import pytest
 
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.server.config.broker_config import BrokerConfig, ConfigSource
-from ottla.server.config.changes import Change, alter_broker
+from ottla.server.config.changes import ConfigChange, alter_broker
 from ottla.server.config.options.broker_options import ACTED_ON
 from ottla.storage.topics.config import TOPIC_OPTIONS, ConfigError
 from ottla.storage.topics.options import UpdateMode
@@ -56,7 +56,7 @@ CHANGES = [
 @pytest.mark.scenario(186)
 @each_case("name, value, answer", CHANGES)
 def test_a_change_for_all_nodes(name: str, value: str, answer: ErrorCode | None) -> None:
-    changes = [Change(name, value)]
+    changes = [ConfigChange(name, value)]
     running = BrokerConfig.from_texts()
     if answer is TAKEN:
         assert alter_broker(running, ConfigSource.DYNAMIC_DEFAULT_BROKER, {}, changes) == {name: value}
@@ -73,7 +73,7 @@ def test_a_change_for_all_nodes(name: str, value: str, answer: ErrorCode | None)
 )
 def test_threads_double_or_halve_at_most(present: int, wanted: int, taken: bool) -> None:
     running = BrokerConfig.from_texts({"log.cleaner.threads": str(present)})
-    changes = [Change("log.cleaner.threads", str(wanted))]
+    changes = [ConfigChange("log.cleaner.threads", str(wanted))]
     if taken:
         alter_broker(running, ConfigSource.DYNAMIC_BROKER, {}, changes)
     else:
@@ -83,10 +83,10 @@ def test_threads_double_or_halve_at_most(present: int, wanted: int, taken: bool)
 
 def test_the_memory_of_a_thread_is_checked_with_their_number() -> None:
     running = BrokerConfig.from_texts({"log.cleaner.dedupe.buffer.size": "3000000"})
-    alter_broker(running, ConfigSource.DYNAMIC_BROKER, {}, [Change("log.cleaner.threads", "2")])
+    alter_broker(running, ConfigSource.DYNAMIC_BROKER, {}, [ConfigChange("log.cleaner.threads", "2")])
     small = BrokerConfig.from_texts({"log.cleaner.dedupe.buffer.size": "2097152"})
     with pytest.raises(KafkaError, match=r"more than 1048576 for each of log\.cleaner\.threads=2"):
-        alter_broker(small, ConfigSource.DYNAMIC_BROKER, {}, [Change("log.cleaner.threads", "2")])
+        alter_broker(small, ConfigSource.DYNAMIC_BROKER, {}, [ConfigChange("log.cleaner.threads", "2")])
 
 
 @pytest.mark.parametrize(

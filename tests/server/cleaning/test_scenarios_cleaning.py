@@ -14,13 +14,13 @@ import trio
 import ottla
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
+    IncrementalAlterConfigsAlterableConfig,
     IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
 )
 from ottla.server.broker.broker import Broker
 from ottla.server.cleaning.throttler import Throttler
-from ottla.server.config.resources import ResourceType
+from ottla.server.config.resources import ConfigResourceType
 from ottla.storage.disk.paths import TopicPartition
 from ottla.storage.topics.catalog_file import CLUSTER_DEFAULT
 from support.broker.admin import delete
@@ -316,8 +316,10 @@ def test_all_settings_of_the_cleaner_change_together_under_load_and_outlive_a_re
 
 def change_cleaner(client: RawClient, changed: dict[str, str]) -> None:
     """Change dynamic options of all nodes, the others left as they are."""
-    changes = tuple(AlterableConfig(name=name, value=value) for name, value in changed.items())
-    resource = AlterConfigsResource(resource_type=ResourceType.BROKER, resource_name="", configs=changes)
+    changes = tuple(IncrementalAlterConfigsAlterableConfig(name=name, value=value) for name, value in changed.items())
+    resource = IncrementalAlterConfigsResource(
+        resource_type=ConfigResourceType.BROKER, resource_name="", configs=changes
+    )
     (row,) = client.ask(IncrementalAlterConfigsRequest(resources=(resource,))).responses
     assert row.error_code == ErrorCode.NONE, row.error_message
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.server.client.nodes import BEING_MADE_S, Nodes, UnreachableError, addresses
+from ottla.server.client.nodes import BEING_MADE_S, NodeConnections, UnreachableError, addresses
 
 
 class Time:
@@ -42,25 +42,25 @@ def time() -> Time:
 
 
 @pytest.fixture
-def nodes(time: Time) -> Nodes:
-    return Nodes("127.0.0.1:1", timeout_s=10, elapsed_s=time.elapsed_s, pause=time.pause)
+def nodes(time: Time) -> NodeConnections:
+    return NodeConnections("127.0.0.1:1", timeout_s=10, elapsed_s=time.elapsed_s, pause=time.pause)
 
 
 @pytest.fixture
-def acquainted(nodes: Nodes) -> Nodes:
+def acquainted(nodes: NodeConnections) -> NodeConnections:
     """Nodes of which one has answered before."""
     nodes._nodes = {0: ("127.0.0.1", 1)}
     return nodes
 
 
-def test_what_is_refused_for_a_moment_is_tried_again(nodes: Nodes) -> None:
+def test_what_is_refused_for_a_moment_is_tried_again(nodes: NodeConnections) -> None:
     attempts = Attempts(
         KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER), KafkaError(ErrorCode.NOT_COORDINATOR), outcome="done"
     )
     assert nodes.retrying(attempts) == "done"
 
 
-def test_it_is_tried_for_the_time_limit_and_no_longer(nodes: Nodes, time: Time) -> None:
+def test_it_is_tried_for_the_time_limit_and_no_longer(nodes: NodeConnections, time: Time) -> None:
     with pytest.raises(KafkaError, match=r"^LEADER_NOT_AVAILABLE: nobody$"):
         nodes.retrying(Attempts(KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, "nobody")))
     assert 9.5 < time.now_s <= 10
@@ -75,20 +75,20 @@ def test_it_is_tried_for_the_time_limit_and_no_longer(nodes: Nodes, time: Time) 
         ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
     ],
 )
-def test_what_is_refused_for_good_or_may_be_written_is_not(nodes: Nodes, code: ErrorCode) -> None:
+def test_what_is_refused_for_good_or_may_be_written_is_not(nodes: NodeConnections, code: ErrorCode) -> None:
     attempts = Attempts(KafkaError(code))
     with pytest.raises(KafkaError):
         nodes.retrying(attempts)
     assert attempts.count == 1
 
 
-def test_a_topic_that_is_being_made_may_be_unknown_for_a_second(nodes: Nodes, time: Time) -> None:
+def test_a_topic_that_is_being_made_may_be_unknown_for_a_second(nodes: NodeConnections, time: Time) -> None:
     with pytest.raises(KafkaError):
         nodes.retrying(Attempts(KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)), unknown_s=BEING_MADE_S)
     assert 0.5 < time.now_s <= BEING_MADE_S
 
 
-def test_a_slow_first_connection_takes_nothing_of_that_second(nodes: Nodes, time: Time) -> None:
+def test_a_slow_first_connection_takes_nothing_of_that_second(nodes: NodeConnections, time: Time) -> None:
     """A handshake on a busy machine took longer than the second: the topic, which was there by then, was not asked for again."""
     attempts = Attempts(KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), outcome="done")
 
@@ -99,19 +99,19 @@ def test_a_slow_first_connection_takes_nothing_of_that_second(nodes: Nodes, time
     assert nodes.retrying(slowly, unknown_s=BEING_MADE_S) == "done"
 
 
-def test_where_nobody_ever_answered_nobody_is_waited_for(nodes: Nodes, time: Time) -> None:
+def test_where_nobody_ever_answered_nobody_is_waited_for(nodes: NodeConnections, time: Time) -> None:
     with pytest.raises(UnreachableError, match=r"^no broker answers at 127\.0\.0\.1:1: "):
         nodes.retrying(nodes.topics)
     assert time.now_s == 0
 
 
-def test_a_broker_that_has_answered_may_be_away_for_a_while(acquainted: Nodes) -> None:
+def test_a_broker_that_has_answered_may_be_away_for_a_while(acquainted: NodeConnections) -> None:
     assert acquainted.retrying(Attempts(UnreachableError("away"), outcome="done"), repeatable=False) == "done"
 
 
 @pytest.mark.parametrize(("repeatable", "attempts_made"), [(True, 2), (False, 1)])
 def test_after_a_lost_answer_only_what_may_be_repeated_is(
-    acquainted: Nodes, repeatable: bool, attempts_made: int
+    acquainted: NodeConnections, repeatable: bool, attempts_made: int
 ) -> None:
     attempts = Attempts(ConnectionResetError("lost"), outcome="done")
     if repeatable:

@@ -17,7 +17,7 @@ from ottla.server.config.authorization import STANDARD
 from ottla.server.runtime.time_slices import run_cooperatively
 from ottla.server.security.acls.acl import Acl
 from ottla.server.security.acls.filters import AclFilter
-from ottla.server.security.acls.kinds import Operation, PatternType, Permission, ResourceType
+from ottla.server.security.acls.kinds import AclOperation, PatternType, Permission, ResourceType
 from ottla.server.security.principal import Principal
 from support.broker.in_process_broker import run_in_order, running
 from support.disk.crash_files import CrashFiles
@@ -28,8 +28,14 @@ TOPIC = ResourceType.TOPIC
 NAMES = ("*", "a", "ab", "abc", "b")
 HOSTS = ("10.0.0.1", "10.0.0.2")
 WHO = (Principal("User", "alice"), Principal("User", "bob"))
-OPERATIONS = (Operation.ALL, Operation.READ, Operation.WRITE, Operation.DESCRIBE, Operation.ALTER_CONFIGS)
-ASKED = (*OPERATIONS[1:], Operation.DESCRIBE_CONFIGS)
+OPERATIONS = (
+    AclOperation.ALL,
+    AclOperation.READ,
+    AclOperation.WRITE,
+    AclOperation.DESCRIBE,
+    AclOperation.ALTER_CONFIGS,
+)
+ASKED = (*OPERATIONS[1:], AclOperation.DESCRIBE_CONFIGS)
 
 
 class History:
@@ -101,7 +107,7 @@ class History:
             any_told = await run_cooperatively(authorizer.allows_any(who, host, operation, TOPIC))
             assert any_told is allows_any(list(self.model), *asked, False)
 
-    def question(self) -> tuple[Principal, str, Operation, str]:
+    def question(self) -> tuple[Principal, str, AclOperation, str]:
         choice = self.rng.choice
         return choice(WHO), choice(HOSTS), choice(ASKED), choice(NAMES[1:])
 
@@ -119,7 +125,7 @@ class History:
             rng.choice((PatternType.ANY, PatternType.MATCH, acl.pattern)),
             acl.principal if rng.random() < 0.5 else None,
             acl.host if rng.random() < 0.3 else None,
-            acl.operation if rng.random() < 0.3 else Operation.ANY,
+            acl.operation if rng.random() < 0.3 else AclOperation.ANY,
         )
 
 

@@ -20,7 +20,7 @@ from ottla.server.cluster import acl_changes
 from ottla.server.config.authorization import STANDARD
 from ottla.server.security.acls.acl import Acl, parse
 from ottla.server.security.acls.filters import AclFilter
-from ottla.server.security.acls.kinds import Operation, PatternType, Permission, ResourceType
+from ottla.server.security.acls.kinds import AclOperation, PatternType, Permission, ResourceType
 from ottla.server.security.principal import Principal
 from ottla.storage.topics.catalog import Catalog
 from support.broker.contexts import Staying
@@ -86,7 +86,7 @@ def described(answer: Any) -> set[str]:
                 PatternType(resource.pattern_type),
                 row.principal,
                 row.host,
-                Operation(row.operation),
+                AclOperation(row.operation),
                 Permission(row.permission_type),
             )
         )
@@ -116,7 +116,7 @@ FILTERS = {
     "match without a name": (AclFilter(ResourceType.TOPIC, None, PatternType.MATCH), {0, 1, 2, 3}),
     "a principal": (AclFilter(principal="User:alice"), {0, 1, 4, 5}),
     "a host": (AclFilter(host="10.0.0.7"), {2}),
-    "an operation": (AclFilter(operation=Operation.READ), {0, 1, 4}),
+    "an operation": (AclFilter(operation=AclOperation.READ), {0, 1, 4}),
     "denials": (AclFilter(permission=Permission.DENY), {2}),
     "nothing": (AclFilter(name="other"), set()),
 }
@@ -326,10 +326,10 @@ def test_operations_that_clients_ask_for_are_what_they_may() -> None:
                 include_cluster_authorized_operations=True,
             )
             answer = await alice.ask(request, 8)
-            assert answer.topics[0].topic_authorized_operations == 1 << Operation.READ | 1 << Operation.DESCRIBE
+            assert answer.topics[0].topic_authorized_operations == 1 << AclOperation.READ | 1 << AclOperation.DESCRIBE
             assert answer.cluster_authorized_operations == 0
             await client.ask(creations("User:alice allow ALTER cluster"), 3)
             answer = await alice.ask(request, 8)
-            assert answer.cluster_authorized_operations == 1 << Operation.ALTER | 1 << Operation.DESCRIBE
+            assert answer.cluster_authorized_operations == 1 << AclOperation.ALTER | 1 << AclOperation.DESCRIBE
 
     run_in_order(work)

@@ -18,16 +18,19 @@ from ottla.protocol.messages.describe_log_dirs import DescribableLogDirTopic, De
 from ottla.protocol.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
-    TopicRequest,
+    DescribeTopicPartitionsTopicRequest,
 )
-from ottla.protocol.messages.incremental_alter_configs import AlterConfigsResource, IncrementalAlterConfigsRequest
+from ottla.protocol.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+)
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from ottla.server.config.resources import ResourceType
+from ottla.server.config.resources import ConfigResourceType
 from support.broker.admin import create, delete_records, metadata, wanted
 from support.broker.conversation import address, create_topic, fetch, list_offset, produce, records_of
 from support.broker.raw_client import RawClient
@@ -51,7 +54,7 @@ Page = list[tuple[str, ErrorCode, list[int]]]
 def page(client: RawClient, *names: str, limit: int = 2000, cursor: tuple[str, int] | None = None) -> tuple[Page, Any]:
     """Name, error and partitions of each topic in the answer, and where the next page begins."""
     request = DescribeTopicPartitionsRequest(
-        topics=tuple(TopicRequest(name=name) for name in names),
+        topics=tuple(DescribeTopicPartitionsTopicRequest(name=name) for name in names),
         response_partition_limit=limit,
         cursor=Cursor(topic_name=cursor[0], partition_index=cursor[1]) if cursor else None,
     )
@@ -350,13 +353,13 @@ def test_a_moved_log_start_is_still_there_after_a_stop(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("version", range(3))
 def test_every_alter_configs_version_is_answered(shared: RawClient, version: int) -> None:
-    resource = ReplacedResource(resource_type=ResourceType.TOPIC, resource_name="a", configs=())
+    resource = ReplacedResource(resource_type=ConfigResourceType.TOPIC, resource_name="a", configs=())
     (row,) = shared.ask(AlterConfigsRequest(resources=(resource,), validate_only=True), version).responses
     assert (row.error_code, row.resource_name) == (ErrorCode.NONE, "a")
 
 
 @pytest.mark.parametrize("version", range(2))
 def test_every_incremental_alter_configs_version_is_answered(shared: RawClient, version: int) -> None:
-    resource = AlterConfigsResource(resource_type=ResourceType.TOPIC, resource_name="a", configs=())
+    resource = IncrementalAlterConfigsResource(resource_type=ConfigResourceType.TOPIC, resource_name="a", configs=())
     (row,) = shared.ask(IncrementalAlterConfigsRequest(resources=(resource,), validate_only=True), version).responses
     assert (row.error_code, row.resource_name) == (ErrorCode.NONE, "a")

@@ -20,12 +20,16 @@ from ottla.protocol.messages.add_raft_voter import AddRaftVoterRequest
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.describe_cluster import DescribeClusterRequest
 from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from ottla.protocol.messages.describe_quorum import DescribeQuorumRequest, PartitionData, TopicData
-from ottla.protocol.messages.describe_quorum import Listener as VoterListener
+from ottla.protocol.messages.describe_quorum import (
+    DescribeQuorumPartitionData,
+    DescribeQuorumRequest,
+    DescribeQuorumTopicData,
+)
+from ottla.protocol.messages.describe_quorum import QuorumListener as VoterListener
 from ottla.protocol.messages.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
+    IncrementalAlterConfigsAlterableConfig,
     IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
 )
 from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
@@ -36,7 +40,7 @@ from ottla.server.broker.broker import Broker
 from ottla.server.broker.life import run_broker
 from ottla.server.broker.lives import run_lives
 from ottla.server.config.properties import parse_server_properties
-from ottla.server.config.resources import ResourceType
+from ottla.server.config.resources import ConfigResourceType
 from ottla.server.config.static_config import static_config
 from ottla.storage.disk.checkpoints import uuid_text
 from ottla.storage.disk.os_files import OsFiles
@@ -52,11 +56,15 @@ listeners=PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0
 """
 HELLO = ApiVersionsRequest(client_software_name="test", client_software_version="1")
 QUORUM = DescribeQuorumRequest(
-    topics=(TopicData(topic_name="__cluster_metadata", partitions=(PartitionData(partition_index=0),)),)
+    topics=(
+        DescribeQuorumTopicData(
+            topic_name="__cluster_metadata", partitions=(DescribeQuorumPartitionData(partition_index=0),)
+        ),
+    )
 )
 UPGRADE = UpdateFeaturesRequest(feature_updates=(FeatureUpdateKey(feature="kraft.version", max_version_level=1),))
 BROKERS, CONTROLLERS = 1, 2
-BROKER = ResourceType.BROKER
+BROKER = ConfigResourceType.BROKER
 OF_KAFKA = {
     *(17, 18, 19, 20, 29, 30, 31, 32, 33, 36, 37, 38, 39, 40, 41, 43, 44, 45, 46, 49, 50, 51, 55, 57, 60, 64, 80, 81)
 }
@@ -197,10 +205,10 @@ async def test_a_broker_that_cannot_start_again_refuses_clients_everywhere(tmp_p
 
 @pytest.mark.parametrize("names", [["foo"], ["__cluster_metadata", "foo"]])
 async def test_no_other_log_has_a_quorum(tmp_path: Path, names: list[str]) -> None:
-    partitions = (PartitionData(partition_index=0), PartitionData(partition_index=1))
+    partitions = (DescribeQuorumPartitionData(partition_index=0), DescribeQuorumPartitionData(partition_index=1))
     async with running(tmp_path, ALONE) as broker:
         wanted = DescribeQuorumRequest(
-            topics=tuple(TopicData(topic_name=name, partitions=partitions) for name in names)
+            topics=tuple(DescribeQuorumTopicData(topic_name=name, partitions=partitions) for name in names)
         )
         answer = await ask(broker, wanted)
         assert answer.error_code == 0
@@ -224,8 +232,8 @@ async def test_a_controllers_configs_are_asked_by_its_own_id_and_a_brokers_chang
         )
 
     def change(name: str) -> IncrementalAlterConfigsRequest:
-        config = AlterableConfig(name="log.cleaner.backoff.ms", value="7", config_operation=0)
-        resource = AlterConfigsResource(resource_type=4, resource_name=name, configs=(config,))
+        config = IncrementalAlterConfigsAlterableConfig(name="log.cleaner.backoff.ms", value="7", config_operation=0)
+        resource = IncrementalAlterConfigsResource(resource_type=4, resource_name=name, configs=(config,))
         return IncrementalAlterConfigsRequest(resources=(resource,))
 
     async with running(tmp_path, ALONE) as broker:
@@ -343,8 +351,8 @@ async def test_options_of_a_controller_are_kept_and_shown_by_it(tmp_path: Path) 
     rate = "leader.replication.throttled.rate"
 
     def change(controller: str, name: str, value: str) -> IncrementalAlterConfigsRequest:
-        configs = (AlterableConfig(name=name, value=value),)
-        resource = AlterConfigsResource(resource_type=BROKER, resource_name=controller, configs=configs)
+        configs = (IncrementalAlterConfigsAlterableConfig(name=name, value=value),)
+        resource = IncrementalAlterConfigsResource(resource_type=BROKER, resource_name=controller, configs=configs)
         return IncrementalAlterConfigsRequest(resources=(resource,))
 
     of_controller = DescribeConfigsRequest(

@@ -20,9 +20,9 @@ import trio
 from ottla.protocol.messages.cluster_metadata import (
     AccessControlEntryRecord,
     ClientQuotaRecord,
+    ClusterMetadataEntityData,
     ConfigRecord,
     DelegationTokenRecord,
-    EntityData,
     FeatureLevelRecord,
     PartitionRecord,
     TopicRecord,
@@ -30,7 +30,7 @@ from ottla.protocol.messages.cluster_metadata import (
 )
 from ottla.protocol.scram import SCRAM_SHA_512, credential_of, salted
 from ottla.server.security.acls.authorizer import Authorizer
-from ottla.server.security.acls.kinds import Operation, PatternType, Permission, ResourceType
+from ottla.server.security.acls.kinds import AclOperation, PatternType, Permission, ResourceType
 from ottla.server.security.principal import Principal
 from ottla.server.security.sasl.scram_users import ScramUsers
 from ottla.server.security.tokens.token import Token
@@ -599,7 +599,7 @@ def test_what_apache_kafkas_clients_may_holds_after_the_take_over() -> None:
             pattern_type=PatternType.PREFIXED,
             principal="User:alice",
             host="*",
-            operation=Operation.WRITE,
+            operation=AclOperation.WRITE,
             permission_type=Permission.DENY,
         ),
         UserScramCredentialRecord(
@@ -620,7 +620,9 @@ def test_what_apache_kafkas_clients_may_holds_after_the_take_over() -> None:
             max_timestamp=3,
         ),
         ClientQuotaRecord(
-            entity=(EntityData(entity_type="user", entity_name="alice"),), key="producer_byte_rate", value=1_024.0
+            entity=(ClusterMetadataEntityData(entity_type="user", entity_name="alice"),),
+            key="producer_byte_rate",
+            value=1_024.0,
         ),
     )
     for _ in range(2):
@@ -630,8 +632,8 @@ def test_what_apache_kafkas_clients_may_holds_after_the_take_over() -> None:
             assert authorizer.load(catalog.entries("acls")) == []
             assert users.load(catalog.entries("scram_users")) == []
             assert tokens.load(catalog.entries("delegation_tokens")) == []
-            assert not authorizer.allows(alice, "127.0.0.1", Operation.WRITE, ResourceType.TOPIC, "topic")
-            assert authorizer.allows(alice, "127.0.0.1", Operation.READ, ResourceType.GROUP, "group")
+            assert not authorizer.allows(alice, "127.0.0.1", AclOperation.WRITE, ResourceType.TOPIC, "topic")
+            assert authorizer.allows(alice, "127.0.0.1", AclOperation.READ, ResourceType.GROUP, "group")
             assert users.of("alice") == {SCRAM_SHA_512: credential}
             assert tokens.all() == [
                 Token("token", alice, Principal("User", "bob"), (Principal("User", "carol"),), 1, 2, 3)

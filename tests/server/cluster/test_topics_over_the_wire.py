@@ -11,7 +11,10 @@ import pytest
 import ottla
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.create_topics import CreatableTopic
-from ottla.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
+from ottla.protocol.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsTopicRequest,
+)
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponseTopic
 from ottla.server.config.broker_config import ConfigSource
 from support.broker.admin import create, delete, grow, growth, metadata, topic_names, wanted
@@ -184,7 +187,9 @@ def test_minus_one_takes_the_defaults_of_the_broker(tmp_path: Path) -> None:
         (topic,) = metadata(client, "t").topics
         assert [len(partition.replica_nodes) for partition in topic.partitions] == [2, 2, 2]
         metadata(client, "auto", create=True)
-        (auto,) = client.ask(DescribeTopicPartitionsRequest(topics=(TopicRequest(name="auto"),))).topics
+        (auto,) = client.ask(
+            DescribeTopicPartitionsRequest(topics=(DescribeTopicPartitionsTopicRequest(name="auto"),))
+        ).topics
         assert [len(partition.isr_nodes) for partition in auto.partitions] == [2, 2, 2]
 
 

@@ -20,7 +20,7 @@ from ottla.server.commands.cli import main
 from ottla.server.commands.frame.command_line import understand as asked
 from ottla.server.commands.serve import StopSignals, configuration
 from ottla.server.commands.serve_command import missing_packages, users_given
-from ottla.server.config.resources import ResourceType
+from ottla.server.config.resources import ConfigResourceType
 from ottla.storage.kernel import COMPILED
 from ottla.storage.topics.options import ConfigError
 from support.broker.admin import metadata, topic_names
@@ -139,7 +139,7 @@ EXPECTED = {
 
 def describe_node(client: RawClient, name: str) -> dict[str, str | None]:
     resource = DescribeConfigsResource(
-        resource_type=ResourceType.BROKER, resource_name=name, configuration_keys=tuple(EXPECTED)
+        resource_type=ConfigResourceType.BROKER, resource_name=name, configuration_keys=tuple(EXPECTED)
     )
     (result,) = client.ask(DescribeConfigsRequest(resources=(resource,))).results
     return {config.name: config.value for config in result.configs}

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from ottla.protocol.batch_builder import build_batch
 from ottla.server.commands.cli import main
 from ottla.server.commands.dump_log import PROBLEM, Dump
-from ottla.server.groups.consumer.member import Member
+from ottla.server.groups.consumer.member import ConsumerMember
 from ottla.server.groups.consumer.records import current_assignment, member_tombstones
 from ottla.server.groups.records import CommittedOffset, offset_key, offset_value, write_record
 from ottla.server.sharing.share_records import Change, SharePartitionKey
 from ottla.server.sharing.share_records import write_record as write_state
-from ottla.server.sharing.share_states import ShareStates, Written
-from ottla.server.sharing.state_batches import StateBatch
+from ottla.server.sharing.share_states import ShareStates, WrittenState
+from ottla.server.sharing.state_batches import ShareStateBatch
 from ottla.server.transactions.metadata import TransactionMetadata, TransactionState
 from ottla.server.transactions.records import transaction_key, transaction_value
 from ottla.storage.disk.checkpoints import (
@@ -143,7 +143,9 @@ def test_states_of_share_partitions_are_read(tmp_path: Path) -> None:
     records: list[tuple[bytes, bytes | None]] = []
     asks: tuple[Callable[[], Change | None], ...] = (
         lambda: states.initialize(of, 4, 7, now_ms=0),
-        lambda: states.write(of, Written(4, 2, 7, 3, (StateBatch(7, 9, 2, 1), StateBatch(12, 12, 9, 5))), now_ms=0),
+        lambda: states.write(
+            of, WrittenState(4, 2, 7, 3, (ShareStateBatch(7, 9, 2, 1), ShareStateBatch(12, 12, 9, 5))), now_ms=0
+        ),
         lambda: states.delete(of),
     )
     for ask in asks:
@@ -183,7 +185,7 @@ def test_committed_offsets_are_read(tmp_path: Path) -> None:
 
 
 def test_records_of_consumer_groups_are_read(tmp_path: Path) -> None:
-    member = Member("m", epoch=3, assigned={b"\xab" * 16: {0: 2, 1: 3}})
+    member = ConsumerMember("m", epoch=3, assigned={b"\xab" * 16: {0: 2, 1: 3}})
     changes = [current_assignment("g", member), *member_tombstones("g", "m")]
     batch = build_batch([(at, 0, *write_record(*change), ()) for at, change in enumerate(changes)])
     path = written(tmp_path / "__consumer_offsets-3", "00000000000000000000.log", bytes(batch))

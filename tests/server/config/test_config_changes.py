@@ -9,8 +9,8 @@ from ottla.server.config.broker_config import BrokerConfig, ConfigSource
 from ottla.server.config.changes import (
     CONFIG_CHARS_MAX,
     CONFIGS_MAX,
-    Change,
-    Operation,
+    ConfigChange,
+    ConfigOperation,
     alter_broker,
     alter_topic,
     check_topic_configs,
@@ -29,7 +29,12 @@ def config(
 # Changing topics
 
 
-SET, DELETE, APPEND, SUBTRACT = Operation.SET, Operation.DELETE, Operation.APPEND, Operation.SUBTRACT
+SET, DELETE, APPEND, SUBTRACT = (
+    ConfigOperation.SET,
+    ConfigOperation.DELETE,
+    ConfigOperation.APPEND,
+    ConfigOperation.SUBTRACT,
+)
 
 
 @each_case(
@@ -62,12 +67,12 @@ def test_single_changes_of_a_topic(
     present: dict[str, str], changes: list[tuple[str, str | None, int]], after: dict[str, str]
 ) -> None:
     before = dict(present)
-    assert alter_topic(config(), present, [Change(*change) for change in changes]) == after
+    assert alter_topic(config(), present, [ConfigChange(*change) for change in changes]) == after
     assert present == before
 
 
 def test_append_starts_from_the_static_value_not_from_a_dynamic_one() -> None:
-    change = [Change("cleanup.policy", "delete", APPEND)]
+    change = [ConfigChange("cleanup.policy", "delete", APPEND)]
     assert alter_topic(config({"log.cleanup.policy": "compact"}), {}, change) == {"cleanup.policy": "compact,delete"}
     assert alter_topic(config(None, {"log.cleanup.policy": "compact"}), {}, change) == {"cleanup.policy": "delete"}
 
@@ -98,7 +103,7 @@ def test_refused_changes_of_a_topic(
     changes: list[tuple[str, str | None, int]], code: ErrorCode, parts: list[str]
 ) -> None:
     with pytest.raises(KafkaError) as error:
-        alter_topic(config(), {"retention.ms": "5"}, [Change(*change) for change in changes])
+        alter_topic(config(), {"retention.ms": "5"}, [ConfigChange(*change) for change in changes])
     assert error.value.code == code
     assert all(part in error.value.message for part in parts)
 
@@ -119,20 +124,20 @@ def test_a_value_that_no_answer_could_carry_is_refused(
     present: dict[str, str], change: tuple[str, str | None, int]
 ) -> None:
     with pytest.raises(KafkaError) as error:
-        alter_topic(config(), present, [Change(*change)])
+        alter_topic(config(), present, [ConfigChange(*change)])
     assert error.value.code == ErrorCode.INVALID_CONFIG
     assert "32767" in error.value.message
     with pytest.raises(KafkaError) as error:
-        alter_broker(config(), DYNAMIC, {}, [Change("no.such.option", "€" * 11_000, SET)])
+        alter_broker(config(), DYNAMIC, {}, [ConfigChange("no.such.option", "€" * 11_000, SET)])
     assert error.value.code == ErrorCode.INVALID_CONFIG
     assert "33000" in error.value.message
 
 
 def test_a_broker_keeps_so_many_names_that_nobody_knows() -> None:
     present = {f"no.such.{number}": "x" for number in range(CONFIGS_MAX)}
-    assert alter_broker(config(None, None, present), DYNAMIC, present, [Change("no.such.0", "y", SET)])
+    assert alter_broker(config(None, None, present), DYNAMIC, present, [ConfigChange("no.such.0", "y", SET)])
     with pytest.raises(KafkaError) as error:
-        alter_broker(config(None, None, present), DYNAMIC, present, [Change("one.more", "y", SET)])
+        alter_broker(config(None, None, present), DYNAMIC, present, [ConfigChange("one.more", "y", SET)])
     assert error.value.code == ErrorCode.POLICY_VIOLATION
     assert str(CONFIGS_MAX) in error.value.message
 
@@ -140,9 +145,9 @@ def test_a_broker_keeps_so_many_names_that_nobody_knows() -> None:
 def test_what_a_broker_keeps_is_bounded_in_its_length() -> None:
     item = "x" * 30_000
     present = {f"no.such.{number}": item for number in range(2)}
-    assert alter_broker(config(None, None, present), DYNAMIC, present, [Change("one.more", "y", SET)])
+    assert alter_broker(config(None, None, present), DYNAMIC, present, [ConfigChange("one.more", "y", SET)])
     with pytest.raises(KafkaError) as error:
-        alter_broker(config(None, None, present), DYNAMIC, present, [Change("one.more", item, SET)])
+        alter_broker(config(None, None, present), DYNAMIC, present, [ConfigChange("one.more", item, SET)])
     assert error.value.code == ErrorCode.POLICY_VIOLATION
     assert str(CONFIG_CHARS_MAX) in error.value.message and "90026" in error.value.message
 
@@ -168,10 +173,10 @@ class Counted(str):
 
 
 @pytest.mark.parametrize("operation", [APPEND, SUBTRACT])
-def test_a_long_list_is_edited_without_comparing_each_item_with_each_other(operation: Operation) -> None:
+def test_a_long_list_is_edited_without_comparing_each_item_with_each_other(operation: ConfigOperation) -> None:
     items = [f"{index}:0" for index in range(1_000)]
     present = {REPLICAS: Counted(",".join(items))}
-    change = Change(REPLICAS, Counted(",".join(items[::-2])), operation)
+    change = ConfigChange(REPLICAS, Counted(",".join(items[::-2])), operation)
     Counted.compared = 0
     after = alter_topic(config(), present, [change])
     assert after == {REPLICAS: ",".join(items if operation is APPEND else items[::2])}
@@ -206,7 +211,7 @@ def test_an_override_is_checked_beside_the_defaults_of_the_broker() -> None:
 def test_single_changes_of_a_broker(changes: list[tuple[str, str | None, int]], after: dict[str, str]) -> None:
     present = {"max.connections": "4"}
     broker = config(None, None, present)
-    assert alter_broker(broker, DYNAMIC, present, [Change(*change) for change in changes]) == after
+    assert alter_broker(broker, DYNAMIC, present, [ConfigChange(*change) for change in changes]) == after
 
 
 @each_case(
@@ -262,7 +267,7 @@ def test_refused_changes_of_a_broker(
     level: ConfigSource, changes: list[tuple[str, str | None, int]], code: ErrorCode, parts: list[str]
 ) -> None:
     with pytest.raises(KafkaError) as error:
-        alter_broker(config(), level, {}, [Change(*change) for change in changes])
+        alter_broker(config(), level, {}, [ConfigChange(*change) for change in changes])
     assert error.value.code == code
     assert all(part in error.value.message for part in parts)
 
@@ -270,5 +275,5 @@ def test_refused_changes_of_a_broker(
 def test_a_change_for_all_nodes_is_checked_under_the_nodes_own_values() -> None:
     broker = config(None, None, {"log.cleaner.min.compaction.lag.ms": "5"})
     with pytest.raises(KafkaError) as error:
-        alter_broker(broker, ALL_NODES, {}, [Change("log.cleaner.max.compaction.lag.ms", "3")])
+        alter_broker(broker, ALL_NODES, {}, [ConfigChange("log.cleaner.max.compaction.lag.ms", "3")])
     assert error.value.code == ErrorCode.INVALID_REQUEST

@@ -14,14 +14,14 @@ from ottla.protocol.messages import alter_configs
 from ottla.protocol.messages.alter_configs import AlterConfigsRequest
 from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.protocol.messages.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
+    IncrementalAlterConfigsAlterableConfig,
     IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
 )
 from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from ottla.server.config.broker_config import ConfigSource
-from ottla.server.config.changes import Operation
-from ottla.server.config.resources import ResourceType
+from ottla.server.config.changes import ConfigOperation
+from ottla.server.config.resources import ConfigResourceType
 from support.broker.conversation import address, create_topic
 from support.broker.raw_client import RawClient
 
@@ -46,9 +46,11 @@ def shown(client: RawClient, kind: int, name: str) -> list[tuple[str, int]] | No
 
 
 def change(client: RawClient, node: str, value: str | None, name: str = NAME, *, validate_only: bool = False) -> Any:
-    operation = Operation.DELETE if value is None else Operation.SET
-    configs = (AlterableConfig(name=name, value=value, config_operation=operation),)
-    resource = AlterConfigsResource(resource_type=ResourceType.BROKER, resource_name=node, configs=configs)
+    operation = ConfigOperation.DELETE if value is None else ConfigOperation.SET
+    configs = (IncrementalAlterConfigsAlterableConfig(name=name, value=value, config_operation=operation),)
+    resource = IncrementalAlterConfigsResource(
+        resource_type=ConfigResourceType.BROKER, resource_name=node, configs=configs
+    )
     request = IncrementalAlterConfigsRequest(resources=(resource,), validate_only=validate_only)
     (answer,) = client.ask(request).responses
     return answer.error_code, answer.error_message
@@ -56,10 +58,11 @@ def change(client: RawClient, node: str, value: str | None, name: str = NAME, *,
 
 def replace(client: RawClient, node: str, **wanted: str) -> Any:
     configs = tuple(
-        alter_configs.AlterableConfig(name=name.replace("_", "."), value=value) for name, value in wanted.items()
+        alter_configs.AlterConfigsAlterableConfig(name=name.replace("_", "."), value=value)
+        for name, value in wanted.items()
     )
     resource = alter_configs.AlterConfigsResource(
-        resource_type=ResourceType.BROKER, resource_name=node, configs=configs
+        resource_type=ConfigResourceType.BROKER, resource_name=node, configs=configs
     )
     (answer,) = client.ask(AlterConfigsRequest(resources=(resource,))).responses
     return answer.error_code, answer.error_message
@@ -74,9 +77,9 @@ def finalize(client: RawClient, level: int) -> None:
 def test_it_is_a_dynamic_option_of_all_nodes_from_the_first_start_on(client: RawClient) -> None:
     create_topic(client, "t")
     everywhere = [("1", ConfigSource.DYNAMIC_DEFAULT_BROKER), ("1", ConfigSource.DEFAULT)]
-    assert shown(client, ResourceType.TOPIC, "t") == everywhere
-    assert shown(client, ResourceType.BROKER, "0") == everywhere
-    assert shown(client, ResourceType.BROKER, "") == everywhere[:1]
+    assert shown(client, ConfigResourceType.TOPIC, "t") == everywhere
+    assert shown(client, ConfigResourceType.BROKER, "0") == everywhere
+    assert shown(client, ConfigResourceType.BROKER, "") == everywhere[:1]
 
 
 def test_it_can_be_changed_for_all_nodes_and_not_be_taken_away(client: RawClient) -> None:
@@ -85,9 +88,9 @@ def test_it_can_be_changed_for_all_nodes_and_not_be_taken_away(client: RawClient
         assert change(client, "", None, validate_only=validate_only) == (ErrorCode.INVALID_CONFIG, REMOVED)
     assert replace(client, "", log_retention_ms="5") == (ErrorCode.INVALID_CONFIG, REMOVED)
     assert change(client, "", "0")[0] == ErrorCode.INVALID_REQUEST
-    assert shown(client, ResourceType.BROKER, "") == [("2", ConfigSource.DYNAMIC_DEFAULT_BROKER)]
+    assert shown(client, ConfigResourceType.BROKER, "") == [("2", ConfigSource.DYNAMIC_DEFAULT_BROKER)]
     assert replace(client, "", log_retention_ms="5", min_insync_replicas="3") == (ErrorCode.NONE, None)
-    assert shown(client, ResourceType.BROKER, "") == [("3", ConfigSource.DYNAMIC_DEFAULT_BROKER)]
+    assert shown(client, ConfigResourceType.BROKER, "") == [("3", ConfigSource.DYNAMIC_DEFAULT_BROKER)]
 
 
 def test_no_node_has_a_value_of_its_own(client: RawClient) -> None:
@@ -101,8 +104,8 @@ def test_no_node_has_a_value_of_its_own(client: RawClient) -> None:
 
 def test_without_the_feature_it_is_an_option_like_any_other(tmp_path: Path) -> None:
     with ottla.Broker(str(tmp_path), features={FEATURE: 0}) as broker, RawClient(*address(broker)) as client:
-        assert shown(client, ResourceType.BROKER, "") is None
-        assert shown(client, ResourceType.BROKER, "0") == [("1", ConfigSource.DEFAULT)]
+        assert shown(client, ConfigResourceType.BROKER, "") is None
+        assert shown(client, ConfigResourceType.BROKER, "0") == [("1", ConfigSource.DEFAULT)]
         for node in ("0", ""):
             for value in ("2", None):
                 assert change(client, node, value) == (ErrorCode.NONE, None)
@@ -119,12 +122,12 @@ def test_an_upgrade_takes_the_values_of_nodes_away_and_a_downgrade_leaves_the_on
         finalize(client, 1)
         assert broker.inner.services.cluster.changes == changes + 1  # a disk that refuses it refuses all of it
         of_start = [("2", ConfigSource.DYNAMIC_DEFAULT_BROKER), ("2", ConfigSource.STATIC_BROKER)]
-        assert (shown(client, ResourceType.BROKER, "0") or [])[:2] == of_start
+        assert (shown(client, ConfigResourceType.BROKER, "0") or [])[:2] == of_start
         assert broker.inner.config.of(0).log_defaults.retention_ms == 5000
         finalize(client, 0)
-        assert (shown(client, ResourceType.BROKER, "0") or [])[:2] == of_start
+        assert (shown(client, ConfigResourceType.BROKER, "0") or [])[:2] == of_start
         assert change(client, "", None) == (ErrorCode.NONE, None)
-        assert shown(client, ResourceType.BROKER, "") is None
+        assert shown(client, ConfigResourceType.BROKER, "") is None
 
 
 def test_a_start_takes_the_values_of_nodes_away_too_and_says_so(

@@ -11,11 +11,11 @@ import pytest
 import ottla
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
+    IncrementalAlterConfigsAlterableConfig,
     IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
 )
-from ottla.server.config.resources import ResourceType
+from ottla.server.config.resources import ConfigResourceType
 from ottla.server.config.static_config import static_config
 from ottla.storage.topics.config import TOPIC_OPTIONS, ConfigError
 from ottla.storage.topics.options import OptionType
@@ -58,9 +58,9 @@ REFUSED = [
 ]
 
 
-def altered(client: RawClient, kind: ResourceType, resource: str, name: str, value: str) -> int:
-    changes = (AlterableConfig(name=name, value=value),)
-    named = AlterConfigsResource(resource_type=kind, resource_name=resource, configs=changes)
+def altered(client: RawClient, kind: ConfigResourceType, resource: str, name: str, value: str) -> int:
+    changes = (IncrementalAlterConfigsAlterableConfig(name=name, value=value),)
+    named = IncrementalAlterConfigsResource(resource_type=kind, resource_name=resource, configs=changes)
     (row,) = client.ask(IncrementalAlterConfigsRequest(resources=(named,))).responses
     assert row.error_code == ErrorCode.NONE or name in row.error_message, row.error_message
     code: int = row.error_code
@@ -75,7 +75,7 @@ def test_a_value_out_of_bounds_or_of_another_type_is_refused_to_old_and_new_topi
     (row,) = create(shared, wanted("new", configs={name: value}))
     assert row.error_code == ErrorCode.INVALID_CONFIG and name in row.error_message
     assert topic_names(shared) == {"there"}
-    assert altered(shared, ResourceType.TOPIC, "there", name, value) == ErrorCode.INVALID_CONFIG
+    assert altered(shared, ConfigResourceType.TOPIC, "there", name, value) == ErrorCode.INVALID_CONFIG
 
 
 @pytest.mark.scenario(184)
@@ -123,7 +123,7 @@ def test_bad_settings_of_the_cleaner_are_refused_at_the_start_and_later(
 ) -> None:
     with pytest.raises(ConfigError, match=name.replace(".", r"\.")):
         static_config(overrides={name: value})
-    assert altered(shared, ResourceType.BROKER, "", name, value) != ErrorCode.NONE
+    assert altered(shared, ConfigResourceType.BROKER, "", name, value) != ErrorCode.NONE
 
 
 @pytest.mark.scenario(151)

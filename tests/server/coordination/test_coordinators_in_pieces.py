@@ -26,7 +26,7 @@ from ottla.server.groups.classic.protocol import Caller
 from ottla.server.groups.classic.records import group_value
 from ottla.server.groups.settings import MEMBERS_A_PIECE, PLACES_A_PIECE
 from ottla.server.groups.subscription import write_assignment
-from ottla.server.transactions.listing import Filter
+from ottla.server.transactions.listing import TransactionFilter
 from ottla.server.transactions.metadata import CLOSED
 from ottla.server.transactions.settings import IDS_A_PIECE, MARKERS_A_PIECE
 from ottla.storage.disk.paths import TopicPartition
@@ -547,7 +547,7 @@ def test_who_lists_a_partition_that_is_given_up_meanwhile_is_told_to_ask_again(k
         it = Transactions()
         for number in range(40):
             it.init(f"x{number}")
-        steps = it.coordinator.list_transactions(range(4), Filter(), it.now_ms)
+        steps = it.coordinator.list_transactions(range(4), TransactionFilter(), it.now_ms)
     next(steps)
     for partition in range(4):
         it.coordinator.unload(partition, ErrorCode.NOT_COORDINATOR, it.now_ms)

@@ -8,9 +8,14 @@ import pytest
 
 import ottla
 from ottla.server.control.compaction import compact
-from ottla.server.embedded.asked import Asked
+from ottla.server.embedded.operation_method import OperationMethod
 
-METHODS = {name: found for cls in ottla.Broker.__mro__ for name, found in vars(cls).items() if isinstance(found, Asked)}
+METHODS = {
+    name: found
+    for cls in ottla.Broker.__mro__
+    for name, found in vars(cls).items()
+    if isinstance(found, OperationMethod)
+}
 
 
 def test_each_has_what_help_and_editors_show() -> None:

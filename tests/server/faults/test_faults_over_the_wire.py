@@ -20,7 +20,7 @@ from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTop
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.records import RecordBatch, batches
 from ottla.server.faults.declaration import Declaration
-from ottla.server.faults.places import ERROR_PLACES, Named, names
+from ottla.server.faults.places import ERROR_PLACES, NameKind, names
 from ottla.server.handlers import faulted
 from ottla.server.handlers import produce as produce_handler
 from ottla.server.handlers.faulted import METADATA_KEY, PRODUCE_KEY
@@ -488,7 +488,7 @@ def test_a_request_that_faults_have_looked_at_is_freed_with_its_answer(broker: o
 def test_a_thousand_faults_are_taken_in_a_moment(broker: ottla.Broker) -> None:
     asked = 0
 
-    def counted(key: int) -> frozenset[Named]:
+    def counted(key: int) -> frozenset[NameKind]:
         nonlocal asked
         asked += 1
         return names(key)

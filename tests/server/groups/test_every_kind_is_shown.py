@@ -13,7 +13,11 @@ from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartb
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
-from ottla.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, Subtopology, Topology
+from ottla.protocol.messages.streams_group_heartbeat import (
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatSubtopology,
+    StreamsGroupHeartbeatTopology,
+)
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from ottla.server.client.values import Group
 from ottla.server.commands.kafka.groups import KINDS as KINDS_OF_THE_COMMAND
@@ -93,7 +97,9 @@ def streams(client: RawClient, broker: ottla.Broker) -> str:
     def beat(epoch: int, **fields: Any) -> StreamsGroupHeartbeatRequest:
         return StreamsGroupHeartbeatRequest(group_id="streams", member_id="m", member_epoch=epoch, **fields)
 
-    topology = Topology(subtopologies=(Subtopology(subtopology_id="0", source_topics=("t",)),))
+    topology = StreamsGroupHeartbeatTopology(
+        subtopologies=(StreamsGroupHeartbeatSubtopology(subtopology_id="0", source_topics=("t",)),)
+    )
     nothing: Any = {"active_tasks": (), "standby_tasks": (), "warmup_tasks": ()}
     joining = beat(0, rebalance_timeout_ms=9_000, process_id="p", topology=topology, **nothing)
     return heard(client, broker, joining, beat, "active_tasks")

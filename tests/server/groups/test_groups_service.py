@@ -16,13 +16,13 @@ from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupReques
 from ottla.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition
 from ottla.server.coordination.jobs import to_the_end
 from ottla.server.coordination.log_store import APPEND_ERRORS
-from ottla.server.coordination.service import INLINE_LOAD_BYTES, LEAST_CHUNK_BYTES, RELOAD_MS, Parked
+from ottla.server.coordination.service import INLINE_LOAD_BYTES, LEAST_CHUNK_BYTES, RELOAD_MS, ParkedAnswer
 from ottla.server.coordination.shard import ShardState
 from ottla.server.groups.classic.group import ClassicGroup
 from ottla.server.groups.classic.protocol import Caller
 from ottla.server.groups.offsets.commits import TopicCommit
 from ottla.server.groups.service import GroupService
-from ottla.server.groups.shard import Shard
+from ottla.server.groups.shard import GroupShard
 from support.broker.steppable_wall import WALL_STEPS_MS
 from support.disk.crash_files import CrashFiles
 from support.groups.group_broker import CONSUMED_TOPIC_ID, OFFSETS_TOPIC, GroupBroker
@@ -62,7 +62,7 @@ class StayingClient:
 
 async def join(service: GroupService, broker: GroupBroker, **fields: Any) -> JoinGroupResponse:
     shard = await service.route(cast(Any, broker.node), fields.get("group", "g"))
-    answer: Parked[JoinGroupResponse] = Parked(service.waking)
+    answer: ParkedAnswer[JoinGroupResponse] = ParkedAnswer(service.waking)
     service.coordinator.join(shard, join_request(**fields), Caller("c", "/host", 3), broker.clock.now_ms(), answer)
     return await answer.wait(StayingClient())
 
@@ -133,7 +133,7 @@ async def test_an_earlier_deadline_wakes_the_sleeper(autojump_clock: AutojumpClo
         await trio.sleep(1)
         coordinator = service.coordinator
         before = coordinator.next_deadline_ms()
-        answer: Parked[JoinGroupResponse] = Parked(service.waking)
+        answer: ParkedAnswer[JoinGroupResponse] = ParkedAnswer(service.waking)
         coordinator.join(
             coordinator.shard_for("h"), join_request("h"), Caller("c", "/host", 3), broker.clock.now_ms(), answer
         )
@@ -287,7 +287,7 @@ async def test_a_partition_that_cannot_be_taken_up_once_loaded_is_that_partition
     service = GroupService(cast(Any, again), FakeKeeper)
     take_up = service.coordinator._activated
 
-    def refuse_one(shard: Shard, now_ms: int) -> None:
+    def refuse_one(shard: GroupShard, now_ms: int) -> None:
         take_up(shard, now_ms)
         if shard.partition == bad and again.append_failure is not None:
             raise error
@@ -430,7 +430,7 @@ async def test_a_large_partition_keeps_no_small_one_waiting(autojump_clock: Auto
         order: list[int] = []
         take_up = service.coordinator._activated
 
-        def noted(shard: Shard, now_ms: int) -> None:
+        def noted(shard: GroupShard, now_ms: int) -> None:
             order.append(shard.partition)
             take_up(shard, now_ms)
 

@@ -12,8 +12,8 @@ from ottla.server.coordination.jobs import AT_ONCE, Steps, in_order, to_the_end
 from ottla.server.groups.consumer import records as consumer_records
 from ottla.server.groups.consumer import replay
 from ottla.server.groups.consumer.group import ConsumerGroup
-from ottla.server.groups.consumer.member import Member, Owned, ResolvedRegex
-from ottla.server.groups.records import Ready, write_record
+from ottla.server.groups.consumer.member import ConsumerMember, Owned, ResolvedRegex
+from ottla.server.groups.records import ReadyChange, write_record
 from ottla.server.groups.share import records as share_records
 from ottla.server.groups.share import replay as share_replay
 from ottla.server.groups.share.group import ShareGroup
@@ -27,7 +27,10 @@ from support.noted import each_case
 from support.sizes import FULL, size
 
 KINDS: dict[str, tuple[Any, Any]] = {
-    "consumer": (consumer_records, Member("m", instance_id="i", rack_id="r", client_id="é" * 40, assignor="range")),
+    "consumer": (
+        consumer_records,
+        ConsumerMember("m", instance_id="i", rack_id="r", client_id="é" * 40, assignor="range"),
+    ),
     "share": (share_records, ShareMember("m", rack_id="r", client_id="é" * 40)),
 }
 COUNTS = 0, 1, 126, 127, AT_ONCE, AT_ONCE + 1, 3 * AT_ONCE, size(16_400, 20_000)
@@ -61,7 +64,7 @@ def test_a_member_of_many_names(kind: str, count: int) -> None:
     member = replace(without, topic_names=names(count))
     ready, in_pieces = pieces(records.writing_member("g", member))
     change = records.member_metadata("g", member)
-    assert ready == Ready(member, change, write_record(*change))
+    assert ready == ReadyChange(member, change, write_record(*change))
     assert in_pieces >= 2 * (count // AT_ONCE)
 
 
@@ -71,7 +74,7 @@ def test_a_target_of_many_topics(kind: str, count: int) -> None:
     records, _ = KINDS[kind]
     assignment = {number.to_bytes(16): frozenset({number % 7, 300}) for number in reversed(range(count))}
     made, in_pieces = pieces(records.writing_target("g", "m", assignment))
-    assert (made.pair if isinstance(made, Ready) else made) == write_record(*records.target("g", "m", assignment))
+    assert (made.pair if isinstance(made, ReadyChange) else made) == write_record(*records.target("g", "m", assignment))
     assert in_pieces >= count // AT_ONCE - 1
 
 
@@ -83,10 +86,12 @@ def test_what_a_member_has_of_many_topics(count: int, revoking: int) -> None:
     def owned(numbers: Iterable[int]) -> Owned:
         return {number.to_bytes(16): {300: 7, number % 7: 2} for number in numbers}
 
-    member = replace(Member("m", epoch=4), assigned=owned(reversed(range(count))), revoking=owned(range(revoking)))
+    member = replace(
+        ConsumerMember("m", epoch=4), assigned=owned(reversed(range(count))), revoking=owned(range(revoking))
+    )
     ready, in_pieces = pieces(consumer_records.writing_current("g", member))
     change = consumer_records.current_assignment("g", member)
-    assert ready == Ready(member, change, write_record(*change))
+    assert ready == ReadyChange(member, change, write_record(*change))
     assert in_pieces >= count
 
 
@@ -100,7 +105,7 @@ def test_names_in_order(count: int) -> None:
 def test_a_table_that_takes_what_was_made_is_that_which_reads_the_records() -> None:
     """Each record that is made in pieces: what it was made of is put into the table, in the place of what it says."""
     member = replace(
-        Member("m", instance_id="i", topic_names=names(3), topic_regex="t.*"),
+        ConsumerMember("m", instance_id="i", topic_names=names(3), topic_regex="t.*"),
         assigned={b"1" * 16: {0: 7, 1: 2}},
         revoking={b"2" * 16: {5: 2}},
         epoch=8,

@@ -21,7 +21,7 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from ottla.server.broker.broker import Broker
 from ottla.server.handlers import SERVED
-from ottla.server.security.acls.kinds import CLUSTER_NAME, Operation, ResourceType
+from ottla.server.security.acls.kinds import CLUSTER_NAME, AclOperation, ResourceType
 from support.authorization import differences, rights_page
 from support.authorization.answers import reduced
 from support.authorization.asking import User, asker, grant
@@ -154,8 +154,8 @@ def test_a_right_to_one_topic_opens_no_other_in_a_transaction() -> None:
 
     async def ask() -> None:
         async with guarded() as (broker, admin, _):
-            grant(broker, "producer", ResourceType.TRANSACTIONAL_ID, "t", Operation.WRITE)
-            grant(broker, "producer", ResourceType.TOPIC, THERE, Operation.WRITE)
+            grant(broker, "producer", ResourceType.TRANSACTIONAL_ID, "t", AclOperation.WRITE)
+            grant(broker, "producer", ResourceType.TOPIC, THERE, AclOperation.WRITE)
             send = sender(broker, "producer")
             given = await send("InitProducerId", {"transactional_id": "t", "transaction_timeout_ms": 60_000}, 4)
             records = memoryview(
@@ -181,7 +181,7 @@ def _fetch(**more: Any) -> dict[str, Any]:
 def test_a_session_ends_to_give_what_may_be_read_no_more() -> None:
     async def ask() -> None:
         async with guarded() as (broker, _, _scene):
-            acl = grant(broker, "reader", ResourceType.TOPIC, THERE, Operation.READ)
+            acl = grant(broker, "reader", ResourceType.TOPIC, THERE, AclOperation.READ)
             send = sender(broker, "reader")
             session = await send("Fetch", _fetch(session_id=0, session_epoch=0), 12)
             assert session.responses[0].partitions[0].error_code == ErrorCode.NONE
@@ -190,7 +190,7 @@ def test_a_session_ends_to_give_what_may_be_read_no_more() -> None:
             again = await send("Fetch", _fetch(session_id=session.session_id, session_epoch=1, topics=[]), 12)
             assert again.error_code == ErrorCode.NONE
             assert again.responses[0].partitions[0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            grant(broker, "reader", ResourceType.TOPIC, THERE, Operation.READ)
+            grant(broker, "reader", ResourceType.TOPIC, THERE, AclOperation.READ)
             back = await send("Fetch", _fetch(session_id=session.session_id, session_epoch=2, topics=[]), 12)
             assert back.responses[0].partitions[0].error_code == ErrorCode.NONE
 
@@ -200,7 +200,7 @@ def test_a_session_ends_to_give_what_may_be_read_no_more() -> None:
 def test_a_fetch_that_is_parked_was_asked_about_when_it_came() -> None:
     async def ask() -> None:
         async with guarded() as (broker, admin, _scene):
-            acl = grant(broker, "reader", ResourceType.TOPIC, THERE, Operation.READ)
+            acl = grant(broker, "reader", ResourceType.TOPIC, THERE, AclOperation.READ)
             told: list[Any] = []
 
             async def fetch() -> None:
@@ -226,8 +226,8 @@ def test_a_fetch_that_is_parked_was_asked_about_when_it_came() -> None:
 def test_a_regular_expression_finds_no_topic_that_its_member_may_not_describe() -> None:
     async def ask() -> None:
         async with guarded() as (broker, _, scene):
-            grant(broker, "member", ResourceType.GROUP, "g", Operation.READ)
-            grant(broker, "member", ResourceType.TOPIC, THERE, Operation.DESCRIBE)
+            grant(broker, "member", ResourceType.GROUP, "g", AclOperation.READ)
+            grant(broker, "member", ResourceType.TOPIC, THERE, AclOperation.DESCRIBE)
             send = sender(broker, "member")
             joins = {
                 "group_id": "g",
@@ -255,8 +255,8 @@ def test_controllers_are_told_of_to_who_may_alter_the_cluster() -> None:
 
     async def ask() -> None:
         async with guarded() as (broker, _, _scene):
-            grant(broker, "describer", ResourceType.CLUSTER, CLUSTER_NAME, Operation.DESCRIBE)
-            grant(broker, "admin", ResourceType.CLUSTER, CLUSTER_NAME, Operation.ALTER)
+            grant(broker, "describer", ResourceType.CLUSTER, CLUSTER_NAME, AclOperation.DESCRIBE)
+            grant(broker, "admin", ResourceType.CLUSTER, CLUSTER_NAME, AclOperation.ALTER)
             codes = {}
             for user in (NOBODY, "describer", "admin"):
                 plain = context_of(broker, User(user))

@@ -17,13 +17,13 @@ from ottla.protocol.messages.alter_configs import AlterConfigsRequest
 from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from ottla.protocol.messages.list_config_resources import ListConfigResourcesRequest
-from ottla.server.config.changes import Operation
+from ottla.server.config.changes import ConfigOperation
 from ottla.server.config.options.known_options import reason_of
-from ottla.server.config.resources import ResourceType
+from ottla.server.config.resources import ConfigResourceType
 from support.broker.conversation import address, create_topic, produce
 from support.broker.raw_client import RawClient
 
-TOPIC, BROKER = ResourceType.TOPIC, ResourceType.BROKER
+TOPIC, BROKER = ConfigResourceType.TOPIC, ConfigResourceType.BROKER
 
 
 def describe(
@@ -38,14 +38,16 @@ def describe(
 def set_configs(client: RawClient, kind: int, name: str, *, validate_only: bool = False, **configs: str | None) -> Any:
     """IncrementalAlterConfigs of one resource; None deletes. `_` in names stands for the point."""
     changes = tuple(
-        incremental_alter_configs.AlterableConfig(
+        incremental_alter_configs.IncrementalAlterConfigsAlterableConfig(
             name=key.replace("_", "."),
             value=value,
-            config_operation=Operation.DELETE if value is None else Operation.SET,
+            config_operation=ConfigOperation.DELETE if value is None else ConfigOperation.SET,
         )
         for key, value in configs.items()
     )
-    resource = incremental_alter_configs.AlterConfigsResource(resource_type=kind, resource_name=name, configs=changes)
+    resource = incremental_alter_configs.IncrementalAlterConfigsResource(
+        resource_type=kind, resource_name=name, configs=changes
+    )
     request = IncrementalAlterConfigsRequest(resources=(resource,), validate_only=validate_only)
     (response,) = client.ask(request).responses
     return response
@@ -54,7 +56,8 @@ def set_configs(client: RawClient, kind: int, name: str, *, validate_only: bool 
 def replace_configs(client: RawClient, kind: int, name: str, **configs: str) -> Any:
     """AlterConfigs of one resource."""
     wanted = tuple(
-        alter_configs.AlterableConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()
+        alter_configs.AlterConfigsAlterableConfig(name=key.replace("_", "."), value=value)
+        for key, value in configs.items()
     )
     resource = alter_configs.AlterConfigsResource(resource_type=kind, resource_name=name, configs=wanted)
     (response,) = client.ask(AlterConfigsRequest(resources=(resource,))).responses
@@ -118,10 +121,14 @@ def test_each_topic_of_a_request_gets_its_own_answer(client: RawClient) -> None:
     response = client.ask(
         IncrementalAlterConfigsRequest(
             resources=tuple(
-                incremental_alter_configs.AlterConfigsResource(
+                incremental_alter_configs.IncrementalAlterConfigsResource(
                     resource_type=TOPIC,
                     resource_name=name,
-                    configs=(incremental_alter_configs.AlterableConfig(name="retention.ms", value=value),),
+                    configs=(
+                        incremental_alter_configs.IncrementalAlterConfigsAlterableConfig(
+                            name="retention.ms", value=value
+                        ),
+                    ),
                 )
                 for name, value in wishes.items()
             )
@@ -159,9 +166,9 @@ def test_configs_are_still_there_after_a_restart(tmp_path: Path) -> None:
         (TOPIC, "", ErrorCode.INVALID_REQUEST),
         (BROKER, "7", ErrorCode.INVALID_REQUEST),
         (BROKER, "x", ErrorCode.INVALID_REQUEST),
-        (ResourceType.BROKER_LOGGER, "x", ErrorCode.INVALID_REQUEST),
-        (ResourceType.CLIENT_METRICS, "", ErrorCode.INVALID_REQUEST),
-        (ResourceType.GROUP, "", ErrorCode.INVALID_REQUEST),
+        (ConfigResourceType.BROKER_LOGGER, "x", ErrorCode.INVALID_REQUEST),
+        (ConfigResourceType.CLIENT_METRICS, "", ErrorCode.INVALID_REQUEST),
+        (ConfigResourceType.GROUP, "", ErrorCode.INVALID_REQUEST),
         (77, "x", ErrorCode.INVALID_REQUEST),
     ],
 )
@@ -182,9 +189,9 @@ def test_resources_that_cannot_be_changed_say_why(client: RawClient, kind: int, 
         (TOPIC, "", ErrorCode.INVALID_TOPIC_EXCEPTION),
         (BROKER, "7", ErrorCode.INVALID_REQUEST),
         (BROKER, "x", ErrorCode.INVALID_REQUEST),
-        (ResourceType.BROKER_LOGGER, "x", ErrorCode.INVALID_REQUEST),
-        (ResourceType.CLIENT_METRICS, "", ErrorCode.INVALID_REQUEST),
-        (ResourceType.GROUP, "", ErrorCode.INVALID_REQUEST),
+        (ConfigResourceType.BROKER_LOGGER, "x", ErrorCode.INVALID_REQUEST),
+        (ConfigResourceType.CLIENT_METRICS, "", ErrorCode.INVALID_REQUEST),
+        (ConfigResourceType.GROUP, "", ErrorCode.INVALID_REQUEST),
         (77, "x", ErrorCode.INVALID_REQUEST),
     ],
 )
@@ -197,8 +204,8 @@ def test_resources_that_are_not_there_say_so(client: RawClient, kind: int, name:
 @pytest.mark.parametrize(
     ("kind", "name", "config", "value"),
     [
-        (ResourceType.CLIENT_METRICS, "s", "interval.ms", "300000"),
-        (ResourceType.GROUP, "g", "consumer.session.timeout.ms", "45000"),
+        (ConfigResourceType.CLIENT_METRICS, "s", "interval.ms", "300000"),
+        (ConfigResourceType.GROUP, "g", "consumer.session.timeout.ms", "45000"),
     ],
 )
 def test_resources_of_other_types_show_defaults(
@@ -210,8 +217,10 @@ def test_resources_of_other_types_show_defaults(
 
 def test_a_resource_named_twice_is_refused_both_times_and_described_once(client: RawClient) -> None:
     create_topic(client, "t")
-    change = incremental_alter_configs.AlterableConfig(name="flush.ms", value="5")
-    resource = incremental_alter_configs.AlterConfigsResource(resource_type=TOPIC, resource_name="t", configs=(change,))
+    change = incremental_alter_configs.IncrementalAlterConfigsAlterableConfig(name="flush.ms", value="5")
+    resource = incremental_alter_configs.IncrementalAlterConfigsResource(
+        resource_type=TOPIC, resource_name="t", configs=(change,)
+    )
     responses = client.ask(IncrementalAlterConfigsRequest(resources=(resource, resource))).responses
     assert [response.error_code for response in responses] == [ErrorCode.INVALID_REQUEST] * 2
     asked = DescribeConfigsResource(resource_type=TOPIC, resource_name="t", configuration_keys=None)
@@ -221,10 +230,10 @@ def test_a_resource_named_twice_is_refused_both_times_and_described_once(client:
 def test_resources_of_one_request_are_independent(client: RawClient) -> None:
     create_topic(client, "t")
     good, bad = (
-        incremental_alter_configs.AlterConfigsResource(
+        incremental_alter_configs.IncrementalAlterConfigsResource(
             resource_type=TOPIC,
             resource_name=name,
-            configs=(incremental_alter_configs.AlterableConfig(name="flush.ms", value="5"),),
+            configs=(incremental_alter_configs.IncrementalAlterConfigsAlterableConfig(name="flush.ms", value="5"),),
         )
         for name in ("t", "missing")
     )
@@ -265,9 +274,9 @@ def test_topics_and_nodes_are_listed(client: RawClient) -> None:
         return client.ask(ListConfigResourcesRequest(resource_types=kinds), version)
 
     found = {(row.resource_type, row.resource_name) for row in listed(1).config_resources}
-    assert found == {(TOPIC, "t"), (BROKER, "0"), (ResourceType.BROKER_LOGGER, "0")}
+    assert found == {(TOPIC, "t"), (BROKER, "0"), (ConfigResourceType.BROKER_LOGGER, "0")}
     assert [row.resource_name for row in listed(1, TOPIC).config_resources] == ["t"]
-    assert listed(1, ResourceType.GROUP).config_resources == ()
+    assert listed(1, ConfigResourceType.GROUP).config_resources == ()
     assert listed(0).config_resources == ()
     assert listed(1, 77).error_code == ErrorCode.UNSUPPORTED_VERSION
 

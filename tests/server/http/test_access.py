@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import ottla
-from ottla.server.http.access import Access, Refused, checked_token, parse_address
+from ottla.server.http.access import Access, HttpRefusal, checked_token, parse_address
 from ottla.server.http.listener import AdminHttp
 from ottla.server.http.table import CALLS
 from ottla.storage.topics.config import ConfigError
@@ -106,7 +106,7 @@ def test_a_wrong_token_of_any_length_is_compared_as_a_digest(monkeypatch: pytest
     monkeypatch.setattr("ottla.server.http.access.hmac.compare_digest", compare)
     access = Access(TOKEN, "of the page")
     for authorization in WRONG:
-        with pytest.raises(Refused):
+        with pytest.raises(HttpRefusal):
             access.check_token({"authorization": authorization})
     assert compared == [(32, 32)] * 2 * len(WRONG)  # with the page's token, too
 
@@ -131,14 +131,14 @@ FOREIGN: list[dict[str, str]] = [
 @each_case("headers", FOREIGN)
 @each_case("token", [None, TOKEN])
 def test_what_another_web_page_sends_is_refused_whatever_it_knows(headers: dict[str, str], token: str | None) -> None:
-    with pytest.raises(Refused, match="other web pages") as refused:
+    with pytest.raises(HttpRefusal, match="other web pages") as refused:
         Access(token, PAGE).check_page(headers | {"authorization": f"Bearer {token or PAGE}"})
     assert refused.value.status == 403
 
 
 def test_a_page_without_a_name_of_this_machine_is_not_ours_unless_a_token_keeps_others_off() -> None:
     led_here = {"host": "led.example:9099", "origin": "http://led.example:9099", "sec-fetch-site": "same-origin"}
-    with pytest.raises(Refused, match="expected localhost or a loopback address"):
+    with pytest.raises(HttpRefusal, match="expected localhost or a loopback address"):
         Access(None, PAGE).check_page(led_here)
     Access(TOKEN, PAGE).check_page(led_here)
 
@@ -147,9 +147,9 @@ def test_a_page_without_a_name_of_this_machine_is_not_ours_unless_a_token_keeps_
 def test_what_our_page_changes_needs_its_token(token: str | None) -> None:
     access = Access(token, PAGE)
     access.check_page(OURS)
-    with pytest.raises(Refused):
+    with pytest.raises(HttpRefusal):
         access.check_token(OURS)
-    with pytest.raises(Refused):
+    with pytest.raises(HttpRefusal):
         access.check_token(OURS | {"authorization": f"Bearer {PAGE}x", "cookie": access.cookie(OURS)})
     access.check_token(OURS | {"authorization": f"Bearer {PAGE}"})
 

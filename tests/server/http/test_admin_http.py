@@ -27,10 +27,10 @@ from ottla.server.config.static_config import static_config
 from ottla.server.http import answering
 from ottla.server.http.access import Access, parse_address
 from ottla.server.http.answering import Reply, json_object
-from ottla.server.http.conversation import BODY_BYTES_MAX, HEAD_BYTES_MAX, Conversation
+from ottla.server.http.conversation import BODY_BYTES_MAX, HEAD_BYTES_MAX, HttpConversation
 from ottla.server.http.encoding import encoded
 from ottla.server.http.listener import AdminHttp
-from ottla.server.http.table import CallError, Route, Table
+from ottla.server.http.table import CallError, CallTable, Route
 from ottla.server.runtime import time_slices
 from ottla.storage.disk.checkpoints import OffsetCheckpoint
 from ottla.storage.disk.os_files import OsFiles
@@ -640,7 +640,7 @@ class TellsPasses:
 
     def __init__(self) -> None:
         self.passes = 0
-        self.table = Table()
+        self.table = CallTable()
 
     async def count_passes(self) -> None:
         while True:
@@ -658,7 +658,7 @@ async def test_a_body_in_the_smallest_chunks_lets_the_others_have_their_turns(mo
     await client.send_all(head.encode() + b"1\r\nx\r\n" * 500 + b"0\r\n\r\n")
     async with trio.open_nursery() as nursery:
         nursery.start_soon(calls.count_passes)
-        nursery.start_soon(Conversation(server, calls, Access(None, "of the page")).run)  # type: ignore[arg-type]
+        nursery.start_soon(HttpConversation(server, calls, Access(None, "of the page")).run)  # type: ignore[arg-type]
         answer = b""
         while b"}" not in answer:
             answer += bytes(await client.receive_some(1000))

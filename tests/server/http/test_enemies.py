@@ -19,11 +19,11 @@ import ottla
 from ottla.server.http.access import Access
 from ottla.server.http.answering import Answering
 from ottla.server.http.call import Call, Lives, Nothing
-from ottla.server.http.conversation import REQUEST_TIMEOUT_S, Conversation
+from ottla.server.http.conversation import REQUEST_TIMEOUT_S, HttpConversation
 from ottla.server.http.fields import fields_of
 from ottla.server.http.listener import CONNECTIONS_MAX, AdminHttp
 from ottla.server.http.openapi import operation_id
-from ottla.server.http.table import CALLS, Table
+from ottla.server.http.table import CALLS, CallTable
 from ottla.server.page.pages import STREAMS_MAX, Pages
 from support.broker.admin_calls import AdminCalls
 from support.broker.plausible import ANYTHING, body, impossible
@@ -196,8 +196,8 @@ class Waiting:
 
         row = Call("POST", "/v1/wait", "", Nothing, Nothing, wait, only_waits=only_waits, any_time=True)
         self.client, self._server = trio.testing.memory_stream_pair()
-        answering = Answering(None, Table([row]))  # type: ignore[arg-type]  # no row asks for it
-        self.run = Conversation(self._server, answering, Access(None, "of the page")).run
+        answering = Answering(None, CallTable([row]))  # type: ignore[arg-type]  # no row asks for it
+        self.run = HttpConversation(self._server, answering, Access(None, "of the page")).run
 
     async def send(self, data: str) -> None:
         await self.client.send_all(data.encode())
@@ -284,5 +284,5 @@ class Lost(trio.abc.Stream):
 async def test_a_client_that_is_lost_in_the_midst_is_no_failure(target: str, caplog: pytest.LogCaptureFixture) -> None:
     lost = Lost(f"GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
     lives: Any = None
-    await AdminHttp("0")._serve(Answering(lives, Table()), Pages(lives, "of the page"), lost)
+    await AdminHttp("0")._serve(Answering(lives, CallTable()), Pages(lives, "of the page"), lost)
     assert [record.message for record in caplog.records if "connection" in record.message] == []

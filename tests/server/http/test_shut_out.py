@@ -18,7 +18,7 @@ from ottla.server.http.answering import Answering
 from ottla.server.http.call import Call, Lives, Nothing
 from ottla.server.http.conversation import REQUEST_TIMEOUT_S, STRANGER_TIMEOUT_S
 from ottla.server.http.listener import BACKLOG, CONNECTIONS_MAX, PROBES_MAX, AdminHttp
-from ottla.server.http.table import CALLS, Table
+from ottla.server.http.table import CALLS, CallTable
 from ottla.server.page.pages import Pages
 from support.sizes import some
 
@@ -85,7 +85,7 @@ async def listening(token: str | None, run: Callable[[Listening], Awaitable[None
     ]
     probes: list[Any] = [call for call in CALLS if call.without_token]
     async with trio.open_nursery() as nursery:
-        answering = Answering(None, Table([*rows, *probes]))  # type: ignore[arg-type]  # no row asks for it
+        answering = Answering(None, CallTable([*rows, *probes]))  # type: ignore[arg-type]  # no row asks for it
         await run(Listening(AdminHttp("0", token), nursery, answering, token))
         nursery.cancel_scope.cancel()
 

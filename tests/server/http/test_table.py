@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ottla.server.http.call import Call, Lives, Nothing
-from ottla.server.http.table import CALLS, CallError, Table
+from ottla.server.http.table import CALLS, CallError, CallTable
 from support.noted import each_case
 
 
@@ -19,7 +19,7 @@ def call(method: Any, path: str) -> Call[Any, Any]:
     return Call(method, path, "", Nothing, Nothing, nothing)
 
 
-TABLE = Table(
+TABLE = CallTable(
     [
         call("GET", "/v1/topics"),
         call("GET", "/v1/topics/{topic}"),
@@ -71,7 +71,7 @@ def test_what_is_no_call_is_told_the_nearest(method: str, target: str, status: i
 
 
 def test_each_row_is_found_by_its_own_path() -> None:
-    table = Table()
+    table = CallTable()
     for each in CALLS:
         target = each.path.replace("{", "%7B").replace("}", "%7D")
         assert table.route(each.method, target).call is each

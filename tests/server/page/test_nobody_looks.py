@@ -14,7 +14,7 @@ import trio.testing
 
 from ottla.server.broker.broker import Broker
 from ottla.server.http.access import Access
-from ottla.server.http.conversation import REQUEST_TIMEOUT_S, Conversation
+from ottla.server.http.conversation import REQUEST_TIMEOUT_S, HttpConversation
 from ottla.server.page.pages import RARELY_S, STREAMS_MAX, VIEWS, Pages
 from ottla.server.page.section import Page, Section
 from support.broker.in_process_broker import run_in_order, running
@@ -120,7 +120,7 @@ async def watching(pages: Pages, path: str) -> AsyncIterator[Watcher]:
     client, server = trio.testing.lockstep_stream_pair()
     nobody: Any = None
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(Conversation(server, nobody, Access(None, "of the page"), pages).run)
+        nursery.start_soon(HttpConversation(server, nobody, Access(None, "of the page"), pages).run)
         await client.send_all(f"GET {path}?events HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         yield Watcher(client)
 

@@ -18,7 +18,7 @@ import pytest
 from kafka import KafkaProducer
 
 import ottla
-from ottla.server.http.table import CALLS, Table
+from ottla.server.http.table import CALLS, CallTable
 from ottla.server.page.pages import NAVIGATION, POLICY, VIEWS, event, pause_s
 
 
@@ -98,7 +98,7 @@ def test_every_form_makes_a_call_that_there_is() -> None:
         known = {field.name for field in fields(calls[called].request)}
         assert {name.partition("/")[0] for name in names} <= known, f"{template}: {called} has {sorted(known)}"
         method, path = called.split(" ")
-        assert Table().route(method, path.replace("{", "").replace("}", "")).call is calls[called]
+        assert CallTable().route(method, path.replace("{", "").replace("}", "")).call is calls[called]
 
 
 def forms_of_templates() -> Iterator[tuple[str, str, list[str]]]:

@@ -14,7 +14,7 @@ import pytest
 
 import ottla
 from ottla.server.client.kafka import ConfigValue
-from ottla.server.http.table import Table
+from ottla.server.http.table import CallTable
 from ottla.server.page.views import partition
 from support.broker.admin_calls import AdminCalls
 
@@ -125,7 +125,7 @@ def test_every_button_is_a_call_that_is_taken(own_broker: ottla.Broker, reason: 
     assert buttons
     admin = AdminCalls.of(own_broker)
     for each in buttons:
-        assert Table().route(each.method, each.path)
+        assert CallTable().route(each.method, each.path)
         status, answer = admin.ask(each.method, each.path, each.fields)
         assert status == 200, (each, answer)
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from ottla.server.control.broker_state import ListenerState, NodeState
-from ottla.server.page.rendering import Look, changes, static, whole
+from ottla.server.page.rendering import Viewer, changes, static, whole
 from ottla.server.page.section import Page, Row, Section
 from ottla.server.page.views.producers import ProducerRow
 
-LOOK = Look("the-token", "1.2.3", (("/", "Overview"),))
+LOOK = Viewer("the-token", "1.2.3", (("/", "Overview"),))
 
 
 def node(node_id: int, *, is_alive: bool = True, rack: str | None = None) -> Row:

@@ -7,7 +7,13 @@ import random
 import pytest
 
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, PartitionData
+from ottla.protocol.messages.fetch import (
+    FetchForgottenTopic,
+    FetchPartition,
+    FetchPartitionData,
+    FetchRequest,
+    FetchTopic,
+)
 from ottla.server.partitions.fetch_sessions import (
     EVICTION_AGE_MS,
     PARTITIONS_A_SLOT,
@@ -33,7 +39,7 @@ def request(
             )
             for topic, index, offset in offsets
         ),
-        forgotten_topics_data=(ForgottenTopic(topic=forget[0], partitions=(forget[1],)),) if forget else (),
+        forgotten_topics_data=(FetchForgottenTopic(topic=forget[0], partitions=(forget[1],)),) if forget else (),
     )
 
 
@@ -119,7 +125,7 @@ def test_a_partition_is_news_with_records_an_error_or_moved_marks(sessions: Fetc
 
     def news(high_watermark: int = 10, log_start_offset: int = 0, error: int = 0, records: bytes = b"") -> bool:
         return item.has_news(
-            PartitionData(
+            FetchPartitionData(
                 partition_index=0,
                 error_code=error,
                 high_watermark=high_watermark,

@@ -9,7 +9,7 @@ import pytest
 import trio
 import trio.testing
 
-from ottla.server.partitions.waits import Waiter, Waits, Wanted
+from ottla.server.partitions.waits import FetchWaits, Waiter, WantedPartition
 from ottla.storage.disk.paths import TopicPartition
 from ottla.storage.logs.log import Log
 from support.logs.batches import COMMIT, batch
@@ -29,13 +29,13 @@ def log_of(count: int, partition: TopicPartition = TP, segment_bytes: int = MANY
     return log
 
 
-def wanted(log: Log, offset: int, max_bytes: int = MANY_BYTES, *, committed: bool = False) -> Wanted:
+def wanted(log: Log, offset: int, max_bytes: int = MANY_BYTES, *, committed: bool = False) -> WantedPartition:
     """What a fetch of `log` from `offset` on finds."""
     end = log.locate(log.last_stable_offset if committed else log.high_watermark)
-    return Wanted(log, log.fetch(offset, max_bytes=max_bytes, end=end).start, end, max_bytes)
+    return WantedPartition(log, log.fetch(offset, max_bytes=max_bytes, end=end).start, end, max_bytes)
 
 
-def waiter(waits: Waits, *partitions: Wanted, min_bytes: int = 1, committed: bool = False) -> Waiter:
+def waiter(waits: FetchWaits, *partitions: WantedPartition, min_bytes: int = 1, committed: bool = False) -> Waiter:
     parked = waits.waiter(min_bytes, committed=committed, is_alone=len(partitions) == 1)
     for partition in partitions:
         parked.watch(partition)
@@ -74,18 +74,18 @@ class Case:
 def test_what_is_there_completes_a_fetch_by_the_rule_of_apache_kafka(case: Case) -> None:
     log = log_of(10, segment_bytes=4 * SIZE)
     assert [segment.base_offset for segment in log.segments] == [0, 4, 8]
-    found = waiter(Waits(), wanted(log, case.offset, case.max_bytes), min_bytes=case.min_bytes)
+    found = waiter(FetchWaits(), wanted(log, case.offset, case.max_bytes), min_bytes=case.min_bytes)
     assert found.is_complete == case.complete
 
 
 def test_bytes_of_several_partitions_count_together() -> None:
     one, two = wanted(log_of(2), 0, SIZE), wanted(log_of(5, OTHER), 2)
-    assert waiter(Waits(), one, two, min_bytes=4 * SIZE).is_complete
-    assert not waiter(Waits(), one, two, min_bytes=4 * SIZE + 1).is_complete
+    assert waiter(FetchWaits(), one, two, min_bytes=4 * SIZE).is_complete
+    assert not waiter(FetchWaits(), one, two, min_bytes=4 * SIZE + 1).is_complete
 
 
 def test_a_fetch_is_complete_once_all_missing_bytes_have_come() -> None:
-    waits, one, two = Waits(), log_of(1), log_of(1, OTHER)
+    waits, one, two = FetchWaits(), log_of(1), log_of(1, OTHER)
     with waiter(waits, wanted(one, 1), wanted(two, 0), min_bytes=3 * SIZE) as parked:
         for log, complete in [(one, False), (two, True)]:
             append(log, ("k", "v"))
@@ -94,7 +94,7 @@ def test_a_fetch_is_complete_once_all_missing_bytes_have_come() -> None:
 
 
 def test_what_one_partition_may_not_give_has_to_come_from_another() -> None:
-    waits, small, large = Waits(), log_of(0), log_of(0, OTHER)
+    waits, small, large = FetchWaits(), log_of(0), log_of(0, OTHER)
     with waiter(waits, wanted(small, 0, max_bytes=SIZE), wanted(large, 0), min_bytes=2 * SIZE) as parked:
         for log, complete in [(small, False), (small, False), (small, False), (large, True)]:
             append(log, ("k", "v"))
@@ -104,7 +104,7 @@ def test_what_one_partition_may_not_give_has_to_come_from_another() -> None:
 
 def test_a_roll_completes_with_the_first_record_behind_it() -> None:
     """In the segment where the fetch waits nothing more can come."""
-    waits, log = Waits(), log_of(1)
+    waits, log = FetchWaits(), log_of(1)
     with waiter(waits, wanted(log, 1), min_bytes=MANY_BYTES) as parked:
         log.roll(now_ms=1_000)
         waits.moved(log)
@@ -116,7 +116,7 @@ def test_a_roll_completes_with_the_first_record_behind_it() -> None:
 
 def test_who_came_before_an_append_is_told_of_it_also_when_somebody_has_seen_it_meanwhile() -> None:
     """With `flush.messages` it is told only when it is on disk."""
-    waits, log = Waits(), log_of(1)
+    waits, log = FetchWaits(), log_of(1)
     with waiter(waits, wanted(log, 1)) as early:
         append(log, ("k", "v"))
         with waiter(waits, wanted(log, 2)) as late:
@@ -129,7 +129,7 @@ def in_transaction(log: Log, sequence: int) -> None:
 
 
 def test_an_open_transaction_hides_all_growth_from_readers_of_committed_records() -> None:
-    waits, log = Waits(), log_of(1)
+    waits, log = FetchWaits(), log_of(1)
     with (
         waiter(waits, wanted(log, 1), min_bytes=3 * SIZE) as everything,
         waiter(waits, wanted(log, 1, committed=True), min_bytes=3 * SIZE, committed=True) as decided,
@@ -144,7 +144,7 @@ def test_an_open_transaction_hides_all_growth_from_readers_of_committed_records(
 
 
 def test_behind_the_last_stable_offset_a_reader_of_committed_records_waits_until_it_is_reached() -> None:
-    waits, log = Waits(), log_of(1)
+    waits, log = FetchWaits(), log_of(1)
     in_transaction(log, 0)
     append(log, ("k", "v"))
     with waiter(waits, wanted(log, 2, committed=True), committed=True) as parked:
@@ -154,20 +154,20 @@ def test_behind_the_last_stable_offset_a_reader_of_committed_records_waits_until
         assert parked.is_complete
 
 
-def changed(waits: Waits, log: Log) -> None:
+def changed(waits: FetchWaits, log: Log) -> None:
     waits.changed(log.topic_partition)
 
 
-def stopped(waits: Waits, _: Log) -> None:
+def stopped(waits: FetchWaits, _: Log) -> None:
     waits.wake_all()
 
 
 @pytest.mark.parametrize("event", [changed, stopped])
 @pytest.mark.parametrize("committed", [False, True])
 async def test_other_events_make_a_fetch_look_again_without_completing_it(
-    event: Callable[[Waits, Log], None], committed: bool
+    event: Callable[[FetchWaits, Log], None], committed: bool
 ) -> None:
-    waits, log = Waits(), log_of(1)
+    waits, log = FetchWaits(), log_of(1)
     with waiter(waits, wanted(log, 1), committed=committed) as parked:
         waits.changed(OTHER)
         event(waits, log)
@@ -177,7 +177,7 @@ async def test_other_events_make_a_fetch_look_again_without_completing_it(
 
 async def test_an_end_that_cannot_be_found_makes_those_look_again_who_wait_for_it() -> None:
     """Whoever appended has done so, and is not told of it."""
-    waits, log = Waits(), log_of(1)
+    waits, log = FetchWaits(), log_of(1)
     for producer_id in (7, 8):
         append(log, ("k", "v"), producer_id=producer_id, transactional=True)
     with waiter(waits, wanted(log, 1, committed=True), committed=True) as parked:
@@ -192,7 +192,7 @@ async def test_an_end_that_cannot_be_found_makes_those_look_again_who_wait_for_i
 async def test_who_waits_in_a_segment_that_was_replaced_looks_again(
     autojump_clock: trio.testing.MockClock, in_active: bool, looks_again: bool
 ) -> None:
-    waits, log = Waits(), log_of(1)
+    waits, log = FetchWaits(), log_of(1)
     if in_active:
         log.roll(now_ms=1_000)
     append(log, ("k", "v"), producer_id=7, transactional=True)
@@ -205,13 +205,13 @@ async def test_who_waits_in_a_segment_that_was_replaced_looks_again(
 
 async def test_a_fetch_that_nothing_wakes_gives_up_after_its_time(autojump_clock: trio.testing.MockClock) -> None:
     start = trio.current_time()
-    with waiter(Waits(), wanted(log_of(0), 0)) as parked:
+    with waiter(FetchWaits(), wanted(log_of(0), 0)) as parked:
         assert not await parked.wait(500)
     assert trio.current_time() == start + 0.5
 
 
 def test_nothing_is_left_behind_when_a_waiter_leaves() -> None:
-    waits, one, two = Waits(), log_of(0), log_of(0, OTHER)
+    waits, one, two = FetchWaits(), log_of(0), log_of(0, OTHER)
     with waiter(waits, wanted(one, 0), wanted(two, 0)), waiter(waits, wanted(one, 0), committed=True):
         assert len(waits) == 3
     assert len(waits) == 0

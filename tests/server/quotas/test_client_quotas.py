@@ -10,7 +10,7 @@ import pytest
 
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.server.quotas import sensors
-from ottla.server.quotas.clients import Client, ClientQuotas
+from ottla.server.quotas.clients import ClientQuotas, QuotaClient
 from ottla.server.quotas.connections import UNLIMITED, AddressBounds, ConnectionRates
 from ottla.server.quotas.entities import Entity
 from ottla.server.quotas.rates import MAX_INT, Rate, TokenBucket, Window
@@ -18,7 +18,7 @@ from ottla.server.quotas.sensors import Sensors, bounded
 from ottla.server.quotas.table import Holding
 
 WINDOW = Window(11, 1000)
-APP = Client(0, "alice", "app")
+APP = QuotaClient(0, "alice", "app")
 PRODUCED, FETCHED, TIME, MUTATED = (
     "producer_byte_rate",
     "consumer_byte_rate",
@@ -125,9 +125,9 @@ def test_a_client_waits_until_the_rate_is_its_quota_again() -> None:
     assert quotas.use(PRODUCED, APP, 1000) == 0
     assert quotas.use(PRODUCED, APP, 500) == 5000
     assert quotas.use(FETCHED, APP, 10**9) == 0
-    assert quotas.use(PRODUCED, Client(1, "alice", "app"), 1000) == 0, "each node has its own"
-    assert quotas.use(PRODUCED, Client(0, "alice", "other"), 0) == 5000, "shared by all clients of the user"
-    assert quotas.use(PRODUCED, Client(0, "bob", "app"), 10**9) == 0
+    assert quotas.use(PRODUCED, QuotaClient(1, "alice", "app"), 1000) == 0, "each node has its own"
+    assert quotas.use(PRODUCED, QuotaClient(0, "alice", "other"), 0) == 5000, "shared by all clients of the user"
+    assert quotas.use(PRODUCED, QuotaClient(0, "bob", "app"), 10**9) == 0
     time.ms += 5000
     assert quotas.use(PRODUCED, APP, 0) == 5000, "ten samples count as whole, even if time has not come so far"
     time.ms += 5000
@@ -205,7 +205,7 @@ def test_hostile_client_ids_grow_no_memory(monkeypatch: pytest.MonkeyPatch) -> N
     quotas = quotas_of(Time(), {PRODUCED: 100}, client_id=None)
     tracemalloc.start()
     for number in range(1000):
-        quotas.use(PRODUCED, Client(0, "alice", f"{number}{'x' * 30_000}"), 1)
+        quotas.use(PRODUCED, QuotaClient(0, "alice", f"{number}{'x' * 30_000}"), 1)
     remembered_bytes, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert len(quotas._sensors) == 100

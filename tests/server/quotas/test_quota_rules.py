@@ -9,7 +9,7 @@ import pytest
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.server.quotas.entities import Entity, parse, read_facts
 from ottla.server.quotas.filters import Component, filter_of
-from ottla.server.quotas.limits import Limits, Sharing
+from ottla.server.quotas.limits import QuotaLimits, Sharing
 from ottla.server.quotas.table import entries_of, read_entries
 from ottla.server.quotas.validation import Alteration, alter, is_literal_address
 from support.noted import each_case
@@ -144,24 +144,24 @@ LEVELS: list[tuple[dict[str, str | None], Sharing]] = [
 
 @pytest.mark.parametrize("first", range(len(LEVELS)))
 def test_the_strongest_level_that_has_a_quota_holds(first: int) -> None:
-    limits = Limits((Entity.of(entity), at + 1.0) for at, (entity, _) in enumerate(LEVELS) if at >= first)
+    limits = QuotaLimits((Entity.of(entity), at + 1.0) for at, (entity, _) in enumerate(LEVELS) if at >= first)
     found = limits.find("alice", "app")
     assert found is not None
     assert (found.bound, found.sharing, found.entity) == (first + 1.0, LEVELS[first][1], Entity.of(LEVELS[first][0]))
-    assert Limits([]).find("alice", "app") is None
+    assert QuotaLimits([]).find("alice", "app") is None
 
 
 def test_a_client_without_id_falls_under_quotas_of_users_alone() -> None:
-    assert Limits([(Entity.of({"client-id": None}), 1.0)]).find("alice", "") is None
+    assert QuotaLimits([(Entity.of({"client-id": None}), 1.0)]).find("alice", "") is None
     both = Entity.of({"user": "alice", "client-id": None})
     for quotas in ([(ALICE, 1.0)], [(ALICE, 1.0), (both, 2.0)]):
-        found = Limits(quotas).find("alice", "")
+        found = QuotaLimits(quotas).find("alice", "")
         assert found is not None and found.sharing == Sharing("alice", "") and found.bound == 1.0
 
 
 @pytest.mark.parametrize("bound", [math.inf, math.nan])
 def test_a_quota_that_is_no_number_limits_nobody(bound: float) -> None:
-    assert Limits([(ALICE, bound)]).find("alice", "app") is None
+    assert QuotaLimits([(ALICE, bound)]).find("alice", "app") is None
 
 
 def test_entries_of_the_catalog_are_read_back() -> None:

@@ -11,7 +11,7 @@ import trio.testing
 from ottla.protocol.apis import APIS
 from ottla.protocol.connection import Request
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from ottla.server.coordination.service import Parked
+from ottla.server.coordination.service import ParkedAnswer
 from ottla.server.network.transport import PeerGoneError
 from ottla.server.runtime.waking import Waking
 from ottla.storage.disk.os_files import OsFiles
@@ -38,9 +38,9 @@ async def test_of_many_that_one_event_answers_few_go_on_in_a_pass(
     monkeypatch.setattr("ottla.server.runtime.waking.AWAKE_MAX", awake_max)
     seen: list[tuple[int, int]] = []
     waking = Waking()
-    parked: list[Parked[int]] = [Parked(waking) for _ in range(MANY)]
+    parked: list[ParkedAnswer[int]] = [ParkedAnswer(waking) for _ in range(MANY)]
 
-    async def wait(one: Parked[int]) -> None:
+    async def wait(one: ParkedAnswer[int]) -> None:
         answer = await one.wait(Patient())
         seen.append((passes.count, answer))
 
@@ -60,10 +60,10 @@ async def test_who_gives_up_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> 
     """One that is awake and one in line are cancelled in the moment in which all are answered."""
     monkeypatch.setattr("ottla.server.runtime.waking.AWAKE_MAX", 2)
     waking, seen = Waking(), []
-    parked: list[Parked[int]] = [Parked(waking) for _ in range(5)]
+    parked: list[ParkedAnswer[int]] = [ParkedAnswer(waking) for _ in range(5)]
     scopes = [trio.CancelScope() for _ in parked]
 
-    async def wait(one: Parked[int], scope: trio.CancelScope) -> None:
+    async def wait(one: ParkedAnswer[int], scope: trio.CancelScope) -> None:
         with scope:
             seen.append(await one.wait(Patient()))
 
@@ -76,7 +76,7 @@ async def test_who_gives_up_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> 
         for number, one in enumerate(parked):
             one(number)
     assert {1, 2, 4} <= set(seen)
-    late: Parked[int] = Parked(waking)
+    late: ParkedAnswer[int] = ParkedAnswer(waking)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(wait, late, trio.CancelScope())
         await trio.testing.wait_all_tasks_blocked()
@@ -97,11 +97,11 @@ async def test_answers_to_clients_that_have_left_keep_no_places(
     monkeypatch.setattr("ottla.server.runtime.waking.AWAKE_MAX", 2)
     waking = Waking()
     for number in range(5):
-        parked: Parked[int] = Parked(waking)
+        parked: ParkedAnswer[int] = ParkedAnswer(waking)
         with pytest.raises(PeerGoneError):
             await parked.wait(Gone())
         parked(number)  # the rebalance ends all the same
-    stays: Parked[int] = Parked(waking)
+    stays: ParkedAnswer[int] = ParkedAnswer(waking)
     with trio.fail_after(1):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(stays.wait, Patient())
@@ -110,7 +110,7 @@ async def test_answers_to_clients_that_have_left_keep_no_places(
 
 
 async def test_an_answer_that_is_there_is_not_waited_for() -> None:
-    answered: Parked[int] = Parked(Waking())
+    answered: ParkedAnswer[int] = ParkedAnswer(Waking())
     answered(3)
     assert await answered.wait(Patient()) == 3
 

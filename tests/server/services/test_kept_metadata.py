@@ -30,7 +30,7 @@ from ottla.server.config.authorization import STANDARD
 from ottla.server.handlers.metadata import KeptMetadata
 from ottla.server.security.acls.acl import parse
 from ottla.server.security.principal import Principal
-from ottla.server.services.kept_metadata import ANSWERS_MAX, ROWS_MAX, Facts, KeptAnswers
+from ottla.server.services.kept_metadata import ANSWERS_MAX, ROWS_MAX, KeptAnswers, MetadataFacts
 from support.broker.admin import create, delete, grow, growth, metadata, wanted
 from support.broker.contexts import Staying
 from support.broker.conversation import address, produce
@@ -41,7 +41,7 @@ from support.noted import noted
 
 METADATA = APIS[3]
 PARTITIONS = 120
-FACTS = Facts(1, 1, False, None)
+FACTS = MetadataFacts(1, 1, False, None)
 STOPPED = 2
 
 

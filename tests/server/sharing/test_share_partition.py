@@ -17,28 +17,32 @@ from ottla.server.sharing.acknowledging import (
     acknowledge,
     acknowledge_some,
 )
-from ottla.server.sharing.acquiring import Acquired, Offsets, Wish, acquire
+from ottla.server.sharing.acquiring import Acquired, AcquireWish, OffsetRange, acquire
 from ottla.server.sharing.in_flight import State
-from ottla.server.sharing.share_partition import Limits, SharePartition, Update
-from ottla.server.sharing.state_batches import StateBatch
+from ottla.server.sharing.share_partition import ShareLimits, SharePartition, Update
+from ottla.server.sharing.state_batches import ShareStateBatch
 from support.noted import each_case
 
 LOCK_MS = 30_000
-ANY = Wish("a", max_records=500, batch_size=500)
+ANY = AcquireWish("a", max_records=500, batch_size=500)
 AVAILABLE, ACKNOWLEDGED, ARCHIVED = State.AVAILABLE, State.ACKNOWLEDGED, State.ARCHIVED
 
 
-def with_records(*batches: tuple[int, int], limits: Limits | None = None, wish: Wish = ANY) -> SharePartition:
+def with_records(
+    *batches: tuple[int, int], limits: ShareLimits | None = None, wish: AcquireWish = ANY
+) -> SharePartition:
     """A partition of which these are acquired, batch by batch."""
-    partition = SharePartition(batches[0][0], limits or Limits())
+    partition = SharePartition(batches[0][0], limits or ShareLimits())
     for batch in batches:
         assert take(partition, *batch, wish=wish)
     return partition
 
 
-def take(partition: SharePartition, first: int, last: int, *, wish: Wish = ANY, now_ms: int = 0) -> list[Acquired]:
+def take(
+    partition: SharePartition, first: int, last: int, *, wish: AcquireWish = ANY, now_ms: int = 0
+) -> list[Acquired]:
     """Acquire from a log with one batch."""
-    return acquire(partition, wish, partition.next_fetch_offset(), [Offsets(first, last)], now_ms)
+    return acquire(partition, wish, partition.next_fetch_offset(), [OffsetRange(first, last)], now_ms)
 
 
 def say(
@@ -57,7 +61,7 @@ def runs(partition: SharePartition) -> list[tuple[int, int, State, int]]:
 def test_who_accepts_everything_moves_the_start_behind_it() -> None:
     partition = with_records((0, 9))
     update = say(partition, (0, 9, (ACCEPT,)))
-    assert update.state_batches == [StateBatch(0, 9, ACKNOWLEDGED, 1)]
+    assert update.state_batches == [ShareStateBatch(0, 9, ACKNOWLEDGED, 1)]
     assert (update.start_offset, update.delivery_complete_count) == (0, 10), "where it was when it was written"
     assert (partition.start_offset, partition.end_offset, partition.in_flight_count) == (10, 10, 0)
     assert partition.next_fetch_offset() == 10
@@ -67,9 +71,9 @@ def test_records_fare_one_by_one() -> None:
     partition = with_records((0, 5))
     update = say(partition, (0, 5, (ACCEPT, ACCEPT, RELEASE, REJECT, GAP, RENEW)), now_ms=7)
     assert update.state_batches == [
-        StateBatch(0, 1, ACKNOWLEDGED, 1),
-        StateBatch(2, 2, AVAILABLE, 1),
-        StateBatch(3, 4, ARCHIVED, 1),
+        ShareStateBatch(0, 1, ACKNOWLEDGED, 1),
+        ShareStateBatch(2, 2, AVAILABLE, 1),
+        ShareStateBatch(3, 4, ARCHIVED, 1),
     ]
     assert runs(partition) == [(2, 2, AVAILABLE, 1), (3, 4, ARCHIVED, 1), (5, 5, State.ACQUIRED, 1)]
     assert partition.start_offset == 2 and partition.delivery_complete_count == 2
@@ -107,8 +111,8 @@ REFUSED: dict[str, tuple[list[Acknowledgement], ErrorCode]] = {
 
 @each_case("said, code", REFUSED.values(), ids=REFUSED)
 def test_what_cannot_be_acknowledged_changes_nothing(said: list[Acknowledgement], code: ErrorCode) -> None:
-    partition = with_records((10, 19), limits=Limits(renews=False))
-    take(partition, 20, 29, wish=Wish("b", 500, 500))
+    partition = with_records((10, 19), limits=ShareLimits(renews=False))
+    take(partition, 20, 29, wish=AcquireWish("b", 500, 500))
     say(partition, (15, 16, (ACCEPT,)))
     before = runs(partition)
     with pytest.raises(KafkaError) as refused:
@@ -118,7 +122,7 @@ def test_what_cannot_be_acknowledged_changes_nothing(said: list[Acknowledgement]
 
 
 def test_before_the_first_record_in_flight_there_is_nothing_to_acknowledge() -> None:
-    partition = SharePartition(10, Limits())
+    partition = SharePartition(10, ShareLimits())
     with pytest.raises(KafkaError) as refused:
         acknowledge(partition, "a", [Acknowledgement(12, 12, (ACCEPT,))], 0)
     assert refused.value.code is ErrorCode.INVALID_RECORD_STATE
@@ -138,7 +142,7 @@ def test_what_was_renewed_may_be_acknowledged_in_the_next_batch() -> None:
 def test_the_offset_minus_one_is_over_as_any_before_the_start() -> None:
     partition = with_records((0, 9))
     assert acknowledge(partition, "a", [Acknowledgement(-1, 1, (ACCEPT,))], 0).state_batches == [
-        StateBatch(0, 1, ACKNOWLEDGED, 1)
+        ShareStateBatch(0, 1, ACKNOWLEDGED, 1)
     ]
 
 
@@ -150,14 +154,14 @@ def test_an_update_that_was_not_written_leaves_no_trace() -> None:
 
 
 def test_a_lock_that_is_over_offers_the_records_again_and_the_last_delivery_archives_them() -> None:
-    partition = with_records((0, 9), limits=Limits(deliveries=2))
+    partition = with_records((0, 9), limits=ShareLimits(deliveries=2))
     assert partition.expire(LOCK_MS - 1).changes == []
     update = partition.expire(LOCK_MS)
-    assert update.state_batches == [StateBatch(0, 9, AVAILABLE, 1)]
+    assert update.state_batches == [ShareStateBatch(0, 9, AVAILABLE, 1)]
     assert partition.apply(update), "those who wait may have them"
     assert take(partition, 0, 9, now_ms=LOCK_MS) == [Acquired(0, 9, 2)]
     update = partition.expire(2 * LOCK_MS)
-    assert update.state_batches == [StateBatch(0, 9, ARCHIVED, 2)]
+    assert update.state_batches == [ShareStateBatch(0, 9, ARCHIVED, 2)]
     assert partition.apply(update)
     assert partition.start_offset == 10 and partition.next_expiry_ms() is None
 
@@ -184,7 +188,7 @@ def in_pieces(partition: SharePartition, what: str, most: int) -> set[tuple[int,
 @pytest.mark.parametrize("what", ["acknowledged", "released", "over"])
 def test_what_becomes_of_many_runs_comes_to_the_same_in_pieces(what: str, most: int) -> None:
     def found(most: int) -> object:
-        partition = SharePartition(0, Limits())
+        partition = SharePartition(0, ShareLimits())
         for offset in range(30):
             take(partition, offset, offset)
             if offset % 2 and what != "acknowledged":
@@ -205,7 +209,7 @@ def test_a_lock_that_was_renewed_is_over_later() -> None:
 
 
 def test_locks_that_were_given_back_are_forgotten_in_time() -> None:
-    partition = SharePartition(0, Limits())
+    partition = SharePartition(0, ShareLimits())
     for offset in range(10_000):
         take(partition, offset, offset, now_ms=offset % 7)
         say(partition, (offset, offset, (ACCEPT,)))
@@ -228,24 +232,24 @@ def test_records_that_were_delivered_often_come_in_small_numbers_and_at_last_alo
 
 
 def test_a_batch_is_given_whole_unless_a_member_wants_no_more_than_it_says() -> None:
-    log = [Offsets(0, 9), Offsets(10, 19)]
-    whole = SharePartition(0, Limits())
-    assert acquire(whole, Wish("a", 3, 500), 0, log, 0) == [Acquired(0, 9, 1)]
-    exact = SharePartition(0, Limits())
-    assert acquire(exact, Wish("a", 3, 500, is_record_limit=True), 0, log, 0) == [Acquired(0, 2, 1)]
+    log = [OffsetRange(0, 9), OffsetRange(10, 19)]
+    whole = SharePartition(0, ShareLimits())
+    assert acquire(whole, AcquireWish("a", 3, 500), 0, log, 0) == [Acquired(0, 9, 1)]
+    exact = SharePartition(0, ShareLimits())
+    assert acquire(exact, AcquireWish("a", 3, 500, is_record_limit=True), 0, log, 0) == [Acquired(0, 2, 1)]
     assert exact.next_fetch_offset() == 3
-    assert acquire(exact, Wish("b", 3, 500, is_record_limit=True), 3, log, 0) == [Acquired(3, 5, 1)]
+    assert acquire(exact, AcquireWish("b", 3, 500, is_record_limit=True), 3, log, 0) == [Acquired(3, 5, 1)]
 
 
 def test_large_fetches_are_counted_in_batches_that_end_where_the_logs_do() -> None:
-    log = [Offsets(first, first + 9) for first in range(0, 60, 10)]
-    partition = SharePartition(0, Limits())
-    wish = Wish("a", max_records=500, batch_size=15)
+    log = [OffsetRange(first, first + 9) for first in range(0, 60, 10)]
+    partition = SharePartition(0, ShareLimits())
+    wish = AcquireWish("a", max_records=500, batch_size=15)
     assert acquire(partition, wish, 0, log, 0) == [Acquired(0, 19, 1), Acquired(20, 39, 1), Acquired(40, 59, 1)]
 
 
 def test_where_there_is_no_room_only_what_came_back_is_given() -> None:
-    partition = with_records((0, 9), (10, 19), limits=Limits(in_flight=20))
+    partition = with_records((0, 9), (10, 19), limits=ShareLimits(in_flight=20))
     assert not partition.has_room()
     assert take(partition, 20, 29) == []
     say(partition, (10, 14, (RELEASE,)))
@@ -254,8 +258,8 @@ def test_where_there_is_no_room_only_what_came_back_is_given() -> None:
 
 
 def test_what_was_aborted_is_archived_and_not_given() -> None:
-    partition = SharePartition(0, Limits())
-    log = [Offsets(0, 4), Offsets(5, 9), Offsets(10, 14)]
+    partition = SharePartition(0, ShareLimits())
+    log = [OffsetRange(0, 4), OffsetRange(5, 9), OffsetRange(10, 14)]
     assert acquire(partition, ANY, 0, log, 0, aborted=[log[1]]) == [Acquired(0, 4, 1), Acquired(10, 14, 1)]
     assert runs(partition)[1] == (5, 9, ARCHIVED, 1)
     assert say(partition, (0, 4, (ACCEPT,))).start_offset == 0
@@ -272,9 +276,9 @@ def test_what_was_compacted_away_while_it_was_available_is_over() -> None:
         updates.append(update)
         partition.apply(update)
 
-    log = [Offsets(10, 19), Offsets(20, 24)]
+    log = [OffsetRange(10, 19), OffsetRange(20, 24)]
     assert acquire(partition, ANY, 0, log, 0, carry_out=carry_out) == [Acquired(20, 24, 1)]
-    assert [update.state_batches for update in updates] == [[StateBatch(0, 9, ARCHIVED, 1)]]
+    assert [update.state_batches for update in updates] == [[ShareStateBatch(0, 9, ARCHIVED, 1)]]
     assert partition.start_offset == 10
 
 
@@ -289,10 +293,10 @@ def test_a_log_that_begins_later_takes_what_is_before_it_along() -> None:
 
 
 def test_who_takes_the_partition_over_offers_again_what_was_acquired() -> None:
-    states = [StateBatch(2, 3, ACKNOWLEDGED, 1), StateBatch(6, 7, AVAILABLE, 2)]
-    partition = SharePartition(0, Limits(), state_batches=states)
+    states = [ShareStateBatch(2, 3, ACKNOWLEDGED, 1), ShareStateBatch(6, 7, AVAILABLE, 2)]
+    partition = SharePartition(0, ShareLimits(), state_batches=states)
     assert (partition.start_offset, partition.end_offset, partition.next_fetch_offset()) == (0, 7, 0)
-    log = [Offsets(0, 9)]
+    log = [OffsetRange(0, 9)]
     assert acquire(partition, ANY, 0, log, 0) == [
         Acquired(0, 1, 1),
         Acquired(4, 5, 1),
@@ -304,8 +308,12 @@ def test_who_takes_the_partition_over_offers_again_what_was_acquired() -> None:
 
 
 def test_a_record_that_comes_back_from_before_the_gap_does_not_move_the_gap_back() -> None:
-    states = [StateBatch(0, 1, AVAILABLE, 1), StateBatch(4, 5, AVAILABLE, 1), StateBatch(9, 9, AVAILABLE, 1)]
-    partition = SharePartition(0, Limits(), state_batches=states)
+    states = [
+        ShareStateBatch(0, 1, AVAILABLE, 1),
+        ShareStateBatch(4, 5, AVAILABLE, 1),
+        ShareStateBatch(9, 9, AVAILABLE, 1),
+    ]
+    partition = SharePartition(0, ShareLimits(), state_batches=states)
     assert partition.gap_start == 2
     assert take(partition, 0, 1) == [Acquired(0, 1, 2)]
     assert take(partition, 4, 5) == [Acquired(4, 5, 2)]
@@ -318,26 +326,26 @@ def test_a_record_that_comes_back_from_before_the_gap_does_not_move_the_gap_back
 
 
 BROKEN = {
-    "before the start": [StateBatch(3, 4, AVAILABLE, 1)],
-    "back to front": [StateBatch(9, 8, AVAILABLE, 1)],
-    "one over the other": [StateBatch(5, 9, AVAILABLE, 1), StateBatch(9, 10, AVAILABLE, 1)],
-    "acquired": [StateBatch(5, 9, 1, 1)],
-    "an unknown state": [StateBatch(5, 9, 3, 1)],
-    "no room for another delivery": [StateBatch(5, 9, AVAILABLE, 2**15 - 1)],
-    "no room for another record": [StateBatch(5, 2**63 - 1, AVAILABLE, 1)],
-    "more that are over than can be counted": [StateBatch(6, 2**31 + 6, 4, 1)],
+    "before the start": [ShareStateBatch(3, 4, AVAILABLE, 1)],
+    "back to front": [ShareStateBatch(9, 8, AVAILABLE, 1)],
+    "one over the other": [ShareStateBatch(5, 9, AVAILABLE, 1), ShareStateBatch(9, 10, AVAILABLE, 1)],
+    "acquired": [ShareStateBatch(5, 9, 1, 1)],
+    "an unknown state": [ShareStateBatch(5, 9, 3, 1)],
+    "no room for another delivery": [ShareStateBatch(5, 9, AVAILABLE, 2**15 - 1)],
+    "no room for another record": [ShareStateBatch(5, 2**63 - 1, AVAILABLE, 1)],
+    "more that are over than can be counted": [ShareStateBatch(6, 2**31 + 6, 4, 1)],
 }
 
 
 @pytest.mark.parametrize("states", BROKEN.values(), ids=BROKEN)
-def test_a_state_that_cannot_be_is_told_of(states: list[StateBatch]) -> None:
+def test_a_state_that_cannot_be_is_told_of(states: list[ShareStateBatch]) -> None:
     with pytest.raises(ValueError):
-        SharePartition(5, Limits(), state_batches=states)
+        SharePartition(5, ShareLimits(), state_batches=states)
 
 
 def test_ten_million_offsets_cost_what_is_in_flight() -> None:
     partition = with_records(
-        (0, 9_999_999), limits=Limits(in_flight=20_000_000), wish=Wish("a", 20_000_000, 20_000_000)
+        (0, 9_999_999), limits=ShareLimits(in_flight=20_000_000), wish=AcquireWish("a", 20_000_000, 20_000_000)
     )
     tracemalloc.start()
     try:
@@ -345,7 +353,7 @@ def test_ten_million_offsets_cost_what_is_in_flight() -> None:
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert update.state_batches == [StateBatch(0, 9_999_998, ACKNOWLEDGED, 1)]
+    assert update.state_batches == [ShareStateBatch(0, 9_999_998, ACKNOWLEDGED, 1)]
     assert partition.start_offset == 9_999_999
     assert peak < 20_000
 
@@ -353,10 +361,10 @@ def test_ten_million_offsets_cost_what_is_in_flight() -> None:
 def test_a_million_records_in_flight_need_little_as_long_as_batches_stay_whole() -> None:
     tracemalloc.start()
     try:
-        partitions = [SharePartition(0, Limits()) for _ in range(100)]
+        partitions = [SharePartition(0, ShareLimits()) for _ in range(100)]
         for partition in partitions:
             for first in range(0, 10_000, 500):
-                partition.limits = Limits(in_flight=10_000)
+                partition.limits = ShareLimits(in_flight=10_000)
                 take(partition, first, first + 499)
         kept, _ = tracemalloc.get_traced_memory()
     finally:

@@ -10,10 +10,10 @@ from random import Random
 
 from ottla.protocol.errors import KafkaError
 from ottla.server.sharing.acknowledging import Acknowledgement, acknowledge
-from ottla.server.sharing.acquiring import Acquired, Offsets, Wish, acquire
+from ottla.server.sharing.acquiring import Acquired, AcquireWish, OffsetRange, acquire
 from ottla.server.sharing.in_flight import State
-from ottla.server.sharing.share_partition import Limits, SharePartition, Update
-from ottla.server.sharing.state_batches import StateBatch
+from ottla.server.sharing.share_partition import ShareLimits, SharePartition, Update
+from ottla.server.sharing.state_batches import ShareStateBatch
 from support.noted import each_case
 from support.sharing.model import OVER, Model
 from support.sizes import size
@@ -28,14 +28,14 @@ class Life:
     def __init__(self, seed: int) -> None:
         self.rng = rng = Random(seed)
         self.now_ms = 0
-        self.limits = Limits(
+        self.limits = ShareLimits(
             in_flight=rng.choice((5, 20, 100)),
             deliveries=rng.choice((2, 3, 5)),
             lock_ms=rng.choice((10, 50)),
             renews=rng.random() < 0.8,
         )
-        self.log: list[Offsets] = []
-        self.aborted: set[Offsets] = set()
+        self.log: list[OffsetRange] = []
+        self.aborted: set[OffsetRange] = set()
         self.log_start = start = rng.choice((0, 7))
         self.grow(start)
         self.partition = SharePartition(start, self.limits)
@@ -52,7 +52,7 @@ class Life:
         for _ in range(self.rng.randint(1, 6)):
             offset += self.rng.choice((0, 0, 0, 1, 3))
             size = self.rng.choice((1, 1, 2, 5, 9))
-            self.log.append(Offsets(offset, offset + size - 1))
+            self.log.append(OffsetRange(offset, offset + size - 1))
             if self.rng.random() < 0.15:
                 self.aborted.add(self.log[-1])
             offset += size
@@ -73,11 +73,13 @@ class Life:
         rng = self.rng
         offset = self.partition.next_fetch_offset()
         there = [batch for batch in self.log if batch.last >= offset][: rng.randint(1, 6)]
-        wish = Wish(rng.choice(MEMBERS), rng.choice((0, 1, 3, 10, 500)), rng.choice((1, 4, 500)), rng.random() < 0.3)
+        wish = AcquireWish(
+            rng.choice(MEMBERS), rng.choice((0, 1, 3, 10, 500)), rng.choice((1, 4, 500)), rng.random() < 0.3
+        )
         aborted = [batch for batch in there if batch in self.aborted] if rng.random() < 0.5 else []
         self.acquire(wish, there, aborted)
 
-    def acquire(self, wish: Wish, there: list[Offsets], aborted: list[Offsets]) -> list[Acquired]:
+    def acquire(self, wish: AcquireWish, there: list[OffsetRange], aborted: list[OffsetRange]) -> list[Acquired]:
         offset = self.partition.next_fetch_offset()
         missing = self.model.missing(wish, offset, there)
         updates: list[Update] = []
@@ -112,7 +114,7 @@ class Life:
             before = partition.start_offset, partition.next_fetch_offset()
             assert partition.has_room() and self.model.has_room(), f"stuck at {before}, the log has {there}"
             some = there[: self.rng.randint(1, 6)]
-            wish = Wish("a", self.rng.choice((1, 3, 500)), self.rng.choice((1, 500)), self.rng.random() < 0.3)
+            wish = AcquireWish("a", self.rng.choice((1, 3, 500)), self.rng.choice((1, 500)), self.rng.random() < 0.3)
             got = self.acquire(wish, some, [batch for batch in some if is_committed and batch in self.aborted])
             assert got or (partition.start_offset, partition.next_fetch_offset()) > before, f"stuck at {before}"
             said = [Acknowledgement(one.first_offset, one.last_offset, (1,)) for one in got]
@@ -196,20 +198,22 @@ class Life:
         if self.rng.random() < 0.3:
             self.log_start = self.rng.randint(self.log_start, self.log[-1].last)
             self.log = [batch for batch in self.log if batch.last >= self.log_start] or [
-                Offsets(self.log_start, self.log_start)
+                OffsetRange(self.log_start, self.log_start)
             ]
             self.partition.log_starts_at(self.log_start)
             self.model.log_starts_at(self.log_start)
 
     def move(self) -> None:
         """Another node leads the partition, and begins with what is written."""
-        states = [StateBatch(offset, offset, state, count) for offset, (count, state) in sorted(self.written.items())]
+        states = [
+            ShareStateBatch(offset, offset, state, count) for offset, (count, state) in sorted(self.written.items())
+        ]
         self.partition = SharePartition(self.written_start, self.limits, state_batches=states)
         self.model = Model(self.written_start, self.limits, states)
 
     def limit(self) -> None:
         """The group's configs change."""
-        self.limits = Limits(
+        self.limits = ShareLimits(
             in_flight=self.rng.choice((5, 20, 100)),
             deliveries=self.rng.choice((2, 3, 5)),
             lock_ms=self.limits.lock_ms,
@@ -231,7 +235,7 @@ class Life:
             for offset in range(run.first, run.last + 1)
         }
         assert found == {offset: (one.state, one.deliveries, one.member) for offset, one in model.records.items()}
-        assert [Offsets(batch.first, batch.last) for batch in partition.in_flight] == model.batches
+        assert [OffsetRange(batch.first, batch.last) for batch in partition.in_flight] == model.batches
         for batch in partition.in_flight:
             for before, run in zip(batch.runs, batch.runs[1:], strict=False):
                 assert run.first == before.last + 1 and not run.continues(before)

@@ -20,9 +20,9 @@ from ottla.protocol.messages.delete_records import (
     DeleteRecordsTopic,
 )
 from ottla.protocol.messages.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
+    IncrementalAlterConfigsAlterableConfig,
     IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
 )
 from ottla.protocol.messages.share_acknowledge import ShareAcknowledgeRequest
 from ottla.protocol.messages.share_fetch import AcknowledgementBatch, ShareFetchRequest
@@ -33,7 +33,7 @@ from ottla.server.sharing.in_flight import State
 from ottla.server.sharing.share_records import SharePartitionKey
 from ottla.server.sharing.share_sessions import FINAL_EPOCH
 from ottla.server.sharing.share_states import NOT_SAID
-from ottla.server.sharing.state_batches import StateBatch
+from ottla.server.sharing.state_batches import ShareStateBatch
 from support.broker.conversation import address, create_topic, produce
 from support.broker.housekeeping import eventually
 from support.broker.raw_client import RawClient
@@ -63,7 +63,7 @@ class Member:
 
     def request(self, partitions: Sequence[int], said: Any = (), **options: Any) -> ShareFetchRequest:
         rows = tuple(
-            share_fetch.FetchPartition(
+            share_fetch.ShareFetchPartition(
                 partition_index=index,
                 acknowledgement_batches=tuple(
                     share_fetch.AcknowledgementBatch(
@@ -85,7 +85,7 @@ class Member:
             group_id=self.group,
             member_id=self.name,
             share_session_epoch=self.epoch,
-            topics=(share_fetch.FetchTopic(topic_id=self.topic_id, partitions=rows),) if rows else (),
+            topics=(share_fetch.ShareFetchTopic(topic_id=self.topic_id, partitions=rows),) if rows else (),
             **(given | options),
         )
 
@@ -153,18 +153,18 @@ class Queue:
 
         self.broker.run(initialize)
 
-    def has_written(self, *batches: StateBatch) -> bool:
+    def has_written(self, *batches: ShareStateBatch) -> bool:
         """Whether that is what a leader that begins anew is told of partition 0."""
 
-        async def read() -> tuple[StateBatch, ...]:
+        async def read() -> tuple[ShareStateBatch, ...]:
             states = self.broker.inner.services.coordinators.share_states
             return (await states.read(SharePartitionKey("g", self.topic_id, 0), NOT_SAID)).batches
 
         return self.broker.run(read) == batches
 
     def configure(self, group: str, name: str, value: str) -> None:
-        change = AlterableConfig(name=name, value=value)
-        resource = AlterConfigsResource(resource_type=32, resource_name=group, configs=(change,))
+        change = IncrementalAlterConfigsAlterableConfig(name=name, value=value)
+        resource = IncrementalAlterConfigsResource(resource_type=32, resource_name=group, configs=(change,))
         with RawClient(*address(self.broker)) as client:
             (row,) = client.ask(IncrementalAlterConfigsRequest(resources=(resource,))).responses
         assert row.error_code == 0, row.error_message
@@ -336,7 +336,7 @@ def test_locks_that_run_out_together_are_one_batch_for_a_leader_that_begins_anew
             for delivery in 1, 2:
                 assert a.fetch(batch_size=1, max_wait_ms=60_000) == [(0, 3, delivery), (4, 7, delivery)]
                 queue.broker.advance_clock(LOCK_MS)
-                is_released = partial(queue.has_written, StateBatch(0, 7, State.AVAILABLE, delivery))
+                is_released = partial(queue.has_written, ShareStateBatch(0, 7, State.AVAILABLE, delivery))
                 assert eventually(queue.broker, is_released)
         topic_id = queue.topic_id
     with ottla.Broker(str(tmp_path)) as broker, Member(broker, "b", topic_id) as b:
@@ -374,7 +374,7 @@ def test_what_was_acquired_in_a_forgotten_partition_stays_so_until_connections_e
     queue.produce(3)
     with queue.member("a") as a, queue.member("b") as b:
         assert a.fetch() == [(0, 2, 1)]
-        gone = share_fetch.ForgottenTopic(topic_id=queue.topic_id, partitions=(0,))
+        gone = share_fetch.ShareFetchForgottenTopic(topic_id=queue.topic_id, partitions=(0,))
         whole = a.request((), forgotten_topics_data=(gone,))
         assert a.client.ask(whole).error_code == 0
         a.epoch += 1
@@ -392,7 +392,7 @@ def test_a_partition_that_is_named_beside_a_refused_acknowledgement_is_answered_
     with queue.member() as a:
         assert a.fetch(max_wait_ms=30_000) == [(0, 2, 1)]
         rows = tuple(
-            share_fetch.FetchPartition(
+            share_fetch.ShareFetchPartition(
                 partition_index=index,
                 acknowledgement_batches=(
                     share_fetch.AcknowledgementBatch(first_offset=7, last_offset=7, acknowledge_types=(ACCEPT,)),
@@ -400,7 +400,7 @@ def test_a_partition_that_is_named_beside_a_refused_acknowledgement_is_answered_
             )
             for index in range(2)
         )
-        topic = share_fetch.FetchTopic(topic_id=queue.topic_id, partitions=rows)
+        topic = share_fetch.ShareFetchTopic(topic_id=queue.topic_id, partitions=rows)
         for _ in range(2):  # A partition that is new to a session is answered for anyway.
             request = replace(a.request((), max_records=0), topics=(topic,))
             answer = a.client.ask(request)

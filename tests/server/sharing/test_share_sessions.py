@@ -9,14 +9,16 @@ import pytest
 
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.server.coordination.jobs import AT_ONCE, to_the_end
-from ottla.server.sharing.share_sessions import FINAL_EPOCH, Place, SessionKey, ShareSession, ShareSessions
+from ottla.server.sharing.share_sessions import FINAL_EPOCH, SessionKey, SharedPartition, ShareSession, ShareSessions
 from support.noted import each_case
 
 KEY = SessionKey("g", "m")
-ONE, TWO, THREE = (Place(bytes([number]) * 16, 0) for number in range(3))
+ONE, TWO, THREE = (SharedPartition(bytes([number]) * 16, 0) for number in range(3))
 
 
-def fetch(sessions: ShareSessions, epoch: int, *places: Place, key: SessionKey = KEY, **more: object) -> ShareSession:
+def fetch(
+    sessions: ShareSessions, epoch: int, *places: SharedPartition, key: SessionKey = KEY, **more: object
+) -> ShareSession:
     said = {"forgotten": (), "has_acknowledgements": False, "connection": "c"} | more
     connection = said.pop("connection")
     return to_the_end(sessions.fetch(key, epoch, connection, places=places, **said))  # type: ignore[arg-type]
@@ -148,8 +150,8 @@ def test_nothing_is_left_of_sessions_that_are_gone(seed: int) -> None:
     assert sessions._of_connections.keys() == set(there.values())
 
 
-def many(count: int) -> list[Place]:
-    return [Place(bytes(16), index) for index in range(count)]
+def many(count: int) -> list[SharedPartition]:
+    return [SharedPartition(bytes(16), index) for index in range(count)]
 
 
 def test_thousands_of_partitions_come_and_go_in_pieces_and_all_at_once() -> None:

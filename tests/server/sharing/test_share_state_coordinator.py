@@ -15,8 +15,8 @@ from ottla.server.coordination.shard import ShardState
 from ottla.server.partitions.internal_topics import SHARE_STATE_TOPIC
 from ottla.server.runtime.clock import Clock
 from ottla.server.sharing.share_records import SharePartitionKey
-from ottla.server.sharing.share_states import ShareState, Written
-from ottla.server.sharing.state_batches import StateBatch
+from ottla.server.sharing.share_states import ShareState, WrittenState
+from ottla.server.sharing.state_batches import ShareStateBatch
 from ottla.storage.disk.os_files import OsFiles
 from support.broker.conversation import create_topic
 from support.broker.served import Served, serving
@@ -43,7 +43,7 @@ def test_all_that_was_told_is_there_after_a_load() -> None:
     states = States()
     for partition in range(8):
         states.begin(key(partition), start_offset=10)
-        states.write(key(partition), StateBatch(10, 12, ACKNOWLEDGED, 1), leader_epoch=2, start_offset=10)
+        states.write(key(partition), ShareStateBatch(10, 12, ACKNOWLEDGED, 1), leader_epoch=2, start_offset=10)
         states.coordinator.read(key(partition), 5, states.now_ms)
     states.coordinator.delete(key(6), states.now_ms)
     assert len(states.all()) == 7
@@ -89,10 +89,10 @@ def test_what_is_refused_is_not_written(name: str) -> None:
 def test_what_the_log_does_not_take_has_not_happened(what: str) -> None:
     states = States()
     states.begin(key())
-    states.write(key(), StateBatch(0, 4, ACKNOWLEDGED, 1))
+    states.write(key(), ShareStateBatch(0, 4, ACKNOWLEDGED, 1))
     acts: dict[str, Callable[[], object]] = {
         "begin": lambda: states.begin(key(1)),
-        "write": lambda: states.write(key(), StateBatch(5, 5, ARCHIVED, 1)),
+        "write": lambda: states.write(key(), ShareStateBatch(5, 5, ARCHIVED, 1)),
         "read": lambda: states.coordinator.read(key(), 7, states.now_ms),
         "delete": lambda: states.coordinator.delete(key(), states.now_ms),
     }
@@ -123,7 +123,7 @@ def test_what_nobody_needs_any_more_is_pruned_and_a_load_finds_the_same() -> Non
         states.begin(key(partition))
     for at in range(40):
         for partition in range(8):
-            states.write(key(partition), StateBatch(at, at, ACKNOWLEDGED, 1), start_offset=at)
+            states.write(key(partition), ShareStateBatch(at, at, ACKNOWLEDGED, 1), start_offset=at)
     states.advance(10_000)
     ends, starts = states.store.end_offsets, states.store.starts
     for end, start in zip(ends, starts, strict=True):
@@ -140,7 +140,7 @@ def test_a_share_partition_that_nobody_uses_does_not_keep_the_log_of_the_others(
     for minute in range(3):
         for at in range(10):
             for one in busy:
-                states.write(one, StateBatch(at, at, ACKNOWLEDGED, 1), start_offset=10 * minute + at)
+                states.write(one, ShareStateBatch(at, at, ACKNOWLEDGED, 1), start_offset=10 * minute + at)
         states.advance(60_000)
     states.advance(10_000)
     assert all(start > 0 for start in states.store.starts)
@@ -197,9 +197,9 @@ def test_a_state_that_changes_while_snapshots_are_made_keeps_what_it_was_told() 
     states.elapsed_ms += 60_000
     states.coordinator.run_due(states.now_ms, is_over=lambda: True)
     for one in crowd:
-        states.write(one, StateBatch(0, 4, ACKNOWLEDGED, 1))
+        states.write(one, ShareStateBatch(0, 4, ACKNOWLEDGED, 1))
     states.advance(0)
-    assert all(state.batches == (StateBatch(0, 4, ACKNOWLEDGED, 1),) for state in states.all().values())
+    assert all(state.batches == (ShareStateBatch(0, 4, ACKNOWLEDGED, 1),) for state in states.all().values())
     assert by_log(States(states.store)) == by_log(states)
 
 
@@ -207,7 +207,7 @@ def test_nothing_is_pruned_before_what_makes_it_superfluous_is_on_disk() -> None
     states = States()
     states.begin(key())
     for at in range(10):
-        states.write(key(), StateBatch(at, at, ACKNOWLEDGED, 1), start_offset=at)
+        states.write(key(), ShareStateBatch(at, at, ACKNOWLEDGED, 1), start_offset=at)
     states.flushes.is_asked_for = True
     states.advance(10_000)
     assert states.store.starts == [0] * len(states.store.starts)
@@ -241,7 +241,7 @@ def live(states: States, answered: dict[SharePartitionKey, ShareState]) -> None:
         told(key(partition))
     for at in range(5, 10):
         for partition in range(3):
-            states.write(key(partition), StateBatch(at, at, ACKNOWLEDGED, 1), start_offset=at)
+            states.write(key(partition), ShareStateBatch(at, at, ACKNOWLEDGED, 1), start_offset=at)
             told(key(partition))
     states.coordinator.read(key(1), 6, states.now_ms)
     told(key(1))
@@ -250,7 +250,7 @@ def live(states: States, answered: dict[SharePartitionKey, ShareState]) -> None:
     states.coordinator.delete(key(0), states.now_ms)
     told(key(0))
     states.advance(10_000)
-    states.write(key(1), StateBatch(11, 12, ARCHIVED, 3), leader_epoch=6, start_offset=10)
+    states.write(key(1), ShareStateBatch(11, 12, ARCHIVED, 3), leader_epoch=6, start_offset=10)
     told(key(1))
 
 
@@ -293,12 +293,12 @@ async def topic_key(served: Served, partition: int = 0) -> SharePartitionKey:
 @pytest.mark.parametrize("flush", [{}, {"log.flush.interval.messages": "1"}])
 async def test_a_broker_that_starts_again_goes_on_where_it_was(tmp_path: Path, flush: dict[str, str]) -> None:
     options = {name.replace(".", "_"): text for name, text in flush.items()}
-    batch = StateBatch(5, 9, ACKNOWLEDGED, 2)
+    batch = ShareStateBatch(5, 9, ACKNOWLEDGED, 2)
     async with serving(tmp_path, OsFiles(), **options) as served:
         states = served.broker.services.coordinators.share_states
         one = await topic_key(served)
         await states.initialize(one, 0, 5)
-        states.write(one, Written(0, 3, 5, 5, (batch,)))
+        states.write(one, WrittenState(0, 3, 5, 5, (batch,)))
         await states.settled(one)
         log_config = served.broker.services.topics.partition(SHARE_STATE_TOPIC, 0).log.config
         assert (log_config.is_compact, log_config.is_delete, log_config.retention_ms) == (False, True, -1)
@@ -314,7 +314,7 @@ async def test_the_log_is_pruned_by_time_that_is_moved_and_the_deleted_topic_lea
         one = await topic_key(served)
         await states.initialize(one, 0, 0)
         for at in range(600):
-            states.write(one, Written(0, 0, at, 0, (StateBatch(at, at, ACKNOWLEDGED, 1),)))
+            states.write(one, WrittenState(0, 0, at, 0, (ShareStateBatch(at, at, ACKNOWLEDGED, 1),)))
         log = served.broker.services.topics.partition(SHARE_STATE_TOPIC, 0).log
         assert (log.log_start_offset, log.log_end_offset) == (0, 601)
         clock.advance(300_000)

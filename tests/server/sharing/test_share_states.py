@@ -12,8 +12,8 @@ import pytest
 from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ottla.protocol.messages.share_state_log import ShareSnapshotValue, ShareUpdateKey, ShareUpdateValue
 from ottla.server.sharing.share_records import Change, SharePartitionKey, read_record, write_batches, write_record
-from ottla.server.sharing.share_states import NOT_SAID, ShareState, ShareStates, Written
-from ottla.server.sharing.state_batches import StateBatch, are_apart, merged, merging, seams_of, with_more
+from ottla.server.sharing.share_states import NOT_SAID, ShareState, ShareStates, WrittenState
+from ottla.server.sharing.state_batches import ShareStateBatch, are_apart, merged, merging, seams_of, with_more
 from support.noted import each_case
 from support.sizes import size
 
@@ -50,9 +50,9 @@ class Log:
     def begin(self, key: SharePartitionKey = KEY, *, state_epoch: int = 0, start: int = 0, now_ms: int = 1) -> None:
         self.append(self.states.initialize(key, state_epoch, start, now_ms))
 
-    def write(self, *batches: StateBatch, key: SharePartitionKey = KEY, **said: int) -> Change | None:
+    def write(self, *batches: ShareStateBatch, key: SharePartitionKey = KEY, **said: int) -> Change | None:
         values = {"state_epoch": 0, "leader_epoch": 0, "start_offset": 0, "delivery_complete_count": 0} | said
-        return self.append(self.states.write(key, Written(**values, batches=batches), now_ms=5))
+        return self.append(self.states.write(key, WrittenState(**values, batches=batches), now_ms=5))
 
     @property
     def state(self) -> ShareState:
@@ -70,7 +70,9 @@ def test_bytes_are_those_of_apache_kafka() -> None:
     """As a broker of 4.3.1 has written them, but for the times."""
     log = Log()
     log.begin(state_epoch=7, start=100, now_ms=0x0102030405060708)
-    log.write(StateBatch(101, 109, 2, 1), start_offset=100, delivery_complete_count=9, state_epoch=7, leader_epoch=1)
+    log.write(
+        ShareStateBatch(101, 109, 2, 1), start_offset=100, delivery_complete_count=9, state_epoch=7, leader_epoch=1
+    )
     topic = bytes(range(16)).hex()
     assert [(key.hex(), value and value.hex()) for key, value in log.records] == [
         (
@@ -89,12 +91,12 @@ def test_bytes_are_those_of_apache_kafka() -> None:
 def test_after_so_many_updates_comes_a_snapshot_of_everything() -> None:
     log = Log(updates_per_snapshot=2)
     log.begin()
-    log.write(StateBatch(0, 4, 2, 1))
-    log.write(StateBatch(7, 9, 0, 1), start_offset=5)
-    change = log.write(StateBatch(8, 8, 4, 2), start_offset=5, delivery_complete_count=1)
+    log.write(ShareStateBatch(0, 4, 2, 1))
+    log.write(ShareStateBatch(7, 9, 0, 1), start_offset=5)
+    change = log.write(ShareStateBatch(8, 8, 4, 2), start_offset=5, delivery_complete_count=1)
     assert change is not None and isinstance(change[1], ShareSnapshotValue)
     assert change[1].snapshot_epoch == 1
-    assert log.state.batches == (StateBatch(7, 7, 0, 1), StateBatch(8, 8, 4, 2), StateBatch(9, 9, 0, 1))
+    assert log.state.batches == (ShareStateBatch(7, 7, 0, 1), ShareStateBatch(8, 8, 4, 2), ShareStateBatch(9, 9, 0, 1))
     assert log.states.first_needed_offset() == 3
     assert known_by_log(log.loaded().get(KEY)) == known_by_log(log.state)
 
@@ -134,7 +136,7 @@ def test_an_older_state_epoch_is_fenced() -> None:
         with pytest.raises(KafkaError) as refused:
             ask()
         assert refused.value.code is ErrorCode.FENCED_STATE_EPOCH
-    log.write(StateBatch(0, 1, 2, 1), state_epoch=NOT_SAID)
+    log.write(ShareStateBatch(0, 1, 2, 1), state_epoch=NOT_SAID)
     log.begin(state_epoch=6, start=50)
     assert (log.state.snapshot_epoch, log.state.start_offset, log.state.batches) == (1, 50, ())
 
@@ -143,7 +145,7 @@ def test_what_was_never_begun_can_be_neither_read_nor_written() -> None:
     states = ShareStates(2)
     asks: tuple[Callable[[], object], ...] = (
         lambda: states.read(KEY, 0, 5),
-        lambda: states.write(KEY, Written(0, 0, 0, 0, ()), 5),
+        lambda: states.write(KEY, WrittenState(0, 0, 0, 0, ()), 5),
     )
     for ask in asks:
         with pytest.raises(KafkaError) as refused:
@@ -173,7 +175,7 @@ def test_what_nobody_has_written_for_long_gets_a_snapshot_so_that_the_log_can_go
     log = Log()
     log.begin(now_ms=0)
     log.begin(OTHER, now_ms=900)
-    log.write(StateBatch(0, 1, 2, 1))
+    log.write(ShareStateBatch(0, 1, 2, 1))
     log.append(log.states.cold(KEY, 1_000, 1_000))
     assert log.states.cold(OTHER, 1_000, 1_000) is None
     assert log.states.first_needed_offset() == 1
@@ -207,7 +209,7 @@ def test_words_about_the_same_records_are_merged_the_newer_one_counts() -> None:
     rng = Random(1)
     for _ in range(500):
         batches = [
-            StateBatch(first, first + rng.choice((0, 1, 4, 9)), rng.choice((0, 2, 4)), rng.randint(1, 3))
+            ShareStateBatch(first, first + rng.choice((0, 1, 4, 9)), rng.choice((0, 2, 4)), rng.randint(1, 3))
             for first in (rng.randint(0, 30) for _ in range(rng.randint(0, 8)))
         ]
         start = rng.choice((NOT_SAID, 0, 10))
@@ -224,9 +226,9 @@ def test_words_about_the_same_records_are_merged_the_newer_one_counts() -> None:
 def test_a_few_words_more_come_to_the_same_as_all_of_them_together() -> None:
     rng = Random(2)
 
-    def some(most: int) -> list[StateBatch]:
+    def some(most: int) -> list[ShareStateBatch]:
         return [
-            StateBatch(
+            ShareStateBatch(
                 first,
                 first + rng.choice((0, 0, 1, 9)) - rng.choice((0, 0, 0, 1)),
                 rng.choice((0, 2, 4)),
@@ -249,19 +251,19 @@ def test_which_batches_there_are_is_as_in_apache_kafka() -> None:
     log = Log(updates_per_snapshot=500)
     log.begin(KEY, start=0)
     for batches, left in (
-        ([StateBatch(0, 15, 0, 1)], [(0, 15)]),
-        ([StateBatch(0, 8, 0, 2)], [(0, 8), (9, 15)]),
-        ([StateBatch(9, 15, 0, 2)], [(0, 8), (9, 15)]),
+        ([ShareStateBatch(0, 15, 0, 1)], [(0, 15)]),
+        ([ShareStateBatch(0, 8, 0, 2)], [(0, 8), (9, 15)]),
+        ([ShareStateBatch(9, 15, 0, 2)], [(0, 8), (9, 15)]),
         ([], [(0, 15)]),
-        ([StateBatch(20, 23, 0, 1)], [(0, 15), (20, 23)]),
+        ([ShareStateBatch(20, 23, 0, 1)], [(0, 15), (20, 23)]),
     ):
-        log.append(log.states.write(KEY, Written(0, 0, 0, 0, tuple(batches)), 0))
+        log.append(log.states.write(KEY, WrittenState(0, 0, 0, 0, tuple(batches)), 0))
         state = log.states.get(KEY)
         assert state is not None and [one[:2] for one in state.batches] == left
 
 
 def test_words_that_tell_of_records_many_times_over_are_merged_in_bounded_time() -> None:
-    batches = [StateBatch(n, 2_000 + n, 0, 2_000 - n) for n in range(2_000)]
+    batches = [ShareStateBatch(n, 2_000 + n, 0, 2_000 - n) for n in range(2_000)]
     steps, pieces = merging(batches, 0), 0
     with pytest.raises(StopIteration) as end:
         while True:
@@ -270,13 +272,13 @@ def test_words_that_tell_of_records_many_times_over_are_merged_in_bounded_time()
     looked = end.value.value
     assert looked == merged(batches, 0)
     assert pieces > 8 * 2_000 // 200, "and in pieces, for a request may bring as many"
-    assert looked[0] == StateBatch(0, 2_000, 0, 2_000)
-    assert looked[1:] == [StateBatch(2_000 + n, 2_000 + n, 0, 2_000 - n) for n in range(1, 2_000)]
+    assert looked[0] == ShareStateBatch(0, 2_000, 0, 2_000)
+    assert looked[1:] == [ShareStateBatch(2_000 + n, 2_000 + n, 0, 2_000 - n) for n in range(1, 2_000)]
 
 
 @pytest.mark.parametrize("wrong", [[(3, 4), (0, 1)], [(0, 3), (3, 5)], [(5, 4)]])
 def test_a_snapshot_that_says_things_twice_or_out_of_order_is_put_in_order(wrong: list[tuple[int, int]]) -> None:
-    batches = [StateBatch(first, last, 2, 1) for first, last in wrong]
+    batches = [ShareStateBatch(first, last, 2, 1) for first, last in wrong]
     assert not are_apart(batches)
     log = Log()
     log.begin(KEY, start=0)
@@ -288,11 +290,11 @@ def test_a_snapshot_that_says_things_twice_or_out_of_order_is_put_in_order(wrong
 
 
 def test_ten_million_offsets_are_merged_as_quickly_as_ten() -> None:
-    batches = [StateBatch(0, 9_999_999, 0, 1), StateBatch(5, 9_999_990, 2, 1)]
+    batches = [ShareStateBatch(0, 9_999_999, 0, 1), ShareStateBatch(5, 9_999_990, 2, 1)]
     assert merged(batches, 3) == [
-        StateBatch(3, 4, 0, 1),
-        StateBatch(5, 9_999_990, 2, 1),
-        StateBatch(9_999_991, 9_999_999, 0, 1),
+        ShareStateBatch(3, 4, 0, 1),
+        ShareStateBatch(5, 9_999_990, 2, 1),
+        ShareStateBatch(9_999_991, 9_999_999, 0, 1),
     ]
 
 
@@ -316,7 +318,7 @@ def test_a_load_finds_what_was_there(seed: int) -> None:
                     log.append(log.states.cold(key, step, 20))
                 case _:
                     first = rng.randint(0, 20)
-                    batch = StateBatch(first, first + rng.randint(0, 5), rng.choice((0, 2, 4)), rng.randint(1, 4))
+                    batch = ShareStateBatch(first, first + rng.randint(0, 5), rng.choice((0, 2, 4)), rng.randint(1, 4))
                     epoch = rng.choice((NOT_SAID, 3)) if state is None else state.leader_epoch
                     log.write(batch, key=key, state_epoch=NOT_SAID, leader_epoch=epoch, start_offset=rng.randint(-1, 9))
         except KafkaError:

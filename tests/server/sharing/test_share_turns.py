@@ -30,7 +30,7 @@ from ottla.server.sharing.acknowledging import ACCEPT, RENEW
 from ottla.server.sharing.beginning import Beginning, Led
 from ottla.server.sharing.leaders import Visitor
 from ottla.server.sharing.share_records import SharePartitionKey
-from ottla.server.sharing.share_sessions import FINAL_EPOCH, FULL_EPOCH, Place, SessionKey
+from ottla.server.sharing.share_sessions import FINAL_EPOCH, FULL_EPOCH, SessionKey, SharedPartition
 from ottla.storage.disk.os_files import OsFiles
 from support.broker.contexts import context_of
 from support.broker.conversation import create_topic, produce_request
@@ -137,7 +137,7 @@ def test_a_member_whose_session_ends_again_while_the_last_one_is_being_released_
             await trio.testing.wait_all_tasks_blocked()
             key, again = SessionKey("g", "m"), Visitor(shares, 0)
             begins = shares.sessions[0].fetch(
-                key, FULL_EPOCH, again, places=[Place(topic_id, 0)], has_acknowledgements=False
+                key, FULL_EPOCH, again, places=[SharedPartition(topic_id, 0)], has_acknowledgements=False
             )
             to_the_end(begins)
             again()

@@ -11,7 +11,7 @@ from ottla.protocol.errors import ErrorCode
 from ottla.server.coordination.jobs import to_the_end
 from ottla.server.coordination.records import Producer
 from ottla.server.coordination.shard import ShardState
-from ottla.server.transactions.listing import Filter
+from ottla.server.transactions.listing import TransactionFilter
 from ottla.server.transactions.metadata import TransactionState
 from ottla.server.transactions.records import transaction_key
 from ottla.server.transactions.settings import MARKER_RETRY_MS
@@ -199,7 +199,7 @@ def test_nothing_is_listed_while_a_partition_is_loading() -> None:
     others = [partition for partition in range(4) if partition != loading]
 
     def listed(partitions: list[int]) -> ErrorCode:
-        listing = transactions.coordinator.list_transactions(partitions, Filter(), transactions.now_ms)
+        listing = transactions.coordinator.list_transactions(partitions, TransactionFilter(), transactions.now_ms)
         return code_of(lambda: to_the_end(listing))
 
     assert listed([loading, *others]) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

@@ -8,7 +8,7 @@ import pytest
 
 from ottla.protocol.errors import CorruptRecordError
 from ottla.storage.disk import paths
-from ottla.storage.filter.transaction_state import TransactionState
+from ottla.storage.filter.transaction_state import PassTransactions
 from ottla.storage.logs.log import Log
 from ottla.storage.produce.validation import AppendOrigin
 from ottla.storage.segment.index import AbortedTxn
@@ -382,7 +382,7 @@ def test_without_the_index_entry_committed_data_is_safe_and_the_marker_stays() -
 
 
 def test_an_index_entry_without_a_marker_does_not_pass_later_data_off_as_aborted() -> None:
-    state = TransactionState()
+    state = PassTransactions()
     state.add_aborted([AbortedTxn(7, 0, 2, 3), AbortedTxn(7, 10, 13, 14)])
     found = [
         state.on_data(read_batches(batch(("k", "v"), base_offset=at, producer_id=7, transactional=True))[0])
@@ -413,7 +413,7 @@ def test_a_pass_whose_halves_disagree_changes_nothing() -> None:
 
 
 def test_a_control_record_of_another_kind_stays() -> None:
-    state = TransactionState()
+    state = PassTransactions()
     assert state.on_control(read_batches(marker(2, producer_id=7))[0]) == (False, None)
 
 

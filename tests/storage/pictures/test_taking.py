@@ -10,7 +10,7 @@ import pytest
 
 from ottla.storage.cleaning.eligibility import assess_in_pieces
 from ottla.storage.logs.log import Log
-from ottla.storage.pictures.contents import BATCH_BYTES_MAX, UNPACKED_BYTES_MAX, Look
+from ottla.storage.pictures.contents import BATCH_BYTES_MAX, UNPACKED_BYTES_MAX, RangeLook
 from ottla.storage.pictures.log_picture import Bar, Contents, LogPicture, Part
 from ottla.storage.pictures.taking import bundled, picture_in_pieces
 from ottla.storage.steps import to_the_end
@@ -90,7 +90,7 @@ def test_bundles_lose_nothing_and_keep_the_order(count: int, bars_max: int) -> N
 
 
 def look(log: Log, low: int, high: int, buckets: int) -> Contents:
-    return to_the_end(Look(log, low, high, buckets=buckets).steps())
+    return to_the_end(RangeLook(log, low, high, buckets=buckets).steps())
 
 
 @pytest.mark.parametrize("codec", [0, 4])

@@ -10,7 +10,7 @@ from ottla.server.broker.broker import Broker
 from ottla.server.client.connection import api_of
 from ottla.server.network.desk import finished
 from ottla.server.security.acls.acl import Acl
-from ottla.server.security.acls.kinds import Operation, PatternType, Permission, ResourceType
+from ottla.server.security.acls.kinds import AclOperation, PatternType, Permission, ResourceType
 from ottla.server.security.principal import Principal
 from ottla.storage.disk.files import FileSlice
 from support.authorization.rights import EVERY
@@ -45,7 +45,7 @@ def _bytes_of(part: Any) -> bytes:
     return part.read() if isinstance(part, FileSlice) else bytes(part)
 
 
-def grant(broker: Broker, user: str, resource_type: ResourceType, name: str, operation: Operation) -> Acl:
+def grant(broker: Broker, user: str, resource_type: ResourceType, name: str, operation: AclOperation) -> Acl:
     acl = Acl(resource_type, name, PatternType.LITERAL, f"User:{user}", EVERY, operation, Permission.ALLOW)
     assert broker.services.authorizer is not None
     broker.services.authorizer.add(acl)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ottla.server.security.acls.kinds import CLUSTER_NAME, Operation, ResourceType
+from ottla.server.security.acls.kinds import CLUSTER_NAME, AclOperation, ResourceType
 
 EVERY = "*"
 """Apache Kafka's name for all resources of a type."""
@@ -23,49 +23,49 @@ class Grant(NamedTuple):
 
     resource_type: ResourceType
     name: str
-    operation: Operation
+    operation: AclOperation
 
 
-OPERATIONS: dict[ResourceType, tuple[Operation, ...]] = {
+OPERATIONS: dict[ResourceType, tuple[AclOperation, ...]] = {
     ResourceType.TOPIC: (
-        Operation.READ,
-        Operation.WRITE,
-        Operation.CREATE,
-        Operation.DELETE,
-        Operation.ALTER,
-        Operation.DESCRIBE,
-        Operation.DESCRIBE_CONFIGS,
-        Operation.ALTER_CONFIGS,
+        AclOperation.READ,
+        AclOperation.WRITE,
+        AclOperation.CREATE,
+        AclOperation.DELETE,
+        AclOperation.ALTER,
+        AclOperation.DESCRIBE,
+        AclOperation.DESCRIBE_CONFIGS,
+        AclOperation.ALTER_CONFIGS,
     ),
     ResourceType.GROUP: (
-        Operation.READ,
-        Operation.DELETE,
-        Operation.DESCRIBE,
-        Operation.DESCRIBE_CONFIGS,
-        Operation.ALTER_CONFIGS,
+        AclOperation.READ,
+        AclOperation.DELETE,
+        AclOperation.DESCRIBE,
+        AclOperation.DESCRIBE_CONFIGS,
+        AclOperation.ALTER_CONFIGS,
     ),
     ResourceType.CLUSTER: (
-        Operation.CREATE,
-        Operation.ALTER,
-        Operation.DESCRIBE,
-        Operation.CLUSTER_ACTION,
-        Operation.DESCRIBE_CONFIGS,
-        Operation.ALTER_CONFIGS,
-        Operation.IDEMPOTENT_WRITE,
+        AclOperation.CREATE,
+        AclOperation.ALTER,
+        AclOperation.DESCRIBE,
+        AclOperation.CLUSTER_ACTION,
+        AclOperation.DESCRIBE_CONFIGS,
+        AclOperation.ALTER_CONFIGS,
+        AclOperation.IDEMPOTENT_WRITE,
     ),
-    ResourceType.TRANSACTIONAL_ID: (Operation.WRITE, Operation.DESCRIBE, Operation.TWO_PHASE_COMMIT),
-    ResourceType.DELEGATION_TOKEN: (Operation.DESCRIBE,),
-    ResourceType.USER: (Operation.CREATE_TOKENS, Operation.DESCRIBE_TOKENS),
+    ResourceType.TRANSACTIONAL_ID: (AclOperation.WRITE, AclOperation.DESCRIBE, AclOperation.TWO_PHASE_COMMIT),
+    ResourceType.DELEGATION_TOKEN: (AclOperation.DESCRIBE,),
+    ResourceType.USER: (AclOperation.CREATE_TOKENS, AclOperation.DESCRIBE_TOKENS),
 }
 """What each type of resource knows."""
 
 
-def single(resource_type: ResourceType, operation: Operation) -> str:
+def single(resource_type: ResourceType, operation: AclOperation) -> str:
     """The principal's name that has this right alone."""
     return f"{resource_type.name}-{operation.name}".lower().replace("_", "-")
 
 
-def _every(resource_type: ResourceType, *operations: Operation) -> tuple[Grant, ...]:
+def _every(resource_type: ResourceType, *operations: AclOperation) -> tuple[Grant, ...]:
     name = CLUSTER_NAME if resource_type is ResourceType.CLUSTER else EVERY
     return tuple(Grant(resource_type, name, operation) for operation in operations)
 
@@ -81,32 +81,32 @@ USERS: dict[str, tuple[Grant, ...]] = {
         for resource_type, operations in OPERATIONS.items()
         for operation in operations
     },
-    "topic-describe-and-create": _every(_TOPIC, Operation.DESCRIBE, Operation.CREATE),
+    "topic-describe-and-create": _every(_TOPIC, AclOperation.DESCRIBE, AclOperation.CREATE),
     "topic-describe-and-cluster-create": (
-        *_every(_TOPIC, Operation.DESCRIBE),
-        *_every(_CLUSTER, Operation.CREATE),
+        *_every(_TOPIC, AclOperation.DESCRIBE),
+        *_every(_CLUSTER, AclOperation.CREATE),
     ),
-    "consumer": (*_every(_TOPIC, Operation.READ), *_every(_GROUP, Operation.READ)),
-    "subscriber": (*_every(_TOPIC, Operation.DESCRIBE), *_every(_GROUP, Operation.READ)),
-    "creator": _every(_TOPIC, Operation.CREATE, Operation.DESCRIBE_CONFIGS),
-    "group-read-and-delete": _every(_GROUP, Operation.READ, Operation.DELETE),
-    "topic-read-group-delete": (*_every(_TOPIC, Operation.READ), *_every(_GROUP, Operation.DELETE)),
-    "transactional-group": (*_every(_TRANSACTIONAL_ID, Operation.WRITE), *_every(_GROUP, Operation.READ)),
-    "transactional-producer": (*_every(_TRANSACTIONAL_ID, Operation.WRITE), *_every(_TOPIC, Operation.WRITE)),
+    "consumer": (*_every(_TOPIC, AclOperation.READ), *_every(_GROUP, AclOperation.READ)),
+    "subscriber": (*_every(_TOPIC, AclOperation.DESCRIBE), *_every(_GROUP, AclOperation.READ)),
+    "creator": _every(_TOPIC, AclOperation.CREATE, AclOperation.DESCRIBE_CONFIGS),
+    "group-read-and-delete": _every(_GROUP, AclOperation.READ, AclOperation.DELETE),
+    "topic-read-group-delete": (*_every(_TOPIC, AclOperation.READ), *_every(_GROUP, AclOperation.DELETE)),
+    "transactional-group": (*_every(_TRANSACTIONAL_ID, AclOperation.WRITE), *_every(_GROUP, AclOperation.READ)),
+    "transactional-producer": (*_every(_TRANSACTIONAL_ID, AclOperation.WRITE), *_every(_TOPIC, AclOperation.WRITE)),
     "transactional-consumer": (
-        *_every(_TRANSACTIONAL_ID, Operation.WRITE),
-        *_every(_GROUP, Operation.READ),
-        *_every(_TOPIC, Operation.READ),
+        *_every(_TRANSACTIONAL_ID, AclOperation.WRITE),
+        *_every(_GROUP, AclOperation.READ),
+        *_every(_TOPIC, AclOperation.READ),
     ),
     "transactional-describer": (
-        *_every(_TRANSACTIONAL_ID, Operation.DESCRIBE),
-        *_every(_TOPIC, Operation.DESCRIBE),
+        *_every(_TRANSACTIONAL_ID, AclOperation.DESCRIBE),
+        *_every(_TOPIC, AclOperation.DESCRIBE),
     ),
-    "describer": (*_every(_GROUP, Operation.DESCRIBE), *_every(_TOPIC, Operation.DESCRIBE)),
+    "describer": (*_every(_GROUP, AclOperation.DESCRIBE), *_every(_TOPIC, AclOperation.DESCRIBE)),
     "half": (
-        Grant(_TOPIC, "there", Operation.ALL),
-        Grant(_GROUP, "there", Operation.ALL),
-        Grant(_TRANSACTIONAL_ID, "there", Operation.ALL),
+        Grant(_TOPIC, "there", AclOperation.ALL),
+        Grant(_GROUP, "there", AclOperation.ALL),
+        Grant(_TRANSACTIONAL_ID, "there", AclOperation.ALL),
     ),
 }
 """Name -> what is granted. `half` may do everything with what is called `there`, and nothing with all else."""

@@ -13,7 +13,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from ottla.server.security.acls.kinds import Operation, ResourceType
+from ottla.server.security.acls.kinds import AclOperation, ResourceType
 from support.authorization.answers import as_text
 from support.authorization.questions import QUESTIONS, Question
 from support.authorization.recording import FILE, Answers, Asked, read
@@ -22,12 +22,12 @@ from support.authorization.rights import EVERY, NOBODY, USERS
 PAGE = Path(__file__).parents[3] / "docs" / "security-operations.md"
 START, END = "<!-- rights -->\n", "<!-- end of rights -->\n"
 
-Right = tuple[ResourceType, Operation]
+Right = tuple[ResourceType, AclOperation]
 Rights = frozenset[Right]
 
-IMPLIED: dict[Operation, tuple[Operation, ...]] = {
-    Operation.DESCRIBE: (Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER),
-    Operation.DESCRIBE_CONFIGS: (Operation.ALTER_CONFIGS,),
+IMPLIED: dict[AclOperation, tuple[AclOperation, ...]] = {
+    AclOperation.DESCRIBE: (AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE, AclOperation.ALTER),
+    AclOperation.DESCRIBE_CONFIGS: (AclOperation.ALTER_CONFIGS,),
 }
 """What follows from other operations on the same resource."""
 ABOUT_NOTHING = "nothing"

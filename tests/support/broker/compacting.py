@@ -9,14 +9,14 @@ from typing import Any
 import ottla
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
+    IncrementalAlterConfigsAlterableConfig,
     IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
 )
 from ottla.protocol.records import Record, RecordBatch, batches
 from ottla.server.broker.broker import Broker
 from ottla.server.client.connection import Client
-from ottla.server.config.resources import ResourceType
+from ottla.server.config.resources import ConfigResourceType
 from ottla.storage.cleaning.eligibility import Waits
 from support.broker.conversation import create_topic, fetch
 from support.broker.housekeeping import TRIES
@@ -41,8 +41,13 @@ def create_compacted(client: Client, name: str, **configs: Any) -> None:
 
 def alter(client: Client, topic: str, **configs: Any) -> None:
     """Change configs of a topic; underscores in names stand for dots."""
-    changes = tuple(AlterableConfig(name=name.replace("_", "."), value=str(value)) for name, value in configs.items())
-    resource = AlterConfigsResource(resource_type=ResourceType.TOPIC, resource_name=topic, configs=changes)
+    changes = tuple(
+        IncrementalAlterConfigsAlterableConfig(name=name.replace("_", "."), value=str(value))
+        for name, value in configs.items()
+    )
+    resource = IncrementalAlterConfigsResource(
+        resource_type=ConfigResourceType.TOPIC, resource_name=topic, configs=changes
+    )
     (row,) = client.ask(IncrementalAlterConfigsRequest(resources=(resource,))).responses
     assert row.error_code == ErrorCode.NONE, row.error_message
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 import trio
 
 from ottla.server.broker.broker import Broker
-from ottla.server.network.desk import Client, LoggingIn
+from ottla.server.network.desk import LoggingIn, RequestingClient
 from ottla.server.runtime.time_slices import TimeSlice
 from ottla.server.security.principal import ANONYMOUS, Principal
 from ottla.server.services.context import Context
@@ -39,7 +39,7 @@ class Staying:
             await until.wait()
 
 
-def context_of(broker: Broker, client: Client | None = None, node_id: int = 0) -> Context:
+def context_of(broker: Broker, client: RequestingClient | None = None, node_id: int = 0) -> Context:
     """The context of a request to a node, the first unless told, at its first listener."""
     node = broker.nodes[node_id]
     return Context(broker.services, node, node.listeners[0], client or Staying())

@@ -26,7 +26,7 @@ from ottla.server.broker.broker import Broker
 from ottla.server.broker.life import run_broker
 from ottla.server.client.connection import api_of
 from ottla.server.config.static_config import static_config
-from ottla.server.network.desk import Client, finished
+from ottla.server.network.desk import RequestingClient, finished
 from ottla.server.runtime import time_slices
 from ottla.server.runtime.clock import Clock
 from support.broker.contexts import context_of
@@ -83,7 +83,7 @@ def run_in_order(work: Callable[[], Awaitable[Result]]) -> Result:
 class InProcessClient:
     """Requests through the codec, to the handlers of a node."""
 
-    def __init__(self, broker: Broker, client: Client | None = None, *, node: int = 0) -> None:
+    def __init__(self, broker: Broker, client: RequestingClient | None = None, *, node: int = 0) -> None:
         self._broker = broker
         self._context = context_of(broker, client, node)
 

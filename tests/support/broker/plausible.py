@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from ottla.server.control.operation import Length, Range
 from ottla.server.http.decoding import FieldError, decoded, is_union, spelt
-from ottla.server.http.fields import Field, fields_of, is_object, stripped
+from ottla.server.http.fields import HttpField, fields_of, is_object, stripped
 
 ANYTHING: list[Any] = [
     None,
@@ -81,7 +81,7 @@ def body(cls: type) -> dict[str, Any]:
     return {name: plausible(field.type, field.marks) for name, field in fields_of(cls).items() if field.is_required}
 
 
-def impossible(cls: type, field: Field) -> Iterator[Any]:
+def impossible(cls: type, field: HttpField) -> Iterator[Any]:
     """Values that `field` of `cls` does not take."""
     for value in ANYTHING:
         try:

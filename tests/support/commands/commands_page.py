@@ -9,7 +9,7 @@ import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
-from ottla.server.commands.frame.places import Place, places
+from ottla.server.commands.frame.places import CommandPlace, places
 
 PAGE = Path(__file__).parents[3] / "docs" / "commands.md"
 INTRODUCTION = """\
@@ -53,7 +53,7 @@ def _sections() -> Iterator[str]:
         yield from _command(place)
 
 
-def _command(place: Place) -> Iterator[str]:
+def _command(place: CommandPlace) -> Iterator[str]:
     over = next((how for name, how in OF_THE_BROKER.items() if _has(place, name)), None)
     is_asking = over is not None and "serve" not in place.at and "dev" not in place.at.split("/")
     yield f"{_sentence(place.help)}{f' Over {over}.' if is_asking else ''}\n"
@@ -64,7 +64,7 @@ def _command(place: Place) -> Iterator[str]:
         yield "\n".join(["| | |", "|---|---|", *(f"| `{name}` | {text} |" for name, text in rows)]) + "\n"
 
 
-def _has(place: Place, name: str) -> bool:
+def _has(place: CommandPlace, name: str) -> bool:
     return any(name in action.option_strings for action in place.options)
 
 

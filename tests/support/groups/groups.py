@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 
 from ottla.protocol.batch_builder import assign_in_place
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.describe_groups import DescribedGroup
+from ottla.protocol.messages.describe_groups import DescribeGroupsDescribedGroup
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from ottla.protocol.messages.leave_group import MemberIdentity
 from ottla.protocol.messages.list_groups import ListedGroup
@@ -28,7 +28,7 @@ from ottla.server.groups.classic.protocol import Caller
 from ottla.server.groups.coordinator import GroupCoordinator
 from ottla.server.groups.offsets.commits import Fetched, TopicCommit
 from ottla.server.groups.offsets.offsets import Place
-from ottla.server.groups.share.protocol import Wish
+from ottla.server.groups.share.protocol import StatesToBegin
 from support.groups.settings import group_settings
 
 Answer = TypeVar("Answer")
@@ -207,7 +207,7 @@ class Groups:
         self.elapsed_ms = elapsed_ms
         self._wall_ahead_ms = wall_ahead_ms
         self.wakes = 0
-        self.wishes: list[Wish] = []
+        self.wishes: list[StatesToBegin] = []
         """States of share partitions that are asked for; see `support.groups.share_groups`."""
         self.is_over: IsOver = never
         """Whether the coordinator's turn is over, in the midst of what is due; `between` comes then, and in the end."""
@@ -415,7 +415,7 @@ class Groups:
     ) -> list[ListedGroup]:
         return to_the_end(self.coordinator.list_groups(partitions, states, types))
 
-    def describe_group(self, group: str, version: int) -> DescribedGroup:
+    def describe_group(self, group: str, version: int) -> DescribeGroupsDescribedGroup:
         return to_the_end(self.coordinator.describe_group(group, version))
 
     def delete_group(self, group: str, now_ms: int) -> None:

@@ -11,14 +11,14 @@ from collections.abc import Collection, Coroutine, Iterable, Mapping
 from typing import Any, TypeVar
 
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.share_group_describe import DescribedGroup
+from ottla.protocol.messages.share_group_describe import ShareGroupDescribedGroup
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from ottla.server.coordination.jobs import never, to_the_end
 from ottla.server.groups.classic.protocol import Caller
 from ottla.server.groups.share.flows import ShareFlows
 from ottla.server.groups.share.group import ShareGroup
 from ottla.server.groups.share.keeper import Offsets, Refusals, SharePlace, StateSummary
-from ottla.server.groups.share.protocol import Wish
+from ottla.server.groups.share.protocol import StatesToBegin
 from ottla.server.groups.share.states import Topics
 from support.groups.consumer_groups import raised
 from support.groups.groups import FakeTopics, Groups, MemoryStore
@@ -147,7 +147,7 @@ class ShareGroups(Groups):
             self.grant()
         return answer
 
-    def grant(self) -> list[Wish]:
+    def grant(self) -> list[StatesToBegin]:
         """Have the states begun that were asked for since the last time; what was asked for."""
         wishes, self.wishes[:] = list(self.wishes), []
         for wish in wishes:
@@ -187,7 +187,7 @@ class ShareGroups(Groups):
         """Code and message of the error that `beat` raises."""
         return raised(lambda: self.beat(*arguments, **fields))
 
-    def described(self, group: str = "g") -> DescribedGroup:
+    def described(self, group: str = "g") -> ShareGroupDescribedGroup:
         return to_the_end(self.coordinator.describe_share_group(group))
 
     def table(self, group: str = "g") -> ShareGroup:

@@ -11,7 +11,8 @@ from ottla.protocol.messages.streams_group_heartbeat import (
     TaskIds,
 )
 from ottla.server.groups.streams.group import StreamsGroup
-from ottla.server.groups.streams.member import Member, MemberState, Owned, Tasks
+from ottla.server.groups.streams.member import Owned, StreamsMemberState, StreamsTasks
+from ottla.server.groups.streams.member import StreamsMember as HeldMember
 from support.groups.streams_groups import REBALANCE_MS, SESSION_MS, StreamsMember
 
 Task = tuple[str, int]
@@ -52,13 +53,13 @@ class StreamsModel:
         self.heard_ms = dict.fromkeys(self.heard_ms, now_ms)
         self.gives_up_ms = dict.fromkeys(self.gives_up_ms, now_ms)
 
-    def known(self, group: StreamsGroup | None, member_id: str) -> Member | None:
+    def known(self, group: StreamsGroup | None, member_id: str) -> HeldMember | None:
         return None if group is None else group.members.get(member_id)
 
     def answered(
         self,
         group: StreamsGroup,
-        before: Member | None,
+        before: HeldMember | None,
         request: StreamsGroupHeartbeatRequest,
         answer: StreamsGroupHeartbeatResponse,
         now_ms: int,
@@ -78,10 +79,10 @@ class StreamsModel:
             left = claim - assigned
             assert left <= _owned(member.revoking), f"{name} has {left}, and the coordinator does not know"
             if left:
-                assert member.state is MemberState.UNREVOKED_TASKS
+                assert member.state is StreamsMemberState.UNREVOKED_TASKS
                 assert before is not None
                 assert member.epoch <= before.epoch + 1, f"{name} went on with {left}"
-        if member.state is not MemberState.UNREVOKED_TASKS:
+        if member.state is not StreamsMemberState.UNREVOKED_TASKS:
             self.gives_up_ms.pop(name, None)
         elif before is None or (before.epoch, before.revoking) != (member.epoch, member.revoking):
             self.gives_up_ms[name] = now_ms
@@ -125,7 +126,7 @@ class StreamsModel:
         for name, member in group.members.items():
             assert member.previous_epoch <= member.epoch <= group.epoch, member
             assert member.epoch >= self.told.get(name, 0), f"{name} was told {self.told[name]}: {member}"
-            assert any(member.revoking) != (member.state is not MemberState.UNREVOKED_TASKS), member
+            assert any(member.revoking) != (member.state is not StreamsMemberState.UNREVOKED_TASKS), member
             for owned in (member.assigned, member.revoking):
                 assert not owned.warmup
                 for role, key, index in _owned(owned):
@@ -184,6 +185,6 @@ def _owned(owned: Owned) -> set[RoleTask]:
     return _planned(owned.tasks)
 
 
-def _planned(tasks: Tasks) -> set[RoleTask]:
+def _planned(tasks: StreamsTasks) -> set[RoleTask]:
     rows = enumerate((tasks.active, tasks.standby))
     return {(role, key, index) for role, places in rows for key, one in places.items() for index in one}

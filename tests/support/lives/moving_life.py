@@ -24,11 +24,11 @@ from ottla.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirTopic,
 )
 from ottla.protocol.messages.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
+    IncrementalAlterConfigsAlterableConfig,
     IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
 )
-from ottla.server.config.resources import ResourceType
+from ottla.server.config.resources import ConfigResourceType
 from ottla.storage.disk.paths import TopicPartition
 from support.broker.in_process_broker import InProcessClient, pass_time, run_in_order, running
 from support.disk.crash_files import CrashFiles
@@ -79,8 +79,12 @@ class MovingLife(Life):
 
     async def throttle(self, name: str) -> None:
         """Have all new replicas of a topic take their time."""
-        change = AlterableConfig(name="follower.replication.throttled.replicas", config_operation=0, value="*")
-        resource = AlterConfigsResource(resource_type=ResourceType.TOPIC, resource_name=name, configs=(change,))
+        change = IncrementalAlterConfigsAlterableConfig(
+            name="follower.replication.throttled.replicas", config_operation=0, value="*"
+        )
+        resource = IncrementalAlterConfigsResource(
+            resource_type=ConfigResourceType.TOPIC, resource_name=name, configs=(change,)
+        )
         await self.client.ask(IncrementalAlterConfigsRequest(resources=(resource,)), 1)
 
     async def reassign(self, name: str) -> bool:

@@ -28,9 +28,9 @@ from ottla.protocol.messages.delete_records import (
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.protocol.messages.end_txn import EndTxnRequest
 from ottla.protocol.messages.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
+    IncrementalAlterConfigsAlterableConfig,
     IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
 )
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -53,7 +53,7 @@ from ottla.protocol.messages.txn_offset_commit import (
 )
 from ottla.protocol.records import batches
 from ottla.server.broker.broker import Broker
-from ottla.server.config.resources import ResourceType
+from ottla.server.config.resources import ConfigResourceType
 from ottla.server.groups.classic.group import ClassicGroup
 from ottla.server.groups.consumer.group import ConsumerGroup
 from ottla.storage.logs.log import Log
@@ -145,9 +145,9 @@ class Life:
 
         return await self.do(request, {topic(name): configs["max_message_bytes"]})
 
-    async def alter(self, kind: ResourceType, name: str, option: str, value: str, key: Key) -> bool:
-        change = AlterableConfig(name=option, config_operation=0, value=value)
-        resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=(change,))
+    async def alter(self, kind: ConfigResourceType, name: str, option: str, value: str, key: Key) -> bool:
+        change = IncrementalAlterConfigsAlterableConfig(name=option, config_operation=0, value=value)
+        resource = IncrementalAlterConfigsResource(resource_type=kind, resource_name=name, configs=(change,))
 
         async def request() -> bool:
             answer = await self.client.ask(IncrementalAlterConfigsRequest(resources=(resource,)), 1)
@@ -392,8 +392,8 @@ async def first_day(life: Life) -> None:
 
 async def second_day(life: Life) -> None:
     """Changes to what is there; the last transaction is left open."""
-    await life.alter(ResourceType.TOPIC, "a", "max.message.bytes", "1234", topic("a"))
-    await life.alter(ResourceType.BROKER, "", "message.max.bytes", "54321", ("message.max.bytes",))
+    await life.alter(ConfigResourceType.TOPIC, "a", "max.message.bytes", "1234", topic("a"))
+    await life.alter(ConfigResourceType.BROKER, "", "message.max.bytes", "54321", ("message.max.bytes",))
     producer = Transactions(life, "old", is_new=False)
     if await producer.begin():
         await producer.run(3, {"b": 1, "a": 1}, commit=True, group="transactional", at=33)

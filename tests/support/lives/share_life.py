@@ -14,8 +14,8 @@ from ottla.protocol.errors import KafkaError
 from ottla.server.coordination.shard import ShardState
 from ottla.server.partitions.internal_topics import SHARE_STATE_TOPIC
 from ottla.server.sharing.share_records import SharePartitionKey
-from ottla.server.sharing.share_states import ShareState, Written
-from ottla.server.sharing.state_batches import StateBatch
+from ottla.server.sharing.share_states import ShareState, WrittenState
+from ottla.server.sharing.state_batches import ShareStateBatch
 from support.broker.in_process_broker import pass_time, run_in_order, running
 from support.disk.crash_files import CrashFiles
 from support.lives.server_life import NOTHING, Key, Ledger, Life, Owed
@@ -52,11 +52,11 @@ class ShareLife(Life):
 
     async def write(self, group_id: str, at: int) -> bool:
         """All before `at` is over, and so is the record there."""
-        states, batches = self.broker.services.coordinators.share_states, (StateBatch(at, at, ACKNOWLEDGED, 1),)
+        states, batches = self.broker.services.coordinators.share_states, (ShareStateBatch(at, at, ACKNOWLEDGED, 1),)
 
         async def request() -> None:
             key = self.key(group_id)
-            states.write(key, Written(0, 0, at, 0, batches))
+            states.write(key, WrittenState(0, 0, at, 0, batches))
             await states.settled(key)
 
         return await self.done(request, {state(group_id): (at, batches)})

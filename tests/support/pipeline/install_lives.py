@@ -11,7 +11,7 @@ from ottla.pipeline.compaction.plan import CompactionPlan, make_plan
 from ottla.pipeline.compaction.staging import group_directory, save_plan
 from ottla.pipeline.install.install import install
 from ottla.pipeline.install.install_steps import (
-    GroupState,
+    GroupProgress,
     choose,
     is_plan_installed,
     link_originals,
@@ -118,7 +118,7 @@ def run_online(life: Staged, files: CrashFiles) -> None:
     pending = pending_groups(plan, files)
     for group, state in choose(pending, None, plan, files).items():
         link_originals(plan, group, state, files)
-        if state is not GroupState.IN_PLACE:
+        if state is not GroupProgress.IN_PLACE:
             bases = [plan.sources[number].base_offset for number in present_sources(plan, group, files)]
             bring_group_in(broker.log, group_directory(plan, group), bases)
         mark_installed(plan, group, files, SECOND_MS)

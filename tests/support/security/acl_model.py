@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ottla.server.security.acls.acl import Acl
-from ottla.server.security.acls.kinds import Operation, PatternType, Permission, ResourceType
+from ottla.server.security.acls.kinds import AclOperation, PatternType, Permission, ResourceType
 
 IMPLIED = {
-    Operation.DESCRIBE: {Operation.DESCRIBE, Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER},
-    Operation.DESCRIBE_CONFIGS: {Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS},
+    AclOperation.DESCRIBE: {
+        AclOperation.DESCRIBE,
+        AclOperation.READ,
+        AclOperation.WRITE,
+        AclOperation.DELETE,
+        AclOperation.ALTER,
+    },
+    AclOperation.DESCRIBE_CONFIGS: {AclOperation.DESCRIBE_CONFIGS, AclOperation.ALTER_CONFIGS},
 }
 
 
@@ -17,7 +23,7 @@ def allows(
     acls: Iterable[Acl],
     principal: str,
     host: str,
-    operation: Operation,
+    operation: AclOperation,
     resource_type: ResourceType,
     name: str,
     default: bool,
@@ -28,13 +34,13 @@ def allows(
     mine = [acl for acl in about if acl.principal in (principal, "User:*") and acl.host in (host, "*")]
     denied = {acl.operation for acl in mine if acl.permission is Permission.DENY}
     allowed = {acl.operation for acl in mine if acl.permission is Permission.ALLOW}
-    if denied & {operation, Operation.ALL}:
+    if denied & {operation, AclOperation.ALL}:
         return False
-    return bool(allowed & (IMPLIED.get(operation, {operation}) | {Operation.ALL}))
+    return bool(allowed & (IMPLIED.get(operation, {operation}) | {AclOperation.ALL}))
 
 
 def allows_any(
-    acls: list[Acl], principal: str, host: str, operation: Operation, resource_type: ResourceType, default: bool
+    acls: list[Acl], principal: str, host: str, operation: AclOperation, resource_type: ResourceType, default: bool
 ) -> bool:
     if allows(acls, principal, host, operation, resource_type, "hardcode", default):
         return True
@@ -44,7 +50,7 @@ def allows_any(
         if acl.resource_type is resource_type
         and acl.principal in (principal, "User:*")
         and acl.host in (host, "*")
-        and acl.operation in (operation, Operation.ALL)
+        and acl.operation in (operation, AclOperation.ALL)
     ]
     denied = [acl for acl in mine if acl.permission is Permission.DENY]
     allowed = [acl for acl in mine if acl.permission is Permission.ALLOW]

@@ -15,13 +15,13 @@ from ottla.protocol.messages.delete_records import (
     DeleteRecordsTopic,
 )
 from ottla.protocol.messages.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
+    IncrementalAlterConfigsAlterableConfig,
     IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
 )
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.server.broker.broker import Broker
-from ottla.server.config.resources import ResourceType
+from ottla.server.config.resources import ConfigResourceType
 from ottla.server.control.leaders import move_leader
 from ottla.server.coordination.shard import ShardState
 from ottla.server.partitions.internal_topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC
@@ -88,8 +88,12 @@ class ChaosBroker:
         """The topic, and a group that begins with its first record."""
         topic = CreatableTopic(name=TOPIC, num_partitions=PARTITIONS, replication_factor=NODES)
         await self.ask(CreateTopicsRequest(topics=(topic,), timeout_ms=1_000), 7, 0)
-        change = AlterableConfig(name="share.auto.offset.reset", config_operation=0, value="earliest")
-        group = AlterConfigsResource(resource_type=ResourceType.GROUP, resource_name=GROUP, configs=(change,))
+        change = IncrementalAlterConfigsAlterableConfig(
+            name="share.auto.offset.reset", config_operation=0, value="earliest"
+        )
+        group = IncrementalAlterConfigsResource(
+            resource_type=ConfigResourceType.GROUP, resource_name=GROUP, configs=(change,)
+        )
         answer = await self.ask(IncrementalAlterConfigsRequest(resources=(group,)), 1, 0)
         assert not answer.responses[0].error_code
 

@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ottla.protocol.errors import ErrorCode
-from ottla.server.sharing.acquiring import Acquired, Offsets, Wish
+from ottla.server.sharing.acquiring import Acquired, AcquireWish, OffsetRange
 from ottla.server.sharing.in_flight import State
-from ottla.server.sharing.share_partition import Limits
-from ottla.server.sharing.state_batches import StateBatch
+from ottla.server.sharing.share_partition import ShareLimits
+from ottla.server.sharing.state_batches import ShareStateBatch
 
 OVER = (State.ACKNOWLEDGED, State.ARCHIVED)
 
@@ -31,11 +31,11 @@ class Record:
 
 
 class Model:
-    def __init__(self, start: int, limits: Limits, states: Sequence[StateBatch] = ()) -> None:
+    def __init__(self, start: int, limits: ShareLimits, states: Sequence[ShareStateBatch] = ()) -> None:
         self.limits = limits
         self.start = self.end = start
         self.records: dict[int, Record] = {}
-        self.batches: list[Offsets] = []
+        self.batches: list[OffsetRange] = []
         self.gap: tuple[int, int] | None = None
         for one in states:
             self._put(one.first_offset, one.last_offset, Record(State(one.delivery_state), one.delivery_count))
@@ -46,7 +46,7 @@ class Model:
             self.advance()
 
     def _put(self, first: int, last: int, record: Record) -> None:
-        self.batches = sorted([*self.batches, Offsets(first, last)])
+        self.batches = sorted([*self.batches, OffsetRange(first, last)])
         for offset in range(first, last + 1):
             self.records[offset] = Record(record.state, record.deliveries, record.member, record.until_ms)
 
@@ -85,7 +85,7 @@ class Model:
 
     # Acquiring
 
-    def missing(self, wish: Wish, fetch_offset: int, fetched: Sequence[Offsets]) -> dict[int, State]:
+    def missing(self, wish: AcquireWish, fetch_offset: int, fetched: Sequence[OffsetRange]) -> dict[int, State]:
         """What becomes of records before an acquisition, since the log has them no more."""
         if wish.max_records <= 0 or not fetched or fetched[-1].last < self.start:
             return {}
@@ -99,7 +99,12 @@ class Model:
         }
 
     def acquire(
-        self, wish: Wish, fetch_offset: int, fetched: Sequence[Offsets], now_ms: int, aborted: Sequence[Offsets]
+        self,
+        wish: AcquireWish,
+        fetch_offset: int,
+        fetched: Sequence[OffsetRange],
+        now_ms: int,
+        aborted: Sequence[OffsetRange],
     ) -> list[Acquired]:
         """What a member gets; `missing` comes before."""
         if wish.max_records <= 0 or not fetched or fetched[-1].last < self.start:
@@ -150,7 +155,14 @@ class Model:
         return self._without(got, aborted)
 
     def _again(
-        self, got: list[Acquired], wish: Wish, batch: Offsets, free: list[int], limit: int, careful: int, until_ms: int
+        self,
+        got: list[Acquired],
+        wish: AcquireWish,
+        batch: OffsetRange,
+        free: list[int],
+        limit: int,
+        careful: int,
+        until_ms: int,
     ) -> int:
         most = self.limits.deliveries
         taken, few = 0, 0
@@ -180,8 +192,8 @@ class Model:
     def _new(
         self,
         got: list[Acquired],
-        wish: Wish,
-        fetched: Sequence[Offsets],
+        wish: AcquireWish,
+        fetched: Sequence[OffsetRange],
         first: int,
         last: int,
         limit: int,
@@ -218,7 +230,7 @@ class Model:
         self._pass_gap(taken + 1)
         return taken - first + 1
 
-    def _without(self, got: list[Acquired], aborted: Sequence[Offsets]) -> list[Acquired]:
+    def _without(self, got: list[Acquired], aborted: Sequence[OffsetRange]) -> list[Acquired]:
         left: list[Acquired] = []
         for one in got:
             mine: list[Acquired] = []

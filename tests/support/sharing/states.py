@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from ottla.server.coordination.records import Pair, Producer, Records
 from ottla.server.sharing.share_records import SharePartitionKey
-from ottla.server.sharing.share_states import ShareState, Written
-from ottla.server.sharing.state_batches import StateBatch
+from ottla.server.sharing.share_states import ShareState, WrittenState
+from ottla.server.sharing.state_batches import ShareStateBatch
 from ottla.server.sharing.state_coordinator import ShareStateCoordinator, ShareStateSettings
 from support.groups.groups import MemoryChunk, MemoryStore
 from support.transactions.transactions import Flushes, Power
@@ -84,8 +84,10 @@ class States:
     def begin(self, key: SharePartitionKey, state_epoch: int = 0, start_offset: int = 0) -> None:
         self.coordinator.initialize(key, state_epoch, start_offset, self.now_ms)
 
-    def write(self, key: SharePartitionKey, *batches: StateBatch, leader_epoch: int = 0, start_offset: int = 0) -> None:
-        self.coordinator.write(key, Written(0, leader_epoch, start_offset, 0, batches), self.now_ms)
+    def write(
+        self, key: SharePartitionKey, *batches: ShareStateBatch, leader_epoch: int = 0, start_offset: int = 0
+    ) -> None:
+        self.coordinator.write(key, WrittenState(0, leader_epoch, start_offset, 0, batches), self.now_ms)
 
     def all(self) -> dict[SharePartitionKey, ShareState]:
         found = {}

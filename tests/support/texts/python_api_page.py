@@ -37,7 +37,7 @@ BESIDE = (
 )
 OF_ITS_INSIDE = {"inner", "run", "advance_clock", "security"}
 VALUES = ("NewRecord", "Record", "ControlError", "KafkaError")
-ASKED = re.compile(r"(\w+) = Asked\(lambda: operations\.(\w+)\.(\w+)\)")
+ASKED = re.compile(r"(\w+) = OperationMethod\(lambda: operations\.(\w+)\.(\w+)\)")
 PLAIN = {"Name": "str", "TopicName": "str", "PartitionId": "int", "NodeId": "int", "Partitions": "Iterable[int]"}
 """Types of `control.operation`, without their bounds."""
 BOUNDED = re.compile(rf"Annotated\[(\w+), .*\]|\b(?:{'|'.join(PLAIN)})\b")
@@ -172,7 +172,7 @@ def _public(node: ast.ClassDef) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
 
 
 def _operation(method: ast.Assign) -> ast.AsyncFunctionDef | None:
-    """What `name = Asked(lambda: operations.module.function)` has for a method: the function, by that name and without the broker."""
+    """What `name = OperationMethod(lambda: operations.module.function)` has for a method: the function, by that name and without the broker."""
     found = ASKED.fullmatch(ast.unparse(method))
     if found is None:
         return None

@@ -13,7 +13,10 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from .....protocol.errors import ErrorCode, KafkaError
-from .....protocol.messages.streams_group_heartbeat import Subtopology, TopicInfo
+from .....protocol.messages.streams_group_heartbeat import (
+    StreamsGroupHeartbeatSubtopology,
+    StreamsGroupHeartbeatTopicInfo,
+)
 from ....coordination.jobs import A_PIECE, Steps
 from ...assigning.topics import TopicView
 from .partition_counts import repartition_counts
@@ -149,7 +152,7 @@ def _configure(topology: Topology, existing: PartitionCount) -> Steps[Configured
 
 
 def _internal(
-    infos: Iterable[TopicInfo], partitions_of: Callable[[TopicInfo], int]
+    infos: Iterable[StreamsGroupHeartbeatTopicInfo], partitions_of: Callable[[StreamsGroupHeartbeatTopicInfo], int]
 ) -> Steps[tuple[InternalTopic, ...]]:
     topics = {}
     for info in infos:
@@ -180,7 +183,7 @@ def _missing(subtopologies: Iterable[ConfiguredSubtopology], existing: Partition
 
 
 def _copartition(
-    subtopologies: Collection[Subtopology], decided: dict[str, int], count_of: Callable[[str], int]
+    subtopologies: Collection[StreamsGroupHeartbeatSubtopology], decided: dict[str, int], count_of: Callable[[str], int]
 ) -> Steps[None]:
     """Let repartition topics have as many partitions as what they are joined with."""
     infos = [info for one in subtopologies for info in one.repartition_source_topics]

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from ottla.server.commands.cli import main, with_exit_code
-from ottla.server.commands.frame.command_line import Asked, top, understand
+from ottla.server.commands.frame.command_line import CommandCall, top, understand
 from ottla.server.commands.frame.errors import RefusedError
 from ottla.server.commands.frame.parser import takes_value
-from ottla.server.commands.frame.places import Place, places
+from ottla.server.commands.frame.places import CommandPlace, places
 from ottla.server.commands.frame.table import ROWS, load
 from support.commands.ended import ended
 from support.noted import each_case
@@ -24,7 +24,7 @@ PLACES = {place.at: place for place in places()}
 LEAVES = [place for place in PLACES.values() if place.at and not place.names]
 
 
-def asked(*words: str) -> Asked:
+def asked(*words: str) -> CommandCall:
     return understand(list(words))
 
 
@@ -70,7 +70,7 @@ def some_value(action: argparse.Action) -> str:
     raise AssertionError(f"no value for {action.option_strings}")
 
 
-def needed_at(place: Place, but: argparse.Action | None = None) -> list[str]:
+def needed_at(place: CommandPlace, but: argparse.Action | None = None) -> list[str]:
     """Words without which the command is refused: what has no name, and options, `but` one."""
     operands = [some_value(action) for action in place.operands if action.nargs not in ("*", "?")]
     required = [action for action in place.options if action.required and action is not but]
@@ -78,13 +78,13 @@ def needed_at(place: Place, but: argparse.Action | None = None) -> list[str]:
 
 
 @each_case("place", LEAVES, ids=[place.at for place in LEAVES])
-def test_every_option_of_every_command_is_taken_at_each_place(place: Place) -> None:
+def test_every_option_of_every_command_is_taken_at_each_place(place: CommandPlace) -> None:
     options = [(name, action) for action in place.options for name in action.option_strings]
     for name, action in some([(name, action) for name, action in options if name not in ("-h", "--help")], 2):
         assert_taken_at_each_place(place, name, action)
 
 
-def assert_taken_at_each_place(place: Place, name: str, action: argparse.Action) -> None:
+def assert_taken_at_each_place(place: CommandPlace, name: str, action: argparse.Action) -> None:
     names, operands = place.at.strip("/").split("/"), needed_at(place, action)
     given = [name, *([some_value(action)] if takes_value(action) else [])]
     lines = [[*names[:cut], *given, *names[cut:], *operands] for cut in range(len(names) + 1)]
@@ -173,7 +173,7 @@ ASKING = [place for place in LEAVES if place.at not in ("/serve", "/dev") and NO
 
 @pytest.mark.parametrize("place", ASKING, ids=[place.at for place in ASKING])
 def test_every_command_that_asks_says_in_one_line_that_nobody_answers(
-    place: Place, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    place: CommandPlace, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     (option,) = NOBODY.keys() & place.parser.options
     (tmp_path / "seed.json").write_text("{}")
@@ -191,7 +191,7 @@ NO_NAMES = ["ü..x", "a..b", ".x", "x" * 64, "ü" * 64]
 
 @pytest.mark.parametrize("place", ASKING, ids=[place.at for place in ASKING])
 def test_every_command_that_asks_refuses_a_host_that_is_no_name_in_one_line(
-    place: Place, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    place: CommandPlace, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     (option,) = NOBODY.keys() & place.parser.options
     (tmp_path / "seed.json").write_text("{}")
@@ -206,7 +206,7 @@ def test_every_command_that_asks_refuses_a_host_that_is_no_name_in_one_line(
 
 @pytest.mark.parametrize("place", LEAVES, ids=[place.at for place in LEAVES])
 def test_every_command_refuses_an_option_that_it_has_not_and_one_word_too_many(
-    place: Place, capsys: pytest.CaptureFixture[str]
+    place: CommandPlace, capsys: pytest.CaptureFixture[str]
 ) -> None:
     names, needed = place.at[1:].split("/"), needed_at(place)
     takes_many = any(action.nargs in ("*", "+") for action in place.operands)
@@ -224,7 +224,7 @@ def test_every_command_refuses_an_option_that_it_has_not_and_one_word_too_many(
 
 @pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
 def test_every_place_has_a_help_that_names_all_that_may_stand_there(
-    place: Place, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    place: CommandPlace, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     names = [name for name in place.at.split("/") if name]

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.server.groups.classic import rebalance
-from ottla.server.groups.classic.group import ClassicGroup, GroupState
+from ottla.server.groups.classic.group import ClassicGroup, ClassicState
 from support.broker.steppable_wall import WALL_STEPS_MS
 from support.groups.consumers import PARTITIONS, REBALANCE_MS, SESSION_MS, Consumer
 from support.groups.groups import Groups
@@ -121,16 +121,16 @@ def check_tables(group: ClassicGroup) -> None:
     parked_joins = [member for member in members.values() if member.join_reply is not None]
     parked_syncs = [member for member in members.values() if member.sync_reply is not None]
     match group.state:
-        case GroupState.EMPTY:
+        case ClassicState.EMPTY:
             assert not members
-        case GroupState.PREPARING_REBALANCE:
+        case ClassicState.PREPARING_REBALANCE:
             assert not parked_syncs
             assert group.rejoin.due_ms is not None
-        case GroupState.COMPLETING_REBALANCE:
+        case ClassicState.COMPLETING_REBALANCE:
             assert members
             assert not parked_joins
             assert group.sync_by.due_ms is not None
-        case GroupState.STABLE:
+        case ClassicState.STABLE:
             assert members
             assert not parked_joins
             assert not parked_syncs

@@ -7,7 +7,12 @@ from typing import Any
 import pytest
 
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages.consumer_group_describe import Assignment, DescribedGroup, Member, TopicPartitions
+from ottla.protocol.messages.consumer_group_describe import (
+    ConsumerGroupDescribeAssignment,
+    ConsumerGroupDescribedGroup,
+    ConsumerGroupDescribeMember,
+    ConsumerGroupDescribeTopicPartitions,
+)
 from ottla.server.coordination.jobs import to_the_end
 from support.groups.consumer_groups import ConsumerGroups, raised
 
@@ -15,12 +20,12 @@ E = ErrorCode
 DAY_MS = 86_400_000
 
 
-def assignment(groups: ConsumerGroups, *partitions: int) -> Assignment:
+def assignment(groups: ConsumerGroups, *partitions: int) -> ConsumerGroupDescribeAssignment:
     if not partitions:
-        return Assignment()
+        return ConsumerGroupDescribeAssignment()
     topic_id = groups.topics.id_of("orders") or b""
-    one = TopicPartitions(topic_id=topic_id, topic_name="orders", partitions=partitions)
-    return Assignment(topic_partitions=(one,))
+    one = ConsumerGroupDescribeTopicPartitions(topic_id=topic_id, topic_name="orders", partitions=partitions)
+    return ConsumerGroupDescribeAssignment(topic_partitions=(one,))
 
 
 def test_a_group_is_described_in_all_its_fields() -> None:
@@ -30,14 +35,14 @@ def test_a_group_is_described_in_all_its_fields() -> None:
     groups.advance(20_000)
     groups.beat("b", 2)
     groups.beat("a", 2, instance_id="i")
-    assert groups.described() == DescribedGroup(
+    assert groups.described() == ConsumerGroupDescribedGroup(
         group_id="g",
         group_state="Reconciling",
         group_epoch=3,
         assignment_epoch=3,
         assignor_name="uniform",
         members=(
-            Member(
+            ConsumerGroupDescribeMember(
                 member_id="a",
                 instance_id="i",
                 rack_id="north",
@@ -51,7 +56,7 @@ def test_a_group_is_described_in_all_its_fields() -> None:
                 target_assignment=assignment(groups, 0, 1),
                 member_type=1,
             ),
-            Member(
+            ConsumerGroupDescribeMember(
                 member_id="b",
                 member_epoch=3,
                 client_id="c",
@@ -70,7 +75,10 @@ def test_topics_that_are_gone_are_not_described() -> None:
     groups.enter("a")
     groups.topics.delete("orders")
     member = groups.described().members[0]
-    assert (member.assignment, member.target_assignment) == (Assignment(), Assignment())
+    assert (member.assignment, member.target_assignment) == (
+        ConsumerGroupDescribeAssignment(),
+        ConsumerGroupDescribeAssignment(),
+    )
 
 
 def test_a_group_is_described_in_pieces_as_it_was_at_the_beginning() -> None:

@@ -11,7 +11,7 @@ from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartb
 from ottla.server.coordination.jobs import Steps, to_the_end
 from ottla.server.groups.classic.protocol import Caller
 from ottla.server.groups.consumer import steps_ahead, targets
-from ottla.server.groups.consumer.steps_ahead import Prepared
+from ottla.server.groups.consumer.steps_ahead import PreparedHeartbeat
 from support.groups.consumer_groups import ConsumerGroups
 from support.groups.groups import FakeTopics
 
@@ -65,7 +65,7 @@ def two_members() -> ConsumerGroups:
     return groups
 
 
-def preparing(groups: ConsumerGroups, request: ConsumerGroupHeartbeatRequest) -> Steps[Prepared]:
+def preparing(groups: ConsumerGroups, request: ConsumerGroupHeartbeatRequest) -> Steps[PreparedHeartbeat]:
     return groups.coordinator._consumer.preparing(groups.coordinator.shard_of("g"), request, CALLER)
 
 

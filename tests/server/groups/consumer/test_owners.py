@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from ottla.server.groups.consumer import owners
-from ottla.server.groups.consumer.member import Member
+from ottla.server.groups.consumer.member import ConsumerMember
 from ottla.server.groups.consumer.owners import Owners
 
 TOPICS = [bytes([number]) * 16 for number in range(4)]
@@ -24,7 +24,7 @@ def owned(chance: Random, free: set[tuple[bytes, int]]) -> Mapping[bytes, Mappin
     return found
 
 
-def expected(members: Mapping[str, Member]) -> dict[bytes, dict[int, str]]:
+def expected(members: Mapping[str, ConsumerMember]) -> dict[bytes, dict[int, str]]:
     table: dict[bytes, dict[int, str]] = {}
     for member in members.values():
         for one in (member.assigned, member.revoking):
@@ -37,7 +37,7 @@ def expected(members: Mapping[str, Member]) -> dict[bytes, dict[int, str]]:
 @pytest.mark.parametrize("seed", range(10))
 def test_the_table_is_that_of_the_members(seed: int, at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(owners, "AT_ONCE", at_once)
-    chance, table, members = Random(seed), Owners(), {name: Member(name) for name in "abc"}
+    chance, table, members = Random(seed), Owners(), {name: ConsumerMember(name) for name in "abc"}
     everything = {(topic_id, index) for topic_id in TOPICS for index in range(3)}
     under_way = [table.settling()]
     for _ in range(STEPS):
@@ -45,7 +45,7 @@ def test_the_table_is_that_of_the_members(seed: int, at_once: int, monkeypatch: 
         others = {name: one for name, one in members.items() if name != before.member_id}
         taken = {(topic_id, index) for topic_id, row in expected(others).items() for index in row}
         free = everything - taken
-        after = Member(before.member_id, assigned=owned(chance, free), revoking=owned(chance, free))
+        after = ConsumerMember(before.member_id, assigned=owned(chance, free), revoking=owned(chance, free))
         members[before.member_id] = after
         table.note(before, after)
         for _ in range(chance.randint(0, 6)):
@@ -61,17 +61,19 @@ def test_the_table_is_that_of_the_members(seed: int, at_once: int, monkeypatch: 
 def test_no_change_waits_for_more_than_one_other(leave: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(owners, "AT_ONCE", 0)
     members = [
-        Member(f"m{number}", assigned={topic_id: {number: 1} for topic_id in TOPICS})
+        ConsumerMember(f"m{number}", assigned={topic_id: {number: 1} for topic_id in TOPICS})
         for number in range(3 * owners.UNSETTLED_MAX)
     ]
 
     def pieces_left(noted: int) -> int:
         table = Owners()
         for member in members if leave else ():
-            table.note(Member(member.member_id), member)
+            table.note(ConsumerMember(member.member_id), member)
         assert leave == bool(table.table)
         for member in members[:noted]:
-            table.note(*((member, Member(member.member_id)) if leave else (Member(member.member_id), member)))
+            table.note(
+                *((member, ConsumerMember(member.member_id)) if leave else (ConsumerMember(member.member_id), member))
+            )
         return sum(1 for _ in table.settling())
 
     one = pieces_left(1)

@@ -7,7 +7,7 @@ import pytest
 from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.server.groups.classic.protocol import Caller
 from ottla.server.groups.consumer import owners
-from ottla.server.groups.consumer.member import Member
+from ottla.server.groups.consumer.member import ConsumerMember
 from support.groups.consumer_groups import ConsumerGroups
 from support.groups.groups import FakeTopics
 
@@ -43,7 +43,7 @@ def test_the_heartbeat_of_a_member_with_few_partitions_settles_those_of_others_i
     table = groups.table()
     table.owners = owners.Owners()
     for member in table.members.values():
-        table.owners.note(Member(member.member_id), member)
+        table.owners.note(ConsumerMember(member.member_id), member)
     assert not table.owners.is_settled
     request = ConsumerGroupHeartbeatRequest(group_id="g", member_id="one", member_epoch=epoch, topic_partitions=())
     shard = groups.coordinator.shard_for("g")

@@ -16,7 +16,7 @@ from ottla.protocol.records import RecordBatch
 from ottla.server.groups.offsets.commits import TopicCommit
 from ottla.server.groups.offsets.offsets import Place
 from ottla.server.groups.records import CommittedOffset
-from ottla.server.groups.shard import Shard
+from ottla.server.groups.shard import GroupShard
 from ottla.storage.produce.txn_markers import build_marker
 from support.groups.groups import FakeTopics, Groups, MemoryStore
 from support.sizes import size
@@ -92,7 +92,7 @@ class World:
         self.store.append_batch(0, marker)
         self.groups.coordinator.transaction_ended(0, producer, commit=commit)
 
-    def loaded(self, log: bytes) -> Shard:
+    def loaded(self, log: bytes) -> GroupShard:
         """What a coordinator finds in `log` before it takes it up."""
         shard = self.groups.coordinator._new_shard(0)
         shard.replay(log)
@@ -153,7 +153,7 @@ def _cleaned(
                 yield bytes(rewritten)
 
 
-def said(shard: Shard) -> dict[str, Any]:
+def said(shard: GroupShard) -> dict[str, Any]:
     """What each offset is, committed and pending; the topic ids of those with an expiry time of their
     own are not in their records."""
     offsets = shard.offsets

@@ -9,9 +9,9 @@ import pytest
 
 from ottla.protocol.errors import ErrorCode
 from ottla.server.config.group_configs import GroupConfig
-from ottla.server.groups.shard import Shard
+from ottla.server.groups.shard import GroupShard
 from ottla.server.groups.share import targets, transition
-from ottla.server.groups.share.protocol import Wish
+from ottla.server.groups.share.protocol import StatesToBegin
 from support.groups.groups import error_of
 from support.groups.share_groups import SESSION_MS, ShareGroups
 from support.noted import each_case
@@ -266,7 +266,7 @@ def test_of_several_partitions_all_begin_or_none() -> None:
     assert groups.settled("a") == {"orders": {0, 1}}
 
 
-def asked_with_the_next_heartbeat(groups: ShareGroups) -> list[Wish]:
+def asked_with_the_next_heartbeat(groups: ShareGroups) -> list[StatesToBegin]:
     groups.grants = False
     groups.stay("a")
     return list(groups.wishes)
@@ -282,7 +282,7 @@ def test_states_that_are_being_begun_are_not_asked_for_twice_however_long_it_tak
     assert groups.settled("a") == {"orders": {0, 1}}
 
 
-def load(groups: ShareGroups, shard: Shard) -> None:
+def load(groups: ShareGroups, shard: GroupShard) -> None:
     shard.replay(groups.store.read(shard.partition, 0).read())
     groups.coordinator.activate(shard, groups.now_ms)
     groups.advance(0)

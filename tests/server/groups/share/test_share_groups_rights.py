@@ -17,7 +17,7 @@ from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRe
 from ottla.protocol.messages.share_group_describe import ShareGroupDescribeRequest
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from ottla.server.client.connection import api_of
-from ottla.server.security.acls.kinds import Operation, ResourceType
+from ottla.server.security.acls.kinds import AclOperation, ResourceType
 from support.authorization.asking import asker, grant
 from support.broker.in_process_broker import run_in_order, running
 from support.disk.crash_files import CrashFiles
@@ -114,10 +114,10 @@ ROWS: dict[str, tuple[str, Any, Callable[[Any], Any], Any]] = {
 
 
 RIGHTS = (
-    (ResourceType.GROUP, "g", Operation.READ),
-    (ResourceType.GROUP, "h", Operation.READ),
-    (ResourceType.GROUP, "h", Operation.DELETE),
-    (ResourceType.TOPIC, "seen", Operation.READ),
+    (ResourceType.GROUP, "g", AclOperation.READ),
+    (ResourceType.GROUP, "h", AclOperation.READ),
+    (ResourceType.GROUP, "h", AclOperation.DELETE),
+    (ResourceType.TOPIC, "seen", AclOperation.READ),
 )
 """Of the user "half"."""
 

@@ -12,7 +12,7 @@ from ottla.server.coordination.jobs import to_the_end
 from ottla.server.groups.assigning.least_first import LeastFirst
 from ottla.server.groups.streams.applications.configured import ConfiguredSubtopology, InternalTopic
 from ottla.server.groups.streams.assignor import AssignedMember, sticky
-from ottla.server.groups.streams.member import NO_TASKS, Tasks
+from ottla.server.groups.streams.member import NO_TASKS, StreamsTasks
 from support.noted import each_case
 from support.sizes import size
 
@@ -29,13 +29,13 @@ def fresh(**processes: str) -> Members:
     return {member: AssignedMember(process, NO_TASKS) for member, process in processes.items()}
 
 
-def again(members: Members, before: Mapping[str, Tasks]) -> Members:
+def again(members: Members, before: Mapping[str, StreamsTasks]) -> Members:
     return {key: AssignedMember(member.process_id, before.get(key, NO_TASKS)) for key, member in members.items()}
 
 
 def assigned(
     members: Members, subtopologies: Mapping[str, ConfiguredSubtopology], standbys: int = 0
-) -> dict[str, Tasks]:
+) -> dict[str, StreamsTasks]:
     found = to_the_end(sticky(members, dict(sorted(subtopologies.items())), standbys))
     assert found.keys() == members.keys()
     tasks = {(key, index) for key, sub in subtopologies.items() for index in range(sub.tasks)}
@@ -56,7 +56,7 @@ def assigned(
     return found
 
 
-def sizes(found: Mapping[str, Tasks]) -> dict[str, int]:
+def sizes(found: Mapping[str, StreamsTasks]) -> dict[str, int]:
     return {member: sum(map(len, (*one.active.values(), *one.standby.values()))) for member, one in found.items()}
 
 
@@ -89,7 +89,7 @@ def test_the_standby_takes_over_what_was_active_elsewhere() -> None:
 
 
 def test_who_was_active_becomes_the_standby_where_another_is_active() -> None:
-    before = {"a": Tasks({"0": frozenset({0, 1})}), "b": Tasks({"0": frozenset({2, 3})})}
+    before = {"a": StreamsTasks({"0": frozenset({0, 1})}), "b": StreamsTasks({"0": frozenset({2, 3})})}
     members = again(fresh(a="p", b="q"), before)
     found = assigned(members, {"0": one(4, is_stateful=True)}, 1)
     assert {key: one.active for key, one in found.items()} == {key: one.active for key, one in before.items()}
@@ -111,7 +111,7 @@ def test_members_and_topics_that_come_and_go_leave_every_promise_kept(seed: int)
     rng = random.Random(seed)
     standbys = rng.randrange(3)
     members: dict[str, AssignedMember] = {}
-    before: dict[str, Tasks] = {}
+    before: dict[str, StreamsTasks] = {}
     shapes = {str(key): one(rng.randint(1, 12), is_stateful=rng.random() < 0.6) for key in range(rng.randint(1, 4))}
     for step in range(12):
         for _ in range(rng.randint(1, 3)):

@@ -10,7 +10,7 @@ import pytest
 
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.list_groups import ListedGroup
-from ottla.protocol.messages.streams_group_heartbeat import Endpoint, KeyValue
+from ottla.protocol.messages.streams_group_heartbeat import KeyValue, StreamsEndpoint
 from ottla.protocol.messages.streams_group_log import (
     RECORD_TYPES,
     OwnedTaskIds,
@@ -19,7 +19,7 @@ from ottla.protocol.messages.streams_group_log import (
 )
 from ottla.server.coordination.jobs import to_the_end
 from ottla.server.groups.records import read_record, write_record
-from ottla.server.groups.streams.member import MemberState
+from ottla.server.groups.streams.member import StreamsMemberState
 from support.groups.consumer_groups import raised
 from support.groups.streams_groups import (
     COUNTS,
@@ -43,7 +43,7 @@ def busy() -> StreamsGroups:
     """A group in the midst of a rebalance, with a record of each type."""
     groups = StreamsGroups(orders=5, kept=5, settings={"group_streams_num_standby_replicas": 1})
     tags = (KeyValue(key="zone", value="z"),)
-    groups.enter("a", topology=KEPT, rack_id="r", user_endpoint=Endpoint(host="h", port=1), client_tags=tags)
+    groups.enter("a", topology=KEPT, rack_id="r", user_endpoint=StreamsEndpoint(host="h", port=1), client_tags=tags)
     groups.enter("b", topology=KEPT)
     groups.enter("c", topology=KEPT)
     groups.beat("a", 2, owns={"0": range(5)})
@@ -226,8 +226,8 @@ def test_records_of_later_brokers_and_of_earlier_ones_are_read() -> None:
     groups.store.append(groups.coordinator.partition_for("g"), [pair], groups.now_ms)
     again = groups.restarted()
     member = again.table().members["a"]
-    assert (member.state, member.assigned.active) == (MemberState.UNKNOWN, {"0": {0: 2, 1: 2}})
+    assert (member.state, member.assigned.active) == (StreamsMemberState.UNKNOWN, {"0": {0: 2, 1: 2}})
     assert raised(lambda: again.beat("a", 2, owns={"0": {0}}))[0] is ErrorCode.FENCED_MEMBER_EPOCH
     again.beat("a", 2, owns={})
-    assert again.table().members["a"].state is MemberState.STABLE
+    assert again.table().members["a"].state is StreamsMemberState.STABLE
     assert active(again.enter("a")) == {"0": {0, 1}}

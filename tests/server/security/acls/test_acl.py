@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.server.security.acls.acl import Acl, AclError, parse
-from ottla.server.security.acls.kinds import Operation, PatternType, Permission, ResourceType
+from ottla.server.security.acls.kinds import AclOperation, PatternType, Permission, ResourceType
 from support.noted import each_case
 
 READ = {
@@ -71,7 +71,7 @@ ANY = st.builds(
     st.sampled_from([PatternType.LITERAL, PatternType.PREFIXED]),
     st.text(st.characters(codec="utf-8")).map("User:{}".format),
     st.text(st.characters(codec="utf-8"), min_size=1),
-    st.sampled_from([each for each in Operation if each > Operation.ANY]),
+    st.sampled_from([each for each in AclOperation if each > AclOperation.ANY]),
     st.sampled_from([Permission.ALLOW, Permission.DENY]),
 )
 

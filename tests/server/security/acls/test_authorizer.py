@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ottla.server.security.acls.acl import Acl, parse
 from ottla.server.security.acls.authorizer import MAX_CACHED, Authorizer
 from ottla.server.security.acls.filters import AclFilter
-from ottla.server.security.acls.kinds import Operation, PatternType, Permission, ResourceType
+from ottla.server.security.acls.kinds import AclOperation, PatternType, Permission, ResourceType
 from ottla.server.security.principal import Principal
 from ottla.storage.steps import to_the_end
 from support.noted import each_case
@@ -31,10 +31,10 @@ def authorizer(*lines: str, allow_if_no_acl: bool = False, super_users: tuple[st
 
 
 def may(by: Authorizer, operation: str, name: str, *, host: str = HOST, principal: Principal = ALICE) -> bool:
-    return by.allows(principal, host, Operation[operation], ResourceType.TOPIC, name)
+    return by.allows(principal, host, AclOperation[operation], ResourceType.TOPIC, name)
 
 
-def may_any(by: Authorizer, operation: Operation = Operation.READ, principal: Principal = ALICE) -> bool:
+def may_any(by: Authorizer, operation: AclOperation = AclOperation.READ, principal: Principal = ALICE) -> bool:
     return to_the_end(by.allows_any(principal, HOST, operation, ResourceType.TOPIC))
 
 
@@ -91,7 +91,7 @@ def test_a_super_user_may_what_is_denied() -> None:
     by = authorizer("User:* deny ALL topic:*", super_users=("User:alice",))
     assert may(by, "READ", "t")
     assert may_any(by)
-    assert by.allowed(ALICE, HOST, [Operation.READ], ResourceType.TOPIC, "t") == [Operation.READ]
+    assert by.allowed(ALICE, HOST, [AclOperation.READ], ResourceType.TOPIC, "t") == [AclOperation.READ]
     assert not may(by, "READ", "t", principal=Principal("User", "bob"))
 
 
@@ -115,7 +115,7 @@ def test_every_change_counts_from_the_next_decision_on() -> None:
 def test_names_are_held_against_many_denied_prefixes_in_pieces_and_as_they_were_at_the_call() -> None:
     denied = [f"User:alice deny READ topic:{'d' * length}{letter}*" for length in range(1, 4) for letter in "abcde"]
     by = authorizer(*denied, *(f"User:alice allow READ topic:ddda{number}" for number in range(500)))
-    steps = by.allows_any(ALICE, HOST, Operation.READ, ResourceType.TOPIC)
+    steps = by.allows_any(ALICE, HOST, AclOperation.READ, ResourceType.TOPIC)
     for _ in range(400):
         next(steps)
     [allowed] = parse("User:alice allow READ topic:other")
@@ -129,7 +129,7 @@ def test_names_are_held_against_many_denied_names_in_pieces_too() -> None:
     names = [f"topic:t{number}" for number in range(500)]
     denied = [f"User:alice deny {operation} {name}" for name in names for operation in ("READ", "ALL")]
     by = authorizer(*denied, *(f"User:alice allow READ {name}" for name in names))
-    steps = by.allows_any(ALICE, HOST, Operation.READ, ResourceType.TOPIC)
+    steps = by.allows_any(ALICE, HOST, AclOperation.READ, ResourceType.TOPIC)
     for _ in names:
         next(steps)
     assert to_the_end(steps) is False
@@ -147,10 +147,10 @@ def test_what_is_said_of_one_name_is_noted_without_an_object_for_each_entry() ->
 def test_hostile_names_fill_no_memory() -> None:
     by = authorizer("User:alice allow READ topic:t*")
     for number in range(3 * MAX_CACHED):
-        by.allows(ALICE, HOST, Operation.READ, ResourceType.TOPIC, f"t{number}")
-    by.allows(ALICE, HOST, Operation.READ, ResourceType.TOPIC, "t" * 30_000)
-    by.allows(Principal("User", "u" * 30_000), HOST, Operation.READ, ResourceType.TOPIC, "t", is_attempt=False)
-    to_the_end(by.allows_any(Principal("User", "u" * 30_000), HOST, Operation.READ, ResourceType.TOPIC))
+        by.allows(ALICE, HOST, AclOperation.READ, ResourceType.TOPIC, f"t{number}")
+    by.allows(ALICE, HOST, AclOperation.READ, ResourceType.TOPIC, "t" * 30_000)
+    by.allows(Principal("User", "u" * 30_000), HOST, AclOperation.READ, ResourceType.TOPIC, "t", is_attempt=False)
+    to_the_end(by.allows_any(Principal("User", "u" * 30_000), HOST, AclOperation.READ, ResourceType.TOPIC))
     remembered = {**by._decided, **by._decided_before}
     assert len(remembered) <= 2 * MAX_CACHED
     assert max(len(str(key)) for key in remembered) < 1_000
@@ -173,7 +173,7 @@ def test_who_tries_what_was_refused_unasked_is_logged(caplog: pytest.LogCaptureF
     by = authorizer("User:alice allow WRITE topic:open")
     with caplog.at_level(logging.DEBUG, "ottla.authorizer"):
         for _ in range(2):
-            assert not by.allows(ALICE, HOST, Operation.READ, ResourceType.TOPIC, "open", is_attempt=False)
+            assert not by.allows(ALICE, HOST, AclOperation.READ, ResourceType.TOPIC, "open", is_attempt=False)
         assert not caplog.messages
         for _ in range(2):
             assert not may(by, "READ", "open")
@@ -197,7 +197,7 @@ def test_stored_entries_that_this_version_does_not_take_are_told_and_count_for_n
 NAMES = st.sampled_from(["*", "a", "ab", "abc", "b", "hardcode", "h", "a*"])
 PRINCIPALS = st.sampled_from(["User:alice", "User:bob", "User:*"])
 HOSTS = st.sampled_from(["*", HOST, "10.0.0.2"])
-OPERATIONS = st.sampled_from([each for each in Operation if each > Operation.ANY])
+OPERATIONS = st.sampled_from([each for each in AclOperation if each > AclOperation.ANY])
 ACLS = st.builds(
     Acl,
     st.sampled_from([ResourceType.TOPIC, ResourceType.GROUP]),
@@ -212,7 +212,7 @@ ACLS = st.builds(
 
 @given(st.lists(ACLS, max_size=12), st.lists(st.integers(0, 11), max_size=4), st.booleans(), OPERATIONS, NAMES)
 def test_any_entries_decide_as_a_plain_model_says(
-    acls: list[Acl], taken_away: list[int], default: bool, operation: Operation, name: str
+    acls: list[Acl], taken_away: list[int], default: bool, operation: AclOperation, name: str
 ) -> None:
     by = Authorizer(allow_if_no_acl=default)
     for acl in acls:
@@ -228,6 +228,6 @@ def test_any_entries_decide_as_a_plain_model_says(
         decision = by.decide(principal, HOST, operation, ResourceType.TOPIC, name)
         assert decision.is_allowed is allowed
         assert decision.acl is None or decision.acl in left
-        assert (operation in by.allowed(principal, HOST, list(Operation), ResourceType.TOPIC, name)) is allowed
+        assert (operation in by.allowed(principal, HOST, list(AclOperation), ResourceType.TOPIC, name)) is allowed
         assert may_any(by, operation, principal) is allows_any(left, *asked, default)
     assert sorted(map(str, by.index.all())) == sorted(set(map(str, left)))

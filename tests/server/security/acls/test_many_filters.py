@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ottla.server.security.acls.acl import Acl, parse
 from ottla.server.security.acls.filters import AclFilter
 from ottla.server.security.acls.index import AclIndex
-from ottla.server.security.acls.kinds import Operation, PatternType, Permission, ResourceType
+from ottla.server.security.acls.kinds import AclOperation, PatternType, Permission, ResourceType
 from ottla.server.security.acls.many_filters import ManyFilters
 
 NAMES = st.sampled_from(["*", "a", "ab", "abc", "b"])
@@ -24,7 +24,7 @@ ACLS = st.builds(
     st.sampled_from([PatternType.LITERAL, PatternType.PREFIXED]),
     PRINCIPALS,
     HOSTS,
-    st.sampled_from([Operation.READ, Operation.WRITE]),
+    st.sampled_from([AclOperation.READ, AclOperation.WRITE]),
     st.sampled_from([Permission.ALLOW, Permission.DENY]),
 )
 FILTERS = st.builds(
@@ -34,7 +34,7 @@ FILTERS = st.builds(
     st.sampled_from(PatternType),
     st.none() | PRINCIPALS,
     st.none() | HOSTS,
-    st.sampled_from([Operation.UNKNOWN, Operation.ANY, Operation.READ]),
+    st.sampled_from([AclOperation.UNKNOWN, AclOperation.ANY, AclOperation.READ]),
     st.sampled_from([Permission.UNKNOWN, Permission.ANY, Permission.DENY]),
 )
 

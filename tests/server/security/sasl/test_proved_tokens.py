@@ -8,7 +8,7 @@ import pytest
 
 from ottla.server.config.sasl.oauth import OauthConfig
 from ottla.server.runtime.clock import Clock
-from ottla.server.security.sasl.bearer_tokens import TokenError, checked
+from ottla.server.security.sasl.bearer_tokens import BearerTokenError, checked
 from ottla.server.security.sasl.jwks import Jwks
 from ottla.server.security.sasl.proved_tokens import CHARS_MAX, KEPT_MAX, ProvedToken, ProvedTokens
 from support.security.issuing import NOW_S, jwks_text, token
@@ -49,7 +49,7 @@ async def test_who_comes_again_with_a_token_is_known(keys: Keys) -> None:
 async def test_it_expires_all_the_same(keys: Keys) -> None:
     shown = token()
     await keys.user(shown)
-    with pytest.raises(TokenError, match="it has expired"):
+    with pytest.raises(BearerTokenError, match="it has expired"):
         await keys.user(shown, at_s=NOW_S + 2 * HOUR_S)
 
 
@@ -57,7 +57,7 @@ async def test_it_ends_with_its_key(keys: Keys) -> None:
     shown = token()
     await keys.user(shown)
     keys.put("k2")
-    with pytest.raises(TokenError, match="no key of its id"):
+    with pytest.raises(BearerTokenError, match="no key of its id"):
         await keys.user(shown)
 
 
@@ -65,7 +65,7 @@ async def test_another_key_of_the_same_id_has_not_signed_it(keys: Keys) -> None:
     shown = token()
     await keys.user(shown)
     keys.put("k2", as_if="k1")
-    with pytest.raises(TokenError, match="signed by a known key"):
+    with pytest.raises(BearerTokenError, match="signed by a known key"):
         await keys.user(shown)
     assert not len(keys.jwks.proved)
 
@@ -84,12 +84,12 @@ async def test_what_is_not_the_same_to_the_last_letter_is_another_one(keys: Keys
     parts = shown.split(".")
     parts[part] = other.split(".")[part]
     if (forged := ".".join(parts)) != shown:
-        with pytest.raises(TokenError):
+        with pytest.raises(BearerTokenError):
             await keys.user(forged)
 
 
 async def test_what_was_refused_is_not_kept(keys: Keys) -> None:
-    with pytest.raises(TokenError):
+    with pytest.raises(BearerTokenError):
         await keys.user(token("k2").replace("k2", "k1"))
     assert not len(keys.jwks.proved)
 

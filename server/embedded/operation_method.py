@@ -1,6 +1,6 @@
 """Methods of `ottla.Broker` that are operations of `..control`.
 
-    roll = Asked(lambda: operations.segments.roll)
+    roll = OperationMethod(lambda: operations.segments.roll)
 
 The signature and the docstring are the operation's: its parameters after the broker are those of the method.
 """
@@ -20,7 +20,7 @@ Result = TypeVar("Result")
 _SELF = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
-class Asked(Generic[Parameters, Result]):
+class OperationMethod(Generic[Parameters, Result]):
     """See the module. `find` loads the operation, when the method is first looked at."""
 
     def __init__(self, find: Callable[[], Callable[Concatenate[Inner, Parameters], Awaitable[Result]]]) -> None:
