@@ -15,9 +15,9 @@ import sys
 def main() -> None:
     kind, jars, work = sys.argv[1:4]
     from ottla.pipeline import cli
-    from ottla.pipeline.apply.kinds import table
     from ottla.pipeline.apply.merge_sql import PLACE
     from ottla.pipeline.apply.packages import EXTENSIONS
+    from ottla.pipeline.apply.query import table
     from ottla.pipeline.run.session import builder
 
     from .command import CONFS, catalog

@@ -9,8 +9,8 @@ import sys
 
 def main() -> None:
     kind, name, jars, work = sys.argv[1:5]
-    from ottla.pipeline.apply.kinds import table
     from ottla.pipeline.apply.packages import EXTENSIONS
+    from ottla.pipeline.apply.query import table
     from ottla.pipeline.apply.state import standing
     from ottla.pipeline.run.session import builder
 

@@ -26,9 +26,10 @@ from ..spark.interrupts import interrupts_deferred
 from ..stores.stores import opened_store
 from .applier import Applied, Applier
 from .formats import BinaryFormat, Format, FormatSpec, JsonFormat, TextFormat, parsed_ddl, sampled_json, schema_text
-from .kinds import table
 from .merge_sql import DELETED, PLACE
 from .packages import check_packages
+from .parquet_table import ParquetTable
+from .sql_tables import DeltaTable, IcebergTable
 from .table import Table
 from .topics import (
     TopicNow,
@@ -41,6 +42,16 @@ from .topics import (
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+KINDS: Mapping[str, Callable[[str], Table]] = {"delta": DeltaTable, "iceberg": IcebergTable, "parquet": ParquetTable}
+
+
+def table(kind: str, name: str) -> Table:
+    """UsageError: no such kind, or no name of a table."""
+    if kind not in KINDS:
+        raise UsageError(f"--table-format: expected one of {', '.join(KINDS)}, found {kind}")
+    return KINDS[kind](name)
+
 
 TEXT_KEYS, JSON_VALUES = FormatSpec("string", "key"), FormatSpec("json", "value")
 LOOK_EVERY_S = 1

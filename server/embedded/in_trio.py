@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Never
 
+from ...storage.disk.files import Files
+from ...storage.disk.os_files import OsFiles
+from ...storage.disk.unsynced_files import UnsyncedFiles
 from ..broker.broker import Broker
 from ..broker.lives import AdminListener, Lives, run_lives
+from ..config.data_paths import refuse_comma
 from ..runtime.clock import Clock
-from .directories import data_directory
 from .loops import event_loop
 from .options import (
     KEYWORDS,
@@ -28,6 +33,28 @@ from .options import (
 
 if TYPE_CHECKING:
     from ..control.seed.seed import Seed
+
+
+@contextmanager
+def data_directory(named: str | None) -> Iterator[tuple[str, Files]]:
+    """Where to keep logs, and the files to do it with.
+
+    A temporary directory is removed at the end. As it never outlives the process, nothing in it is made to survive a
+    power loss, which would be most of a start's time.
+
+    Raises:
+        ConfigError: Temporary directories are where a comma is in the path.
+        OSError: None can be made.
+    """
+    if named is not None:
+        yield named, OsFiles()
+        return
+    refuse_comma("TMPDIR", tempfile.gettempdir())
+    made = tempfile.mkdtemp(prefix="ottla-")
+    try:
+        yield made, UnsyncedFiles()
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
 
 
 @asynccontextmanager

@@ -10,6 +10,7 @@ did not take the record for.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 from ...protocol.errors import ErrorCode, KafkaError
@@ -21,14 +22,14 @@ from ..coordination.jobs import Job, Steps
 from ..coordination.records import Producer
 from ..coordination.shard import ShardState
 from ..coordination.store import RecordStore, WhenFlushed, at_once
+from ..coordination.tombstones import Tombstones
 from ..partitions.internal_topics import TRANSACTIONS_TOPIC
 from .decisions import check_not_prepared, check_producer, decide
 from .endings import Endings, WriteMarker
-from .expiry import expire
 from .listing import TransactionFilter, UnclosedTransaction, described
-from .metadata import NO_EPOCH, NO_TIMEOUT_MS, TransactionMetadata, TransactionState, is_exhausted
+from .metadata import CLOSED, NO_EPOCH, NO_TIMEOUT_MS, TransactionMetadata, TransactionState, is_exhausted
 from .records import transaction_key, transaction_value
-from .settings import TransactionSettings
+from .settings import IDS_A_PIECE, TransactionSettings
 from .shard import TransactionShard
 
 
@@ -316,3 +317,27 @@ def _check_expected(metadata: TransactionMetadata, expected: Producer) -> None:
         ErrorCode.PRODUCER_FENCED,
         f"{metadata.transactional_id} has producer id {metadata.producer_id}, not {expected.producer_id}",
     )
+
+
+log = logging.getLogger("ottla.transactions")
+
+
+def expire(shard: TransactionShard, store: RecordStore, expiration_ms: int, now_ms: int) -> Job:
+    """Forget the ids without open transaction that have not changed for `expiration_ms`.
+
+    What the log does not take stays for the next time.
+    """
+    tombstones = Tombstones(store, shard.partition, now_ms, shard.remove)
+    ids = tuple(shard.transactions)
+    for at in range(0, len(ids), IDS_A_PIECE):
+        for transactional_id in ids[at : at + IDS_A_PIECE]:
+            metadata = shard.transactions.get(transactional_id)
+            is_closed = metadata is not None and metadata.state in CLOSED
+            if metadata is not None and is_closed and metadata.updated_ms <= now_ms - expiration_ms:
+                tombstones.add(transactional_id, transaction_key(transactional_id))
+        tombstones.write()
+        yield
+    if tombstones.refusal is not None:
+        log.warning(
+            "%d transactional ids cannot be forgotten yet: %s", tombstones.refused_count, tombstones.refusal.message
+        )

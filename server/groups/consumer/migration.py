@@ -11,7 +11,7 @@ is another one by then, that begins anew.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence, Sized
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Sized
 from typing import TYPE_CHECKING, NamedTuple
 
 from ....protocol.errors import ErrorCode, KafkaError, ProtocolError
@@ -19,7 +19,7 @@ from ....protocol.messages.consumer_group_log import ClassicMemberMetadata
 from ....protocol.messages.consumer_group_log import ClassicMemberProtocol as SupportedProtocol
 from ....protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolTopicPartition
 from ...coordination.jobs import Job, Steps
-from ...coordination.records import Records
+from ...coordination.records import Pair, Records
 from ...coordination.store import RecordStore
 from ..assigning.assignment import Assignment
 from ..assigning.metadata_hash import hashing
@@ -27,13 +27,13 @@ from ..assigning.topics import TopicView
 from ..classic.group import ClassicGroup, ClassicMember, ClassicState
 from ..classic.protocol import ClassicProtocol
 from ..classic.records import group_value, make_ready
-from ..records import group_key, write_record
+from ..records import Change, ReadyChange, group_key, write_record
 from ..settings import MEMBERS_A_PIECE, GroupSettings
 from ..subscription import CONSUMER_PROTOCOL_TYPE, read_assignment, read_subscription, write_assignment
+from . import records
 from .group import ConsumerGroup
 from .member import ConsumerMember
 from .records import classic_tombstone, tombstones
-from .whole_groups import whole_group
 
 if TYPE_CHECKING:
     from ..shard import GroupShard
@@ -306,3 +306,25 @@ def _seen(group: ClassicGroup) -> tuple[object, ...]:
         for one in group.members.values()
     ]
     return group.generation, group.protocol_name, members
+
+
+def whole_group(group: ConsumerGroup) -> Iterator[Steps[Pair]]:
+    """All that there is to know of a group, for one that came into being otherwise than by heartbeats; each record in pieces."""
+    group_id, members = group.group_id, group.members.values()
+    yield from (_pair_of(records.writing_member(group_id, member)) for member in members)
+    yield _made(records.group_epoch(group_id, group.epoch, group.metadata_hash))
+    yield from (
+        _pair_of(records.writing_target(group_id, member.member_id, group.targets.get(member.member_id, {})))
+        for member in members
+    )
+    yield _made(records.target_metadata(group_id, group.assignment_epoch, group.assignment_ms))
+    yield from (_pair_of(records.writing_current(group_id, member)) for member in members)
+
+
+def _pair_of(writing: Steps[ReadyChange]) -> Steps[Pair]:
+    return (yield from writing).pair
+
+
+def _made(change: Change) -> Steps[Pair]:
+    yield
+    return write_record(*change)

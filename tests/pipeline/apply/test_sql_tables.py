@@ -9,8 +9,8 @@ import pytest
 pytest.importorskip("pyspark", reason="needs the extra ottla[spark]")
 
 from ottla.pipeline.apply.formats import ddl
-from ottla.pipeline.apply.kinds import table
 from ottla.pipeline.apply.packages import PACKAGES, advice, check_packages
+from ottla.pipeline.apply.query import table
 from ottla.pipeline.apply.sql_tables import DeltaTable, IcebergTable, states_of_history
 from ottla.pipeline.apply.state import AppliedState, standing
 from ottla.pipeline.errors import UsageError

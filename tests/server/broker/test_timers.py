@@ -314,7 +314,7 @@ WITH_STORED_TIMES = {
     "server/sharing/beginning.py _first_offset": "share.auto.offset.reset by_duration, to the timestamps of records",
     "server/transactions/coordinator.py open_transactions": "in words: the wall time of a deadline",
     "server/transactions/endings.py watch": "start of a transaction that was loaded",
-    "server/transactions/expiry.py expire": "transactional.id.expiration.ms",
+    "server/transactions/coordinator.py expire": "transactional.id.expiration.ms",
     "server/transactions/listing.py select": "durations that a client asks for",
     "server/control/clock.py _roll_if_old": "when a segment got its first record; no timer asks",
     "server/page/views/faults.py view": "to the step that the page shows",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.protocol.errors import ErrorCode
-from ottla.server.coordination.partitions import partition_of
+from ottla.server.coordination.coordinator import partition_of
 from ottla.server.partitions.internal_topics import TRANSACTIONS_TOPIC
 from ottla.server.transactions.metadata import TransactionState
 from ottla.server.transactions.settings import MARKER_RETRY_MS

@@ -14,7 +14,7 @@ from ottla.protocol.messages.consumer_offsets import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
-from ottla.server.coordination.partitions import java_hash, partition_of
+from ottla.server.coordination.coordinator import java_hash, partition_of
 from ottla.server.groups.classic.group import ClassicGroup
 from ottla.server.groups.classic.records import group_value
 from ottla.server.groups.records import (
