@@ -7,6 +7,8 @@ import os
 from collections.abc import Iterable, Sized
 from typing import TypeVar
 
+import pytest
+
 Size = TypeVar("Size")
 Case = TypeVar("Case")
 
@@ -34,3 +36,7 @@ def cuts_of(data: Sized) -> list[int]:
     """Lengths to which a message is cut short: each in full, one in three and the longest in a slice."""
     lengths = range(len(data))
     return sorted({*lengths[:: size(3, 1)], *lengths[-1:]})
+
+
+full_only = pytest.mark.skipif(not FULL, reason="in full runs")
+"""For a test whose check a slice has elsewhere, by a cheaper way: where, says the comment beside it."""
