@@ -129,6 +129,7 @@ class Stepped(Job):
     def run(self) -> list[list[tuple[str, int, int]]]:
         options = {**self.options, "path": str(self.directory / "data")}
         reader = OttlaSource(options).streamReader(SCHEMA)
+        assert isinstance(reader, StreamReader)
         if self.reached is None:
             self.reached = reader.initialOffset()
         reader.prepareForTriggerAvailableNow()
