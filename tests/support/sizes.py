@@ -1,6 +1,6 @@
 """How much the tests look at that explore: a slice in `make test`, all in `make nightly`, which sets OTTLA_TESTS=full.
 
-A slice has every kind and every moment; of what may follow from each it has a part, the same in each run.
+A slice has every kind; of moments, of seeds, and of what may follow from each, it has a part, the same in each run.
 """
 
 import os
