@@ -43,7 +43,7 @@ __all__ = [
 
 # How long an example takes is the machine's business. A slice has the same examples in each run.
 hypothesis.settings.register_profile(
-    "tests", deadline=None, max_examples=size(30, 100), derandomize=not FULL, database=None
+    "tests", deadline=None, max_examples=size(15, 100), derandomize=not FULL, database=None
 )
 hypothesis.settings.load_profile("tests")
 

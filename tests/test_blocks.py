@@ -64,7 +64,7 @@ def folder(kept_modules: dict[str, ModuleType], pytester: pytest.Pytester) -> It
     )
 
 
-@pytest.mark.parametrize("page", some(RUN_HERE, 6))
+@pytest.mark.parametrize("page", some(RUN_HERE, 4))
 def test_the_blocks_of(page: str, folder: pytest.Pytester) -> None:
     run_blocks(page, [block for block in of(page) if block.words != "spark"], folder)
 

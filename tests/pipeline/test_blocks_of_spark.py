@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.needs_sources
 @pytest.mark.parametrize(
-    "page", ["docs/spark.md", "pipeline/README.md", *size((), ("README.md", "docs/change-feed.md"))]
+    "page", ["docs/spark.md", *size((), ("pipeline/README.md", "README.md", "docs/change-feed.md"))]
 )
 def test_the_blocks_of(page: str, pytester: pytest.Pytester, spark: SparkSession) -> None:
     """Where a page shows no data being made, `./data` holds the topic that it speaks of, compacted once, and closed segments."""

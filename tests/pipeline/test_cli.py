@@ -23,6 +23,7 @@ from ottla.storage.disk import paths
 from ottla.storage.disk.os_files import OsFiles
 from support.commands.ended import ended
 from support.pipeline.stored_topic import PARTITIONS, TOPIC, copied, stored_topic
+from support.sizes import full_only, size
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -394,28 +395,29 @@ def test_jobs_without_a_session(tmp_path: Path) -> None:
     assert jobs.snapshot(None, data_dir, topic=TOPIC, out=str(tmp_path / "out")).keys == 6
 
 
-def without_the_extra(command: str, data_dir: Path, *options: str, but: str = "") -> tuple[int, str]:
-    """A command where nothing of the extra is installed but one package: its exit code, and what it says."""
+def without_the_extra(*lines: list[str], but: str = "") -> tuple[list[int], str]:
+    """Commands in a process where nothing of the extra is installed but one package: their exit codes, and what they say."""
     gone = {"numpy", "pandas", "pyarrow", "pyspark", "py4j"} - {but}
-    code = f"import sys; sys.modules |= dict.fromkeys({gone})\nfrom ottla.pipeline.cli import main; sys.exit(main(sys.argv[1:]))"
-    line = [sys.executable, "-c", code, command, str(data_dir), *options]
-    done = subprocess.run(line, check=False, capture_output=True, text=True)
-    return done.returncode, done.stdout + done.stderr
+    code = f"""import sys; sys.modules |= dict.fromkeys({gone})
+from ottla.pipeline.cli import main
+print(*(main(line) for line in {lines}))"""
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    *said, codes = done.stdout.splitlines()
+    return [int(each) for each in codes.split()], "\n".join(said) + done.stderr
 
 
-@pytest.mark.parametrize("command", ["compact", "verify", "snapshot", "read"])
-def test_without_the_extra_it_says_what_is_missing(shell: Shell, command: str) -> None:
-    options = ("--out", str(shell.data_dir / "out")) if command == "snapshot" else ()
-    found = without_the_extra(command, shell.data_dir, "--topic", TOPIC, *HERE, *options, but="numpy")
-    assert found == (1, "ottla-spark: pyarrow is missing: pip install 'ottla[spark]'\n")
+def test_without_the_extra_each_command_says_what_is_missing(shell: Shell) -> None:
+    line = [str(shell.data_dir), "--topic", TOPIC, *HERE]
+    commands = (["compact"], ["verify"], ["read"], ["snapshot", "--out", str(shell.data_dir / "out")])
+    found = without_the_extra(*([command, *line, *options] for command, *options in commands), but="numpy")
+    assert found == ([1] * 4, "ottla-spark: pyarrow is missing: pip install 'ottla[spark]'\n" * 4)
 
 
 def test_what_is_staged_is_installed_where_there_is_no_spark_nor_arrow_nor_numpy(shell: Shell) -> None:
     shell("compact")
-    exit_code, said = without_the_extra("status", shell.data_dir)
-    assert (exit_code, said.count("1 of 1 groups staged, 0 installed")) == (0, PARTITIONS)
-    exit_code, said = without_the_extra("install", shell.data_dir)
-    assert (exit_code, said.count(": installed: plan ")) == (0, PARTITIONS)
+    exit_codes, said = without_the_extra(*([command, str(shell.data_dir)] for command in ("status", "install")))
+    assert exit_codes == [0, 0]
+    assert said.count("1 of 1 groups staged, 0 installed") == said.count(": installed: plan ") == PARTITIONS
     shell("verify")
 
 
@@ -449,7 +451,8 @@ def test_the_same_on_a_callers_session(spark: SparkSession, tmp_path: Path) -> N
     data_dir = stored_topic(tmp_path)
     before = copied(data_dir)
     lines: list[str] = []
-    results = jobs.compact(spark, str(data_dir), topic=TOPIC, installs=True, say=lines.append)
+    results = jobs.compact(spark, str(data_dir), topic=TOPIC, installs=True, say=lines.append, at_once=size(2, 1))
+    assert spark.sparkContext.getLocalProperty("spark.jobGroup.id") is None, "the caller's jobs are the caller's"
     rows = jobs.results_frame(spark, results).orderBy("partition").collect()
     assert [(row.outcome, row.records_written, row.removed["superseded"]) for row in rows] == [
         ("installed", 5, 2),
@@ -459,7 +462,7 @@ def test_the_same_on_a_callers_session(spark: SparkSession, tmp_path: Path) -> N
     report = jobs.verify(spark, str(data_dir), topic=TOPIC, against=str(before))
     assert report.passed and [each.records_before for each in report.partitions] == [10, 3]
     damage(data_dir)
-    failed = jobs.verify(spark, str(data_dir), topic=TOPIC, against=str(before))
+    failed = jobs.verify(spark, str(data_dir), topic=TOPIC, partition=size(0, None), against=str(before))
     assert failed.first is not None
     tp, finding = failed.first
     assert finding.rule == "a batch has the CRC of its bytes"
@@ -484,6 +487,7 @@ def test_on_spark_partitions_are_worked_on_at_the_same_time_and_one_that_fails_s
     assert (done.outcome, done.records_written) == ("installed", 1)
 
 
+@full_only  # `test_the_same_on_a_callers_session` has two at a time, too
 def test_what_two_partitions_become_at_a_time_is_right(spark: SparkSession, tmp_path: Path) -> None:
     data_dir = stored_topic(tmp_path)
     before = copied(data_dir)

@@ -97,7 +97,7 @@ def test_damaged_messages_are_read_or_refused_but_nothing_else(api: Api) -> None
     for side, version in product(SIDES, seen_versions(api, all_versions(api))):
         cls, flexible = getattr(api, side), api.is_flexible(version)
         raw = write(as_of(sample(cls), version), version, flexible)
-        for damage in range(size(12, 40)):
+        for damage in range(size(6, 40)):
             mangled = (
                 mangle(raw, dice[side]) if damage % 2 else dice[side].randbytes(dice[side].randrange(len(raw) + 8))
             )

@@ -34,7 +34,7 @@ def of_all_apis_but(names: tuple[str, ...]) -> list[Api]:
 SIDES = ("request", "response")
 
 
-EXAMPLES = size(2, 8)
+EXAMPLES = size(1, 8)
 
 
 def check_each(api: Api, check: Callable[[Api, str, Any, int], None]) -> None:

@@ -29,7 +29,6 @@ EXPENSIVE = {
         "tests/server/runtime/test_collector.py::test_what_an_earlier_life_of_the_broker_has_left_goes_with_the_first_look_and_is_given_back",
     ),
     "starts processes, as a user does": (
-        "tests/pipeline/spark/test_task_logs.py::test_tasks_of_this_machine_are_heard_when_asked_for_and_the_ui_is_named",
         "tests/server/commands/test_command.py::test_what_coordinators_and_apis_need_is_loaded_before_somebody_needs_one",
         "tests/server/runtime/test_freeing.py::test_the_threads_of_a_brokers_process_share_what_the_c_library_keeps",
         "tests/server/testing/test_plugin.py::test_what_is_loaded_when_and_how_in_a_process_of_pytests_own",

@@ -1,11 +1,13 @@
 """How much the tests look at that explore: a slice in `make test`, all in `make nightly`, which sets OTTLA_TESTS=full.
 
-A slice has every kind and every moment; of what may follow from each it has a part, the same in each run.
+A slice has every kind; of moments, of seeds, and of what may follow from each, it has a part, the same in each run.
 """
 
 import os
 from collections.abc import Iterable, Sized
 from typing import TypeVar
+
+import pytest
 
 Size = TypeVar("Size")
 Case = TypeVar("Case")
@@ -34,3 +36,7 @@ def cuts_of(data: Sized) -> list[int]:
     """Lengths to which a message is cut short: each in full, one in three and the longest in a slice."""
     lengths = range(len(data))
     return sorted({*lengths[:: size(3, 1)], *lengths[-1:]})
+
+
+full_only = pytest.mark.skipif(not FULL, reason="in full runs")
+"""For a test whose check a slice has elsewhere, by a cheaper way: where, says the comment beside it."""

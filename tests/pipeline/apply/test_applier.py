@@ -18,7 +18,7 @@ from ottla.pipeline.apply.parquet_table import ParquetTable
 from ottla.pipeline.apply.query import ApplyJob, applier
 from ottla.pipeline.errors import CorruptSourceError, SourceChangedError, StoreLockedError, UsageError
 from support.pipeline.changes import TOPIC, Change, batch
-from support.sizes import size
+from support.sizes import FULL, size
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,11 +46,12 @@ def test_a_feed_in_pieces_with_replays_is_what_its_newest_records_say(spark: Spa
     ]
     made = applier(spark, job(tmp_path))
     applied = 0
-    for number, end in enumerate((20, 20, 45, 30, 60)):  # the second is empty, the fourth has nothing new
+    pieces = (20, 20, 45, *size((), (30,)), 60)  # the second is empty, the fourth has nothing new
+    for number, end in enumerate(pieces):
         start = rng.randrange(applied + 1) if number != 1 else end
         made(batch(spark, feed[start:end]), number)
         applied = max(applied, end)
-        if number in size((2, 4), range(5)):
+        if number in size((3,), range(5)):
             newest = {str(each.key): each.value for each in feed[:applied]}
             assert rows(made, spark) == {key: value["n"] for key, value in newest.items() if isinstance(value, dict)}
         if number == 2:  # a new process, whose checkpoint was lost
@@ -66,8 +67,8 @@ def test_an_upsert_that_comes_again_after_the_deletion_does_not_bring_the_row_ba
 ) -> None:
     upsert, deletion = at(0, 0, "a", 1), at(0, 1, "a", None)
     made = applier(spark, job(tmp_path))
-    made(batch(spark, [upsert]), 0)
-    made(batch(spark, [deletion]), 1)
+    for number, changes in enumerate(size([[upsert, deletion]], [[upsert], [deletion]])):
+        made(batch(spark, changes), number)
     for again in (*size((), (made,)), applier(spark, job(tmp_path))):
         again(batch(spark, [upsert]), 0)
         assert rows(made, spark) == {}
@@ -79,11 +80,13 @@ def test_where_the_partitions_have_grown_time_decides_between_them(spark: SparkS
         batch(spark, [at(0, 900, "a", 1, 10), at(5, 3, "a", 2, 20), at(0, 901, "b", 1, 10), at(5, 4, "b", None, 10)]), 0
     )
     assert rows(made, spark) == {"a": 2, "b": None}, "of two at the same time the new partition's counts"
-    made(batch(spark, [at(0, 902, "a", 3, 15), at(0, 903, "b", 3, 9)]), 1)
-    assert rows(made, spark) == {"a": 2, "b": None}, "what came to the old partition before"
-    made(batch(spark, [at(0, 904, "b", 4, 30)]), 2)
-    deleted = {row["key"]: row["kafka_deleted"] for row in made.table.read(spark).collect()}
-    assert (rows(made, spark), deleted) == ({"a": 2, "b": 4}, {"a": False, "b": False})
+    before, later = [at(0, 902, "a", 3, 15), at(0, 903, "b", 3, 9)], [at(0, 904, "b", 4, 30)]
+    if FULL:
+        made(batch(spark, before), 1)
+        assert rows(made, spark) == {"a": 2, "b": None}, "what came to the old partition before"
+    made(batch(spark, before + later), 2)
+    found = {row["key"]: (row["n"], row["kafka_deleted"]) for row in made.table.read(spark).collect()}
+    assert found == {"a": (2, False), "b": (4, False)}
 
 
 def test_what_cannot_be_decoded_fails_or_is_put_aside_once(spark: SparkSession, tmp_path: Path) -> None:
@@ -158,8 +161,7 @@ def test_of_two_at_once_the_second_is_refused(spark: SparkSession, tmp_path: Pat
         one(batch(spark, [at(0, 1, "b", 2)]), 1)
     table = one.table
     assert isinstance(table, ParquetTable)
-    number = table._next()
-    table._write(table.read(spark), None, number)
+    number = table._next() - 1
     with pytest.raises(StoreLockedError, match=f"version {number} is there"):
         table._write(table.read(spark), None, number)
     assert rows(one, spark) == {"a": 1, "b": 2}
@@ -216,7 +218,7 @@ def test_other_formats_of_keys_and_values(spark: SparkSession, tmp_path: Path) -
         made(batch(spark, [Change(0, 2, "seven", b"")]), 1)
 
 
-@pytest.mark.parametrize("calls", size([0, 1], [0, 1, 2]))
+@pytest.mark.parametrize("calls", size([1], [0, 1, 2]))
 def test_a_topic_made_again_between_two_batches_ends_the_stream_before_its_records_count(
     spark: SparkSession, tmp_path: Path, calls: int
 ) -> None:

@@ -30,8 +30,8 @@ from support.sizes import size
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-BUCKETS = (Buckets(2, 1), Buckets(2, 5))
-PASSES = size(2, 4)
+BUCKETS = (Buckets(2, 5), Buckets(2, 1))
+PASSES = size(1, 4)
 """A job of such small size takes two seconds."""
 HISTORIES = size(3, 8)
 

@@ -19,7 +19,7 @@ from support.lives.failing_passes import FAILING
 from support.logs.make_log import append, clean, make_log
 from support.sizes import size
 
-ONE_FAILURE_IN = size(670, 67)
+ONE_FAILURE_IN = size(1_340, 67)
 DIRECTORY = "/data/t-0"
 
 
@@ -27,7 +27,7 @@ DIRECTORY = "/data/t-0"
 def test_whatever_fails_the_next_pass_and_a_power_loss_leave_a_log_that_means_the_same(name: str) -> None:
     shift = list(FAILING).index(name) * 17
     failures, moments, counts = FAILING[name].search(
-        ordered=True, one_in=ONE_FAILURE_IN, shift=shift, thinned_to=size(5, 1)
+        ordered=True, one_in=ONE_FAILURE_IN, shift=shift, thinned_to=size(10, 1)
     )
     print(f"{name}: {failures} failures, {moments} moments, {counts}")
     assert not counts.failures

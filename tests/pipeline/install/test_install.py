@@ -6,6 +6,7 @@ import errno
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ from support.lives.compacted_life import DATA_DIR, TP, Broker, check
 from support.lives.crash_lives import SECOND_MS
 from support.logs.make_log import DAY_MS
 from support.pipeline.install_lives import INSTALLS, Staged, search, staged
-from support.sizes import size
+from support.sizes import size, some
 
 
 @pytest.fixture(scope="module")
@@ -430,17 +431,18 @@ def test_a_disk_that_refuses_anything_is_no_loss(life: Staged) -> None:
 # Losses of power
 
 
-@pytest.mark.parametrize(
-    ("how", "with_server"),
-    [("offline", True), ("offline", False), ("online", False)],
-    ids=["offline, then a server starts", "offline, then again", "through a server, then again"],
-)
-@pytest.mark.parametrize("name", INSTALLS)
-def test_power_may_go_before_any_operation(
-    name: str, how: str, with_server: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+WAYS = {
+    "offline, then a server starts": ("offline", True),
+    "offline, then again": ("offline", False),
+    "through a server, then again": ("online", False),
+}
+
+
+@pytest.mark.parametrize(("name", "way"), some(product(INSTALLS, WAYS), 5))
+def test_power_may_go_before_any_operation(name: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """One disk in so many; all of them, and losses in recovery, are in compat/installs."""
     monkeypatch.setattr(crash_files, "CHANGES_MAX", 6)
+    how, with_server = WAYS[way]
     counts = search(INSTALLS[name](), how=how, with_server=with_server, losses=1, thinned_to=size(60, 12))
     assert counts.after_one_loss > size(4, 20)
     assert not counts.failures

@@ -114,7 +114,7 @@ def repaired(data: bytearray) -> bytearray:
     return data
 
 
-@settings(max_examples=size(60, 300))
+@settings(max_examples=size(25, 300))
 @given(logs(batch_count_max=1), st.data(), st.sampled_from((1, 64)))
 def test_what_the_record_reader_refuses_is_refused(data: bytearray, draw: st.DataObject, lanes_min: int) -> None:
     """Any bytes in the place of a batch's own: the same records, or a refusal on both sides."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +22,7 @@ from ottla.storage.disk.paths import TopicPartition
 from ottla.storage.logs.log import Log
 from support.logs.make_log import append, clean, make_log, remove_deleted
 from support.pipeline.stored_topic import TOPIC, stored_topic
+from support.sizes import FULL
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
@@ -34,7 +36,7 @@ def test_it_has_the_rows_of_a_snapshot(spark: SparkSession, tmp_path: Path) -> N
     data_dir = str(stored_topic(tmp_path))
     snapshot_locally(Store(data_dir), TOPIC, str(tmp_path / "out"), now_ms=1_000)
     there = spark.read.parquet(str(tmp_path / "out"))
-    found = latest(spark, data_dir, topic=TOPIC)
+    found = latest(spark, data_dir, topic=TOPIC, buckets=Buckets(3, 2))
     assert found.columns == SCHEMA.names
     rows, expected = found.collect(), there.collect()
     assert outline(rows) == outline(expected) and len(rows) == 6
@@ -42,7 +44,8 @@ def test_it_has_the_rows_of_a_snapshot(spark: SparkSession, tmp_path: Path) -> N
     assert outline(latest(spark, data_dir, topic=TOPIC, partition=1).collect()) == [
         row for row in outline(expected) if row[0] == 1
     ]
-    assert outline(latest(spark, data_dir, topic=TOPIC, buckets=Buckets(3, 2)).collect()) == outline(expected)
+    if FULL:
+        assert outline(latest(spark, data_dir, topic=TOPIC).collect()) == outline(expected)
 
 
 def test_only_the_columns_that_are_named_are_read(spark: SparkSession, tmp_path: Path) -> None:
@@ -54,7 +57,8 @@ def test_only_the_columns_that_are_named_are_read(spark: SparkSession, tmp_path:
 def test_any_sink_takes_it(spark: SparkSession, tmp_path: Path) -> None:
     found = latest(spark, str(stored_topic(tmp_path)), topic=TOPIC, columns=["key", "value"])
     found.selectExpr("string(key) key", "string(value) value").write.json(str(tmp_path / "sink"))
-    assert spark.read.json(str(tmp_path / "sink")).where("key = 'd'").collect()[0].value == "1"
+    rows = [json.loads(line) for part in (tmp_path / "sink").glob("*.json") for line in part.read_text().splitlines()]
+    assert {"key": "d", "value": "1"} in rows and len(rows) == 6
 
 
 @pytest.mark.parametrize(

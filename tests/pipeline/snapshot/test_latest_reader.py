@@ -23,6 +23,7 @@ from ottla.pipeline.stores.store import Store
 from ottla.storage.disk.os_files import OsFiles
 from support.logs.make_log import TP, Producer, append, clean, latest_values, make_log, remove_deleted
 from support.pipeline.stored_topic import TOPIC, stored_topic
+from support.sizes import size
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -37,7 +38,7 @@ def found(data_dir: Path, **options: object) -> dict[bytes, bytes]:
     return values
 
 
-@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("seed", range(size(5, 15)))
 def test_it_has_the_newest_value_of_each_key_in_whatever_shares(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     log = make_log(OsFiles(), data_dir=str(tmp_path))

@@ -18,6 +18,7 @@ from ottla.pipeline.snapshot.snapshot import SCHEMA, newest, newest_of, snapshot
 from ottla.pipeline.snapshot.snapshot_rounds import first_round
 from ottla.pipeline.stores.store import Store
 from support.pipeline.stored_topic import TOPIC, stored_topic
+from support.sizes import FULL
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -117,8 +118,8 @@ def test_spark_writes_the_same(spark: SparkSession, tmp_path: Path) -> None:
     assert {path.name: path.read_bytes() for path in out.iterdir()} == {
         path.name: path.read_bytes() for path in local.iterdir()
     }
-    assert [(row.key, row.offset) for row in spark.read.parquet(str(out)).orderBy("partition", "offset").collect()] == [
-        (key, offset) for _, offset, key, _ in LATEST
-    ]
+    if FULL:  # else the same bytes have the same rows
+        found = spark.read.parquet(str(out)).orderBy("partition", "offset").collect()
+        assert [(row.key, row.offset) for row in found] == [(key, offset) for _, offset, key, _ in LATEST]
     with pytest.raises(UsageError, match="expected no such folder"):
         snapshot(spark, str(data_dir), TOPIC, str(out), now_ms=1_000)

@@ -182,7 +182,7 @@ def test_undisturbed_it_is_as_of_its_beginning(tmp_path: Path, monkeypatch: pyte
 @pytest.mark.parametrize("name", WORK)
 def test_a_server_may_do_anything_at_any_moment(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _, _, count = take(tmp_path / "undisturbed", monkeypatch, {})
-    for moment in range(0, count, size(3, 1)):
+    for moment in range(0, count, size(5, 1)):
         server, rows, _ = take(tmp_path / str(moment), monkeypatch, {moment: WORK[name]})
         check(server, rows)
         if name == "append_only":
@@ -191,7 +191,7 @@ def test_a_server_may_do_anything_at_any_moment(name: str, tmp_path: Path, monke
 
 def test_a_server_may_do_things_at_several_moments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first one makes further rounds, and the second one comes in the midst of those, too."""
-    for number, (first, second) in enumerate(some(product((0, 3, 7), (1, 6, 11, 17)), 4)):
+    for number, (first, second) in enumerate(some(product((0, 3, 7), (1, 6, 11, 17)), 3)):
         work: dict[int, Callable[[Server], None]] = {first: supersede, first + second: supersede}
         server, rows, _ = take(tmp_path / str(number), monkeypatch, work)
         check(server, rows)

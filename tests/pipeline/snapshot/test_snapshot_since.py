@@ -27,13 +27,13 @@ from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.disk.paths import TopicPartition
 from ottla.storage.logs.log import Log
 from support.logs.make_log import Producer, append, clean, make_log, remove_deleted
-from support.sizes import size
+from support.sizes import FULL, size
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 DAY_MS = 86_400_000
-LIVES = size(8, 20)
+LIVES = size(5, 20)
 Row = tuple[int, bytes, int, bytes]
 
 
@@ -330,7 +330,8 @@ def test_a_frame_has_the_rows_that_count(spark: SparkSession, topic: Topic) -> N
     append(log, ("d", None), ("a", "3"), ("c", "4"))
     append(other, ("b", None))
     third = topic.take(since=second)
-    assert framed(second) == rows(second)
+    if FULL:
+        assert framed(second) == rows(second)
     assert framed(third) == rows(third) == rows(topic.take())
     path = third / MANIFEST
     path.write_text(path.read_text().replace('"log_start_offset": 0', '"log_start_offset": 4', 1))

@@ -25,7 +25,7 @@ from ottla.storage.logs.log import Log
 from support.broker.conversation import address, create_topic
 from support.broker.raw_client import RawClient
 from support.logs.make_log import all_batches, append, make_log
-from support.sizes import some
+from support.sizes import FULL, some
 from support.transactions.transactional_client import TransactionalClient
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def frame_of(spark: SparkSession, path: object, **options: Any) -> DataFrame:
     return spark.read.format("ottla").options(**options).load(str(path))
 
 
-@pytest.mark.parametrize("isolation_level", ["read_uncommitted", "read_committed"])
+@pytest.mark.parametrize("isolation_level", some(["read_committed", "read_uncommitted"], 1))
 def test_a_live_broker_is_read_as_by_a_consumer(
     spark: SparkSession, broker: ottla.Broker, data_dir: str, isolation_level: str
 ) -> None:
@@ -286,7 +286,7 @@ FILTERS: dict[str, tuple[str, range | list[int]]] = {
 }
 
 
-@pytest.mark.parametrize("name", some(FILTERS, 5))
+@pytest.mark.parametrize("name", some(FILTERS, 3))
 def test_filters_are_pushed_down(spark: SparkSession, log: Log, name: str) -> None:
     condition, expected = FILTERS[name]
     frame = ottla.pipeline.read(spark, str(data_dir_of(log)), includeBatchColumns=True).where(condition)
@@ -306,7 +306,8 @@ def test_a_session_without_push_down_reads_all_the_same(spark: SparkSession, log
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
     try:
         assert offsets(ottla.pipeline.read(spark, str(data_dir_of(log))).where("offset < 3")) == [0, 1, 2]
-        assert offsets(frame_of(spark, data_dir_of(log)).where("offset < 3")) == [0, 1, 2]
+        if FULL:
+            assert offsets(frame_of(spark, data_dir_of(log)).where("offset < 3")) == [0, 1, 2]
     finally:
         spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
 

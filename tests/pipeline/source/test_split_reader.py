@@ -30,7 +30,7 @@ from support.logs.batches import batch
 from support.logs.make_log import TP, Producer, all_batches, append, clean, log_with_holes, make_log
 from support.sizes import size
 
-HISTORIES = size(25, 150)
+HISTORIES = size(12, 150)
 
 SCHEMA = pa.schema([("offset", pa.int64()), ("key", pa.binary()), ("value", pa.binary()), ("timestampMs", pa.int64())])
 Row = tuple[int, bytes | None, bytes | None, int]

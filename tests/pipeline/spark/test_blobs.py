@@ -16,7 +16,7 @@ from ottla.pipeline.errors import SparkFailedError
 from ottla.pipeline.spark.blobs import BATCH_BYTES, BATCH_ROWS, BlobRows
 from ottla.pipeline.spark.places import place_of
 from ottla.pipeline.spark.tasks import Batches, attempt_of, collected, mapped, numbers, work
-from support.sizes import size
+from support.sizes import size, some
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -67,7 +67,7 @@ class WithoutIds:
         self.mapInArrow = frame.mapInArrow
 
 
-@pytest.mark.parametrize(("has_ids", "is_made"), [(True, False), (False, False), (True, True), (False, True)])
+@pytest.mark.parametrize(("has_ids", "is_made"), some([(True, False), (False, False), (True, True), (False, True)], 2))
 def test_rows_are_where_their_tasks_are(spark: SparkSession, has_ids: bool, is_made: bool) -> None:
     kind, partitions = BlobRows(), size(6, 40)
     frame = work(spark, 100, 3)

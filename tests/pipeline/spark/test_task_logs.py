@@ -13,7 +13,7 @@ import pytest
 
 from support.pipeline.spark_settings import FRUGAL, JAVA_OPTIONS
 from support.pipeline.stored_topic import TOPIC, stored_topic
-from support.sizes import size
+from support.sizes import full_only, size
 
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'ottla[spark]'")
 pytest.importorskip("numpy", reason="needs the extra ottla[spark]")
@@ -31,6 +31,7 @@ def _java() -> None:
         pytest.skip(str(error))
 
 
+@full_only  # a JVM of its own, for 24 s of processor time
 def test_tasks_of_this_machine_are_heard_when_asked_for_and_the_ui_is_named(tmp_path: Path) -> None:
     data_dir = stored_topic(tmp_path)
     command = [sys.executable, "-m", "ottla.pipeline.cli", "compact", str(data_dir), "--topic", TOPIC, "--json"]

@@ -16,7 +16,7 @@ import ottla.pipeline
 from ottla.pipeline.errors import UsageError
 from ottla.pipeline.run.java import java_home
 from ottla.pipeline.spark.workers import refusal, runs_here
-from support.sizes import FULL
+from support.sizes import full_only
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -91,7 +91,7 @@ def test_workers_without_ottla_are_told_of_by_register(
 
 
 @pytest.mark.needs_sources
-@pytest.mark.skipif(not FULL, reason="a JVM for each, in full runs")
+@full_only  # a JVM for each
 @pytest.mark.parametrize(("python", "says"), WITHOUT_OTTLA)
 def test_a_session_whose_workers_have_no_ottla_is_told_so_by_register(python: str, says: str) -> None:
     try:

@@ -11,7 +11,7 @@ from support.cleaner.cleaner_history import History, Step, random_history
 from support.pipeline.verified_pair import VerifiedPair
 from support.sizes import size
 
-HISTORIES = size(4, 30)
+HISTORIES = size(2, 30)
 
 
 def test_what_server_and_pipeline_make_passes() -> None:

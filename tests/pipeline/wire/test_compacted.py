@@ -59,7 +59,7 @@ def of(offset: int, key: bytes | None, *, deleted: bool = False, time: int = 0) 
     return Record(0, offset, key, deleted, time, offset)
 
 
-@each_case("seed", range(size(12, 40)))
+@each_case("seed", range(size(6, 40)))
 def test_what_is_found_is_what_a_model_finds(seed: int) -> None:
     rng = random.Random(seed)
     records = [

@@ -69,7 +69,7 @@ def comes_true(condition: Callable[[], bool]) -> bool:
 
 def stays_untrue(condition: Callable[[], bool]) -> bool:
     """Whether it holds at none of many looks."""
-    return not any(condition() for _ in range(size(100, 500)))
+    return not any(condition() for _ in range(size(50, 500)))
 
 
 def test_records_older_than_retention_ms_go_and_the_next_one_gets_the_next_offset(stock: Stock) -> None:

@@ -24,6 +24,8 @@ from support.disk.crash_files import CrashFiles
 from support.sizes import size
 
 DIRS = ("/a", "/b")
+REFUSED_EACH = size(2, 1)
+"""One operation in so many is refused."""
 
 
 def grow(broker: StoredBroker) -> None:
@@ -122,7 +124,7 @@ def outcomes(start: CrashFiles, change: Callable[[StoredBroker], None], *, for_g
         yield Outcome(files, power_lost, was_refused, answer, broker.values(), went_on)
         if not was_refused:
             return
-        at += 1
+        at += REFUSED_EACH
 
 
 def trouble(files: CrashFiles, at: int, for_good: bool) -> list[str]:
@@ -177,7 +179,7 @@ def test_a_change_that_is_refused_once_has_not_happened(
             assert broker.values() == outcome.acknowledged
         for disk in outcome.power_lost:
             assert shape(catalog_of(disk)) == (before if outcome.answer else after)
-    assert tried > 4
+    assert tried > 4 // REFUSED_EACH
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
@@ -220,7 +222,7 @@ def test_the_next_change_carries_nothing_of_a_refused_one(
             failed = True
         if not refused:
             return
-        at += 1
+        at += REFUSED_EACH
         files.refuse = None
         try:
             other(broker)

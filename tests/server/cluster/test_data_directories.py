@@ -711,14 +711,14 @@ def test_a_first_start_that_is_cut_off_anywhere_needs_nobodys_hand(
             StoredBroker(files, data_dirs)
             is_whole = True
         except PowerLoss:
-            at += 1
-        left = [files.copy()] if ends_by == "kill" else files.after_crash(ordered=True, seen=seen, one_in=size(16, 1))
+            at += size(2, 1)
+        left = [files.copy()] if ends_by == "kill" else files.after_crash(ordered=True, seen=seen, one_in=size(48, 1))
         for disk in left:
             life = Life(disk, {key: list(values) for key, values in start.values.items()})
             with life.start(*data_dirs) as broker:
                 assert broker.values() == life.values
                 life.append_everywhere(broker)
-            if at % size(3, 1) == 0:
+            if at % size(4, 1) == 0:
                 with life.start(*data_dirs) as broker:
                     assert broker.values() == life.values
     assert at > 5

@@ -154,7 +154,7 @@ def test_a_start_interrupted_anywhere_leaves_nothing_and_may_be_repeated(tmp_pat
 
 
 def test_a_start_interrupted_twice_is_ended_by_the_next_call(tmp_path: Path) -> None:
-    tried, first, second, step = 0, 0, 0, size(9, 1)
+    tried, first, second, step = 0, 0, 0, size(18, 1)
     while True:
         broker = ottla.Broker(str(tmp_path), **OPTIONS)
         count = interrupted(broker.start, first, second)

@@ -179,7 +179,7 @@ def test_an_unclean_leader_may_be_any_live_replica(tmp_path: Path) -> None:
 # What holds after any sequence
 
 
-@settings(max_examples=size(6, 25), deadline=None)
+@settings(max_examples=size(3, 25), deadline=None)
 @given(st.data())
 def test_one_live_leader_in_step_epochs_never_go_back_and_nothing_acknowledged_is_lost(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

@@ -29,6 +29,7 @@ from support.broker.raw_client import RawClient
 from support.broker.serve_process import ServeProcess, command, run
 from support.commands.command_runs import run_command
 from support.commands.ended import ended
+from support.sizes import full_only, size
 
 ANYWHERE = ("--listener", "127.0.0.1:0")
 
@@ -58,9 +59,8 @@ def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
             assert produce(client, "t", (f"k{number}", "v")).base_offset == number
         process.kill()
     assert not (tmp_path / ".kafka_cleanshutdown").exists()
-    with ServeProcess("--data", tmp_path, *ANYWHERE) as process, RawClient(*process.addresses[0]) as client:
+    with ottla.Broker(str(tmp_path)) as broker, RawClient(*address(broker)) as client:
         assert [offset for offset, _, _ in records_of(fetch(client, "t", 0))] == list(range(20))
-        assert process.stop(signal.SIGINT) == (0, "")
     assert (tmp_path / ".kafka_cleanshutdown").exists()
 
 
@@ -357,6 +357,7 @@ def run_python(code: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
 
 
+@full_only  # a process that loads all there is; `LOADED_AHEAD` is another
 def test_what_cannot_be_loaded_ahead_ends_nothing() -> None:
     done = run_python(
         "import errno, logging, sys, trio; from trio.testing import MockClock; from ottla.server.commands import serve\n"
@@ -430,7 +431,7 @@ def test_without_descriptors_a_broker_goes_on_with_what_it_has(tmp_path: Path) -
 STOP_SIGNALS = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]
 
 
-@pytest.mark.parametrize("number", STOP_SIGNALS)
+@pytest.mark.parametrize("number", size([signal.SIGINT], STOP_SIGNALS))
 def test_signals_that_come_while_it_stops_change_nothing(tmp_path: Path, number: int) -> None:
     with ServeProcess("--data", tmp_path, *ANYWHERE) as process:
         process.signal_until_the_end(number, *STOP_SIGNALS)
@@ -456,9 +457,9 @@ def test_under_nohup_a_hangup_stays_ignored() -> None:
 
 def failure(*arguments: str | Path) -> str:
     """The one line on standard error of a start that fails with exit code 2."""
-    done = run("serve", *arguments)
-    assert (done.returncode, done.stdout) == (2, ""), done.stderr
-    (line,) = done.stderr.splitlines()
+    done = run_command("serve", *map(str, arguments))
+    assert (done.code, done.out) == (2, ""), done.err
+    (line,) = done.err.splitlines()
     return line
 
 
@@ -469,7 +470,9 @@ def test_a_data_directory_that_cannot_be_used_is_one_line(tmp_path: Path) -> Non
 
 
 def test_a_port_in_use_is_one_line(broker: ottla.Broker, tmp_path: Path) -> None:
-    line = failure("--data", tmp_path / "new", "--listener", broker.bootstrap)
+    done = run("serve", "--data", tmp_path / "new", "--listener", broker.bootstrap)
+    assert (done.returncode, done.stdout) == (2, ""), done.stderr
+    (line,) = done.stderr.splitlines()
     assert f"cannot listen on PLAINTEXT://{broker.bootstrap}" in line
     assert not (tmp_path / "new").exists()
 

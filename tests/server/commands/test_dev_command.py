@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import signal
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -95,36 +96,28 @@ def test_users_need_a_listener_that_takes_logins() -> None:
     assert done.code != 0 and "no listener takes logins" in done.err
 
 
-def test_what_is_to_be_pasted_is_understood() -> None:
-    with dev(*FREE) as (_, text):
+def test_a_directory_that_is_named_is_kept_and_what_is_to_be_pasted_is_understood(tmp_path: Path) -> None:
+    with dev(*FREE, "--data", str(tmp_path / "kept")) as (_, text):
+        assert f"data            {tmp_path / 'kept'}\n" in text
         lines = re.findall(r"^    (ottla .*?)(?: +#.*)?$", text, re.MULTILINE)
     assert len(lines) > 5
     for line in lines:
         understand(line.split()[1:])
-
-
-def test_a_directory_that_is_named_is_kept(tmp_path: Path) -> None:
-    with dev(*FREE, "--data", str(tmp_path / "kept")) as (_, text):
-        assert f"data            {tmp_path / 'kept'}\n" in text
     assert (tmp_path / "kept" / ".kafka_cleanshutdown").exists()
 
 
 @pytest.mark.parametrize("which", ["--listener", "--admin"])
-def test_a_port_in_use_is_one_line_with_the_way_out(which: str, broker: ottla.Broker, tmp_path: Path) -> None:
+def test_a_port_in_use_is_one_line_with_the_way_out(
+    which: str, broker: ottla.Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     taken = {"--listener": "127.0.0.1:0", "--admin": "0"} | {which: broker.bootstrap}
     words = [word for pair in taken.items() for word in pair]
     temporary = tmp_path / "temporary"
     temporary.mkdir()
-    done = subprocess.run(
-        command("dev", *words),
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-        env={"TMPDIR": str(temporary)},
-    )
-    (line,) = done.stderr.splitlines()
-    assert (done.returncode, done.stdout) == (2, "")
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    done = run_command("dev", *words)
+    (line,) = done.err.splitlines()
+    assert (done.code, done.out) == (2, "")
     assert f"{broker.bootstrap}: Address already in use" in line
     assert line.endswith("; --listener 127.0.0.1:0 and --admin 0 take free ports")
     assert list(temporary.iterdir()) == []

@@ -201,7 +201,7 @@ async def test_a_pass_on_demand_leaves_the_bytes_that_a_round_of_the_cleaner_lea
     assert len(left[True][1]) == 5
 
 
-@pytest.mark.parametrize("seed", range(size(6, 15)))
+@pytest.mark.parametrize("seed", range(size(3, 15)))
 async def test_force_never_goes_beyond_the_last_stable_offset(seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)
     async with resting(tmp_path, topic=YOUNG) as (served, log):

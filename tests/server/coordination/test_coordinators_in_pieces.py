@@ -40,6 +40,8 @@ from support.transactions.txn_commits import commit_in_transaction, end_transact
 E = ErrorCode
 
 MANY = size(600, 1_100)
+MEMBERS = size(300, 1_100)
+"""Of a large group. Each look at all of them costs so many steps."""
 RECORDS_A_PIECE = max(PLACES_A_PIECE, IDS_A_PIECE, MARKERS_A_PIECE) + 1
 WEEK_MS = 7 * 86_400_000
 
@@ -650,7 +652,7 @@ LONG_MS = 1_000_000
 def joins_of_a_large_group() -> tuple[Groups, list[Reply[JoinGroupResponse]]]:
     groups = Groups()
     arguments = {"protocols": [("range", subscription("orders"))], "session_ms": LONG_MS, "rebalance_ms": 60_000}
-    return groups, [groups.join(client=f"c{number}", **arguments) for number in range(MANY)]  # type: ignore[arg-type]
+    return groups, [groups.join(client=f"c{number}", **arguments) for number in range(MEMBERS)]  # type: ignore[arg-type]
 
 
 def syncs_of_a_large_group() -> tuple[Groups, list[Reply[SyncGroupResponse]]]:
@@ -712,7 +714,7 @@ def the_leader_of_a_large_group_asks_again_who_is_in_it() -> Prepared:
         protocols = [("range", subscription("orders"))]
         again.append(groups.join(member=joins[0].answer.member_id, protocols=protocols))
 
-    return groups, ask, lambda: is_answered(again) and len(again[0].answer.members) == MANY
+    return groups, ask, lambda: is_answered(again) and len(again[0].answer.members) == MEMBERS
 
 
 OF_LARGE_GROUPS = [
@@ -734,16 +736,16 @@ def test_others_have_their_turns_between_any_two_members_of_a_large_group(prepar
     done = pursue(it)
 
     assert is_done()
-    assert done.pieces >= MANY - 1
+    assert done.pieces >= MEMBERS - 1
 
 
 def a_large_stable_group(**settings: int) -> ConsumerGroups:
     """A classic group in which each member has a partition."""
     interval = {"group_consumer_assignment_interval_ms": 3_600_000}
-    groups = ConsumerGroups(MemoryStore(1), orders=MANY, settings={**interval, **settings})
+    groups = ConsumerGroups(MemoryStore(1), orders=MEMBERS, settings={**interval, **settings})
     groups.works_at_once = False
     wanted = subscription("orders")
-    for number in range(MANY):
+    for number in range(MEMBERS):
         groups.join(client=f"c{number}", protocols=[("range", wanted)], session_ms=LONG_MS)
     groups.advance(0)
     ids = groups.members()
@@ -779,22 +781,22 @@ def same_after_a_restart(groups: ConsumerGroups) -> bool:
 
 def test_a_large_classic_group_becomes_a_consumer_group_in_pieces() -> None:
     pieces = sum(1 for _ in coming(a_large_stable_group()))
-    assert pieces >= 6 * MANY
+    assert pieces >= 6 * MEMBERS
     groups = a_large_stable_group()
     steps, appends = coming(groups), groups.store.appends
     for _ in range(pieces):
         next(steps)
     assert groups.state() == "Stable"
     assert groups.store.appends == appends
-    assert calls_of(lambda: to_the_end(steps)) < 10 * MANY
+    assert calls_of(lambda: to_the_end(steps)) < 10 * MEMBERS
     assert groups.store.appends == appends + 1
     done = pursue(groups)
 
     table = groups.table()
-    assert done.pieces >= 2 * MANY
-    assert len(table.members) == len(table.sessions) == MANY + 1
+    assert done.pieces >= 2 * MEMBERS
+    assert len(table.members) == len(table.sessions) == MEMBERS + 1
     owners = [name for row in table.owners.table.values() for name in row.values()]
-    assert owners == [*table.members][:MANY]
+    assert owners == [*table.members][:MEMBERS]
     assert same_after_a_restart(groups)
 
 
@@ -802,7 +804,7 @@ def test_a_classic_group_that_changes_while_it_is_made_another_is_looked_at_anew
     groups = a_large_stable_group()
     gone, stays = groups.members()[7], groups.members()[0]
     steps = coming(groups)
-    for _ in range(5 * MANY):
+    for _ in range(5 * MEMBERS):
         next(steps)
     assert groups.leave(gone) == [E.NONE]
 
@@ -811,7 +813,7 @@ def test_a_classic_group_that_changes_while_it_is_made_another_is_looked_at_anew
 
     assert gone not in groups.table().members
     assert stays in groups.table().members
-    assert len(groups.table().members) == MANY
+    assert len(groups.table().members) == MEMBERS
     assert same_after_a_restart(groups)
 
 
@@ -821,7 +823,7 @@ def test_who_joins_a_large_classic_group_that_changes_all_the_time_is_told_to_as
 
     def pursue_steps() -> None:
         for number, _ in enumerate(coming(groups)):
-            if not number % MANY:
+            if not number % MEMBERS:
                 groups.leave(next(leaving))
 
     assert error_of(pursue_steps) is E.COORDINATOR_LOAD_IN_PROGRESS
@@ -837,13 +839,13 @@ def a_large_group_with_a_member_of_the_consumer_protocol(**fields: Any) -> Consu
     groups = a_large_stable_group()
     groups.enter("new", **fields)
     groups.advance(0)
-    assert len(groups.table().members) == MANY + 1
+    assert len(groups.table().members) == MEMBERS + 1
     return groups
 
 
 def the_last_member_of_the_consumer_protocol_leaves() -> Prepared:
     groups = a_large_group_with_a_member_of_the_consumer_protocol()
-    return groups, lambda: groups.beat("new", -1), lambda: is_classic(groups) and len(groups.members()) == MANY
+    return groups, lambda: groups.beat("new", -1), lambda: is_classic(groups) and len(groups.members()) == MEMBERS
 
 
 def the_last_member_of_the_consumer_protocol_comes_back_with_the_other() -> Prepared:
@@ -855,7 +857,7 @@ def the_last_member_of_the_consumer_protocol_comes_back_with_the_other() -> Prep
         answer = groups.join(instance="i", protocols=protocols, session_ms=LONG_MS, version=5).answer
         assert not answer.error_code
 
-    return groups, come_back, lambda: is_classic(groups) and len(groups.members()) == MANY + 1
+    return groups, come_back, lambda: is_classic(groups) and len(groups.members()) == MEMBERS + 1
 
 
 def is_classic(groups: ConsumerGroups) -> bool:
@@ -879,7 +881,7 @@ def test_a_large_consumer_group_becomes_a_classic_group_in_pieces(prepare: Calla
     done = pursue(groups)
 
     assert is_done()
-    assert done.pieces >= 5 * MANY
+    assert done.pieces >= 5 * MEMBERS
     assert done.most_appends <= 1
     again = groups.restarted()
     assert is_classic(again)
@@ -903,7 +905,7 @@ def test_a_large_group_that_cannot_be_written_down_as_a_classic_one_stays_as_it_
     pursue(groups)
 
     assert is_classic(groups)
-    assert len(groups.members()) == MANY - 1
+    assert len(groups.members()) == MEMBERS - 1
 
 
 def test_a_large_group_that_changes_while_it_becomes_a_classic_one_is_made_one_with_a_later_join() -> None:
@@ -915,7 +917,7 @@ def test_a_large_group_that_changes_while_it_becomes_a_classic_one_is_made_one_w
     while table.is_downgrading:
         groups.coordinator.run_due(groups.now_ms, lambda: True)
         pieces += 1
-        if not pieces % MANY:
+        if not pieces % MEMBERS:
             groups.leave(next(leaving))
     assert groups.table() is table
 
@@ -942,7 +944,7 @@ def test_a_large_group_is_not_told_to_join_again_while_it_becomes_a_classic_one(
 def test_members_that_go_while_a_large_group_becomes_a_classic_one_are_not_in_it() -> None:
     groups = a_large_group_with_a_member_of_the_consumer_protocol()
     groups.beat("new", -1)
-    for _ in range(4 * MANY):
+    for _ in range(4 * MEMBERS):
         groups.coordinator.run_due(groups.now_ms, lambda: True)
     gone = next(iter(groups.table().members))
     groups.leave(gone)
@@ -951,7 +953,7 @@ def test_members_that_go_while_a_large_group_becomes_a_classic_one_are_not_in_it
 
     assert is_classic(groups)
     assert gone not in groups.members()
-    assert len(groups.members()) == MANY - 1
+    assert len(groups.members()) == MEMBERS - 1
     assert sorted(groups.restarted().members()) == sorted(groups.members())
 
 
@@ -959,7 +961,7 @@ def test_a_large_classic_group_is_described_in_pieces_as_it_was_at_the_first() -
     groups = a_large_stable_group()
     ids = groups.members()
     steps = groups.coordinator.describe_group("g", 6)
-    for _ in range(MANY // 2):
+    for _ in range(MEMBERS // 2):
         next(steps)
     groups.leave(ids[-1])
 
@@ -976,12 +978,12 @@ def test_a_large_group_is_not_encoded_anew_to_be_written() -> None:
     group = groups.coordinator.shard_of("g").groups["g"]
     assert isinstance(group, ClassicGroup)
 
-    assert calls_of(lambda: group_value(group, {})) < 5 * MANY
+    assert calls_of(lambda: group_value(group, {})) < 5 * MEMBERS
 
 
 def test_a_group_that_is_too_large_for_a_record_is_refused_without_making_it() -> None:
     groups, _ = syncs_of_a_large_group()
-    groups.store.max_batch_bytes = lambda partition: 20 * MANY  # type: ignore[method-assign]
+    groups.store.max_batch_bytes = lambda partition: 20 * MEMBERS  # type: ignore[method-assign]
     leader = groups.members()[0]
-    assert calls_of(lambda: groups.sync(leader, 1, {})) < 10 * MANY
+    assert calls_of(lambda: groups.sync(leader, 1, {})) < 10 * MEMBERS
     assert groups.state() == "PreparingRebalance"

@@ -201,7 +201,7 @@ ROUNDS = [(1, 400), (1, 2_000), (50, 2_000), (50, 400), (240, 400), (240, 2_000)
 
 
 @each_case("writer_type", WRITERS)
-@each_case("name_chars, batch_bytes", size(ROUNDS[::2], ROUNDS))
+@each_case("name_chars, batch_bytes", size(ROUNDS[::4], ROUNDS))
 def test_a_round_is_ended_whatever_a_batch_may_have(
     writer_type: type[Writer], name_chars: int, batch_bytes: int
 ) -> None:

@@ -80,7 +80,7 @@ def test_a_target_of_many_topics(kind: str, count: int) -> None:
 
 @each_case(
     "count, revoking",
-    [(count, also) for count in COUNTS for also in (0, 1, 200) if FULL or count < COUNTS[-1] or also],
+    [(count, also) for count in COUNTS for also in (0, 1, 200) if FULL or count < COUNTS[-1] or also == 200],
 )
 def test_what_a_member_has_of_many_topics(count: int, revoking: int) -> None:
     def owned(numbers: Iterable[int]) -> Owned:

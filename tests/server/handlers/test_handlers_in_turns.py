@@ -1079,9 +1079,9 @@ MAKES_A_GROUP = next(case for case in CASES if str(case) == "AlterShareGroupOffs
 """Of which others ask."""
 PARTS = size(3, 6)
 """Of the cases, so that no test takes long."""
-BLOCKS_COUNTED_EACH = size(4, 1)
+BLOCKS_COUNTED_EACH = size(8, 1)
 """The blocks are counted in one case of this number; with rights only in full, as the same is freed."""
-WITH_RIGHTS_EACH = size(3, 1)
+WITH_RIGHTS_EACH = size(6, 1)
 """One case of this number is asked a second time, with rights."""
 
 

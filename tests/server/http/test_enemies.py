@@ -68,7 +68,7 @@ def in_one_line(answer: Any) -> bool:
     return list(answer) == ["error"] and "\n" not in answer["error"] and 0 < len(answer["error"]) < 2_000
 
 
-VALUE_PARTS, BODY_PARTS = size(8, 1), size(4, 1)
+VALUE_PARTS, BODY_PARTS = size(16, 1), size(8, 1)
 """In a slice each field, and each call with a body, is sent one in so many of the values: others are sent the others."""
 ROWS_WITH_FIELDS = [call for call in CALLS if fields_of(call.request)]
 

@@ -117,7 +117,7 @@ def produce_elsewhere(broker: ottla.Broker) -> int:
 def test_a_large_buffer_does_not_outlive_its_frame_in_a_waiting_connection(tmp_path: Path) -> None:
     """Whatever still named the frame while the connection waits would keep it, behind the accounts."""
     with ottla.Broker(str(tmp_path)) as broker:
-        clients = [RawClient(*address(broker)) for _ in range(8)]
+        clients = [RawClient(*address(broker)) for _ in range(size(6, 8))]
         create_topic(clients[0], "t", max_message_bytes=20 * MIB)
         produce(clients[0], "t", ("k", "v" * 16 * MIB))
         before_bytes = resident_bytes()

@@ -654,7 +654,7 @@ async def test_what_comes_while_requests_before_it_are_answered_is_not_missed(
         assert await peer.asked(*range(count)) == [*range(count + 1)]
 
 
-@pytest.mark.parametrize("seed", range(size(8, 20)))
+@pytest.mark.parametrize("seed", range(size(4, 20)))
 async def test_every_request_is_answered_whenever_it_comes(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """Each that is carried out lets some client send, whole requests or parts of them; slices are over as often as not."""
     chance = random.Random(seed)
@@ -1721,7 +1721,7 @@ def over_tls(directory: Path) -> Callable[[Served], Awaitable[trio.abc.Stream]]:
 async def test_each_client_has_exactly_its_answers_in_order_over_tls(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    await exchange(monkeypatch, 1, 6, size(200, 1_000), over_tls(tmp_path))
+    await exchange(monkeypatch, 1, 6, size(100, 1_000), over_tls(tmp_path))
 
 
 async def test_an_answer_over_tls_is_sent_to_its_end_though_the_socket_has_no_room_for_it(tmp_path: Path) -> None:

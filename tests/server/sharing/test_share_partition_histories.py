@@ -241,7 +241,7 @@ class Life:
                 assert run.first == before.last + 1 and not run.continues(before)
 
 
-@each_case("seed", range(size(30, 300)))
+@each_case("seed", range(size(15, 300)))
 def test_a_life_goes_as_the_models(seed: int) -> None:
     life = Life(seed)
     for _ in range(STEPS):

@@ -298,7 +298,7 @@ def test_ten_million_offsets_are_merged_as_quickly_as_ten() -> None:
     ]
 
 
-@each_case("seed", range(size(10, 50)))
+@each_case("seed", range(size(5, 50)))
 def test_a_load_finds_what_was_there(seed: int) -> None:
     rng = Random(seed)
     log = Log(updates_per_snapshot=rng.choice((0, 1, 3, 500)))

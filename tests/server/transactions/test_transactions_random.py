@@ -169,7 +169,7 @@ def test_random_lives(version: int, block: int, monkeypatch: pytest.MonkeyPatch)
     # Else no transaction here has so many partitions that its markers are written in pieces.
     monkeypatch.setattr(endings, "MARKERS_A_PIECE", 1)
     told = 0
-    for seed in range(block * 25, block * 25 + size(7, 25)):
+    for seed in range(block * 25, block * 25 + size(4, 25)):
         life = Life(seed, version)
         life.run()
         told += len(life.ended)

@@ -402,7 +402,7 @@ def test_a_power_loss_leaves_one_whole_log(*, ordered: bool, name: str) -> None:
         .search(
             losses=2,
             ordered=ordered,
-            thinned_to=size(10, 1) if ordered else size(184, 23),
+            thinned_to=size(20, 1) if ordered else size(184, 23),
             recover_thinned_to=29,
             later_thinned_to=29,
         )

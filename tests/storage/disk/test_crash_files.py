@@ -322,7 +322,7 @@ ACTIONS = sorted(actions(CrashFiles(), "", "a", "a", 0))
 NAMES = st.sampled_from(["a", "b", "d/a", "d/b", "e/a"])
 
 
-@settings(max_examples=size(60, 300))
+@settings(max_examples=size(30, 300))
 @example([("set_mtime", "a", "a", 0), ("append", "a", "a", 0), ("mtime", "a", "a", 0)])
 @example([("set_mtime", "a", "a", 0), ("empty", "a", "a", 0), ("mtime", "a", "a", 0)])
 @example([("empty", "a", "a", 0), ("set_mtime", "a", "a", 0), ("empty", "a", "a", 0), ("mtime", "a", "a", 0)])

@@ -95,12 +95,12 @@ def cleaned(seed: int, module: ModuleType) -> tuple[dict[str, bytes], tuple[obje
 
 
 @needs_compiled
-@each_case("seed", range(size(30, 60)))
+@each_case("seed", range(size(15, 60)))
 def test_both_leave_the_same_files_and_count_the_same(seed: int) -> None:
     assert cleaned(seed, INTERPRETED)[:2] == cleaned(seed, kernel)[:2]
 
 
-@each_case("seed", range(size(20, 40)))
+@each_case("seed", range(size(10, 40)))
 def test_what_stays_is_as_it_was_and_indexed_as_recovery_would(seed: int) -> None:
     before = {record.offset: record for record in data_records(all_batches(random_log(seed)))}
     log = cleaned(seed, kernel)[2]

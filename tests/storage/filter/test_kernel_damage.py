@@ -144,7 +144,7 @@ def settings(rng: random.Random) -> dict[str, int]:
 @pytest.mark.parametrize("damage", DAMAGE, ids=lambda each: each.__name__)
 def test_any_bytes_end_in_an_answer(kernel: ModuleType, damage: Any) -> None:
     rng = random.Random(damage.__name__)
-    for _ in range(size(50, 150) if kernel is INTERPRETED else size(400, 3_000)):
+    for _ in range(size(25, 150) if kernel is INTERPRETED else size(200, 3_000)):
         data = damage(rng)
         told(kernel, data, **settings(rng))
 
@@ -153,7 +153,7 @@ def test_any_bytes_end_in_an_answer(kernel: ModuleType, damage: Any) -> None:
 @pytest.mark.parametrize("damage", DAMAGE, ids=lambda each: each.__name__)
 def test_both_answer_alike(damage: Any) -> None:
     rng = random.Random(damage.__name__)
-    for _ in range(size(50, 100)):
+    for _ in range(size(25, 100)):
         data = damage(rng)
         chosen = settings(rng)
         assert told(INTERPRETED, data, **chosen) == told(kernel, data, **chosen)

@@ -92,7 +92,7 @@ def test_flushed_records_survive(steps: str, ordered: bool) -> None:
     growing = Growing(steps)
     states = 0
     for files, flushed in disks_left(
-        growing, ordered=ordered, owed=lambda: growing.flushed, one_in=size(6 if ordered else 24, 1)
+        growing, ordered=ordered, owed=lambda: growing.flushed, one_in=size(12 if ordered else 48, 1)
     ):
         if not files.is_dir("/data/t-0"):
             assert flushed == 0
@@ -116,7 +116,7 @@ def test_recovery_may_lose_power_too(ordered: bool) -> None:
             known[look] = contents(growing.check(files, flushed))
         return known[look]
 
-    for broken, flushed in disks_left(growing, ordered=ordered, owed=lambda: growing.flushed, one_in=size(3, 1)):
+    for broken, flushed in disks_left(growing, ordered=ordered, owed=lambda: growing.flushed, one_in=size(6, 1)):
         look = (flushed, frozenset(broken.snapshot().items()))
         if not broken.is_dir("/data/t-0") or look in known:
             continue
@@ -153,7 +153,7 @@ def test_what_was_cut_off_does_not_come_back_into_what_follows(ordered: bool) ->
         flushed = 5
 
     states = 0
-    for files, flushed_then in disks_left(go_on, start, ordered=ordered, owed=lambda: flushed, one_in=size(3, 1)):
+    for files, flushed_then in disks_left(go_on, start, ordered=ordered, owed=lambda: flushed, one_in=size(6, 1)):
         states += 1
         log = make_log(files, recovery_point=flushed_then, index_interval_bytes=0)
         found = [key for _, key, _ in contents(log)]
@@ -399,7 +399,9 @@ LIVES: dict[str, list[Callable[[Managing], None]]] = {
 def test_a_data_directory_can_always_be_opened_again(life: str, ordered: bool) -> None:
     managing = Managing(LIVES[life])
     states = 0
-    for files, owed in disks_left(managing, ordered=ordered, owed=managing.owed, one_in=size(10 if ordered else 80, 1)):
+    for files, owed in disks_left(
+        managing, ordered=ordered, owed=managing.owed, one_in=size(20 if ordered else 160, 1)
+    ):
         states += 1
         managing.check(files, owed)
     print(f"{life}, {'ordered' if ordered else 'unordered'}", states, "disks")

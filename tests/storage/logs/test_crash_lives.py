@@ -35,7 +35,7 @@ LOST_AT_MOST = size(1, 2)
 @pytest.mark.scenario(41, 123, 129, 130, 131, 132, 133, 210)
 @pytest.mark.parametrize("name", LIVES)
 def test_whatever_a_power_loss_leaves_the_log_means_the_same(name: str) -> None:
-    thinned_to = THINNED_TO.get(name, 1) * size(16 if name in THINNED_TO else 6, 1)
+    thinned_to = THINNED_TO.get(name, 1) * size(32 if name in THINNED_TO else 12, 1)
     search = LIVES[name].search(
         losses=2,
         thinned_to=thinned_to,

@@ -131,7 +131,7 @@ ROWS = st.lists(
 )
 
 
-@settings(max_examples=size(80, 400), deadline=None)
+@settings(max_examples=size(40, 400), deadline=None)
 @given(
     rows=ROWS,
     count_is_off_by=st.sampled_from([0, 0, 0, -1, 1, 2**31]),

@@ -94,7 +94,7 @@ def stops_in_pieces(
 @pytest.mark.parametrize("seed", range(12))
 def test_pieces_find_what_a_look_at_all_of_it_finds(kernel: ModuleType, seed: int) -> None:
     rng = random.Random(seed)
-    for _ in range(size(20, 40)):
+    for _ in range(size(10, 40)):
         block, count, base = block_of(rng)
         rules = count, base, rng.choice([EVER, (0, 2**39)]), rng.random() < 0.5
         whole = list(stops(installed, block, *rules))

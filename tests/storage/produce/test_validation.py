@@ -434,7 +434,7 @@ def test_a_max_timestamp_that_is_not_the_records_is_put_right_where_they_are_loo
 # --- anything ---------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=size(50, 200), deadline=None)
+@settings(max_examples=size(25, 200), deadline=None)
 @given(
     data=st.binary(max_size=150),
     changes=st.lists(st.tuples(st.integers(0, 200), st.integers(0, 255)), max_size=4),

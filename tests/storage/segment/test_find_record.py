@@ -61,7 +61,7 @@ def test_timestamps_wrap_at_64_bits_as_in_java(kernel: ModuleType) -> None:
     assert kernel.find_record(block_of((0, 5)), 1, (1 << 63) - 1, EVER, 0) == (Found.SOUGHT, 0, EVER + 4)
 
 
-@settings(max_examples=size(70, 300), deadline=None)
+@settings(max_examples=size(35, 300), deadline=None)
 @given(
     rows=st.lists(st.tuples(st.integers(1, 3), st.integers(0, 2**40)), max_size=6),
     earliest=st.integers(0, 2**40) | st.just(0),

@@ -523,7 +523,7 @@ def test_of_many_aborted_transactions_those_are_found_that_a_walk_over_all_finds
     written.flush(sync=False)
     for each in (index, written, TransactionIndex(files, "x", 0)):
         assert each.entries() == txns
-        for _ in range(size(10, 100)):
+        for _ in range(size(5, 100)):
             from_offset = rng.randrange(end)
             upper = from_offset + rng.choice([0, 1, 5, 100, end])
             found, is_over = each.collect_aborted(from_offset, upper)

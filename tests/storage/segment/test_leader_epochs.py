@@ -131,7 +131,7 @@ def test_a_kill_at_any_moment_leaves_every_epoch_that_somebody_may_have_seen() -
 
 def test_a_power_loss_leaves_the_epoch_of_every_record_that_it_leaves() -> None:
     life, disks = Life(), 0
-    for disk, owed in disks_left(life, ordered=True, owed=life.owed, one_in=size(16, 1)):
+    for disk, owed in disks_left(life, ordered=True, owed=life.owed, one_in=size(32, 1)):
         disks += 1
         life.check(disk, owed, is_whole=False)
     assert disks > size(0, 1_600)

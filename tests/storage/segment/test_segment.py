@@ -830,7 +830,7 @@ def test_recovery_checks_a_batch_larger_than_its_chunk_in_pieces(monkeypatch: py
     assert reopen(segment).recover() == len(damaged) < size_bytes
 
 
-@settings(max_examples=size(50, 200))
+@settings(max_examples=size(25, 200))
 @given(garbage=st.binary(max_size=300), kept_bytes=st.integers(0, 600))
 def test_recovery_of_a_log_with_any_tail_ends_with_whole_batches(garbage: bytes, kept_bytes: int) -> None:
     segment = create()
@@ -970,7 +970,7 @@ class Pair:
         assert (self.segment.max_timestamp_ms, self.segment.max_timestamp_offset) == expected
 
 
-@settings(max_examples=size(30, 150), deadline=None)
+@settings(max_examples=size(15, 150), deadline=None)
 @given(
     interval_bytes=st.sampled_from([0, 150, 400, 5000]),
     first=appends,

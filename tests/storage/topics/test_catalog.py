@@ -362,7 +362,7 @@ def test_a_damaged_file_is_named_with_the_place_and_left_alone(data: bytes, told
     assert len(files.operations) == before
 
 
-@settings(max_examples=size(80, 300))
+@settings(max_examples=size(40, 300))
 @given(st.integers(0, 10_000), st.integers(0, 255))
 def test_a_changed_byte_is_refused_or_read_but_never_crashes(at: int, byte: int) -> None:
     data = bytearray(encode(EXAMPLE))

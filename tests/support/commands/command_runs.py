@@ -15,6 +15,10 @@ import pytest
 from ottla.server.commands.cli import main
 
 
+RUN_S_MAX = 120
+"""Of a command; on a slow machine none takes a tenth of it."""
+
+
 class Ran(NamedTuple):
     """How a command ended."""
 
@@ -54,13 +58,24 @@ def _run(kind: type[io.TextIOWrapper], words: Sequence[str], stdin: bytes) -> Ra
 
 @contextlib.contextmanager
 def _signals() -> Iterator[None]:
-    """A command that ends a process ignores them from then on; every process that a later test starts would inherit that."""
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    """A command that ends a process ignores them from then on; every process that a later test starts would inherit that.
+
+    One that serves where it should have refused would never end: it is broken off.
+    """
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM)
+    handlers = {number: signal.getsignal(number) for number in numbers}
+    signal.signal(signal.SIGALRM, _break_off)
+    signal.alarm(RUN_S_MAX)
     try:
         yield
     finally:
+        signal.alarm(0)
         for number, handler in handlers.items():
             signal.signal(number, handler)
+
+
+def _break_off(*_: object) -> None:
+    raise TimeoutError(f"the command has not ended after {RUN_S_MAX} s")
 
 
 @contextlib.contextmanager

@@ -12,7 +12,8 @@ import pytest
 
 import ottla
 from ottla.server.commands.cli import main
-from support.broker.serve_process import ServeProcess, run
+from support.broker.serve_process import ServeProcess
+from support.commands.command_runs import run_command
 
 Ask = Callable[..., tuple[int, str, str]]
 
@@ -98,8 +99,8 @@ def test_serve_begins_with_a_seed_and_plays_an_old_broker(tmp_path: Path) -> Non
     for _ in range(2):
         with ServeProcess(*options) as process:
             host, port = process.addresses[0]
-            told = run("topics", "list", "--json", "--bootstrap", f"{host}:{port}")
-            assert [each["topic"] for each in json.loads(told.stdout)] == ["a"], told
+            told = run_command("topics", "list", "--json", "--bootstrap", f"{host}:{port}")
+            assert [each["topic"] for each in json.loads(told.out)] == ["a"], told
 
 
 def test_serve_refuses_what_it_cannot_begin_with(tmp_path: Path) -> None:
@@ -110,6 +111,6 @@ def test_serve_refuses_what_it_cannot_begin_with(tmp_path: Path) -> None:
         (("--seed", str(bad)), "bad.yaml line 1: topcs: there is no such field"),
         (("--seed", "none.yaml"), "cannot read none.yaml"),
     ):
-        told = run("serve", "--data", str(tmp_path / "data"), "--listener", "127.0.0.1:0", *words)
-        assert told.returncode == 2 and said in told.stderr
+        told = run_command("serve", "--data", str(tmp_path / "data"), "--listener", "127.0.0.1:0", *words)
+        assert told.code == 2 and said in told.err
     assert not (tmp_path / "data").exists()

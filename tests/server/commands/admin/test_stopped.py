@@ -178,5 +178,5 @@ def test_ctrl_c_at_any_operation_loses_no_record_and_the_next_call_ends_it(
         compact_stopped(str(data_dir), "orders", force=True)
         assert offsets(data_dir) == list(range(93, 103)), at
         shutil.rmtree(data_dir)
-        at += size(7, 1)
+        at += size(14, 1)
     assert at > 20

@@ -312,7 +312,7 @@ def test_what_cannot_be_written_is_one_line(words: list[str], says: str, capsys:
 def test_nobody_reading_on_is_no_error(unbuffered: str) -> None:
     """Python writes what a command prints at once, or at the end."""
     lines = ("completion bash", "describe-config --json", "--help", "serve --help")
-    for line in some(lines, 2) if unbuffered else lines:
+    for line in some(lines, 1 if unbuffered else 2):
         process = subprocess.Popen(
             [sys.executable, "-m", "ottla.server", *line.split()],
             env=os.environ | {"PYTHONUNBUFFERED": unbuffered},

@@ -251,7 +251,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=size(7, 60))
+@settings(max_examples=size(4, 60))
 @given(STEPS, st.integers(0, 2**32 - 1), st.booleans())
 def test_no_partition_has_two_owners_and_none_is_left_without(steps: list[Step], seed: int, is_large: bool) -> None:
     world = World(random.Random(seed))
