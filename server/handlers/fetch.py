@@ -281,7 +281,9 @@ def _answer_of(ctx: Context, asked: FetchQuery, look: FetchLook) -> Steps[FetchR
     """Make the answer of all that a look found, or in a later fetch of a session of what is new. Neighbouring partitions of one topic are one row."""
     session, is_long = asked.session, len(look.answers) > A_PIECE
     is_incremental = session is not None and asked.body.session_epoch > INITIAL_EPOCH
-    groups: list[tuple[TopicKey, list[FetchPartitionData]]] = []
+    topics: list[FetchableTopicResponse] = []
+    topic: TopicKey = ""
+    partitions: list[FetchPartitionData] = []
     for item, data in look.answers:
         if is_long:
             yield
@@ -291,16 +293,13 @@ def _answer_of(ctx: Context, asked: FetchQuery, look: FetchLook) -> Steps[FetchR
                 continue
             if is_incremental and data.records:
                 FetchSessions.served(session, item)
-        if groups and groups[-1][0] == item.topic:
-            groups[-1][1].append(data)
-        else:
-            groups.append((item.topic, [data]))
-    topics = []
-    for topic, partitions in groups:
-        if is_long:
-            yield
-        name, topic_id = (topic, ZERO_UUID) if isinstance(topic, str) else ("", topic)
-        topics.append(_topic_answer(topic=name, topic_id=topic_id, partitions=as_array(partitions)))
+        if partitions and topic != item.topic:
+            topics.append(_row(topic, partitions))
+            partitions = []
+        topic = item.topic
+        partitions.append(data)
+    if partitions:
+        topics.append(_row(topic, partitions))
     return _answer(
         throttle_time_ms=0,
         error_code=ErrorCode.NONE,
@@ -308,6 +307,11 @@ def _answer_of(ctx: Context, asked: FetchQuery, look: FetchLook) -> Steps[FetchR
         responses=as_array(topics),
         node_endpoints=_endpoints(ctx, look.leaders) if look.leaders else (),
     )
+
+
+def _row(topic: TopicKey, partitions: list[FetchPartitionData]) -> FetchableTopicResponse:
+    name, topic_id = (topic, ZERO_UUID) if isinstance(topic, str) else ("", topic)
+    return _topic_answer(topic=name, topic_id=topic_id, partitions=as_array(partitions))
 
 
 def _endpoints(ctx: Context, leaders: set[int]) -> tuple[FetchNodeEndpoint, ...]:

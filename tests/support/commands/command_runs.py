@@ -14,7 +14,6 @@ import pytest
 
 from ottla.server.commands.cli import main
 
-
 RUN_S_MAX = 120
 """Of a command; on a slow machine none takes a tenth of it."""
 
