@@ -11,7 +11,7 @@ import random
 from collections import Counter
 
 import ottla
-from ottla.protocol.messages.describe_producers import DescribeProducersRequest, DescribeProducersTopicRequest
+from ottla.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from ottla.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -195,9 +195,7 @@ class _History:
             raise AssertionError(f"what is {command}?")
 
     def _abort(self, start_offset: int) -> None:
-        request = DescribeProducersRequest(
-            topics=(DescribeProducersTopicRequest(name=self._topic, partition_indexes=(0,)),)
-        )
+        request = DescribeProducersRequest(topics=(TopicRequest(name=self._topic, partition_indexes=(0,)),))
         (row,) = self._client.ask(request).topics[0].partitions
         (producer,) = [each for each in row.active_producers if each.current_txn_start_offset == start_offset]
         marker = WritableTxnMarker(

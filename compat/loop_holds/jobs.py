@@ -21,13 +21,13 @@ from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTop
 from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.protocol.messages.describe_groups import DescribeGroupsRequest
 from ottla.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
-from ottla.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersTopicPartitions
+from ottla.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from ottla.protocol.messages.end_txn import EndTxnRequest
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.incremental_alter_configs import (
-    IncrementalAlterConfigsAlterableConfig,
+    AlterableConfig,
+    AlterConfigsResource,
     IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResource,
 )
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -170,10 +170,10 @@ def _produce_to_each(at: At) -> None:
 
 def _configure_all(at: At) -> None:
     resources = tuple(
-        IncrementalAlterConfigsResource(
+        AlterConfigsResource(
             resource_type=2,
             resource_name=f"many{number}",
-            configs=(IncrementalAlterConfigsAlterableConfig(name="retention.ms", value="1000000"),),
+            configs=(AlterableConfig(name="retention.ms", value="1000000"),),
         )
         for number in range(at.size)
     )
@@ -185,10 +185,10 @@ def _configure_broker(at: At, count: int | None = None) -> None:
     """So many configs of the broker, each for a listener of its own."""
     count = at.size if count is None else count
     configs = tuple(
-        IncrementalAlterConfigsAlterableConfig(name=f"listener.name.n{number}.ssl.cipher.suites", value=f"a,b,{count}")
+        AlterableConfig(name=f"listener.name.n{number}.ssl.cipher.suites", value=f"a,b,{count}")
         for number in range(count)
     )
-    resources = (IncrementalAlterConfigsResource(resource_type=4, resource_name=str(at.node_id), configs=configs),)
+    resources = (AlterConfigsResource(resource_type=4, resource_name=str(at.node_id), configs=configs),)
     answer = at.client.ask(IncrementalAlterConfigsRequest(resources=resources))
     assert not answer.responses[0].error_code, answer.responses[0]
 
@@ -284,8 +284,8 @@ def _many_compacted(at: At) -> None:
 
 
 def _set_config(at: At, topic: str, name: str, value: str) -> None:
-    configs = (IncrementalAlterConfigsAlterableConfig(name=name, value=value),)
-    resources = (IncrementalAlterConfigsResource(resource_type=2, resource_name=topic, configs=configs),)
+    configs = (AlterableConfig(name=name, value=value),)
+    resources = (AlterConfigsResource(resource_type=2, resource_name=topic, configs=configs),)
     answer = at.client.ask(IncrementalAlterConfigsRequest(resources=resources))
     assert not answer.responses[0].error_code, answer
 
@@ -310,7 +310,7 @@ def _elect_unknown(at: At) -> None:
     partitions = tuple(range(1_000, 1_000 + at.size))
     asked = ElectLeadersRequest(
         election_type=0,
-        topic_partitions=(ElectLeadersTopicPartitions(topic="one", partitions=partitions),),
+        topic_partitions=(TopicPartitions(topic="one", partitions=partitions),),
         timeout_ms=10_000,
     )
     at.ask_raw(encoded(asked))

@@ -20,14 +20,14 @@ from ottla.protocol.messages import (
     describe_acls,
 )
 from ottla.protocol.messages.create_delegation_token import CreateDelegationTokenRequest
-from ottla.protocol.messages.describe_client_quotas import DescribeClientQuotasEntityData, DescribeClientQuotasRequest
+from ottla.protocol.messages.describe_client_quotas import DescribeClientQuotasRequest, EntityData
 from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.protocol.messages.describe_delegation_token import DescribeDelegationTokenRequest
 from ottla.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
 from ottla.protocol.messages.incremental_alter_configs import (
-    IncrementalAlterConfigsAlterableConfig,
+    AlterableConfig,
+    AlterConfigsResource,
     IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResource,
 )
 from ottla.protocol.messages.list_config_resources import ListConfigResourcesRequest
 from ottla.protocol.messages.metadata import MetadataRequest
@@ -136,9 +136,9 @@ def entry(number: int) -> create_acls.AclCreation:
     )
 
 
-def quota(number: int, value: float = 1e9) -> alter_client_quotas.AlterClientQuotasEntryData:
-    entity = DescribeClientQuotasEntityData(entity_type="user", entity_name=f"u{number:07}")
-    return alter_client_quotas.AlterClientQuotasEntryData(
+def quota(number: int, value: float = 1e9) -> alter_client_quotas.EntryData:
+    entity = EntityData(entity_type="user", entity_name=f"u{number:07}")
+    return alter_client_quotas.EntryData(
         entity=(entity,), ops=(alter_client_quotas.OpData(key="producer_byte_rate", value=value),)
     )
 
@@ -150,10 +150,10 @@ def user(number: int, salt: bytes = b"salt") -> alter_user_scram_credentials.Scr
 
 
 def configs(kind: int, count: int, name: str, value: str) -> IncrementalAlterConfigsRequest:
-    changed = (IncrementalAlterConfigsAlterableConfig(name=name, config_operation=0, value=value),)
+    changed = (AlterableConfig(name=name, config_operation=0, value=value),)
     return IncrementalAlterConfigsRequest(
         resources=tuple(
-            IncrementalAlterConfigsResource(resource_type=kind, resource_name=f"c{number:07}", configs=changed)
+            AlterConfigsResource(resource_type=kind, resource_name=f"c{number:07}", configs=changed)
             for number in range(count)
         )
     )

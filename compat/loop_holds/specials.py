@@ -20,9 +20,9 @@ from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, Des
 from ottla.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.incremental_alter_configs import (
-    IncrementalAlterConfigsAlterableConfig,
+    AlterableConfig,
+    AlterConfigsResource,
     IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResource,
 )
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from ottla.protocol.messages.list_groups import ListGroupsRequest
@@ -190,18 +190,18 @@ class Specials:
         )
         yield "JoinGroup that names many topics", f"{names}", encoded(join, 5), 1
         for operation, item in ((SET, "a"), (SUBTRACT, "b")):
-            config = IncrementalAlterConfigsAlterableConfig(
+            config = AlterableConfig(
                 name="metric.reporters", config_operation=operation, value=",".join([item] * 16_000)
             )
-            cluster = IncrementalAlterConfigsResource(resource_type=4, resource_name="", configs=(config,))
+            cluster = AlterConfigsResource(resource_type=4, resource_name="", configs=(config,))
             changed = IncrementalAlterConfigsRequest(resources=(cluster,), validate_only=False)
             yield f"Operation {operation} on a long list of a config", "16 000 items", encoded(changed), 1
         for option, value in (
             ("cleanup.policy", f"compact{' ' * 32_000}x"),
             ("min.cleanable.dirty.ratio", f"{'1' * 32_000}x"),
         ):
-            config = IncrementalAlterConfigsAlterableConfig(name=option, config_operation=SET, value=value)
-            topic = IncrementalAlterConfigsResource(resource_type=2, resource_name="t0000000", configs=(config,))
+            config = AlterableConfig(name=option, config_operation=SET, value=value)
+            topic = AlterConfigsResource(resource_type=2, resource_name="t0000000", configs=(config,))
             changed = IncrementalAlterConfigsRequest(resources=(topic,), validate_only=True)
             yield f"A long value of {option}", "32 KB of white space or digits, refused", encoded(changed), 1
         regex = "|".join(f"t{number}.*x" for number in range(3_000))

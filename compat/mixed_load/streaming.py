@@ -10,10 +10,10 @@ from ottla.protocol.messages.streams_group_describe import StreamsGroupDescribeR
 from ottla.protocol.messages.streams_group_heartbeat import (
     KeyValue,
     StreamsGroupHeartbeatRequest,
-    StreamsGroupHeartbeatSubtopology,
-    StreamsGroupHeartbeatTopicInfo,
-    StreamsGroupHeartbeatTopology,
+    Subtopology,
     TaskIds,
+    TopicInfo,
+    Topology,
 )
 from ottla.server.client.connection import Client
 
@@ -28,17 +28,11 @@ MEAN_TURNS = 60
 REBALANCE_MS = 5_000
 
 
-def topology(group: str) -> StreamsGroupHeartbeatTopology:
+def topology(group: str) -> Topology:
     """What is in KEPT is kept in a store of each task."""
-    store = StreamsGroupHeartbeatTopicInfo(
-        name=changelog(group), topic_configs=(KeyValue(key="cleanup.policy", value="compact"),)
-    )
-    return StreamsGroupHeartbeatTopology(
-        subtopologies=(
-            StreamsGroupHeartbeatSubtopology(
-                subtopology_id="0", source_topics=(KEPT,), state_changelog_topics=(store,)
-            ),
-        )
+    store = TopicInfo(name=changelog(group), topic_configs=(KeyValue(key="cleanup.policy", value="compact"),))
+    return Topology(
+        subtopologies=(Subtopology(subtopology_id="0", source_topics=(KEPT,), state_changelog_topics=(store,)),)
     )
 
 

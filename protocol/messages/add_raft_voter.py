@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from ..wire import ZERO_UUID, Bool, Int16, Int32, String, Uuid, since
-from .describe_quorum import QuorumListener
+from .describe_quorum import Listener
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,7 +16,7 @@ class AddRaftVoterRequest:
     timeout_ms: Int32 = 0
     voter_id: Int32 = 0
     voter_directory_id: Uuid = ZERO_UUID
-    listeners: tuple[QuorumListener, ...] = ()
+    listeners: tuple[Listener, ...] = ()
     ack_when_committed: Annotated[Bool, since(1)] = True
 
 

@@ -6,7 +6,7 @@
 from dataclasses import dataclass
 
 from ..wire import Bool, Float64, Int16, Int32, String
-from .describe_client_quotas import DescribeClientQuotasEntityData
+from .describe_client_quotas import EntityData
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,14 +17,14 @@ class OpData:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AlterClientQuotasEntryData:
-    entity: tuple[DescribeClientQuotasEntityData, ...] = ()
+class EntryData:
+    entity: tuple[EntityData, ...] = ()
     ops: tuple[OpData, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterClientQuotasRequest:
-    entries: tuple[AlterClientQuotasEntryData, ...] = ()
+    entries: tuple[EntryData, ...] = ()
     validate_only: Bool = False
 
 
@@ -32,7 +32,7 @@ class AlterClientQuotasRequest:
 class EntryResponse:
     error_code: Int16 = 0
     error_message: String | None = ""
-    entity: tuple[DescribeClientQuotasEntityData, ...] = ()
+    entity: tuple[EntityData, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

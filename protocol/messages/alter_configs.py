@@ -9,7 +9,7 @@ from ..wire import Bool, Int8, Int16, Int32, String
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AlterConfigsAlterableConfig:
+class AlterableConfig:
     name: String = ""
     value: String | None = ""
 
@@ -18,7 +18,7 @@ class AlterConfigsAlterableConfig:
 class AlterConfigsResource:
     resource_type: Int8 = 0
     resource_name: String = ""
-    configs: tuple[AlterConfigsAlterableConfig, ...] = ()
+    configs: tuple[AlterableConfig, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -108,14 +108,14 @@ class RemoveUserScramCredentialRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterMetadataEntityData:
+class EntityData:
     entity_type: String = ""
     entity_name: String | None = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientQuotaRecord:
-    entity: tuple[ClusterMetadataEntityData, ...] = ()
+    entity: tuple[EntityData, ...] = ()
     key: String = ""
     value: Float64 = 0.0
     remove: Bool = False

@@ -16,19 +16,19 @@ class ConsumerGroupDescribeRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumerGroupDescribeTopicPartitions:
+class TopicPartitions:
     topic_id: Uuid = ZERO_UUID
     topic_name: String = ""
     partitions: tuple[Int32, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumerGroupDescribeAssignment:
-    topic_partitions: tuple[ConsumerGroupDescribeTopicPartitions, ...] = ()
+class Assignment:
+    topic_partitions: tuple[TopicPartitions, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumerGroupDescribeMember:
+class Member:
     member_id: String = ""
     instance_id: String | None = None
     rack_id: String | None = None
@@ -37,13 +37,13 @@ class ConsumerGroupDescribeMember:
     client_host: String = ""
     subscribed_topic_names: tuple[String, ...] = ()
     subscribed_topic_regex: String | None = None
-    assignment: ConsumerGroupDescribeAssignment = ConsumerGroupDescribeAssignment()
-    target_assignment: ConsumerGroupDescribeAssignment = ConsumerGroupDescribeAssignment()
+    assignment: Assignment = Assignment()
+    target_assignment: Assignment = Assignment()
     member_type: Annotated[Int8, since(1)] = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumerGroupDescribedGroup:
+class DescribedGroup:
     error_code: Int16 = 0
     error_message: String | None = None
     group_id: String = ""
@@ -51,11 +51,11 @@ class ConsumerGroupDescribedGroup:
     group_epoch: Int32 = 0
     assignment_epoch: Int32 = 0
     assignor_name: String = ""
-    members: tuple[ConsumerGroupDescribeMember, ...] = ()
+    members: tuple[Member, ...] = ()
     authorized_operations: Int32 = -0x80000000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerGroupDescribeResponse:
     throttle_time_ms: Int32 = 0
-    groups: tuple[ConsumerGroupDescribedGroup, ...] = ()
+    groups: tuple[DescribedGroup, ...] = ()

@@ -10,7 +10,7 @@ from ..wire import ZERO_UUID, Int16, Int32, String, Uuid, since
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumerGroupHeartbeatTopicPartitions:
+class TopicPartitions:
     topic_id: Uuid = ZERO_UUID
     partitions: tuple[Int32, ...] = ()
 
@@ -26,12 +26,12 @@ class ConsumerGroupHeartbeatRequest:
     subscribed_topic_names: tuple[String, ...] | None = None
     subscribed_topic_regex: Annotated[String | None, since(1)] = None
     server_assignor: String | None = None
-    topic_partitions: tuple[ConsumerGroupHeartbeatTopicPartitions, ...] | None = None
+    topic_partitions: tuple[TopicPartitions, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumerGroupHeartbeatAssignment:
-    topic_partitions: tuple[ConsumerGroupHeartbeatTopicPartitions, ...] = ()
+class Assignment:
+    topic_partitions: tuple[TopicPartitions, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,4 +42,4 @@ class ConsumerGroupHeartbeatResponse:
     member_id: String | None = None
     member_epoch: Int32 = 0
     heartbeat_interval_ms: Int32 = 0
-    assignment: ConsumerGroupHeartbeatAssignment | None = None
+    assignment: Assignment | None = None

@@ -52,7 +52,7 @@ class ConsumerGroupMemberMetadataKey:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClassicMemberProtocol:
+class ClassicProtocol:
     name: String = ""
     metadata: Bytes = b""
 
@@ -60,7 +60,7 @@ class ClassicMemberProtocol:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassicMemberMetadata:
     session_timeout_ms: Int32 = 0
-    supported_protocols: tuple[ClassicMemberProtocol, ...] = ()
+    supported_protocols: tuple[ClassicProtocol, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,14 +94,14 @@ class ConsumerGroupTargetAssignmentMemberKey:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumerGroupLogTopicPartition:
+class TopicPartition:
     topic_id: Uuid = ZERO_UUID
     partitions: tuple[Int32, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerGroupTargetAssignmentMemberValue:
-    topic_partitions: tuple[ConsumerGroupLogTopicPartition, ...] = ()
+    topic_partitions: tuple[TopicPartition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +111,7 @@ class ConsumerGroupCurrentMemberAssignmentKey:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumerGroupLogTopicPartitions:
+class TopicPartitions:
     topic_id: Uuid = ZERO_UUID
     partitions: tuple[Int32, ...] = ()
     assignment_epochs: Annotated[tuple[Int32, ...] | None, tag(0)] = None
@@ -122,8 +122,8 @@ class ConsumerGroupCurrentMemberAssignmentValue:
     member_epoch: Int32 = 0
     previous_member_epoch: Int32 = 0
     state: Int8 = 0
-    assigned_partitions: tuple[ConsumerGroupLogTopicPartitions, ...] = ()
-    partitions_pending_revocation: tuple[ConsumerGroupLogTopicPartitions, ...] = ()
+    assigned_partitions: tuple[TopicPartitions, ...] = ()
+    partitions_pending_revocation: tuple[TopicPartitions, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from ..wire import Bytes, Int32, String, since
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumerProtocolTopicPartition:
+class TopicPartition:
     topic: String = ""
     partitions: tuple[Int32, ...] = ()
 
@@ -21,12 +21,12 @@ class ConsumerProtocolTopicPartition:
 class ConsumerProtocolSubscription:
     topics: tuple[String, ...] = ()
     user_data: Bytes | None = None
-    owned_partitions: Annotated[tuple[ConsumerProtocolTopicPartition, ...], since(1)] = ()
+    owned_partitions: Annotated[tuple[TopicPartition, ...], since(1)] = ()
     generation_id: Annotated[Int32, since(2)] = -1
     rack_id: Annotated[String | None, since(3)] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerProtocolAssignment:
-    assigned_partitions: tuple[ConsumerProtocolTopicPartition, ...] = ()
+    assigned_partitions: tuple[TopicPartition, ...] = ()
     user_data: Bytes | None = None

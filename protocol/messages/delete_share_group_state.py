@@ -3,18 +3,18 @@
 from dataclasses import dataclass
 
 from ..wire import ZERO_UUID, Int32, String, Uuid
-from .write_share_group_state import WriteShareGroupStatePartitionResult
+from .write_share_group_state import PartitionResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteShareGroupStatePartitionData:
+class PartitionData:
     partition: Int32 = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteStateData:
     topic_id: Uuid = ZERO_UUID
-    partitions: tuple[DeleteShareGroupStatePartitionData, ...] = ()
+    partitions: tuple[PartitionData, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +26,7 @@ class DeleteShareGroupStateRequest:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteStateResult:
     topic_id: Uuid = ZERO_UUID
-    partitions: tuple[WriteShareGroupStatePartitionResult, ...] = ()
+    partitions: tuple[PartitionResult, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,7 @@ class DescribeClientQuotasRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DescribeClientQuotasEntityData:
+class EntityData:
     entity_type: String = ""
     entity_name: String | None = ""
 
@@ -34,8 +34,8 @@ class ValueData:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DescribeClientQuotasEntryData:
-    entity: tuple[DescribeClientQuotasEntityData, ...] = ()
+class EntryData:
+    entity: tuple[EntityData, ...] = ()
     values: tuple[ValueData, ...] = ()
 
 
@@ -44,4 +44,4 @@ class DescribeClientQuotasResponse:
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
     error_message: String | None = ""
-    entries: tuple[DescribeClientQuotasEntryData, ...] | None = ()
+    entries: tuple[EntryData, ...] | None = ()

@@ -27,7 +27,7 @@ class DescribedGroupMember:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DescribeGroupsDescribedGroup:
+class DescribedGroup:
     error_code: Int16 = 0
     error_message: Annotated[String | None, since(6)] = None
     group_id: String = ""
@@ -41,4 +41,4 @@ class DescribeGroupsDescribedGroup:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeGroupsResponse:
     throttle_time_ms: Annotated[Int32, since(1)] = 0
-    groups: tuple[DescribeGroupsDescribedGroup, ...] = ()
+    groups: tuple[DescribedGroup, ...] = ()

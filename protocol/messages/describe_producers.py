@@ -6,18 +6,18 @@ from ..wire import Int16, Int32, Int64, String
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DescribeProducersTopicRequest:
+class TopicRequest:
     name: String = ""
     partition_indexes: tuple[Int32, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeProducersRequest:
-    topics: tuple[DescribeProducersTopicRequest, ...] = ()
+    topics: tuple[TopicRequest, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DescribedProducer:
+class ProducerState:
     producer_id: Int64 = 0
     producer_epoch: Int32 = 0
     last_sequence: Int32 = -1
@@ -31,7 +31,7 @@ class PartitionResponse:
     partition_index: Int32 = 0
     error_code: Int16 = 0
     error_message: String | None = None
-    active_producers: tuple[DescribedProducer, ...] = ()
+    active_producers: tuple[ProducerState, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,23 +11,23 @@ from ..wire import ZERO_UUID, Int16, Int32, Int64, String, UInt16, Uuid, since
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DescribeQuorumPartitionData:
+class PartitionData:
     partition_index: Int32 = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DescribeQuorumTopicData:
+class TopicData:
     topic_name: String = ""
-    partitions: tuple[DescribeQuorumPartitionData, ...] = ()
+    partitions: tuple[PartitionData, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeQuorumRequest:
-    topics: tuple[DescribeQuorumTopicData, ...] = ()
+    topics: tuple[TopicData, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DescribeQuorumReplicaState:
+class ReplicaState:
     replica_id: Int32 = 0
     replica_directory_id: Annotated[Uuid, since(2)] = ZERO_UUID
     log_end_offset: Int64 = 0
@@ -43,8 +43,8 @@ class PartitionQuorum:
     leader_id: Int32 = 0
     leader_epoch: Int32 = 0
     high_watermark: Int64 = 0
-    current_voters: tuple[DescribeQuorumReplicaState, ...] = ()
-    observers: tuple[DescribeQuorumReplicaState, ...] = ()
+    current_voters: tuple[ReplicaState, ...] = ()
+    observers: tuple[ReplicaState, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,16 +54,16 @@ class TopicQuorum:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QuorumListener:
+class Listener:
     name: String = ""
     host: String = ""
     port: UInt16 = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QuorumNode:
+class Node:
     node_id: Annotated[Int32, since(2)] = 0
-    listeners: Annotated[tuple[QuorumListener, ...], since(2)] = ()
+    listeners: Annotated[tuple[Listener, ...], since(2)] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,4 +71,4 @@ class DescribeQuorumResponse:
     error_code: Int16 = 0
     error_message: Annotated[String | None, since(2)] = ""
     topics: tuple[TopicQuorum, ...] = ()
-    nodes: Annotated[tuple[QuorumNode, ...], since(2)] = ()
+    nodes: Annotated[tuple[Node, ...], since(2)] = ()

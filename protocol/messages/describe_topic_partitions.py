@@ -6,7 +6,7 @@ from ..wire import ZERO_UUID, Bool, Int16, Int32, String, Uuid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DescribeTopicPartitionsTopicRequest:
+class TopicRequest:
     name: String = ""
 
 
@@ -18,7 +18,7 @@ class Cursor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeTopicPartitionsRequest:
-    topics: tuple[DescribeTopicPartitionsTopicRequest, ...] = ()
+    topics: tuple[TopicRequest, ...] = ()
     response_partition_limit: Int32 = 2000
     cursor: Cursor | None = None
 

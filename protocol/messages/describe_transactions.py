@@ -11,13 +11,13 @@ class DescribeTransactionsRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DescribeTransactionsTopicData:
+class TopicData:
     topic: String = ""
     partitions: tuple[Int32, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DescribeTransactionsTransactionState:
+class TransactionState:
     error_code: Int16 = 0
     transactional_id: String = ""
     transaction_state: String = ""
@@ -25,10 +25,10 @@ class DescribeTransactionsTransactionState:
     transaction_start_time_ms: Int64 = 0
     producer_id: Int64 = 0
     producer_epoch: Int16 = 0
-    topics: tuple[DescribeTransactionsTopicData, ...] = ()
+    topics: tuple[TopicData, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeTransactionsResponse:
     throttle_time_ms: Int32 = 0
-    transaction_states: tuple[DescribeTransactionsTransactionState, ...] = ()
+    transaction_states: tuple[TransactionState, ...] = ()

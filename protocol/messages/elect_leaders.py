@@ -10,7 +10,7 @@ from ..wire import Int8, Int16, Int32, String, since
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ElectLeadersTopicPartitions:
+class TopicPartitions:
     topic: String = ""
     partitions: tuple[Int32, ...] = ()
 
@@ -18,12 +18,12 @@ class ElectLeadersTopicPartitions:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElectLeadersRequest:
     election_type: Annotated[Int8, since(1)] = 0
-    topic_partitions: tuple[ElectLeadersTopicPartitions, ...] | None = ()
+    topic_partitions: tuple[TopicPartitions, ...] | None = ()
     timeout_ms: Int32 = 60000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ElectLeadersPartitionResult:
+class PartitionResult:
     partition_id: Int32 = 0
     error_code: Int16 = 0
     error_message: String | None = ""
@@ -32,7 +32,7 @@ class ElectLeadersPartitionResult:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaElectionResult:
     topic: String = ""
-    partition_result: tuple[ElectLeadersPartitionResult, ...] = ()
+    partition_result: tuple[PartitionResult, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from ..wire import ZERO_UUID, Int8, Int16, Int32, Int64, Records, String, Uuid, 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FetchReplicaState:
+class ReplicaState:
     replica_id: Int32 = -1
     replica_epoch: Int64 = -1
 
@@ -38,7 +38,7 @@ class FetchTopic:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FetchForgottenTopic:
+class ForgottenTopic:
     topic: Annotated[String, until(12)] = ""
     topic_id: Annotated[Uuid, since(13)] = ZERO_UUID
     partitions: tuple[Int32, ...] = ()
@@ -48,7 +48,7 @@ class FetchForgottenTopic:
 class FetchRequest:
     cluster_id: Annotated[String | None, since(12), tag(0)] = None
     replica_id: Annotated[Int32, until(14)] = -1
-    replica_state: Annotated[FetchReplicaState, since(15), tag(1)] = FetchReplicaState()
+    replica_state: Annotated[ReplicaState, since(15), tag(1)] = ReplicaState()
     max_wait_ms: Int32 = 0
     min_bytes: Int32 = 0
     max_bytes: Int32 = 0x7FFFFFFF
@@ -56,18 +56,18 @@ class FetchRequest:
     session_id: Annotated[Int32, since(7)] = 0
     session_epoch: Annotated[Int32, since(7)] = -1
     topics: tuple[FetchTopic, ...] = ()
-    forgotten_topics_data: Annotated[tuple[FetchForgottenTopic, ...], since(7)] = ()
+    forgotten_topics_data: Annotated[tuple[ForgottenTopic, ...], since(7)] = ()
     rack_id: Annotated[String, since(11)] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FetchEpochEndOffset:
+class EpochEndOffset:
     epoch: Int32 = -1
     end_offset: Int64 = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FetchLeaderIdAndEpoch:
+class LeaderIdAndEpoch:
     leader_id: Int32 = -1
     leader_epoch: Int32 = -1
 
@@ -85,14 +85,14 @@ class AbortedTransaction:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FetchPartitionData:
+class PartitionData:
     partition_index: Int32 = 0
     error_code: Int16 = 0
     high_watermark: Int64 = 0
     last_stable_offset: Int64 = -1
     log_start_offset: Annotated[Int64, since(5)] = -1
-    diverging_epoch: Annotated[FetchEpochEndOffset, since(12), tag(0)] = FetchEpochEndOffset()
-    current_leader: Annotated[FetchLeaderIdAndEpoch, since(12), tag(1)] = FetchLeaderIdAndEpoch()
+    diverging_epoch: Annotated[EpochEndOffset, since(12), tag(0)] = EpochEndOffset()
+    current_leader: Annotated[LeaderIdAndEpoch, since(12), tag(1)] = LeaderIdAndEpoch()
     snapshot_id: Annotated[SnapshotId, since(12), tag(2)] = SnapshotId()
     aborted_transactions: tuple[AbortedTransaction, ...] | None = ()
     preferred_read_replica: Annotated[Int32, since(11)] = -1
@@ -103,11 +103,11 @@ class FetchPartitionData:
 class FetchableTopicResponse:
     topic: Annotated[String, until(12)] = ""
     topic_id: Annotated[Uuid, since(13)] = ZERO_UUID
-    partitions: tuple[FetchPartitionData, ...] = ()
+    partitions: tuple[PartitionData, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FetchNodeEndpoint:
+class NodeEndpoint:
     node_id: Int32 = 0
     host: String = ""
     port: Int32 = 0
@@ -120,4 +120,4 @@ class FetchResponse:
     error_code: Annotated[Int16, since(7)] = 0
     session_id: Annotated[Int32, since(7)] = 0
     responses: tuple[FetchableTopicResponse, ...] = ()
-    node_endpoints: Annotated[tuple[FetchNodeEndpoint, ...], since(16), tag(0)] = ()
+    node_endpoints: Annotated[tuple[NodeEndpoint, ...], since(16), tag(0)] = ()

@@ -19,7 +19,7 @@ class FindCoordinatorRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FoundCoordinator:
+class Coordinator:
     key: String = ""
     node_id: Int32 = 0
     host: String = ""
@@ -36,4 +36,4 @@ class FindCoordinatorResponse:
     node_id: Annotated[Int32, until(3)] = 0
     host: Annotated[String, until(3)] = ""
     port: Annotated[Int32, until(3)] = 0
-    coordinators: Annotated[tuple[FoundCoordinator, ...], since(4)] = ()
+    coordinators: Annotated[tuple[Coordinator, ...], since(4)] = ()

@@ -11,22 +11,22 @@ from .alter_configs import AlterConfigsResourceResponse
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IncrementalAlterConfigsAlterableConfig:
+class AlterableConfig:
     name: String = ""
     config_operation: Int8 = 0
     value: String | None = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IncrementalAlterConfigsResource:
+class AlterConfigsResource:
     resource_type: Int8 = 0
     resource_name: String = ""
-    configs: tuple[IncrementalAlterConfigsAlterableConfig, ...] = ()
+    configs: tuple[AlterableConfig, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IncrementalAlterConfigsRequest:
-    resources: tuple[IncrementalAlterConfigsResource, ...] = ()
+    resources: tuple[AlterConfigsResource, ...] = ()
     validate_only: Bool = False
 
 

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 
 from ..wire import ZERO_UUID, Int32, Int64, String, Uuid
-from .write_share_group_state import WriteShareGroupStatePartitionResult
+from .write_share_group_state import PartitionResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InitializeShareGroupStatePartitionData:
+class PartitionData:
     partition: Int32 = 0
     state_epoch: Int32 = 0
     start_offset: Int64 = 0
@@ -16,7 +16,7 @@ class InitializeShareGroupStatePartitionData:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitializeStateData:
     topic_id: Uuid = ZERO_UUID
-    partitions: tuple[InitializeShareGroupStatePartitionData, ...] = ()
+    partitions: tuple[PartitionData, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +28,7 @@ class InitializeShareGroupStateRequest:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitializeStateResult:
     topic_id: Uuid = ZERO_UUID
-    partitions: tuple[WriteShareGroupStatePartitionResult, ...] = ()
+    partitions: tuple[PartitionResult, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ class ListTransactionsRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListTransactionsTransactionState:
+class TransactionState:
     transactional_id: String = ""
     producer_id: Int64 = 0
     transaction_state: String = ""
@@ -29,4 +29,4 @@ class ListTransactionsResponse:
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
     unknown_state_filters: tuple[String, ...] = ()
-    transaction_states: tuple[ListTransactionsTransactionState, ...] = ()
+    transaction_states: tuple[TransactionState, ...] = ()

@@ -29,7 +29,7 @@ class OffsetForLeaderEpochRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetForLeaderEpochEndOffset:
+class EpochEndOffset:
     error_code: Int16 = 0
     partition: Int32 = 0
     leader_epoch: Int32 = -1
@@ -39,7 +39,7 @@ class OffsetForLeaderEpochEndOffset:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetForLeaderTopicResult:
     topic: String = ""
-    partitions: tuple[OffsetForLeaderEpochEndOffset, ...] = ()
+    partitions: tuple[EpochEndOffset, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

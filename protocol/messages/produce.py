@@ -40,7 +40,7 @@ class BatchIndexAndErrorMessage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProduceLeaderIdAndEpoch:
+class LeaderIdAndEpoch:
     leader_id: Int32 = -1
     leader_epoch: Int32 = -1
 
@@ -54,7 +54,7 @@ class PartitionProduceResponse:
     log_start_offset: Annotated[Int64, since(5)] = -1
     record_errors: Annotated[tuple[BatchIndexAndErrorMessage, ...], since(8)] = ()
     error_message: Annotated[String | None, since(8)] = None
-    current_leader: Annotated[ProduceLeaderIdAndEpoch, since(10), tag(0)] = ProduceLeaderIdAndEpoch()
+    current_leader: Annotated[LeaderIdAndEpoch, since(10), tag(0)] = LeaderIdAndEpoch()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,7 @@ class TopicProduceResponse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProduceNodeEndpoint:
+class NodeEndpoint:
     node_id: Int32 = 0
     host: String = ""
     port: Int32 = 0
@@ -76,4 +76,4 @@ class ProduceNodeEndpoint:
 class ProduceResponse:
     responses: tuple[TopicProduceResponse, ...] = ()
     throttle_time_ms: Int32 = 0
-    node_endpoints: Annotated[tuple[ProduceNodeEndpoint, ...], since(10), tag(0)] = ()
+    node_endpoints: Annotated[tuple[NodeEndpoint, ...], since(10), tag(0)] = ()

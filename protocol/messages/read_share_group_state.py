@@ -7,7 +7,7 @@ from .write_share_group_state import StateBatch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReadShareGroupStatePartitionData:
+class PartitionData:
     partition: Int32 = 0
     leader_epoch: Int32 = 0
 
@@ -15,7 +15,7 @@ class ReadShareGroupStatePartitionData:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadStateData:
     topic_id: Uuid = ZERO_UUID
-    partitions: tuple[ReadShareGroupStatePartitionData, ...] = ()
+    partitions: tuple[PartitionData, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +25,7 @@ class ReadShareGroupStateRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReadShareGroupStatePartitionResult:
+class PartitionResult:
     partition: Int32 = 0
     error_code: Int16 = 0
     error_message: String | None = None
@@ -37,7 +37,7 @@ class ReadShareGroupStatePartitionResult:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadStateResult:
     topic_id: Uuid = ZERO_UUID
-    partitions: tuple[ReadShareGroupStatePartitionResult, ...] = ()
+    partitions: tuple[PartitionResult, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from ..wire import ZERO_UUID, Int16, Int32, Int64, String, Uuid, since
-from .read_share_group_state import ReadShareGroupStatePartitionData
+from .read_share_group_state import PartitionData
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadStateSummaryData:
     topic_id: Uuid = ZERO_UUID
-    partitions: tuple[ReadShareGroupStatePartitionData, ...] = ()
+    partitions: tuple[PartitionData, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +23,7 @@ class ReadShareGroupStateSummaryRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReadShareGroupStateSummaryPartitionResult:
+class PartitionResult:
     partition: Int32 = 0
     error_code: Int16 = 0
     error_message: String | None = None
@@ -36,7 +36,7 @@ class ReadShareGroupStateSummaryPartitionResult:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadStateSummaryResult:
     topic_id: Uuid = ZERO_UUID
-    partitions: tuple[ReadShareGroupStateSummaryPartitionResult, ...] = ()
+    partitions: tuple[PartitionResult, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

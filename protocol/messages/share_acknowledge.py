@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from ..wire import ZERO_UUID, Bool, Int16, Int32, String, Uuid, since
-from .share_fetch import AcknowledgementBatch, ShareFetchNodeEndpoint
+from .share_fetch import AcknowledgementBatch, NodeEndpoint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,23 +32,23 @@ class ShareAcknowledgeRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShareAcknowledgeLeaderIdAndEpoch:
+class LeaderIdAndEpoch:
     leader_id: Int32 = 0
     leader_epoch: Int32 = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShareAcknowledgePartitionData:
+class PartitionData:
     partition_index: Int32 = 0
     error_code: Int16 = 0
     error_message: String | None = None
-    current_leader: ShareAcknowledgeLeaderIdAndEpoch = ShareAcknowledgeLeaderIdAndEpoch()
+    current_leader: LeaderIdAndEpoch = LeaderIdAndEpoch()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareAcknowledgeTopicResponse:
     topic_id: Uuid = ZERO_UUID
-    partitions: tuple[ShareAcknowledgePartitionData, ...] = ()
+    partitions: tuple[PartitionData, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,4 +58,4 @@ class ShareAcknowledgeResponse:
     error_message: String | None = None
     acquisition_lock_timeout_ms: Annotated[Int32, since(2)] = 0
     responses: tuple[ShareAcknowledgeTopicResponse, ...] = ()
-    node_endpoints: tuple[ShareFetchNodeEndpoint, ...] = ()
+    node_endpoints: tuple[NodeEndpoint, ...] = ()

@@ -17,19 +17,19 @@ class AcknowledgementBatch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShareFetchPartition:
+class FetchPartition:
     partition_index: Int32 = 0
     acknowledgement_batches: tuple[AcknowledgementBatch, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShareFetchTopic:
+class FetchTopic:
     topic_id: Uuid = ZERO_UUID
-    partitions: tuple[ShareFetchPartition, ...] = ()
+    partitions: tuple[FetchPartition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShareFetchForgottenTopic:
+class ForgottenTopic:
     topic_id: Uuid = ZERO_UUID
     partitions: tuple[Int32, ...] = ()
 
@@ -46,12 +46,12 @@ class ShareFetchRequest:
     batch_size: Int32 = 0
     share_acquire_mode: Annotated[Int8, since(2)] = 0
     is_renew_ack: Annotated[Bool, since(2)] = False
-    topics: tuple[ShareFetchTopic, ...] = ()
-    forgotten_topics_data: tuple[ShareFetchForgottenTopic, ...] = ()
+    topics: tuple[FetchTopic, ...] = ()
+    forgotten_topics_data: tuple[ForgottenTopic, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShareFetchLeaderIdAndEpoch:
+class LeaderIdAndEpoch:
     leader_id: Int32 = 0
     leader_epoch: Int32 = 0
 
@@ -64,13 +64,13 @@ class AcquiredRecords:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShareFetchPartitionData:
+class PartitionData:
     partition_index: Int32 = 0
     error_code: Int16 = 0
     error_message: String | None = None
     acknowledge_error_code: Int16 = 0
     acknowledge_error_message: String | None = None
-    current_leader: ShareFetchLeaderIdAndEpoch = ShareFetchLeaderIdAndEpoch()
+    current_leader: LeaderIdAndEpoch = LeaderIdAndEpoch()
     # Kafka has no other default, and no null from version 1 on: whoever answers without an error sets it.
     records: Records = None  # type: ignore[assignment]
     acquired_records: tuple[AcquiredRecords, ...] = ()
@@ -79,11 +79,11 @@ class ShareFetchPartitionData:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareFetchableTopicResponse:
     topic_id: Uuid = ZERO_UUID
-    partitions: tuple[ShareFetchPartitionData, ...] = ()
+    partitions: tuple[PartitionData, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShareFetchNodeEndpoint:
+class NodeEndpoint:
     node_id: Int32 = 0
     host: String = ""
     port: Int32 = 0
@@ -97,4 +97,4 @@ class ShareFetchResponse:
     error_message: String | None = None
     acquisition_lock_timeout_ms: Int32 = 0
     responses: tuple[ShareFetchableTopicResponse, ...] = ()
-    node_endpoints: tuple[ShareFetchNodeEndpoint, ...] = ()
+    node_endpoints: tuple[NodeEndpoint, ...] = ()

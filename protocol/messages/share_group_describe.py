@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from ..wire import Bool, Int16, Int32, String
-from .consumer_group_describe import ConsumerGroupDescribeTopicPartitions
+from .consumer_group_describe import TopicPartitions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,23 +13,23 @@ class ShareGroupDescribeRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShareGroupDescribeAssignment:
-    topic_partitions: tuple[ConsumerGroupDescribeTopicPartitions, ...] = ()
+class Assignment:
+    topic_partitions: tuple[TopicPartitions, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShareGroupDescribeMember:
+class Member:
     member_id: String = ""
     rack_id: String | None = None
     member_epoch: Int32 = 0
     client_id: String = ""
     client_host: String = ""
     subscribed_topic_names: tuple[String, ...] = ()
-    assignment: ShareGroupDescribeAssignment = ShareGroupDescribeAssignment()
+    assignment: Assignment = Assignment()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShareGroupDescribedGroup:
+class DescribedGroup:
     error_code: Int16 = 0
     error_message: String | None = None
     group_id: String = ""
@@ -37,11 +37,11 @@ class ShareGroupDescribedGroup:
     group_epoch: Int32 = 0
     assignment_epoch: Int32 = 0
     assignor_name: String = ""
-    members: tuple[ShareGroupDescribeMember, ...] = ()
+    members: tuple[Member, ...] = ()
     authorized_operations: Int32 = -2147483648
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareGroupDescribeResponse:
     throttle_time_ms: Int32 = 0
-    groups: tuple[ShareGroupDescribedGroup, ...] = ()
+    groups: tuple[DescribedGroup, ...] = ()

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from ..wire import Int16, Int32, String
-from .consumer_group_heartbeat import ConsumerGroupHeartbeatAssignment
+from .consumer_group_heartbeat import Assignment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,4 +23,4 @@ class ShareGroupHeartbeatResponse:
     member_id: String | None = None
     member_epoch: Int32 = 0
     heartbeat_interval_ms: Int32 = 0
-    assignment: ConsumerGroupHeartbeatAssignment | None = None
+    assignment: Assignment | None = None

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from ..wire import ZERO_UUID, Int8, Int32, Int64, String, Uuid, tag
-from .consumer_group_heartbeat import ConsumerGroupHeartbeatTopicPartitions
-from .consumer_group_log import ConsumerGroupLogTopicPartition
+from .consumer_group_heartbeat import TopicPartitions
+from .consumer_group_log import TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,7 @@ class ShareGroupTargetAssignmentMemberKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareGroupTargetAssignmentMemberValue:
-    topic_partitions: tuple[ConsumerGroupLogTopicPartition, ...] = ()
+    topic_partitions: tuple[TopicPartition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +70,7 @@ class ShareGroupCurrentMemberAssignmentValue:
     member_epoch: Int32 = 0
     previous_member_epoch: Int32 = 0
     state: Int8 = 0
-    assigned_partitions: tuple[ConsumerGroupHeartbeatTopicPartitions, ...] = ()
+    assigned_partitions: tuple[TopicPartitions, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +86,7 @@ class TopicPartitionsInfo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShareGroupLogTopicInfo:
+class TopicInfo:
     topic_id: Uuid = ZERO_UUID
     topic_name: String = ""
 
@@ -95,7 +95,7 @@ class ShareGroupLogTopicInfo:
 class ShareGroupStatePartitionMetadataValue:
     initializing_topics: tuple[TopicPartitionsInfo, ...] = ()
     initialized_topics: tuple[TopicPartitionsInfo, ...] = ()
-    deleting_topics: tuple[ShareGroupLogTopicInfo, ...] = ()
+    deleting_topics: tuple[TopicInfo, ...] = ()
 
 
 RECORD_TYPES = {

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from ..wire import Bool, Int16, Int32, String
-from .streams_group_heartbeat import KeyValue, StreamsEndpoint, StreamsGroupHeartbeatTopicInfo, TaskIds, TaskOffset
+from .streams_group_heartbeat import Endpoint, KeyValue, TaskIds, TaskOffset, TopicInfo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,29 +13,29 @@ class StreamsGroupDescribeRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StreamsGroupDescribeAssignment:
+class Assignment:
     active_tasks: tuple[TaskIds, ...] = ()
     standby_tasks: tuple[TaskIds, ...] = ()
     warmup_tasks: tuple[TaskIds, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StreamsGroupDescribeSubtopology:
+class Subtopology:
     subtopology_id: String = ""
     source_topics: tuple[String, ...] = ()
     repartition_sink_topics: tuple[String, ...] = ()
-    state_changelog_topics: tuple[StreamsGroupHeartbeatTopicInfo, ...] = ()
-    repartition_source_topics: tuple[StreamsGroupHeartbeatTopicInfo, ...] = ()
+    state_changelog_topics: tuple[TopicInfo, ...] = ()
+    repartition_source_topics: tuple[TopicInfo, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StreamsGroupDescribeTopology:
+class Topology:
     epoch: Int32 = 0
-    subtopologies: tuple[StreamsGroupDescribeSubtopology, ...] | None = None
+    subtopologies: tuple[Subtopology, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StreamsGroupDescribeMember:
+class Member:
     member_id: String = ""
     member_epoch: Int32 = 0
     instance_id: String | None = None
@@ -44,29 +44,29 @@ class StreamsGroupDescribeMember:
     client_host: String = ""
     topology_epoch: Int32 = 0
     process_id: String = ""
-    user_endpoint: StreamsEndpoint | None = None
+    user_endpoint: Endpoint | None = None
     client_tags: tuple[KeyValue, ...] = ()
     task_offsets: tuple[TaskOffset, ...] = ()
     task_end_offsets: tuple[TaskOffset, ...] = ()
-    assignment: StreamsGroupDescribeAssignment = StreamsGroupDescribeAssignment()
-    target_assignment: StreamsGroupDescribeAssignment = StreamsGroupDescribeAssignment()
+    assignment: Assignment = Assignment()
+    target_assignment: Assignment = Assignment()
     is_classic: Bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StreamsGroupDescribedGroup:
+class DescribedGroup:
     error_code: Int16 = 0
     error_message: String | None = None
     group_id: String = ""
     group_state: String = ""
     group_epoch: Int32 = 0
     assignment_epoch: Int32 = 0
-    topology: StreamsGroupDescribeTopology | None = None
-    members: tuple[StreamsGroupDescribeMember, ...] = ()
+    topology: Topology | None = None
+    members: tuple[Member, ...] = ()
     authorized_operations: Int32 = -2147483648
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamsGroupDescribeResponse:
     throttle_time_ms: Int32 = 0
-    groups: tuple[StreamsGroupDescribedGroup, ...] = ()
+    groups: tuple[DescribedGroup, ...] = ()

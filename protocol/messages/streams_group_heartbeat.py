@@ -12,7 +12,7 @@ class KeyValue:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StreamsGroupHeartbeatTopicInfo:
+class TopicInfo:
     name: String = ""
     partitions: Int32 = 0
     replication_factor: Int16 = 0
@@ -20,7 +20,7 @@ class StreamsGroupHeartbeatTopicInfo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StreamsEndpoint:
+class Endpoint:
     host: String = ""
     port: UInt16 = 0
 
@@ -46,20 +46,20 @@ class CopartitionGroup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StreamsGroupHeartbeatSubtopology:
+class Subtopology:
     subtopology_id: String = ""
     source_topics: tuple[String, ...] = ()
     source_topic_regex: tuple[String, ...] = ()
-    state_changelog_topics: tuple[StreamsGroupHeartbeatTopicInfo, ...] = ()
+    state_changelog_topics: tuple[TopicInfo, ...] = ()
     repartition_sink_topics: tuple[String, ...] = ()
-    repartition_source_topics: tuple[StreamsGroupHeartbeatTopicInfo, ...] = ()
+    repartition_source_topics: tuple[TopicInfo, ...] = ()
     copartition_groups: tuple[CopartitionGroup, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StreamsGroupHeartbeatTopology:
+class Topology:
     epoch: Int32 = 0
-    subtopologies: tuple[StreamsGroupHeartbeatSubtopology, ...] = ()
+    subtopologies: tuple[Subtopology, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,12 +71,12 @@ class StreamsGroupHeartbeatRequest:
     instance_id: String | None = None
     rack_id: String | None = None
     rebalance_timeout_ms: Int32 = -1
-    topology: StreamsGroupHeartbeatTopology | None = None
+    topology: Topology | None = None
     active_tasks: tuple[TaskIds, ...] | None = None
     standby_tasks: tuple[TaskIds, ...] | None = None
     warmup_tasks: tuple[TaskIds, ...] | None = None
     process_id: String | None = None
-    user_endpoint: StreamsEndpoint | None = None
+    user_endpoint: Endpoint | None = None
     client_tags: tuple[KeyValue, ...] | None = None
     task_offsets: tuple[TaskOffset, ...] | None = None
     task_end_offsets: tuple[TaskOffset, ...] | None = None
@@ -84,22 +84,22 @@ class StreamsGroupHeartbeatRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StreamsStatus:
+class Status:
     status_code: Int8 = 0
     status_detail: String = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StreamsGroupHeartbeatTopicPartition:
+class TopicPartition:
     topic: String = ""
     partitions: tuple[Int32, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointToPartitions:
-    user_endpoint: StreamsEndpoint = StreamsEndpoint()
-    active_partitions: tuple[StreamsGroupHeartbeatTopicPartition, ...] = ()
-    standby_partitions: tuple[StreamsGroupHeartbeatTopicPartition, ...] = ()
+    user_endpoint: Endpoint = Endpoint()
+    active_partitions: tuple[TopicPartition, ...] = ()
+    standby_partitions: tuple[TopicPartition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +112,7 @@ class StreamsGroupHeartbeatResponse:
     heartbeat_interval_ms: Int32 = 0
     acceptable_recovery_lag: Int32 = 0
     task_offset_interval_ms: Int32 = 0
-    status: tuple[StreamsStatus, ...] | None = ()
+    status: tuple[Status, ...] | None = ()
     active_tasks: tuple[TaskIds, ...] | None = None
     standby_tasks: tuple[TaskIds, ...] | None = None
     warmup_tasks: tuple[TaskIds, ...] | None = None

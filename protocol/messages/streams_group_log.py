@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from ..wire import Int8, Int32, Int64, String, tag
-from .streams_group_heartbeat import KeyValue, StreamsEndpoint, StreamsGroupHeartbeatSubtopology, TaskIds
+from .streams_group_heartbeat import Endpoint, KeyValue, Subtopology, TaskIds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ class StreamsGroupMemberMetadataValue:
     rebalance_timeout_ms: Int32 = -1
     topology_epoch: Int32 = 0
     process_id: String = ""
-    user_endpoint: StreamsEndpoint | None = None
+    user_endpoint: Endpoint | None = None
     client_tags: tuple[KeyValue, ...] = ()
 
 
@@ -109,7 +109,7 @@ class StreamsGroupTopologyKey:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamsGroupTopologyValue:
     epoch: Int32 = 0
-    subtopologies: tuple[StreamsGroupHeartbeatSubtopology, ...] = ()
+    subtopologies: tuple[Subtopology, ...] = ()
 
 
 RECORD_TYPES = {

@@ -18,7 +18,7 @@ class StateBatch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WriteShareGroupStatePartitionData:
+class PartitionData:
     partition: Int32 = 0
     state_epoch: Int32 = 0
     leader_epoch: Int32 = 0
@@ -30,7 +30,7 @@ class WriteShareGroupStatePartitionData:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteStateData:
     topic_id: Uuid = ZERO_UUID
-    partitions: tuple[WriteShareGroupStatePartitionData, ...] = ()
+    partitions: tuple[PartitionData, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class WriteShareGroupStateRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WriteShareGroupStatePartitionResult:
+class PartitionResult:
     partition: Int32 = 0
     error_code: Int16 = 0
     error_message: String | None = None
@@ -49,7 +49,7 @@ class WriteShareGroupStatePartitionResult:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteStateResult:
     topic_id: Uuid = ZERO_UUID
-    partitions: tuple[WriteShareGroupStatePartitionResult, ...] = ()
+    partitions: tuple[PartitionResult, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,9 +8,9 @@ from typing import Literal
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from ...protocol.messages.incremental_alter_configs import (
-    IncrementalAlterConfigsAlterableConfig,
+    AlterableConfig,
+    AlterConfigsResource,
     IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResource,
 )
 from .nodes import NodeConnections, check
 from .topics import option_name, text
@@ -46,12 +46,10 @@ def set_configs(
     """Set options, or (None) take them back to their defaults; all of them or none."""
     expect("changes", changes, Mapping)
     rows = tuple(
-        IncrementalAlterConfigsAlterableConfig(
-            name=option_name(key), config_operation=DELETE if value is None else SET, value=text(value)
-        )
+        AlterableConfig(name=option_name(key), config_operation=DELETE if value is None else SET, value=text(value))
         for key, value in changes.items()
     )
-    resource = IncrementalAlterConfigsResource(resource_type=_resource(kind), resource_name=name, configs=rows)
+    resource = AlterConfigsResource(resource_type=_resource(kind), resource_name=name, configs=rows)
 
     def attempt() -> None:
         request = IncrementalAlterConfigsRequest(resources=(resource,))

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Literal
 
 from ...protocol.errors import CorruptRecordError, ErrorCode, KafkaError
-from ...protocol.messages.fetch import AbortedTransaction, FetchPartition, FetchPartitionData, FetchRequest, FetchTopic
+from ...protocol.messages.fetch import AbortedTransaction, FetchPartition, FetchRequest, FetchTopic, PartitionData
 from ...protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ...protocol.records import HEADER_BYTES, RecordBatch
 from ...protocol.wire import RecordsPart
@@ -91,7 +91,7 @@ def records(
             return  # The log ends in a gap: what was there is compacted away.
 
 
-def _fetch(nodes: NodeConnections, topic: str, partition: int, offset: int, level: int) -> FetchPartitionData:
+def _fetch(nodes: NodeConnections, topic: str, partition: int, offset: int, level: int) -> PartitionData:
     """A fetch that does not wait; of all errors it lets through OFFSET_OUT_OF_RANGE alone."""
     wanted = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=FETCH_BYTES)
     request = FetchRequest(
@@ -99,7 +99,7 @@ def _fetch(nodes: NodeConnections, topic: str, partition: int, offset: int, leve
     )
     answer = nodes.ask_leader(request, topic, partition)
     check(answer.error_code, f"topic {topic!r}, partition {partition}")
-    data: FetchPartitionData = answer.responses[0].partitions[0]
+    data: PartitionData = answer.responses[0].partitions[0]
     if data.error_code != ErrorCode.OFFSET_OUT_OF_RANGE:
         check(data.error_code, f"topic {topic!r}, partition {partition}, offset {offset}")
         if not data.records and answer.throttle_time_ms:

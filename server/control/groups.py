@@ -22,7 +22,7 @@ from ..services.share_keeper import ShareKeeper
 from .operation import Name, operation
 
 if TYPE_CHECKING:
-    from ...protocol.messages.streams_group_describe import StreamsGroupDescribedGroup as DescribedStreamsGroup
+    from ...protocol.messages.streams_group_describe import DescribedGroup as DescribedStreamsGroup
     from ..coordination.jobs import Steps
     from ..groups.coordinator import GroupCoordinator
     from ..groups.service import GroupService

@@ -19,16 +19,16 @@ from itertools import islice
 from typing import Any
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.messages.consumer_group_describe import ConsumerGroupDescribedGroup as DescribedConsumerGroup
+from ...protocol.messages.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
 from ...protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
-from ...protocol.messages.describe_groups import DescribeGroupsDescribedGroup
+from ...protocol.messages.describe_groups import DescribedGroup
 from ...protocol.messages.join_group import JoinGroupRequest
 from ...protocol.messages.leave_group import MemberIdentity, MemberResponse
 from ...protocol.messages.list_groups import ListedGroup
 from ...protocol.messages.offset_commit import OffsetCommitRequest
-from ...protocol.messages.share_group_describe import ShareGroupDescribedGroup as DescribedShareGroup
+from ...protocol.messages.share_group_describe import DescribedGroup as DescribedShareGroup
 from ...protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
-from ...protocol.messages.streams_group_describe import StreamsGroupDescribedGroup as DescribedStreamsGroup
+from ...protocol.messages.streams_group_describe import DescribedGroup as DescribedStreamsGroup
 from ...protocol.messages.streams_group_heartbeat import EndpointToPartitions, StreamsGroupHeartbeatRequest
 from ...protocol.messages.sync_group import SyncGroupRequest
 from ...protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
@@ -439,7 +439,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
 
     # Groups as administrators see them
 
-    def describe_group(self, group_id: str, version: int) -> Steps[DescribeGroupsDescribedGroup]:
+    def describe_group(self, group_id: str, version: int) -> Steps[DescribedGroup]:
         """A classic group (`descriptions.describe_classic`), a member a piece."""
         return describe_classic(group_id, self.shard_of(group_id).groups.get(group_id), version)
 

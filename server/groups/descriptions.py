@@ -9,10 +9,10 @@ from dataclasses import replace
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages import consumer_group_describe as message
 from ...protocol.messages import share_group_describe as share_message
-from ...protocol.messages.consumer_group_describe import ConsumerGroupDescribeTopicPartitions
-from ...protocol.messages.describe_groups import DescribedGroupMember, DescribeGroupsDescribedGroup
+from ...protocol.messages.consumer_group_describe import TopicPartitions
+from ...protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from ...protocol.messages.list_groups import ListedGroup
-from ...protocol.messages.streams_group_describe import StreamsGroupDescribedGroup as DescribedStreamsGroup
+from ...protocol.messages.streams_group_describe import DescribedGroup as DescribedStreamsGroup
 from ..coordination.jobs import Steps
 from .assigning.assignment import Assignment
 from .assigning.simple import SIMPLE
@@ -38,7 +38,7 @@ _STATES = frozenset(name.lower() for kind in KINDS for name in kind.state_names)
 _TYPES = frozenset(kind.type_name for kind in KINDS)
 
 
-def describe_classic(group_id: str, group: Group | None, version: int) -> Steps[DescribeGroupsDescribedGroup]:
+def describe_classic(group_id: str, group: Group | None, version: int) -> Steps[DescribedGroup]:
     """State and members; their metadata and assignments only while the group is stable. All as it is when the first piece
     is done.
 
@@ -47,7 +47,7 @@ def describe_classic(group_id: str, group: Group | None, version: int) -> Steps[
     """
     if not isinstance(group, ClassicGroup):
         is_error = version >= _GROUP_ID_NOT_FOUND_VERSION
-        return DescribeGroupsDescribedGroup(
+        return DescribedGroup(
             error_code=ErrorCode.GROUP_ID_NOT_FOUND if is_error else ErrorCode.NONE,
             error_message=_not_found(group_id, group, "classic") if is_error else None,
             group_id=group_id,
@@ -55,7 +55,7 @@ def describe_classic(group_id: str, group: Group | None, version: int) -> Steps[
         )
     protocol_name = group.protocol_name if group.state is ClassicState.STABLE else None
     rows = [(one, one.member_id, one.metadata(protocol_name), one.assignment) for one in group.members.values()]
-    described = DescribeGroupsDescribedGroup(
+    described = DescribedGroup(
         group_id=group_id,
         group_state=group.state_name,
         protocol_type=group.protocol_type or "",
@@ -79,7 +79,7 @@ def describe_classic(group_id: str, group: Group | None, version: int) -> Steps[
 
 def describe_consumer(
     group_id: str, group: Group | None, topics: TopicView, default_assignor: str
-) -> Steps[message.ConsumerGroupDescribedGroup]:
+) -> Steps[message.DescribedGroup]:
     """State, epochs and members of a consumer group, as it is when the first piece is done; topics that are gone are left
     out.
 
@@ -92,7 +92,7 @@ def describe_consumer(
     members = [(member, group.targets.get(member.member_id, {})) for member in group.members.values()]
     # Most members name the same topics, thousands perhaps.
     names: dict[frozenset[str], tuple[str, ...]] = {}
-    described = message.ConsumerGroupDescribedGroup(
+    described = message.DescribedGroup(
         group_id=group_id,
         group_state=group.state_name,
         group_epoch=group.epoch,
@@ -122,12 +122,12 @@ def describe_streams(group_id: str, group: Group | None) -> Steps[DescribedStrea
 
 def _described_member(
     member: ConsumerMember, names: tuple[str, ...], target: Assignment, topics: TopicView
-) -> Steps[message.ConsumerGroupDescribeMember]:
+) -> Steps[message.Member]:
     has = {
         topic_id: member.assigned.get(topic_id, {}).keys() | member.revoking.get(topic_id, {}).keys()
         for topic_id in member.assigned.keys() | member.revoking.keys()
     }
-    return message.ConsumerGroupDescribeMember(
+    return message.Member(
         member_id=member.member_id,
         instance_id=member.instance_id,
         rack_id=member.rack_id,
@@ -142,23 +142,17 @@ def _described_member(
     )
 
 
-def _assignment(
-    partitions: Mapping[bytes, AbstractSet[int]], topics: TopicView
-) -> Steps[message.ConsumerGroupDescribeAssignment]:
+def _assignment(partitions: Mapping[bytes, AbstractSet[int]], topics: TopicView) -> Steps[message.Assignment]:
     found = []
     for topic_id in sorted(partitions):
         if (name := topics.name_of(topic_id)) is not None:
             indexes = tuple(sorted(partitions[topic_id]))
-            found.append(
-                message.ConsumerGroupDescribeTopicPartitions(topic_id=topic_id, topic_name=name, partitions=indexes)
-            )
+            found.append(message.TopicPartitions(topic_id=topic_id, topic_name=name, partitions=indexes))
         yield
-    return message.ConsumerGroupDescribeAssignment(topic_partitions=tuple(found))
+    return message.Assignment(topic_partitions=tuple(found))
 
 
-def describe_share(
-    group_id: str, group: Group | None, topics: TopicView
-) -> Steps[share_message.ShareGroupDescribedGroup]:
+def describe_share(group_id: str, group: Group | None, topics: TopicView) -> Steps[share_message.DescribedGroup]:
     """State, epochs and members of a share group, as it is when the first piece is done; topics that are gone are left out.
 
     Raises:
@@ -168,7 +162,7 @@ def describe_share(
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, _not_found(group_id, group, "share"))
     members = tuple(group.members.values())
     names: dict[frozenset[str], tuple[str, ...]] = {}
-    described = share_message.ShareGroupDescribedGroup(
+    described = share_message.DescribedGroup(
         group_id=group_id,
         group_state=group.state_name,
         group_epoch=group.epoch,
@@ -184,17 +178,17 @@ def describe_share(
         for topic_id in sorted(member.assigned):
             if (name := topics.name_of(topic_id)) is not None:
                 indexes = tuple(sorted(member.assigned[topic_id]))
-                has.append(ConsumerGroupDescribeTopicPartitions(topic_id=topic_id, topic_name=name, partitions=indexes))
+                has.append(TopicPartitions(topic_id=topic_id, topic_name=name, partitions=indexes))
             yield
         found.append(
-            share_message.ShareGroupDescribeMember(
+            share_message.Member(
                 member_id=member.member_id,
                 rack_id=member.rack_id,
                 member_epoch=member.epoch,
                 client_id=member.client_id,
                 client_host=member.client_host,
                 subscribed_topic_names=names[member.topic_names],
-                assignment=share_message.ShareGroupDescribeAssignment(topic_partitions=tuple(has)),
+                assignment=share_message.Assignment(topic_partitions=tuple(has)),
             )
         )
         yield

@@ -15,7 +15,7 @@ from ...protocol.errors import ProtocolError
 from ...protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
-    ConsumerProtocolTopicPartition,
+    TopicPartition,
 )
 from ...protocol.wire import codec
 from ..coordination.jobs import Steps
@@ -84,7 +84,7 @@ def write_assignment(subscription: bytes, partitions: Mapping[str, Collection[in
     blob = bytearray(_VERSION.pack(version))
     message = ConsumerProtocolAssignment(
         assigned_partitions=tuple(
-            ConsumerProtocolTopicPartition(topic=topic, partitions=tuple(sorted(indexes)))
+            TopicPartition(topic=topic, partitions=tuple(sorted(indexes)))
             for topic, indexes in sorted(partitions.items())
         )
     )

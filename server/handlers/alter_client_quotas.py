@@ -11,12 +11,12 @@ from __future__ import annotations
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.alter_client_quotas import (
-    AlterClientQuotasEntryData,
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
+    EntryData,
     EntryResponse,
 )
-from ...protocol.messages.describe_client_quotas import DescribeClientQuotasEntityData
+from ...protocol.messages.describe_client_quotas import EntityData
 from ...protocol.wire import as_array
 from ..quotas.entities import TYPES, Entity
 from ..quotas.validation import Alteration, entity_problem
@@ -59,7 +59,7 @@ async def handle(ctx: Context, request: Request) -> AlterClientQuotasResponse:
     return AlterClientQuotasResponse(entries=as_array(refused + rows))
 
 
-async def _names(entry: AlterClientQuotasEntryData, time_slice: TimeSlice) -> dict[str, str | None]:
+async def _names(entry: EntryData, time_slice: TimeSlice) -> dict[str, str | None]:
     """The last name of each type; of one type more than there are, no more are looked at."""
     names: dict[str, str | None] = {}
     async for part in time_slice.each(entry.entity):
@@ -69,7 +69,7 @@ async def _names(entry: AlterClientQuotasEntryData, time_slice: TimeSlice) -> di
     return names
 
 
-def _refused(entry: AlterClientQuotasEntryData, entity: Entity) -> EntryResponse:
+def _refused(entry: EntryData, entity: Entity) -> EntryResponse:
     return EntryResponse(
         error_code=ErrorCode.INVALID_REQUEST, error_message=entity_problem(entity), entity=entry.entity
     )
@@ -80,5 +80,5 @@ def _row(outcome: tuple[Entity, str | None]) -> EntryResponse:
     return EntryResponse(
         error_code=ErrorCode.NONE if problem is None else ErrorCode.INVALID_REQUEST,
         error_message=problem,
-        entity=tuple(DescribeClientQuotasEntityData(entity_type=kind, entity_name=name) for kind, name in entity.parts),
+        entity=tuple(EntityData(entity_type=kind, entity_name=name) for kind, name in entity.parts),
     )

@@ -46,7 +46,7 @@ from .other_configs import Configs, alter_loggers, changed_client_metrics, chang
 from .permissions import check_without_words
 
 if TYPE_CHECKING:
-    from ...protocol.messages.incremental_alter_configs import IncrementalAlterConfigsResource as AlterableResource
+    from ...protocol.messages.incremental_alter_configs import AlterConfigsResource as AlterableResource
 
 _WITHOUT_EFFECT = Floods(logging.getLogger("ottla.configs"))
 

@@ -14,9 +14,9 @@ from dataclasses import replace
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.consumer_group_describe import (
-    ConsumerGroupDescribedGroup,
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
+    DescribedGroup,
 )
 from ..runtime.time_slices import TimeSlice, run_cooperatively
 from ..security.acls.kinds import AclOperation, ResourceType
@@ -43,7 +43,7 @@ async def handle(ctx: Context, request: Request) -> ConsumerGroupDescribeRespons
     return ConsumerGroupDescribeResponse(groups=tuple(groups))
 
 
-async def _describe(ctx: Context, group_id: str) -> ConsumerGroupDescribedGroup:
+async def _describe(ctx: Context, group_id: str) -> DescribedGroup:
     groups = ctx.services.coordinators.groups
     try:
         groups.check_consumer_protocol()
@@ -57,10 +57,10 @@ async def _describe(ctx: Context, group_id: str) -> ConsumerGroupDescribedGroup:
     except KafkaError as error:
         # Apache Kafka says nothing beside UNSUPPORTED_VERSION.
         message = None if error.code is ErrorCode.UNSUPPORTED_VERSION else error.message or None
-        return ConsumerGroupDescribedGroup(group_id=group_id, error_code=error.code, error_message=message)
+        return DescribedGroup(group_id=group_id, error_code=error.code, error_message=message)
 
 
-async def _may_see(ctx: Context, group: ConsumerGroupDescribedGroup) -> bool:
+async def _may_see(ctx: Context, group: DescribedGroup) -> bool:
     """Whether the client may describe all topics that members have, or are to have."""
     time_slice = TimeSlice()
     seen: set[str] = set()

@@ -9,11 +9,11 @@ from __future__ import annotations
 from ...protocol.connection import Request
 from ...protocol.errors import KafkaError
 from ...protocol.messages.delete_share_group_state import (
-    DeleteShareGroupStatePartitionData,
     DeleteShareGroupStateResponse,
     DeleteStateResult,
+    PartitionData,
 )
-from ...protocol.messages.write_share_group_state import WriteShareGroupStatePartitionResult
+from ...protocol.messages.write_share_group_state import PartitionResult
 from ..security.acls.kinds import ResourceType
 from ..services.context import Context
 from ..sharing.share_records import SharePartitionKey
@@ -22,18 +22,16 @@ from .permissions import refusal
 from .share_groups import StateApi
 
 
-def _act(
-    coordinator: ShareStateCoordinator, key: SharePartitionKey, _: DeleteShareGroupStatePartitionData, now_ms: int
-) -> WriteShareGroupStatePartitionResult:
+def _act(coordinator: ShareStateCoordinator, key: SharePartitionKey, _: PartitionData, now_ms: int) -> PartitionResult:
     coordinator.delete(key, now_ms)
-    return WriteShareGroupStatePartitionResult(partition=key.partition)
+    return PartitionResult(partition=key.partition)
 
 
 _API = StateApi(
     "delete share group state",
     DeleteShareGroupStateResponse,
     DeleteStateResult,
-    WriteShareGroupStatePartitionResult,
+    PartitionResult,
     _act,
 )
 

@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.describe_client_quotas import (
-    DescribeClientQuotasEntityData,
-    DescribeClientQuotasEntryData,
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
+    EntityData,
+    EntryData,
     ValueData,
 )
 from ..quotas.entities import Entity
@@ -68,9 +68,9 @@ _ORDER = (
 _ORDER_OF_FOUR = (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, CONTROLLER_MUTATION_RATE, REQUEST_PERCENTAGE)
 
 
-def _entry(entity: Entity, values: Mapping[str, float]) -> DescribeClientQuotasEntryData:
+def _entry(entity: Entity, values: Mapping[str, float]) -> EntryData:
     order = _ORDER_OF_FOUR if len(values) == len(_ORDER_OF_FOUR) else _ORDER
-    return DescribeClientQuotasEntryData(
-        entity=tuple(DescribeClientQuotasEntityData(entity_type=kind, entity_name=name) for kind, name in entity.parts),
+    return EntryData(
+        entity=tuple(EntityData(entity_type=kind, entity_name=name) for kind, name in entity.parts),
         values=tuple(ValueData(key=key, value=values[key]) for key in order if key in values),
     )

@@ -14,7 +14,7 @@ from dataclasses import replace
 from ...protocol.connection import Request
 from ...protocol.errors import KafkaError
 from ...protocol.messages.describe_groups import (
-    DescribeGroupsDescribedGroup,
+    DescribedGroup,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
@@ -41,7 +41,7 @@ async def handle(ctx: Context, request: Request) -> DescribeGroupsResponse:
     return DescribeGroupsResponse(groups=tuple(groups))
 
 
-async def _describe(ctx: Context, group_id: str, version: int, time_slice: TimeSlice) -> DescribeGroupsDescribedGroup:
+async def _describe(ctx: Context, group_id: str, version: int, time_slice: TimeSlice) -> DescribedGroup:
     try:
         check(ctx, AclOperation.DESCRIBE, ResourceType.GROUP, group_id)
         groups = ctx.services.coordinators.groups
@@ -50,4 +50,4 @@ async def _describe(ctx: Context, group_id: str, version: int, time_slice: TimeS
         await groups.settle(shard)
         return described
     except KafkaError as error:
-        return DescribeGroupsDescribedGroup(group_id=group_id, error_code=error.code)
+        return DescribedGroup(group_id=group_id, error_code=error.code)

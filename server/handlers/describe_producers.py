@@ -12,10 +12,10 @@ from __future__ import annotations
 from ...protocol.connection import Request
 from ...protocol.errors import KafkaError
 from ...protocol.messages.describe_producers import (
-    DescribedProducer,
     DescribeProducersRequest,
     DescribeProducersResponse,
     PartitionResponse,
+    ProducerState,
     TopicResponse,
 )
 from ...storage.produce.producer_state import ProducerState as RememberedProducer
@@ -58,8 +58,8 @@ async def _describe(ctx: Context, topic: str, index: int, reasons: Reasons, time
     )
 
 
-def _producer(state: RememberedProducer) -> DescribedProducer:
-    return DescribedProducer(
+def _producer(state: RememberedProducer) -> ProducerState:
+    return ProducerState(
         producer_id=state.producer_id,
         producer_epoch=state.producer_epoch,
         last_sequence=state.last_sequence,

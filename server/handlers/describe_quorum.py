@@ -13,14 +13,14 @@ from __future__ import annotations
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode
 from ...protocol.messages.describe_quorum import (
-    DescribeQuorumPartitionData,
-    DescribeQuorumReplicaState,
     DescribeQuorumRequest,
     DescribeQuorumResponse,
-    DescribeQuorumTopicData,
+    Listener,
+    Node,
+    PartitionData,
     PartitionQuorum,
-    QuorumListener,
-    QuorumNode,
+    ReplicaState,
+    TopicData,
     TopicQuorum,
 )
 from ...protocol.schema import ZERO_UUID
@@ -46,11 +46,10 @@ async def handle(ctx: Context, request: Request) -> DescribeQuorumResponse:
             unknown.append(TopicQuorum(topic_name=topic.topic_name, partitions=rows))
         return DescribeQuorumResponse(topics=tuple(unknown))
     nodes = tuple(
-        QuorumNode(
+        Node(
             node_id=node_id,
             listeners=tuple(
-                QuorumListener(name=each.name, host=each.advertised_host, port=each.advertised_port)
-                for each in listeners
+                Listener(name=each.name, host=each.advertised_host, port=each.advertised_port) for each in listeners
             ),
         )
         for node_id, listeners in ctx.services.cluster.controllers().items()
@@ -59,7 +58,7 @@ async def handle(ctx: Context, request: Request) -> DescribeQuorumResponse:
     return DescribeQuorumResponse(topics=(quorum,), nodes=nodes)
 
 
-def _is_metadata_log(topics: tuple[DescribeQuorumTopicData, ...]) -> bool:
+def _is_metadata_log(topics: tuple[TopicData, ...]) -> bool:
     return (
         len(topics) == 1
         and topics[0].topic_name == METADATA_TOPIC
@@ -67,7 +66,7 @@ def _is_metadata_log(topics: tuple[DescribeQuorumTopicData, ...]) -> bool:
     )
 
 
-def _unknown(partition: DescribeQuorumPartitionData) -> PartitionQuorum:
+def _unknown(partition: PartitionData) -> PartitionQuorum:
     return PartitionQuorum(
         partition_index=partition.partition_index,
         error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -82,8 +81,8 @@ def _quorum(ctx: Context) -> PartitionQuorum:
     directory_id = cluster.directory_id()
     of_voters = directory_id if ctx.services.config.feature_level("kraft.version") else ZERO_UUID
 
-    def state(node_id: int) -> DescribeQuorumReplicaState:
-        return DescribeQuorumReplicaState(
+    def state(node_id: int) -> ReplicaState:
+        return ReplicaState(
             replica_id=node_id,
             replica_directory_id=of_voters if node_id in voters else directory_id,
             log_end_offset=end,

@@ -17,7 +17,7 @@ from ...protocol.errors import KafkaError
 from ...protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
-    DescribeTransactionsTransactionState,
+    TransactionState,
 )
 from ..runtime.time_slices import TimeSlice
 from ..security.acls.kinds import AclOperation, ResourceType
@@ -34,7 +34,7 @@ async def handle(ctx: Context, request: Request) -> DescribeTransactionsResponse
     return DescribeTransactionsResponse(transaction_states=tuple(states))
 
 
-async def _describe(ctx: Context, transactional_id: str) -> DescribeTransactionsTransactionState:
+async def _describe(ctx: Context, transactional_id: str) -> TransactionState:
     service = ctx.services.coordinators.transactions
     try:
         check(ctx, AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id)
@@ -48,4 +48,4 @@ async def _describe(ctx: Context, transactional_id: str) -> DescribeTransactions
         )
         return replace(described, topics=tuple(topics))
     except KafkaError as error:
-        return DescribeTransactionsTransactionState(error_code=error.code, transactional_id=transactional_id)
+        return TransactionState(error_code=error.code, transactional_id=transactional_id)

@@ -15,9 +15,9 @@ from functools import partial
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.elect_leaders import (
-    ElectLeadersPartitionResult,
     ElectLeadersRequest,
     ElectLeadersResponse,
+    PartitionResult,
     ReplicaElectionResult,
 )
 from ...storage.disk.paths import TopicPartition
@@ -69,8 +69,8 @@ async def refused(_: Context, request: Request, error: KafkaError) -> ElectLeade
     return ElectLeadersResponse(error_code=error.code, replica_election_results=tuple(results))
 
 
-def _row(index: int, error: KafkaError | None, reasons: Reasons) -> ElectLeadersPartitionResult:
-    return ElectLeadersPartitionResult(
+def _row(index: int, error: KafkaError | None, reasons: Reasons) -> PartitionResult:
+    return PartitionResult(
         partition_id=index,
         error_code=error.code if error else ErrorCode.NONE,
         error_message=reasons.of(error) if error else None,

@@ -17,7 +17,7 @@ import trio
 from ...protocol.apis import API_VERSIONS_KEY
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError, ProtocolError
-from ...protocol.messages.fetch import FetchPartition, FetchPartitionData, FetchRequest, FetchResponse, FetchTopic
+from ...protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from ...protocol.records import HEADER_BYTES
 from ...protocol.wire import as_array
 from ...storage.disk.files import FileSlice
@@ -161,7 +161,7 @@ class _Met:
         records = {key: await _thread(faults_thread(), _with_a_wrong_byte, part) for key, part in harmed.items()}
         ctx.time_slice.begin()
 
-        def told(data: FetchPartitionData) -> FetchPartitionData:
+        def told(data: PartitionData) -> PartitionData:
             return replace(data, records=records[id(data)]) if id(data) in records else data
 
         topics = []

@@ -37,13 +37,13 @@ from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.fetch import (
     AbortedTransaction,
+    EpochEndOffset,
     FetchableTopicResponse,
-    FetchEpochEndOffset,
-    FetchLeaderIdAndEpoch,
-    FetchNodeEndpoint,
-    FetchPartitionData,
     FetchRequest,
     FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
 )
 from ...protocol.schema import ZERO_UUID, maker
 from ...protocol.wire import as_array
@@ -72,13 +72,13 @@ from ..services.context import Context
 from .permissions import refusal
 from .routing import NotLeaderError, endpoints, led_partition
 
-Answer = tuple[FetchItem, FetchPartitionData]
+Answer = tuple[FetchItem, PartitionData]
 
 # Of what nearly every answer consists.
 _answer, _topic_answer, _partition_answer = (
     maker(FetchResponse),
     maker(FetchableTopicResponse),
-    maker(FetchPartitionData),
+    maker(PartitionData),
 )
 TOPIC_IDS = 13
 READ_COMMITTED = 1
@@ -95,7 +95,7 @@ ABORTED_MAX = 5_000
 class FoundPartition(NamedTuple):
     """What a look at one partition found."""
 
-    data: FetchPartitionData
+    data: PartitionData
     wanted: WantedPartition | None = None
     """What to wait for; None if there is nothing to wait for, but an error or epochs that diverge."""
     offered_bytes: int = 0
@@ -283,7 +283,7 @@ def _answer_of(ctx: Context, asked: FetchQuery, look: FetchLook) -> Steps[FetchR
     is_incremental = session is not None and asked.body.session_epoch > INITIAL_EPOCH
     topics: list[FetchableTopicResponse] = []
     topic: TopicKey = ""
-    partitions: list[FetchPartitionData] = []
+    partitions: list[PartitionData] = []
     for item, data in look.answers:
         if is_long:
             yield
@@ -309,14 +309,14 @@ def _answer_of(ctx: Context, asked: FetchQuery, look: FetchLook) -> Steps[FetchR
     )
 
 
-def _row(topic: TopicKey, partitions: list[FetchPartitionData]) -> FetchableTopicResponse:
+def _row(topic: TopicKey, partitions: list[PartitionData]) -> FetchableTopicResponse:
     name, topic_id = (topic, ZERO_UUID) if isinstance(topic, str) else ("", topic)
     return _topic_answer(topic=name, topic_id=topic_id, partitions=as_array(partitions))
 
 
-def _endpoints(ctx: Context, leaders: set[int]) -> tuple[FetchNodeEndpoint, ...]:
+def _endpoints(ctx: Context, leaders: set[int]) -> tuple[NodeEndpoint, ...]:
     return tuple(
-        FetchNodeEndpoint(node_id=node_id, host=host, port=port, rack=rack)
+        NodeEndpoint(node_id=node_id, host=host, port=port, rack=rack)
         for node_id, host, port, rack in endpoints(ctx, leaders)
     )
 
@@ -396,9 +396,7 @@ def _look_at(ctx: Context, asked: FetchQuery, look: FetchLook, item: FetchItem, 
         partition = led_partition(ctx, item.topic, item.partition)
     except NotLeaderError as error:
         look.leaders.add(error.partition.leader)
-        current_leader = FetchLeaderIdAndEpoch(
-            leader_id=error.partition.leader, leader_epoch=error.partition.leader_epoch
-        )
+        current_leader = LeaderIdAndEpoch(leader_id=error.partition.leader, leader_epoch=error.partition.leader_epoch)
         look.answers.append((item, _refusal(item, error, current_leader)))
         look.is_enough = True
         return
@@ -440,7 +438,7 @@ def _read(
     if item.last_fetched_epoch >= 0:
         diverging = _diverging_epoch(partition, item)
         if diverging is not None:
-            data = FetchPartitionData(
+            data = PartitionData(
                 partition_index=item.partition,
                 error_code=ErrorCode.NONE,
                 high_watermark=high_watermark,
@@ -487,7 +485,7 @@ def _told_aborted(txn: AbortedTxn) -> AbortedTransaction:
     return AbortedTransaction(producer_id=txn.producer_id, first_offset=txn.first_offset)
 
 
-def _diverging_epoch(partition: Partition, item: FetchItem) -> FetchEpochEndOffset | None:
+def _diverging_epoch(partition: Partition, item: FetchItem) -> EpochEndOffset | None:
     """Where the epoch ends that the client read last, if that is not where the client is (KIP-595).
 
     Raises:
@@ -502,18 +500,16 @@ def _diverging_epoch(partition: Partition, item: FetchItem) -> FetchEpochEndOffs
             f" starts at {log_start_offset} and has leader epochs up to {partition.leader_epoch}",
         )
     if epoch < item.last_fetched_epoch or end_offset < item.fetch_offset:
-        return FetchEpochEndOffset(epoch=epoch, end_offset=end_offset)
+        return EpochEndOffset(epoch=epoch, end_offset=end_offset)
     return None
 
 
-def _refusal(
-    item: FetchItem, error: KafkaError, current_leader: FetchLeaderIdAndEpoch | None = None
-) -> FetchPartitionData:
-    return FetchPartitionData(
+def _refusal(item: FetchItem, error: KafkaError, current_leader: LeaderIdAndEpoch | None = None) -> PartitionData:
+    return PartitionData(
         partition_index=item.partition,
         error_code=error.code,
         high_watermark=-1,
         aborted_transactions=None,
-        current_leader=current_leader or FetchLeaderIdAndEpoch(),
+        current_leader=current_leader or LeaderIdAndEpoch(),
         records=b"",
     )

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse, FoundCoordinator
+from ...protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from ..groups.service import GroupService
 from ..runtime.time_slices import TimeSlice
 from ..security.acls.kinds import CLUSTER_NAME, AclOperation, ResourceType
@@ -66,7 +66,7 @@ async def handle(ctx: Context, request: Request) -> FindCoordinatorResponse:
     )
 
 
-async def _find(ctx: Context, version: int, key_type: int, key: str, asks: Check) -> FoundCoordinator:
+async def _find(ctx: Context, version: int, key_type: int, key: str, asks: Check) -> Coordinator:
     error, message = ErrorCode.NONE, ""
     node_id, host, port = _NO_NODE
     try:
@@ -75,7 +75,7 @@ async def _find(ctx: Context, version: int, key_type: int, key: str, asks: Check
         node_id, host, port = await _coordinator(ctx, key_type, key, asks)
     except KafkaError as failure:
         error, message = failure.code, failure.message
-    return FoundCoordinator(key=key, node_id=node_id, host=host, port=port, error_code=error, error_message=message)
+    return Coordinator(key=key, node_id=node_id, host=host, port=port, error_code=error, error_message=message)
 
 
 async def _coordinator(ctx: Context, key_type: int, key: str, asks: Check) -> tuple[int, str, int]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from ...protocol.connection import Request
 from ...protocol.messages.alter_configs import AlterConfigsResourceResponse
 from ...protocol.messages.incremental_alter_configs import (
+    AlterConfigsResource,
     IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResource,
     IncrementalAlterConfigsResponse,
 )
 from ..config.changes import ConfigChange
@@ -37,7 +37,7 @@ async def handle(ctx: Context, request: Request) -> IncrementalAlterConfigsRespo
     )
 
 
-def _wish(resource: IncrementalAlterConfigsResource) -> ResourceWish:
+def _wish(resource: AlterConfigsResource) -> ResourceWish:
     return ResourceWish(
         resource.resource_type,
         resource.resource_name,

@@ -9,11 +9,11 @@ from __future__ import annotations
 from ...protocol.connection import Request
 from ...protocol.errors import KafkaError
 from ...protocol.messages.initialize_share_group_state import (
-    InitializeShareGroupStatePartitionData,
     InitializeShareGroupStateResponse,
     InitializeStateResult,
+    PartitionData,
 )
-from ...protocol.messages.write_share_group_state import WriteShareGroupStatePartitionResult
+from ...protocol.messages.write_share_group_state import PartitionResult
 from ..security.acls.kinds import ResourceType
 from ..services.context import Context
 from ..sharing.share_records import SharePartitionKey
@@ -23,17 +23,17 @@ from .share_groups import StateApi
 
 
 def _act(
-    coordinator: ShareStateCoordinator, key: SharePartitionKey, row: InitializeShareGroupStatePartitionData, now_ms: int
-) -> WriteShareGroupStatePartitionResult:
+    coordinator: ShareStateCoordinator, key: SharePartitionKey, row: PartitionData, now_ms: int
+) -> PartitionResult:
     coordinator.initialize(key, row.state_epoch, row.start_offset, now_ms)
-    return WriteShareGroupStatePartitionResult(partition=key.partition)
+    return PartitionResult(partition=key.partition)
 
 
 _API = StateApi(
     "initialize share group state",
     InitializeShareGroupStateResponse,
     InitializeStateResult,
-    WriteShareGroupStatePartitionResult,
+    PartitionResult,
     _act,
 )
 

@@ -15,7 +15,7 @@ from ...protocol.errors import KafkaError
 from ...protocol.messages.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
-    ListTransactionsTransactionState,
+    TransactionState,
 )
 from ..runtime.time_slices import TimeSlice, run_cooperatively
 from ..security.acls.kinds import AclOperation, ResourceType
@@ -48,7 +48,7 @@ async def handle(ctx: Context, request: Request) -> ListTransactionsResponse:
     )
     unknown = await time_slice.once(body.state_filters)
     states = await time_slice.map(
-        lambda one: ListTransactionsTransactionState(
+        lambda one: TransactionState(
             transactional_id=one.transactional_id, producer_id=one.producer_id, transaction_state=one.state.title
         ),
         found,

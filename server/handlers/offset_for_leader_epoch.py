@@ -12,7 +12,7 @@ from functools import partial
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.offset_for_leader_epoch import (
-    OffsetForLeaderEpochEndOffset,
+    EpochEndOffset,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderPartition,
@@ -38,17 +38,17 @@ async def handle(ctx: Context, request: Request) -> OffsetForLeaderEpochResponse
     return OffsetForLeaderEpochResponse(topics=tuple(topics))
 
 
-def _refused(wanted: OffsetForLeaderPartition) -> OffsetForLeaderEpochEndOffset:
-    return OffsetForLeaderEpochEndOffset(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, partition=wanted.partition)
+def _refused(wanted: OffsetForLeaderPartition) -> EpochEndOffset:
+    return EpochEndOffset(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, partition=wanted.partition)
 
 
-def _partition(ctx: Context, topic: str, wanted: OffsetForLeaderPartition) -> OffsetForLeaderEpochEndOffset:
+def _partition(ctx: Context, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
     try:
         partition = led_partition(ctx, topic, wanted.partition)
         partition.check_leader_epoch(wanted.current_leader_epoch)
     except KafkaError as error:
-        return OffsetForLeaderEpochEndOffset(error_code=error.code, partition=wanted.partition)
+        return EpochEndOffset(error_code=error.code, partition=wanted.partition)
     epoch, end_offset = partition.end_of_epoch(wanted.leader_epoch)
-    return OffsetForLeaderEpochEndOffset(
+    return EpochEndOffset(
         error_code=ErrorCode.NONE, partition=wanted.partition, leader_epoch=epoch, end_offset=end_offset
     )

@@ -27,10 +27,10 @@ from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ...protocol.messages.produce import (
     BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionProduceData,
     PartitionProduceResponse,
-    ProduceLeaderIdAndEpoch,
-    ProduceNodeEndpoint,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
@@ -150,9 +150,9 @@ def _named(topic: TopicProduceData | TopicProduceResponse) -> str:
     return topic.name or topic.topic_id.hex()
 
 
-def _endpoints(ctx: Context, leaders: set[int]) -> tuple[ProduceNodeEndpoint, ...]:
+def _endpoints(ctx: Context, leaders: set[int]) -> tuple[NodeEndpoint, ...]:
     return tuple(
-        ProduceNodeEndpoint(node_id=node_id, host=host, port=port, rack=rack)
+        NodeEndpoint(node_id=node_id, host=host, port=port, rack=rack)
         for node_id, host, port, rack in endpoints(ctx, leaders)
     )
 
@@ -320,7 +320,7 @@ class Appending:
     def _refused(self, index: int, log: Log | None, error: KafkaError) -> PartitionProduceResponse:
         if isinstance(error, NotLeaderError):
             self.leaders.add(error.partition.leader)
-            led = ProduceLeaderIdAndEpoch(leader_id=error.partition.leader, leader_epoch=error.partition.leader_epoch)
+            led = LeaderIdAndEpoch(leader_id=error.partition.leader, leader_epoch=error.partition.leader_epoch)
             return replace(refusal(index, None, error, self.reasons), current_leader=led)
         told = refusal(index, log, error, self.reasons)
         # Without an answer the log alone says why.

@@ -9,8 +9,8 @@ from __future__ import annotations
 from ...protocol.connection import Request
 from ...protocol.errors import KafkaError
 from ...protocol.messages.read_share_group_state import (
-    ReadShareGroupStatePartitionData,
-    ReadShareGroupStatePartitionResult,
+    PartitionData,
+    PartitionResult,
     ReadShareGroupStateResponse,
     ReadStateResult,
 )
@@ -24,10 +24,10 @@ from .share_groups import StateApi
 
 
 def _act(
-    coordinator: ShareStateCoordinator, key: SharePartitionKey, row: ReadShareGroupStatePartitionData, now_ms: int
-) -> ReadShareGroupStatePartitionResult:
+    coordinator: ShareStateCoordinator, key: SharePartitionKey, row: PartitionData, now_ms: int
+) -> PartitionResult:
     found = coordinator.read(key, row.leader_epoch, now_ms)
-    return ReadShareGroupStatePartitionResult(
+    return PartitionResult(
         partition=key.partition,
         state_epoch=found.state_epoch,
         start_offset=found.start_offset,
@@ -38,9 +38,7 @@ def _act(
     )
 
 
-_API = StateApi(
-    "read share group state", ReadShareGroupStateResponse, ReadStateResult, ReadShareGroupStatePartitionResult, _act
-)
+_API = StateApi("read share group state", ReadShareGroupStateResponse, ReadStateResult, PartitionResult, _act)
 
 
 async def handle(ctx: Context, request: Request) -> ReadShareGroupStateResponse:

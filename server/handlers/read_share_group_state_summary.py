@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from ...protocol.connection import Request
 from ...protocol.errors import KafkaError
-from ...protocol.messages.read_share_group_state import ReadShareGroupStatePartitionData
+from ...protocol.messages.read_share_group_state import PartitionData
 from ...protocol.messages.read_share_group_state_summary import (
-    ReadShareGroupStateSummaryPartitionResult,
+    PartitionResult,
     ReadShareGroupStateSummaryResponse,
     ReadStateSummaryResult,
 )
@@ -22,15 +22,11 @@ from .permissions import refusal
 from .share_groups import StateApi
 
 
-def _act(
-    coordinator: ShareStateCoordinator, key: SharePartitionKey, _: ReadShareGroupStatePartitionData, __: int
-) -> ReadShareGroupStateSummaryPartitionResult:
+def _act(coordinator: ShareStateCoordinator, key: SharePartitionKey, _: PartitionData, __: int) -> PartitionResult:
     found = coordinator.summary(key)
     if found is None:
-        return ReadShareGroupStateSummaryPartitionResult(
-            partition=key.partition, start_offset=-1, delivery_complete_count=-1
-        )
-    return ReadShareGroupStateSummaryPartitionResult(
+        return PartitionResult(partition=key.partition, start_offset=-1, delivery_complete_count=-1)
+    return PartitionResult(
         partition=key.partition,
         state_epoch=found.state_epoch,
         leader_epoch=found.leader_epoch,
@@ -43,7 +39,7 @@ _API = StateApi(
     "read share group state summary",
     ReadShareGroupStateSummaryResponse,
     ReadStateSummaryResult,
-    ReadShareGroupStateSummaryPartitionResult,
+    PartitionResult,
     _act,
 )
 

@@ -12,13 +12,13 @@ from __future__ import annotations
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.share_acknowledge import (
-    ShareAcknowledgeLeaderIdAndEpoch,
-    ShareAcknowledgePartitionData,
+    LeaderIdAndEpoch,
+    PartitionData,
     ShareAcknowledgeRequest,
     ShareAcknowledgeResponse,
     ShareAcknowledgeTopicResponse,
 )
-from ...protocol.messages.share_fetch import ShareFetchNodeEndpoint
+from ...protocol.messages.share_fetch import NodeEndpoint
 from ..services.context import Context
 from ..sharing.share_sessions import FINAL_EPOCH, SharedPartition
 from .share_sessions import Acknowledging, Leaders, checked
@@ -38,7 +38,7 @@ async def handle(ctx: Context, request: Request) -> ShareAcknowledgeResponse:
         await shares.end_session(ctx.node.node_id, session)
     await acknowledging.settle()
     leaders, time_slice = Leaders(ctx), ctx.time_slice
-    topics: dict[bytes, list[ShareAcknowledgePartitionData]] = {}
+    topics: dict[bytes, list[PartitionData]] = {}
     async for place, refused in time_slice.each(acknowledging.answers.items()):
         topics.setdefault(place.topic_id, []).append(_row(place, refused, leaders))
     return ShareAcknowledgeResponse(
@@ -47,17 +47,17 @@ async def handle(ctx: Context, request: Request) -> ShareAcknowledgeResponse:
             ShareAcknowledgeTopicResponse(topic_id=topic_id, partitions=tuple(rows))
             for topic_id, rows in topics.items()
         ),
-        node_endpoints=leaders.endpoints(ShareFetchNodeEndpoint),
+        node_endpoints=leaders.endpoints(NodeEndpoint),
     )
 
 
-def _row(place: SharedPartition, error: KafkaError | None, leaders: Leaders) -> ShareAcknowledgePartitionData:
+def _row(place: SharedPartition, error: KafkaError | None, leaders: Leaders) -> PartitionData:
     current = leaders.of(place, error)
-    return ShareAcknowledgePartitionData(
+    return PartitionData(
         partition_index=place.partition,
         error_code=ErrorCode.NONE if error is None else error.code,
         error_message=None if error is None else error.message or None,
-        current_leader=ShareAcknowledgeLeaderIdAndEpoch()
+        current_leader=LeaderIdAndEpoch()
         if current is None
-        else ShareAcknowledgeLeaderIdAndEpoch(leader_id=current[0], leader_epoch=current[1]),
+        else LeaderIdAndEpoch(leader_id=current[0], leader_epoch=current[1]),
     )

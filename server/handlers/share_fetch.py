@@ -27,10 +27,10 @@ from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.share_fetch import (
     AcquiredRecords,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
     ShareFetchableTopicResponse,
-    ShareFetchLeaderIdAndEpoch,
-    ShareFetchNodeEndpoint,
-    ShareFetchPartitionData,
     ShareFetchRequest,
     ShareFetchResponse,
 )
@@ -71,7 +71,7 @@ async def handle(ctx: Context, request: Request) -> ShareFetchResponse:
     acknowledging = Acknowledging(ctx, request, whose)
     if epoch != FULL_EPOCH and await _acknowledges(ctx, body):
         await acknowledging.run()
-    rows: dict[SharedPartition, ShareFetchPartitionData] = {}
+    rows: dict[SharedPartition, PartitionData] = {}
     leaders = Leaders(ctx)
     if epoch != FINAL_EPOCH and not (request.version >= RENEWALS_SINCE and body.is_renew_ack):
         fetching = _Fetching(ctx, request, session, shares, leaders)
@@ -87,7 +87,7 @@ async def handle(ctx: Context, request: Request) -> ShareFetchResponse:
         await shares.end_session(ctx.node.node_id, session)
     await acknowledging.settle()
     async for place, refused in ctx.time_slice.each(acknowledging.answers.items()):
-        row = rows.get(place) or ShareFetchPartitionData(partition_index=place.partition, records=b"")
+        row = rows.get(place) or PartitionData(partition_index=place.partition, records=b"")
         if refused is not None:
             message = refused.message or None
             row = replace(row, acknowledge_error_code=refused.code, acknowledge_error_message=message)
@@ -95,7 +95,7 @@ async def handle(ctx: Context, request: Request) -> ShareFetchResponse:
     return ShareFetchResponse(
         acquisition_lock_timeout_ms=shares.config_of(whose.group_id).record_lock_duration_ms,
         responses=await _by_topic(ctx, rows),
-        node_endpoints=leaders.endpoints(ShareFetchNodeEndpoint),
+        node_endpoints=leaders.endpoints(NodeEndpoint),
     )
 
 
@@ -189,9 +189,9 @@ class _Fetching:
         self._max_bytes = min(body.max_bytes, ctx.services.config.current.fetch_max_bytes)
         self._min_bytes = min(body.min_bytes, self._max_bytes)
         self._led: dict[SharedPartition, Led] = {}
-        self._rows: dict[SharedPartition, ShareFetchPartitionData] = {}
+        self._rows: dict[SharedPartition, PartitionData] = {}
 
-    async def run(self, places: list[SharedPartition]) -> dict[SharedPartition, ShareFetchPartitionData]:
+    async def run(self, places: list[SharedPartition]) -> dict[SharedPartition, PartitionData]:
         """What is to be answered of each partition; those that had nothing to acquire are left out.
 
         Raises:
@@ -302,7 +302,7 @@ class _Fetching:
             )
             left_records -= sum(one.last_offset - one.first_offset + 1 for one in taken.acquired)
             left_bytes = max(0, left_bytes - len(taken.records or b""))
-            self._rows[place] = ShareFetchPartitionData(
+            self._rows[place] = PartitionData(
                 partition_index=place.partition, records=taken.records or b"", acquired_records=acquired
             )
 
@@ -337,20 +337,20 @@ class _Fetching:
     def _refuse(self, place: SharedPartition, error: KafkaError) -> None:
         """Without words, as in Apache Kafka."""
         current = self._leaders.of(place, error)
-        self._rows[place] = ShareFetchPartitionData(
+        self._rows[place] = PartitionData(
             partition_index=place.partition,
             error_code=error.code,
-            current_leader=ShareFetchLeaderIdAndEpoch()
+            current_leader=LeaderIdAndEpoch()
             if current is None
-            else ShareFetchLeaderIdAndEpoch(leader_id=current[0], leader_epoch=current[1]),
+            else LeaderIdAndEpoch(leader_id=current[0], leader_epoch=current[1]),
             records=b"",
         )
 
 
 async def _by_topic(
-    ctx: Context, rows: dict[SharedPartition, ShareFetchPartitionData]
+    ctx: Context, rows: dict[SharedPartition, PartitionData]
 ) -> tuple[ShareFetchableTopicResponse, ...]:
-    topics: dict[bytes, list[ShareFetchPartitionData]] = {}
+    topics: dict[bytes, list[PartitionData]] = {}
     async for place, row in ctx.time_slice.each(rows.items()):
         topics.setdefault(place.topic_id, []).append(row)
     return tuple(

@@ -14,7 +14,7 @@ from dataclasses import replace
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.share_group_describe import (
-    ShareGroupDescribedGroup,
+    DescribedGroup,
     ShareGroupDescribeRequest,
     ShareGroupDescribeResponse,
 )
@@ -39,7 +39,7 @@ async def handle(ctx: Context, request: Request) -> ShareGroupDescribeResponse:
     return ShareGroupDescribeResponse(groups=tuple(groups))
 
 
-async def _describe(ctx: Context, group_id: str) -> ShareGroupDescribedGroup:
+async def _describe(ctx: Context, group_id: str) -> DescribedGroup:
     groups = ctx.services.coordinators.groups
     try:
         check_served(ctx)
@@ -54,10 +54,10 @@ async def _describe(ctx: Context, group_id: str) -> ShareGroupDescribedGroup:
         return described
     except KafkaError as error:
         message = error.message or None
-        return ShareGroupDescribedGroup(group_id=group_id, error_code=error.code, error_message=message)
+        return DescribedGroup(group_id=group_id, error_code=error.code, error_message=message)
 
 
-async def _may_see(ctx: Context, group: ShareGroupDescribedGroup) -> bool:
+async def _may_see(ctx: Context, group: DescribedGroup) -> bool:
     """Whether the client may describe all topics that members have."""
     seen: set[str] = set()
     for member in group.members:

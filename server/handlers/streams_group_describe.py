@@ -14,10 +14,10 @@ from dataclasses import replace
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.streams_group_describe import (
-    StreamsGroupDescribedGroup,
+    DescribedGroup,
     StreamsGroupDescribeRequest,
     StreamsGroupDescribeResponse,
-    StreamsGroupDescribeTopology,
+    Topology,
 )
 from ..runtime.time_slices import TimeSlice, run_cooperatively
 from ..security.acls.kinds import AclOperation, ResourceType
@@ -44,7 +44,7 @@ async def handle(ctx: Context, request: Request) -> StreamsGroupDescribeResponse
     return StreamsGroupDescribeResponse(groups=tuple(groups))
 
 
-async def _describe(ctx: Context, group_id: str) -> StreamsGroupDescribedGroup:
+async def _describe(ctx: Context, group_id: str) -> DescribedGroup:
     groups = ctx.services.coordinators.groups
     try:
         groups.check_streams_protocol()
@@ -58,10 +58,10 @@ async def _describe(ctx: Context, group_id: str) -> StreamsGroupDescribedGroup:
     except KafkaError as error:
         # Apache Kafka says nothing beside UNSUPPORTED_VERSION.
         message = None if error.code is ErrorCode.UNSUPPORTED_VERSION else error.message or None
-        return StreamsGroupDescribedGroup(group_id=group_id, error_code=error.code, error_message=message)
+        return DescribedGroup(group_id=group_id, error_code=error.code, error_message=message)
 
 
-async def _check_topics(ctx: Context, topology: StreamsGroupDescribeTopology) -> None:
+async def _check_topics(ctx: Context, topology: Topology) -> None:
     """Raise TOPIC_AUTHORIZATION_FAILED unless the client may describe all of them."""
     time_slice, seen = TimeSlice(), set[str]()
     for one in topology.subtopologies or ():

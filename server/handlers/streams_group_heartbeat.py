@@ -23,7 +23,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.streams_group_heartbeat import (
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
-    StreamsGroupHeartbeatTopology,
+    Topology,
 )
 from ..cluster.topic_plans import PARTITIONS_MAX, TopicPlan, check_name
 from ..coordination.jobs import Job, Steps
@@ -82,7 +82,7 @@ def _told(ctx: Context, heard: Heard) -> Any:
     return _with_topics(ctx, heard, heard.response) if heard.missing else heard.response
 
 
-def _check_topics(ctx: Context, topology: StreamsGroupHeartbeatTopology) -> Job:
+def _check_topics(ctx: Context, topology: Topology) -> Job:
     """Raise STREAMS_INVALID_TOPOLOGY or TOPIC_AUTHORIZATION_FAILED if a topic of it cannot be used."""
     check_size(topology)
     names, name_of = set[str](), attrgetter("name")

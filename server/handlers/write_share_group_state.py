@@ -9,8 +9,8 @@ from __future__ import annotations
 from ...protocol.connection import Request
 from ...protocol.errors import KafkaError
 from ...protocol.messages.write_share_group_state import (
-    WriteShareGroupStatePartitionData,
-    WriteShareGroupStatePartitionResult,
+    PartitionData,
+    PartitionResult,
     WriteShareGroupStateResponse,
     WriteStateResult,
 )
@@ -25,7 +25,7 @@ from .permissions import refusal
 from .share_groups import StateApi
 
 
-def _read(row: WriteShareGroupStatePartitionData) -> Steps[WrittenState]:
+def _read(row: PartitionData) -> Steps[WrittenState]:
     told = len(row.state_batches)
     # More are refused.
     batches = [
@@ -38,18 +38,16 @@ def _read(row: WriteShareGroupStatePartitionData) -> Steps[WrittenState]:
     )
 
 
-def _act(
-    coordinator: ShareStateCoordinator, key: SharePartitionKey, row: WrittenState, now_ms: int
-) -> WriteShareGroupStatePartitionResult:
+def _act(coordinator: ShareStateCoordinator, key: SharePartitionKey, row: WrittenState, now_ms: int) -> PartitionResult:
     coordinator.write(key, row, now_ms)
-    return WriteShareGroupStatePartitionResult(partition=key.partition)
+    return PartitionResult(partition=key.partition)
 
 
 _API = StateApi(
     "write share group state",
     WriteShareGroupStateResponse,
     WriteStateResult,
-    WriteShareGroupStatePartitionResult,
+    PartitionResult,
     _act,
     _read,
 )

@@ -16,7 +16,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...storage.steps import A_PIECE, Steps
 
 if TYPE_CHECKING:
-    from ...protocol.messages.fetch import FetchPartition, FetchPartitionData, FetchRequest, FetchTopic
+    from ...protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 
 NO_SESSION = 0
 INITIAL_EPOCH = 0
@@ -50,7 +50,7 @@ class FetchItem:
     told_high_watermark: int = -1
     told_log_start_offset: int = -1
 
-    def has_news(self, data: FetchPartitionData) -> bool:
+    def has_news(self, data: PartitionData) -> bool:
         """Whether an incremental answer must hold this partition; remembers what it then says."""
         news = bool(data.records)
         if data.high_watermark != self.told_high_watermark:

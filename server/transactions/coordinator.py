@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.messages.describe_transactions import DescribeTransactionsTransactionState as DescribedTransaction
+from ...protocol.messages.describe_transactions import TransactionState as DescribedTransaction
 from ...storage.disk.paths import TopicPartition
 from ..coordination.coordinator import Coordinator
 from ..coordination.deadlines import Deadline

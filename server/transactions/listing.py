@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ...protocol.messages.describe_transactions import DescribeTransactionsTopicData
-from ...protocol.messages.describe_transactions import DescribeTransactionsTransactionState as DescribedTransaction
+from ...protocol.messages.describe_transactions import TopicData
+from ...protocol.messages.describe_transactions import TransactionState as DescribedTransaction
 from ..coordination.jobs import Steps
 from ..runtime.expressions import Expression
 from .metadata import BY_TITLE, TransactionMetadata, TransactionState
@@ -83,7 +83,6 @@ def described(metadata: TransactionMetadata) -> DescribedTransaction:
         producer_id=metadata.producer_id,
         producer_epoch=metadata.producer_epoch,
         topics=tuple(
-            DescribeTransactionsTopicData(topic=one.topic, partitions=one.partition_ids)
-            for one in partitions_by_topic(metadata.partitions)
+            TopicData(topic=one.topic, partitions=one.partition_ids) for one in partitions_by_topic(metadata.partitions)
         ),
     )

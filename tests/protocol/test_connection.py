@@ -12,7 +12,7 @@ from ottla.protocol.codegen import FIXED_AT_ONCE, LONG_ARRAY
 from ottla.protocol.connection import Kept, Request, encode_request, encode_response, parse_request, parse_response
 from ottla.protocol.errors import ErrorCode, LargeMessageError, ProtocolError, TooManyElementsError
 from ottla.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
-from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchPartitionData, FetchResponse
+from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.messages.write_txn_markers import (
@@ -219,7 +219,7 @@ def test_records_of_a_request_are_views_into_the_frame() -> None:
 
 def test_records_of_a_response_stay_parts_of_their_own() -> None:
     first, second = b"first batch", memoryview(b"second")
-    partitions = tuple(FetchPartitionData(partition_index=n, records=r) for n, r in enumerate((first, b"", second)))
+    partitions = tuple(PartitionData(partition_index=n, records=r) for n, r in enumerate((first, b"", second)))
     response = FetchResponse(responses=(FetchableTopicResponse(topic="t", partitions=partitions),))
     request = Request(FETCH, 4, 1, None, ())
 

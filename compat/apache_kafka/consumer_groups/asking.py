@@ -12,7 +12,7 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from ottla.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatTopicPartitions,
+    TopicPartitions,
 )
 from ottla.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -153,7 +153,7 @@ class Side:
             topic_partitions=None
             if step.owns is None
             else tuple(
-                ConsumerGroupHeartbeatTopicPartitions(topic_id=self._ids.get(name, bytes(16)), partitions=indexes)
+                TopicPartitions(topic_id=self._ids.get(name, bytes(16)), partitions=indexes)
                 for name, indexes in step.owns
             ),
         )

@@ -15,11 +15,11 @@ from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopic
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.protocol.messages.end_txn import EndTxnRequest
 from ottla.protocol.messages.fetch import (
-    FetchForgottenTopic,
     FetchPartition,
-    FetchPartitionData,
     FetchRequest,
     FetchTopic,
+    ForgottenTopic,
+    PartitionData,
 )
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
@@ -147,10 +147,10 @@ class Side:
             return FetchTopic(topic=want.topic, partitions=(partition,))
         return FetchTopic(topic_id=self._id(want.topic), partitions=(partition,))
 
-    def _forgotten(self, topic: str, partition: int, version: int) -> FetchForgottenTopic:
+    def _forgotten(self, topic: str, partition: int, version: int) -> ForgottenTopic:
         if version < TOPIC_IDS:
-            return FetchForgottenTopic(topic=topic, partitions=(partition,))
-        return FetchForgottenTopic(topic_id=self._id(topic), partitions=(partition,))
+            return ForgottenTopic(topic=topic, partitions=(partition,))
+        return ForgottenTopic(topic_id=self._id(topic), partitions=(partition,))
 
     def _id(self, topic: str) -> bytes:
         return self._ids.get(topic, bytes(range(16)))
@@ -250,7 +250,7 @@ class Side:
             pass
 
 
-def given(topic: str, row: FetchPartitionData) -> Given:
+def given(topic: str, row: PartitionData) -> Given:
     """Without what Apache Kafka gives beyond whole batches: a part of the one that a limit cuts, and the aborted
     transactions as far as its index is sure of."""
     records = row.records or b""

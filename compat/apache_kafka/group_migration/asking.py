@@ -14,9 +14,9 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from ottla.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatTopicPartitions,
+    TopicPartitions,
 )
-from ottla.protocol.messages.consumer_protocol import ConsumerProtocolSubscription, ConsumerProtocolTopicPartition
+from ottla.protocol.messages.consumer_protocol import ConsumerProtocolSubscription, TopicPartition
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.describe_groups import DescribeGroupsRequest
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -127,7 +127,7 @@ class Side:
         owns = None
         if step.owns is not None:
             owns = tuple(
-                ConsumerGroupHeartbeatTopicPartitions(topic_id=self.topic_ids[topic], partitions=indexes)
+                TopicPartitions(topic_id=self.topic_ids[topic], partitions=indexes)
                 for topic, indexes in _by_topic(step.owns)
             )
         request = ConsumerGroupHeartbeatRequest(
@@ -279,9 +279,7 @@ def _by_topic(places: Places) -> list[tuple[str, tuple[int, ...]]]:
 def _subscription(topics: tuple[str, ...], owns: Places) -> bytes:
     message = ConsumerProtocolSubscription(
         topics=topics,
-        owned_partitions=tuple(
-            ConsumerProtocolTopicPartition(topic=topic, partitions=indexes) for topic, indexes in _by_topic(owns)
-        ),
+        owned_partitions=tuple(TopicPartition(topic=topic, partitions=indexes) for topic, indexes in _by_topic(owns)),
     )
     blob = bytearray(SUBSCRIPTION_VERSION.to_bytes(2, "big"))
     codec(ConsumerProtocolSubscription, SUBSCRIPTION_VERSION, False).write(message, [blob])

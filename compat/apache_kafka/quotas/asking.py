@@ -8,11 +8,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages.alter_client_quotas import AlterClientQuotasEntryData, AlterClientQuotasRequest, OpData
+from ottla.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntryData, OpData
 from ottla.protocol.messages.describe_client_quotas import (
     ComponentData,
-    DescribeClientQuotasEntityData,
     DescribeClientQuotasRequest,
+    EntityData,
 )
 from ottla.server.client.connection import Client
 
@@ -35,28 +35,26 @@ def alteration(rng: random.Random) -> AlterClientQuotasRequest:
     """What has at most one thing wrong in an entity: Apache Kafka looks at the keys in the order of its hash tables."""
     entries = [_entry(rng) for _ in range(rng.choice([1, 1, 1, 2, 3, 5]))]
     if rng.random() < 0.1:
-        entries.append(
-            AlterClientQuotasEntryData(entity=rng.choice(entries).entity, ops=_ops(rng, CLIENT_KEYS, odd=False))
-        )
+        entries.append(EntryData(entity=rng.choice(entries).entity, ops=_ops(rng, CLIENT_KEYS, odd=False)))
     if rng.random() < 0.02:
         entries = []
     return AlterClientQuotasRequest(entries=tuple(entries), validate_only=rng.random() < 0.15)
 
 
-def _entry(rng: random.Random) -> AlterClientQuotasEntryData:
+def _entry(rng: random.Random) -> EntryData:
     kinds = rng.choice([["user"], ["client-id"], ["user", "client-id"], ["ip"]])
     if rng.random() < 0.06:
         kinds = rng.choice([[], ["ip", "user"], ["ip", "client-id"], ["group"], ["User"], ["user", "ip", "client-id"]])
     is_odd = len(kinds) == 1 and rng.random() < 0.06
     entity = tuple(
-        DescribeClientQuotasEntityData(
+        EntityData(
             entity_type=kind,
             entity_name=rng.choice(ODD_NAMES[kind] if is_odd and kind in ODD_NAMES else NAMES.get(kind, ["x", None])),
         )
         for kind in kinds
     )
     keys = ["connection_creation_rate"] if "ip" in kinds else CLIENT_KEYS
-    return AlterClientQuotasEntryData(entity=entity, ops=_ops(rng, keys, odd=rng.random() < 0.15))
+    return EntryData(entity=entity, ops=_ops(rng, keys, odd=rng.random() < 0.15))
 
 
 def _ops(rng: random.Random, keys: list[str], *, odd: bool) -> tuple[OpData, ...]:
@@ -104,10 +102,9 @@ class Side:
         """Remove all quotas."""
         entries = self._client.ask(DescribeClientQuotasRequest(), 1).entries
         gone = tuple(
-            AlterClientQuotasEntryData(
+            EntryData(
                 entity=tuple(
-                    DescribeClientQuotasEntityData(entity_type=part.entity_type, entity_name=part.entity_name)
-                    for part in entry.entity
+                    EntityData(entity_type=part.entity_type, entity_name=part.entity_name) for part in entry.entity
                 ),
                 ops=tuple(OpData(key=each.key, remove=True) for each in entry.values),
             )

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ottla.protocol.batch_builder import build_batch
-from ottla.protocol.messages.alter_client_quotas import AlterClientQuotasEntryData, AlterClientQuotasRequest, OpData
+from ottla.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntryData, OpData
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from ottla.protocol.messages.describe_client_quotas import DescribeClientQuotasEntityData
+from ottla.protocol.messages.describe_client_quotas import EntityData
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -77,8 +77,8 @@ class Throttling:
 
     def set(self, client_id: str, **quotas: float | None) -> None:
         """Quotas of a client id; None removes one. Returns when they hold: Apache Kafka tells its brokers a moment later."""
-        entry = AlterClientQuotasEntryData(
-            entity=(DescribeClientQuotasEntityData(entity_type="client-id", entity_name=client_id),),
+        entry = EntryData(
+            entity=(EntityData(entity_type="client-id", entity_name=client_id),),
             ops=tuple(OpData(key=key, value=value or 0.0, remove=value is None) for key, value in quotas.items()),
         )
         with self.admin() as client:

@@ -12,8 +12,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from ottla.protocol.messages.alter_client_quotas import AlterClientQuotasEntryData, AlterClientQuotasRequest, OpData
-from ottla.protocol.messages.describe_client_quotas import DescribeClientQuotasEntityData
+from ottla.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntryData, OpData
+from ottla.protocol.messages.describe_client_quotas import EntityData
 from ottla.server.client.sasl import Credentials
 from ottla.server.client.security import Security
 from ottla.server.security.tls.throw_away import Authority
@@ -150,8 +150,8 @@ def compare_users(suite: Suite, both: list[Secured], tolerance: float, tolerance
 
 
 def _set(throttling: Throttling, entity: Entity, bound: float | None) -> None:
-    entry = AlterClientQuotasEntryData(
-        entity=tuple(DescribeClientQuotasEntityData(entity_type=kind, entity_name=name) for kind, name in entity),
+    entry = EntryData(
+        entity=tuple(EntityData(entity_type=kind, entity_name=name) for kind, name in entity),
         ops=(OpData(key="producer_byte_rate", value=bound or 0.0, remove=bound is None),),
     )
     with throttling.admin() as client:

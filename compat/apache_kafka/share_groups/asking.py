@@ -17,9 +17,9 @@ from ottla.protocol.messages import share_fetch as fetching
 from ottla.protocol.messages.delete_groups import DeleteGroupsRequest
 from ottla.protocol.messages.describe_groups import DescribeGroupsRequest
 from ottla.protocol.messages.incremental_alter_configs import (
-    IncrementalAlterConfigsAlterableConfig,
+    AlterableConfig,
+    AlterConfigsResource,
     IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResource,
 )
 from ottla.protocol.messages.list_groups import ListGroupsRequest
 from ottla.protocol.messages.share_fetch import AcknowledgementBatch as AcknowledgementBatchMessage
@@ -127,10 +127,10 @@ class Side:
         """Code, message, lock time-out, whom else to ask; rows by place."""
         epoch = self._epoch(step)
         says = dict(step.says)
-        rows: dict[str, list[fetching.ShareFetchPartition]] = {}
+        rows: dict[str, list[fetching.FetchPartition]] = {}
         for place in dict.fromkeys((*step.places, *says)):
             batches = tuple(_batch(fetching.AcknowledgementBatch, one) for one in says.get(place, ()))
-            row = fetching.ShareFetchPartition(partition_index=place.partition, acknowledgement_batches=batches)
+            row = fetching.FetchPartition(partition_index=place.partition, acknowledgement_batches=batches)
             rows.setdefault(place.topic, []).append(row)
         request = fetching.ShareFetchRequest(
             group_id=step.group,
@@ -144,11 +144,11 @@ class Side:
             share_acquire_mode=step.mode,
             is_renew_ack=step.renews,
             topics=tuple(
-                fetching.ShareFetchTopic(topic_id=self.logs.id_of(topic), partitions=tuple(some))
+                fetching.FetchTopic(topic_id=self.logs.id_of(topic), partitions=tuple(some))
                 for topic, some in rows.items()
             ),
             forgotten_topics_data=tuple(
-                fetching.ShareFetchForgottenTopic(topic_id=self.logs.id_of(place.topic), partitions=(place.partition,))
+                fetching.ForgottenTopic(topic_id=self.logs.id_of(place.topic), partitions=(place.partition,))
                 for place in step.forget
             ),
         )
@@ -315,10 +315,8 @@ class Side:
 
     def _config(self, step: steps.Config) -> Answer:
         operation = DELETE if step.value is None else SET
-        config = IncrementalAlterConfigsAlterableConfig(name=step.name, config_operation=operation, value=step.value)
-        resource = IncrementalAlterConfigsResource(
-            resource_type=GROUP_RESOURCE, resource_name=step.group, configs=(config,)
-        )
+        config = AlterableConfig(name=step.name, config_operation=operation, value=step.value)
+        resource = AlterConfigsResource(resource_type=GROUP_RESOURCE, resource_name=step.group, configs=(config,))
         (answer,) = self._others.ask(IncrementalAlterConfigsRequest(resources=(resource,))).responses
         time.sleep(SETTLES_S)
         return _name(answer.error_code), answer.error_message

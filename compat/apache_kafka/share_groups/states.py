@@ -11,7 +11,7 @@ from ottla.protocol.messages import initialize_share_group_state as beginning
 from ottla.protocol.messages import read_share_group_state as reading
 from ottla.protocol.messages import read_share_group_state_summary as summing
 from ottla.protocol.messages import write_share_group_state as writing
-from ottla.protocol.messages.read_share_group_state import ReadShareGroupStatePartitionData
+from ottla.protocol.messages.read_share_group_state import PartitionData
 from ottla.server.client.connection import Client
 
 from .steps import DeleteState, InitState, Place, ReadState, Settled, States, Summary, WriteState
@@ -92,17 +92,17 @@ def _request(topic_id: bytes, step: States) -> tuple[Any, int]:
     group, index = step.group, step.place.partition
     match step:
         case InitState():
-            begun = beginning.InitializeShareGroupStatePartitionData(
+            begun = beginning.PartitionData(
                 partition=index, state_epoch=step.state_epoch, start_offset=step.start_offset
             )
             topic = beginning.InitializeStateData(topic_id=topic_id, partitions=(begun,))
             return beginning.InitializeShareGroupStateRequest(group_id=group, topics=(topic,)), 0
         case ReadState():
-            read = reading.ReadShareGroupStatePartitionData(partition=index, leader_epoch=step.leader_epoch)
+            read = reading.PartitionData(partition=index, leader_epoch=step.leader_epoch)
             asked = reading.ReadStateData(topic_id=topic_id, partitions=(read,))
             return reading.ReadShareGroupStateRequest(group_id=group, topics=(asked,)), 0
         case WriteState():
-            written = writing.WriteShareGroupStatePartitionData(
+            written = writing.PartitionData(
                 partition=index,
                 state_epoch=step.state_epoch,
                 leader_epoch=step.leader_epoch,
@@ -116,11 +116,9 @@ def _request(topic_id: bytes, step: States) -> tuple[Any, int]:
             data = writing.WriteStateData(topic_id=topic_id, partitions=(written,))
             return writing.WriteShareGroupStateRequest(group_id=group, topics=(data,)), step.version
         case DeleteState():
-            gone = deleting.DeleteStateData(
-                topic_id=topic_id, partitions=(deleting.DeleteShareGroupStatePartitionData(partition=index),)
-            )
+            gone = deleting.DeleteStateData(topic_id=topic_id, partitions=(deleting.PartitionData(partition=index),))
             return deleting.DeleteShareGroupStateRequest(group_id=group, topics=(gone,)), 0
         case Summary():
-            summed = ReadShareGroupStatePartitionData(partition=index, leader_epoch=step.leader_epoch)
+            summed = PartitionData(partition=index, leader_epoch=step.leader_epoch)
             sums = summing.ReadStateSummaryData(topic_id=topic_id, partitions=(summed,))
             return summing.ReadShareGroupStateSummaryRequest(group_id=group, topics=(sums,)), step.version

@@ -18,7 +18,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
-from ottla.protocol.messages.share_group_describe import ShareGroupDescribedGroup
+from ottla.protocol.messages.share_group_describe import DescribedGroup
 
 from ...support.brokers.apache_kafka import ApacheKafkaProcess, jars
 from ...support.brokers.ottla_process import OttlaProcess
@@ -115,7 +115,7 @@ class Chain:
     ledger: Ledger = field(default_factory=Ledger)
     states: dict[Place, State] = field(default_factory=dict)
     member: ShareMember | None = None
-    group: ShareGroupDescribedGroup | None = None
+    group: DescribedGroup | None = None
     variety: Counter[str] = field(default_factory=Counter)
 
     def broker(self, who: str) -> BrokerProcess:
@@ -297,7 +297,7 @@ class Chain:
         self.suite.equal(f"{self.name}: nothing is left of the group that was deleted", [], gone)
 
 
-def _known(group: ShareGroupDescribedGroup) -> object:
+def _known(group: DescribedGroup) -> object:
     """Of a group what outlives its broker."""
     members = [(one.member_id, one.member_epoch, one.subscribed_topic_names, one.assignment) for one in group.members]
     return group.error_code, group.group_state, group.group_epoch, group.assignment_epoch, members

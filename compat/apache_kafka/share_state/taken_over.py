@@ -12,11 +12,11 @@ from ottla.protocol.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequestGroup,
 )
 from ottla.protocol.messages.read_share_group_state import (
-    ReadShareGroupStatePartitionData,
+    PartitionData,
     ReadShareGroupStateRequest,
     ReadStateData,
 )
-from ottla.protocol.messages.share_group_describe import ShareGroupDescribedGroup, ShareGroupDescribeRequest
+from ottla.protocol.messages.share_group_describe import DescribedGroup, ShareGroupDescribeRequest
 from ottla.server.client.connection import Client
 
 from ...support.clients.share_member import NOT_YET, client_of
@@ -30,12 +30,12 @@ Told = dict[Place, tuple[int, int, dict[int, tuple[int, int]]]]
 """State epoch, start offset, and delivery state and count of each offset."""
 
 
-def described(bootstrap: str, group: str) -> ShareGroupDescribedGroup:
+def described(bootstrap: str, group: str) -> DescribedGroup:
     """A share group, once its coordinator has loaded it."""
     deadline_s = time.monotonic() + LOADED_WITHIN_S
     with client_of(bootstrap) as client:
         while True:
-            found: ShareGroupDescribedGroup
+            found: DescribedGroup
             (found,) = client.ask(ShareGroupDescribeRequest(group_ids=(group,))).groups
             if found.error_code not in NOT_YET or time.monotonic() > deadline_s:
                 return found
@@ -65,7 +65,7 @@ def _read(bootstrap: str, places: Mapping[Place, State]) -> Told:
     found: Told = {}
     with client_of(bootstrap) as client:
         for place in places:
-            row = ReadShareGroupStatePartitionData(partition=place.partition, leader_epoch=NOT_SAID)
+            row = PartitionData(partition=place.partition, leader_epoch=NOT_SAID)
             topic = ReadStateData(topic_id=urlsafe_b64decode(f"{place.topic_id}=="), partitions=(row,))
             while True:
                 answer = client.ask(ReadShareGroupStateRequest(group_id=place.group, topics=(topic,)))

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages.streams_group_describe import StreamsGroupDescribedGroup
-from ottla.protocol.messages.streams_group_describe import StreamsGroupDescribeTopology as DescribedTopology
+from ottla.protocol.messages.streams_group_describe import DescribedGroup
+from ottla.protocol.messages.streams_group_describe import Topology as DescribedTopology
 from ottla.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatResponse
 
 Answer = tuple[Any, ...]
@@ -83,7 +83,7 @@ def heard(answer: StreamsGroupHeartbeatResponse) -> Heard:
     )
 
 
-def described(found: StreamsGroupDescribedGroup) -> Answer:
+def described(found: DescribedGroup) -> Answer:
     members = sorted(
         (
             one.member_id,

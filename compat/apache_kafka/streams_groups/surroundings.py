@@ -15,16 +15,16 @@ from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRe
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.incremental_alter_configs import (
-    IncrementalAlterConfigsAlterableConfig,
+    AlterableConfig,
+    AlterConfigsResource,
     IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResource,
 )
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.messages.streams_group_heartbeat import (
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
-    StreamsGroupHeartbeatSubtopology,
-    StreamsGroupHeartbeatTopology,
+    Subtopology,
+    Topology,
 )
 from ottla.server.client.connection import Client
 
@@ -99,9 +99,7 @@ class Surroundings:
             member_id="probe",
             member_epoch=JOIN,
             rebalance_timeout_ms=60_000,
-            topology=StreamsGroupHeartbeatTopology(
-                subtopologies=(StreamsGroupHeartbeatSubtopology(subtopology_id="0", source_topics=(topic,)),)
-            ),
+            topology=Topology(subtopologies=(Subtopology(subtopology_id="0", source_topics=(topic,)),)),
             process_id="probe",
             active_tasks=(),
             standby_tasks=(),
@@ -124,10 +122,8 @@ class Surroundings:
         return answer
 
     def _alter(self, group: str, name: str, value: str | None) -> Answer:
-        config = IncrementalAlterConfigsAlterableConfig(
-            name=name, config_operation=DELETE if value is None else SET, value=value
-        )
-        resource = IncrementalAlterConfigsResource(resource_type=GROUP_RESOURCE, resource_name=group, configs=(config,))
+        config = AlterableConfig(name=name, config_operation=DELETE if value is None else SET, value=value)
+        resource = AlterConfigsResource(resource_type=GROUP_RESOURCE, resource_name=group, configs=(config,))
         (answer,) = self._client.ask(IncrementalAlterConfigsRequest(resources=(resource,))).responses
         return code_name(answer.error_code), answer.error_message
 

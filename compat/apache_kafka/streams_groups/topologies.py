@@ -8,9 +8,9 @@ from functools import cache
 from ottla.protocol.messages.streams_group_heartbeat import (
     CopartitionGroup,
     KeyValue,
-    StreamsGroupHeartbeatSubtopology,
-    StreamsGroupHeartbeatTopicInfo,
-    StreamsGroupHeartbeatTopology,
+    Subtopology,
+    TopicInfo,
+    Topology,
 )
 
 from .names import in_order
@@ -32,7 +32,7 @@ def _internal_names(group: str) -> list[str]:
     return in_order(f"{group}-", 4)
 
 
-def internal_topics(topology: StreamsGroupHeartbeatTopology) -> list[str]:
+def internal_topics(topology: Topology) -> list[str]:
     """What the coordinator makes for it."""
     return [
         topic.name
@@ -41,23 +41,21 @@ def internal_topics(topology: StreamsGroupHeartbeatTopology) -> list[str]:
     ]
 
 
-def _plain(_group: str) -> StreamsGroupHeartbeatTopology:
-    return StreamsGroupHeartbeatTopology(subtopologies=(_alone("0", "alpha"),))
+def _plain(_group: str) -> Topology:
+    return Topology(subtopologies=(_alone("0", "alpha"),))
 
 
-def _late(_group: str) -> StreamsGroupHeartbeatTopology:
-    return StreamsGroupHeartbeatTopology(epoch=3, subtopologies=(_alone("0", "alpha"), _alone("2", "gamma")))
+def _late(_group: str) -> Topology:
+    return Topology(epoch=3, subtopologies=(_alone("0", "alpha"), _alone("2", "gamma")))
 
 
-def _counted(group: str) -> StreamsGroupHeartbeatTopology:
+def _counted(group: str) -> Topology:
     """A repartition topic between two subtopologies, the second of which joins and keeps something."""
-    between = StreamsGroupHeartbeatTopicInfo(name=_internal_names(group)[0])
-    return StreamsGroupHeartbeatTopology(
+    between = TopicInfo(name=_internal_names(group)[0])
+    return Topology(
         subtopologies=(
-            StreamsGroupHeartbeatSubtopology(
-                subtopology_id="0", source_topics=("alpha",), repartition_sink_topics=(between.name,)
-            ),
-            StreamsGroupHeartbeatSubtopology(
+            Subtopology(subtopology_id="0", source_topics=("alpha",), repartition_sink_topics=(between.name,)),
+            Subtopology(
                 subtopology_id="1",
                 repartition_source_topics=(between,),
                 source_topics=("beta",),
@@ -68,9 +66,9 @@ def _counted(group: str) -> StreamsGroupHeartbeatTopology:
     )
 
 
-def _stores(group: str) -> StreamsGroupHeartbeatTopology:
+def _stores(group: str) -> Topology:
     """Three subtopologies, two of which keep something."""
-    return StreamsGroupHeartbeatTopology(
+    return Topology(
         subtopologies=(
             _alone("0", "alpha", _store(group, 1)),
             _alone("1", "gamma", _store(group, 2), _store(group, 3)),
@@ -79,15 +77,13 @@ def _stores(group: str) -> StreamsGroupHeartbeatTopology:
     )
 
 
-def _fixed(group: str) -> StreamsGroupHeartbeatTopology:
+def _fixed(group: str) -> Topology:
     """A repartition topic that says how many partitions it has."""
-    between = StreamsGroupHeartbeatTopicInfo(name=_internal_names(group)[0], partitions=5, replication_factor=1)
-    return StreamsGroupHeartbeatTopology(
+    between = TopicInfo(name=_internal_names(group)[0], partitions=5, replication_factor=1)
+    return Topology(
         subtopologies=(
-            StreamsGroupHeartbeatSubtopology(
-                subtopology_id="0", source_topics=("delta",), repartition_sink_topics=(between.name,)
-            ),
-            StreamsGroupHeartbeatSubtopology(
+            Subtopology(subtopology_id="0", source_topics=("delta",), repartition_sink_topics=(between.name,)),
+            Subtopology(
                 subtopology_id="1",
                 repartition_source_topics=(between,),
                 state_changelog_topics=(_store(group, 1),),
@@ -96,16 +92,14 @@ def _fixed(group: str) -> StreamsGroupHeartbeatTopology:
     )
 
 
-def _own(group: str) -> StreamsGroupHeartbeatTopology:
-    return StreamsGroupHeartbeatTopology(
-        subtopologies=(_alone("0", own_topic(group), _store(group, 1)), _alone("1", "delta"))
-    )
+def _own(group: str) -> Topology:
+    return Topology(subtopologies=(_alone("0", own_topic(group), _store(group, 1)), _alone("1", "delta")))
 
 
-def _own_joined(group: str) -> StreamsGroupHeartbeatTopology:
-    return StreamsGroupHeartbeatTopology(
+def _own_joined(group: str) -> Topology:
+    return Topology(
         subtopologies=(
-            StreamsGroupHeartbeatSubtopology(
+            Subtopology(
                 subtopology_id="0",
                 source_topics=("alpha", own_topic(group)),
                 state_changelog_topics=(_store(group, 1),),
@@ -115,47 +109,37 @@ def _own_joined(group: str) -> StreamsGroupHeartbeatTopology:
     )
 
 
-def _lacking(_group: str) -> StreamsGroupHeartbeatTopology:
-    return StreamsGroupHeartbeatTopology(subtopologies=(_alone("0", "alpha", sources=(NOWHERE,)),))
+def _lacking(_group: str) -> Topology:
+    return Topology(subtopologies=(_alone("0", "alpha", sources=(NOWHERE,)),))
 
 
-def _unlike(_group: str) -> StreamsGroupHeartbeatTopology:
+def _unlike(_group: str) -> Topology:
     joined = CopartitionGroup(source_topics=(0, 1))
-    one = StreamsGroupHeartbeatSubtopology(
-        subtopology_id="0", source_topics=("alpha", "delta"), copartition_groups=(joined,)
-    )
-    return StreamsGroupHeartbeatTopology(subtopologies=(one,))
+    one = Subtopology(subtopology_id="0", source_topics=("alpha", "delta"), copartition_groups=(joined,))
+    return Topology(subtopologies=(one,))
 
 
-def _unfed(group: str) -> StreamsGroupHeartbeatTopology:
-    between = StreamsGroupHeartbeatTopicInfo(name=_internal_names(group)[0])
-    one = StreamsGroupHeartbeatSubtopology(
-        subtopology_id="0", source_topics=("alpha",), repartition_source_topics=(between,)
-    )
-    return StreamsGroupHeartbeatTopology(subtopologies=(one,))
+def _unfed(group: str) -> Topology:
+    between = TopicInfo(name=_internal_names(group)[0])
+    one = Subtopology(subtopology_id="0", source_topics=("alpha",), repartition_source_topics=(between,))
+    return Topology(subtopologies=(one,))
 
 
-def _loop(group: str) -> StreamsGroupHeartbeatTopology:
-    between = StreamsGroupHeartbeatTopicInfo(name=_internal_names(group)[0])
-    one = StreamsGroupHeartbeatSubtopology(
-        subtopology_id="0", repartition_source_topics=(between,), repartition_sink_topics=(between.name,)
-    )
-    return StreamsGroupHeartbeatTopology(subtopologies=(one,))
+def _loop(group: str) -> Topology:
+    between = TopicInfo(name=_internal_names(group)[0])
+    one = Subtopology(subtopology_id="0", repartition_source_topics=(between,), repartition_sink_topics=(between.name,))
+    return Topology(subtopologies=(one,))
 
 
-def _alone(
-    key: str, source: str, *stores: StreamsGroupHeartbeatTopicInfo, sources: tuple[str, ...] = ()
-) -> StreamsGroupHeartbeatSubtopology:
-    return StreamsGroupHeartbeatSubtopology(
-        subtopology_id=key, source_topics=(source, *sources), state_changelog_topics=stores
-    )
+def _alone(key: str, source: str, *stores: TopicInfo, sources: tuple[str, ...] = ()) -> Subtopology:
+    return Subtopology(subtopology_id=key, source_topics=(source, *sources), state_changelog_topics=stores)
 
 
-def _store(group: str, at: int) -> StreamsGroupHeartbeatTopicInfo:
-    return StreamsGroupHeartbeatTopicInfo(name=_internal_names(group)[at], topic_configs=COMPACTED)
+def _store(group: str, at: int) -> TopicInfo:
+    return TopicInfo(name=_internal_names(group)[at], topic_configs=COMPACTED)
 
 
-TOPOLOGIES: dict[str, Callable[[str], StreamsGroupHeartbeatTopology]] = {
+TOPOLOGIES: dict[str, Callable[[str], Topology]] = {
     "plain": _plain,
     "late": _late,
     "counted": _counted,

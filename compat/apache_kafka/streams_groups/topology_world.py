@@ -8,9 +8,9 @@ from typing import Any
 
 from ottla.protocol.messages.streams_group_heartbeat import (
     CopartitionGroup,
-    StreamsGroupHeartbeatSubtopology,
-    StreamsGroupHeartbeatTopicInfo,
-    StreamsGroupHeartbeatTopology,
+    Subtopology,
+    TopicInfo,
+    Topology,
 )
 
 from .answers import Answer, Heard
@@ -31,7 +31,7 @@ class TopologyWorld:
         self.times = Times()
         self.is_new = False
         self._number = 0
-        self._topology = StreamsGroupHeartbeatTopology()
+        self._topology = Topology()
         self._made: set[str] = set()
         self._queue: deque[Step] = deque()
 
@@ -46,7 +46,7 @@ class TopologyWorld:
             self._queue += [self._entering(self._topology), Look(self._group), Look(self._group)]
         return self._queue.popleft()
 
-    def _entering(self, topology: StreamsGroupHeartbeatTopology) -> Beat:
+    def _entering(self, topology: Topology) -> Beat:
         fields: dict[str, Any] = {
             "rebalance_timeout_ms": 60_000,
             "process_id": "p",
@@ -91,17 +91,15 @@ class TopologyWorld:
         self._made.update(topics)
 
 
-def random_topology(rng: random.Random, group: str) -> StreamsGroupHeartbeatTopology:
+def random_topology(rng: random.Random, group: str) -> Topology:
     names = in_order(f"{group}-", 4)
     counts = [rng.choice((0, 0, 0, 3, 4)) for _ in range(2)]
-    between = [
-        StreamsGroupHeartbeatTopicInfo(name=name, partitions=count) for name, count in zip(names, counts, strict=False)
-    ]
-    stores = [StreamsGroupHeartbeatTopicInfo(name=name, topic_configs=COMPACTED) for name in names[2:]]
+    between = [TopicInfo(name=name, partitions=count) for name, count in zip(names, counts, strict=False)]
+    stores = [TopicInfo(name=name, topic_configs=COMPACTED) for name in names[2:]]
     ids = [str(at) for at in range(rng.choice((1, 2, 2, 3)))]
     if rng.random() < 0.03:
         ids[-1] = "0"
-    return StreamsGroupHeartbeatTopology(
+    return Topology(
         epoch=rng.choice((0, 0, 0, 1, 7)), subtopologies=tuple(_subtopology(rng, key, between, stores) for key in ids)
     )
 
@@ -109,16 +107,16 @@ def random_topology(rng: random.Random, group: str) -> StreamsGroupHeartbeatTopo
 def _subtopology(
     rng: random.Random,
     key: str,
-    between: list[StreamsGroupHeartbeatTopicInfo],
-    stores: list[StreamsGroupHeartbeatTopicInfo],
-) -> StreamsGroupHeartbeatSubtopology:
+    between: list[TopicInfo],
+    stores: list[TopicInfo],
+) -> Subtopology:
     sources = tuple(dict.fromkeys(rng.choices(SOURCES, k=rng.choice((0, 1, 1, 1, 2)))))
     reads = tuple(rng.sample(between, rng.choice((0, 0, 1, 1, 2))))
     if reads and rng.random() < 0.05:
-        reads = (StreamsGroupHeartbeatTopicInfo(name=reads[0].name, partitions=5), *reads[1:])
+        reads = (TopicInfo(name=reads[0].name, partitions=5), *reads[1:])
     writes = tuple(topic.name for topic in rng.sample(between, rng.choice((0, 1, 1, 2))))
     together = tuple(_together(rng, len(sources), len(reads)) for _ in range(rng.choice((0, 0, 1, 1, 2))))
-    return StreamsGroupHeartbeatSubtopology(
+    return Subtopology(
         subtopology_id=key,
         source_topics=sources,
         repartition_source_topics=reads,

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from ottla.protocol.messages.streams_group_heartbeat import KeyValue, StreamsEndpoint, StreamsGroupHeartbeatTopology
+from ottla.protocol.messages.streams_group_heartbeat import Endpoint, KeyValue, Topology
 
 from .answers import Answer, Heard
 from .asking import UNKNOWN
@@ -149,14 +149,14 @@ class World:
         return Beat(self.group, member, JOIN, says="nothing", fields=fields, brings=brings)
 
     @property
-    def _topology(self) -> StreamsGroupHeartbeatTopology:
+    def _topology(self) -> Topology:
         return TOPOLOGIES[self._brings](self.group)
 
     def _tags(self) -> tuple[KeyValue, ...]:
         return tuple(KeyValue(key=key, value=self._rng.choice("xy")) for key in ("zone", "cluster"))
 
-    def _endpoint(self, member: str) -> StreamsEndpoint:
-        return StreamsEndpoint(host=member, port=self._rng.choice((1, 65_535)))
+    def _endpoint(self, member: str) -> Endpoint:
+        return Endpoint(host=member, port=self._rng.choice((1, 65_535)))
 
     def _beat(self) -> Step:
         rng = self._rng

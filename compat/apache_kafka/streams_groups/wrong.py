@@ -7,11 +7,11 @@ from typing import Any
 
 from ottla.protocol.messages.streams_group_heartbeat import (
     KeyValue,
-    StreamsGroupHeartbeatSubtopology,
-    StreamsGroupHeartbeatTopicInfo,
-    StreamsGroupHeartbeatTopology,
+    Subtopology,
     TaskIds,
     TaskOffset,
+    TopicInfo,
+    Topology,
 )
 
 from .steps import JOIN, Beat
@@ -40,26 +40,12 @@ def wrong_beat(rng: random.Random, group: str, member: str, brings: str) -> Beat
         {"topology": None},
         {"active_tasks": SOME},
         {"standby_tasks": None},
-        {"topology": StreamsGroupHeartbeatTopology(epoch=-1, subtopologies=topology.subtopologies)},
-        {
-            "topology": StreamsGroupHeartbeatTopology(
-                subtopologies=(StreamsGroupHeartbeatSubtopology(subtopology_id="0", source_topic_regex=("a.*",)),)
-            )
-        },
-        {
-            "topology": StreamsGroupHeartbeatTopology(
-                subtopologies=(
-                    StreamsGroupHeartbeatSubtopology(subtopology_id="0", source_topics=("__consumer_offsets",)),
-                )
-            )
-        },
-        {
-            "topology": StreamsGroupHeartbeatTopology(
-                subtopologies=(StreamsGroupHeartbeatSubtopology(subtopology_id="0", source_topics=("no good",)),)
-            )
-        },
-        {"topology": StreamsGroupHeartbeatTopology(subtopologies=(_with_sized_changelog(),))},
-        {"topology": StreamsGroupHeartbeatTopology(epoch=9, subtopologies=topology.subtopologies)},
+        {"topology": Topology(epoch=-1, subtopologies=topology.subtopologies)},
+        {"topology": Topology(subtopologies=(Subtopology(subtopology_id="0", source_topic_regex=("a.*",)),))},
+        {"topology": Topology(subtopologies=(Subtopology(subtopology_id="0", source_topics=("__consumer_offsets",)),))},
+        {"topology": Topology(subtopologies=(Subtopology(subtopology_id="0", source_topics=("no good",)),))},
+        {"topology": Topology(subtopologies=(_with_sized_changelog(),))},
+        {"topology": Topology(epoch=9, subtopologies=topology.subtopologies)},
         {"client_tags": (KeyValue(key="zone", value="x"),), "topology": None},
     )
     match rng.randrange(4):
@@ -73,8 +59,6 @@ def wrong_beat(rng: random.Random, group: str, member: str, brings: str) -> Beat
     return Beat(group, member, JOIN, says="nothing", fields=fields, brings=brings)
 
 
-def _with_sized_changelog() -> StreamsGroupHeartbeatSubtopology:
-    topic = StreamsGroupHeartbeatTopicInfo(name="sized", partitions=3)
-    return StreamsGroupHeartbeatSubtopology(
-        subtopology_id="0", source_topics=("alpha",), state_changelog_topics=(topic,)
-    )
+def _with_sized_changelog() -> Subtopology:
+    topic = TopicInfo(name="sized", partitions=3)
+    return Subtopology(subtopology_id="0", source_topics=("alpha",), state_changelog_topics=(topic,))

@@ -227,9 +227,9 @@ STREAMS = Kind(
         member_id=member,
         rebalance_timeout_ms=300_000,
         process_id=member,
-        topology=streams.StreamsGroupHeartbeatTopology(
+        topology=streams.Topology(
             epoch=1,
-            subtopologies=(streams.StreamsGroupHeartbeatSubtopology(subtopology_id="0", source_topics=(TOPIC,)),),
+            subtopologies=(streams.Subtopology(subtopology_id="0", source_topics=(TOPIC,)),),
         ),
         active_tasks=(),
         standby_tasks=(),

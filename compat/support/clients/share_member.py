@@ -44,10 +44,8 @@ def client_of(bootstrap: str, timeout_s: float = 60) -> Client:
 def configure(client: Client, group: str, value: str | None, name: str = "share.auto.offset.reset") -> None:
     """A config of the group; None has it forgotten. Raises KafkaError."""
     operation = 1 if value is None else 0
-    config = altering.IncrementalAlterConfigsAlterableConfig(name=name, config_operation=operation, value=value)
-    resource = altering.IncrementalAlterConfigsResource(
-        resource_type=GROUP_RESOURCE, resource_name=group, configs=(config,)
-    )
+    config = altering.AlterableConfig(name=name, config_operation=operation, value=value)
+    resource = altering.AlterConfigsResource(resource_type=GROUP_RESOURCE, resource_name=group, configs=(config,))
     answer = client.ask(altering.IncrementalAlterConfigsRequest(resources=(resource,)), 1)
     checked(answer.responses[0])
 
@@ -117,7 +115,7 @@ class ShareMember:
         wanted = {*said, *(self.partitions - self._of_session)}
         gone = self._of_session - self.partitions
         rows = tuple(
-            fetching.ShareFetchPartition(
+            fetching.FetchPartition(
                 partition_index=number,
                 acknowledgement_batches=tuple(
                     fetching.AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=tuple(types))
@@ -126,7 +124,7 @@ class ShareMember:
             )
             for number in sorted(wanted)
         )
-        forgotten = fetching.ShareFetchForgottenTopic(topic_id=self.topic_id, partitions=tuple(sorted(gone)))
+        forgotten = fetching.ForgottenTopic(topic_id=self.topic_id, partitions=tuple(sorted(gone)))
         answer = checked(
             self.client.ask(
                 fetching.ShareFetchRequest(
@@ -139,7 +137,7 @@ class ShareMember:
                     max_records=max_records,
                     batch_size=max_records,
                     share_acquire_mode=1 if is_limit else 0,
-                    topics=(fetching.ShareFetchTopic(topic_id=self.topic_id, partitions=rows),) if rows else (),
+                    topics=(fetching.FetchTopic(topic_id=self.topic_id, partitions=rows),) if rows else (),
                     forgotten_topics_data=(forgotten,) if gone else (),
                 ),
                 2,

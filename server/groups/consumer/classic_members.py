@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ....protocol.errors import ErrorCode, KafkaError, ProtocolError
-from ....protocol.messages.consumer_group_log import ClassicMemberMetadata, ClassicMemberProtocol
+from ....protocol.messages.consumer_group_log import ClassicMemberMetadata, ClassicProtocol
 from ....protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 from ....protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from ....protocol.messages.leave_group import MemberIdentity, MemberResponse
@@ -222,7 +222,7 @@ def _with_news(
         classic=ClassicMemberMetadata(
             session_timeout_ms=request.session_timeout_ms,
             supported_protocols=tuple(
-                ClassicMemberProtocol(name=one.name, metadata=one.metadata) for one in request.protocols
+                ClassicProtocol(name=one.name, metadata=one.metadata) for one in request.protocols
             ),
         ),
     )

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ....protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ....protocol.messages.consumer_group_log import ClassicMemberMetadata
-from ....protocol.messages.consumer_group_log import ClassicMemberProtocol as SupportedProtocol
-from ....protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolTopicPartition
+from ....protocol.messages.consumer_group_log import ClassicProtocol as SupportedProtocol
+from ....protocol.messages.consumer_protocol import ConsumerProtocolAssignment, TopicPartition
 from ...coordination.jobs import Job, Steps
 from ...coordination.records import Pair, Records
 from ...coordination.store import RecordStore
@@ -186,7 +186,7 @@ class Migration:
         self,
         taken: set[tuple[bytes, int]],
         assigned: dict[bytes, dict[int, int]],
-        topics: Iterable[ConsumerProtocolTopicPartition],
+        topics: Iterable[TopicPartition],
         epoch: int,
     ) -> None:
         """Give a member those of these partitions that have no owner yet."""
@@ -290,7 +290,7 @@ class Migration:
         except ProtocolError as error:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
 
-    def by_id(self, topics: Iterable[ConsumerProtocolTopicPartition]) -> dict[bytes, frozenset[int]]:
+    def by_id(self, topics: Iterable[TopicPartition]) -> dict[bytes, frozenset[int]]:
         """What a classic consumer names, by topic id; topics that are gone are left out."""
         known: dict[bytes, frozenset[int]] = {}
         for topic in topics:

@@ -13,8 +13,6 @@ from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.consumer_group_log import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
-    ConsumerGroupLogTopicPartition,
-    ConsumerGroupLogTopicPartitions,
     ConsumerGroupMemberMetadataKey,
     ConsumerGroupMemberMetadataValue,
     ConsumerGroupMetadataKey,
@@ -26,6 +24,8 @@ from ....protocol.messages.consumer_group_log import (
     ConsumerGroupTargetAssignmentMemberValue,
     ConsumerGroupTargetAssignmentMetadataKey,
     ConsumerGroupTargetAssignmentMetadataValue,
+    TopicPartition,
+    TopicPartitions,
 )
 from ....protocol.messages.consumer_offsets import GroupMetadataKey
 from ...coordination.jobs import Steps, in_order
@@ -86,14 +86,14 @@ def target_metadata(group_id: str, epoch: int, now_ms: int) -> Change:
 def target(group_id: str, member_id: str, assignment: Assignment) -> Change:
     return ConsumerGroupTargetAssignmentMemberKey(
         group_id=group_id, member_id=member_id
-    ), ConsumerGroupTargetAssignmentMemberValue(topic_partitions=rows_of(ConsumerGroupLogTopicPartition, assignment))
+    ), ConsumerGroupTargetAssignmentMemberValue(topic_partitions=rows_of(TopicPartition, assignment))
 
 
 def writing_target(group_id: str, member_id: str, assignment: Assignment) -> Steps[ReadyChange]:
     """`target` and its record, in pieces; made of (member id, assignment)."""
-    topic_ids, rows = (yield from in_order(assignment)), list[ConsumerGroupLogTopicPartition]()
+    topic_ids, rows = (yield from in_order(assignment)), list[TopicPartition]()
     for topic_id in topic_ids:
-        rows.append(ConsumerGroupLogTopicPartition(topic_id=topic_id, partitions=tuple(sorted(assignment[topic_id]))))
+        rows.append(TopicPartition(topic_id=topic_id, partitions=tuple(sorted(assignment[topic_id]))))
         yield
     made_of = member_id, assignment
     return (yield from ready(made_of, target(group_id, member_id, {}), {"topic_partitions": tuple(rows)}))
@@ -124,8 +124,8 @@ def writing_current(group_id: str, member: ConsumerMember) -> Steps[ReadyChange]
     return (yield from ready(member, without, arrays))
 
 
-def _rows(owned: Owned) -> Steps[tuple[ConsumerGroupLogTopicPartitions, ...]]:
-    topic_ids, rows = (yield from in_order(owned)), list[ConsumerGroupLogTopicPartitions]()
+def _rows(owned: Owned) -> Steps[tuple[TopicPartitions, ...]]:
+    topic_ids, rows = (yield from in_order(owned)), list[TopicPartitions]()
     for topic_id in topic_ids:
         rows += _topic_partitions({topic_id: owned[topic_id]})
         yield
@@ -177,16 +177,16 @@ def tombstones(group_id: str, member_ids: Collection[str], regexes: Iterable[str
     yield ConsumerGroupMetadataKey(group_id=group_id), None
 
 
-def _topic_partitions(owned: Owned) -> tuple[ConsumerGroupLogTopicPartitions, ...]:
+def _topic_partitions(owned: Owned) -> tuple[TopicPartitions, ...]:
     rows = []
     for topic_id, epochs in sorted(owned.items()):
         indexes = tuple(sorted(epochs))
         since = tuple(map(epochs.__getitem__, indexes))
-        rows.append(ConsumerGroupLogTopicPartitions(topic_id=topic_id, partitions=indexes, assignment_epochs=since))
+        rows.append(TopicPartitions(topic_id=topic_id, partitions=indexes, assignment_epochs=since))
     return tuple(rows)
 
 
-def owned_of(topics: Iterable[ConsumerGroupLogTopicPartitions], member_epoch: int) -> Owned:
+def owned_of(topics: Iterable[TopicPartitions], member_epoch: int) -> Owned:
     """Read back what `current_assignment` has written; brokers before 4.3 left the epochs out."""
     owned: dict[bytes, Mapping[int, int]] = {}
     for topic in topics:

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sized
 from typing import NamedTuple
 
 from ....protocol.messages.consumer_group_heartbeat import (
-    ConsumerGroupHeartbeatAssignment,
-    ConsumerGroupHeartbeatTopicPartitions,
+    Assignment,
+    TopicPartitions,
 )
 from ...coordination.jobs import AT_ONCE, Steps, in_order, to_the_end
 from ..assigning.assignment import Assignment as Assigned
@@ -34,7 +34,7 @@ class PreparedHeartbeat(NamedTuple):
     """The record of what a static member has that leaves for a while; and the member, as it was."""
     step: StepAhead | None = None
 
-    def told_of(self, member: ConsumerMember) -> ConsumerGroupHeartbeatAssignment:
+    def told_of(self, member: ConsumerMember) -> Assignment:
         """What the member has, for the answer; made at once unless that is the step's outcome."""
         if self.step is not None and self.step.told is not None and self.step.after is member:
             return self.step.told
@@ -57,7 +57,7 @@ class StepAhead(NamedTuple):
     version: int
     after: ConsumerMember
     made: ReadyChange | None = None
-    told: ConsumerGroupHeartbeatAssignment | None = None
+    told: Assignment | None = None
 
     def leads(
         self,
@@ -100,12 +100,10 @@ def step_ahead(group: ConsumerGroup, member: ConsumerMember, target: Target, cla
     return StepAhead(member, target, version, after, made, (yield from telling(after.assigned)))
 
 
-def telling(assigned: Owned) -> Steps[ConsumerGroupHeartbeatAssignment]:
+def telling(assigned: Owned) -> Steps[Assignment]:
     """What a member has, in the form of an answer; a topic a piece."""
-    topic_ids, rows = (yield from in_order(assigned)), list[ConsumerGroupHeartbeatTopicPartitions]()
+    topic_ids, rows = (yield from in_order(assigned)), list[TopicPartitions]()
     for topic_id in topic_ids:
-        rows.append(
-            ConsumerGroupHeartbeatTopicPartitions(topic_id=topic_id, partitions=tuple(sorted(assigned[topic_id])))
-        )
+        rows.append(TopicPartitions(topic_id=topic_id, partitions=tuple(sorted(assigned[topic_id]))))
         yield
-    return ConsumerGroupHeartbeatAssignment(topic_partitions=tuple(rows))
+    return Assignment(topic_partitions=tuple(rows))

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.consumer_group_heartbeat import (
-    ConsumerGroupHeartbeatAssignment,
-    ConsumerGroupHeartbeatTopicPartitions,
+    Assignment,
+    TopicPartitions,
 )
 from ....protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from ...coordination.deadlines import Deadlines
@@ -212,9 +212,7 @@ class ShareProtocol:
         member = transition.member
         told = None
         if epoch == 0 or request.subscribed_topic_names is not None or member.assigned != old.assigned:
-            told = ConsumerGroupHeartbeatAssignment(
-                topic_partitions=rows_of(ConsumerGroupHeartbeatTopicPartitions, member.assigned)
-            )
+            told = Assignment(topic_partitions=rows_of(TopicPartitions, member.assigned))
         return ShareGroupHeartbeatResponse(
             member_id=member_id,
             member_epoch=member.epoch,

@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages import share_group_log as log
-from ....protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatTopicPartitions
-from ....protocol.messages.consumer_group_log import ConsumerGroupLogTopicPartition
+from ....protocol.messages.consumer_group_heartbeat import TopicPartitions
+from ....protocol.messages.consumer_group_log import TopicPartition
 from ...coordination.jobs import AT_ONCE, Steps, in_order
 from ...coordination.records import Pair
 from ..assigning.assignment import Assignment, rows_of
@@ -59,7 +59,7 @@ def target_metadata(group_id: str, epoch: int, now_ms: int) -> Change:
 def target(group_id: str, member_id: str, assignment: Assignment) -> Change:
     return log.ShareGroupTargetAssignmentMemberKey(
         group_id=group_id, member_id=member_id
-    ), log.ShareGroupTargetAssignmentMemberValue(topic_partitions=rows_of(ConsumerGroupLogTopicPartition, assignment))
+    ), log.ShareGroupTargetAssignmentMemberValue(topic_partitions=rows_of(TopicPartition, assignment))
 
 
 def writing_target(group_id: str, member_id: str, assignment: Assignment) -> Steps[Pair]:
@@ -67,9 +67,7 @@ def writing_target(group_id: str, member_id: str, assignment: Assignment) -> Ste
     if len(assignment) <= AT_ONCE:
         return write_record(*target(group_id, member_id, assignment))
     topic_ids = yield from in_order(assignment)
-    rows = (
-        ConsumerGroupLogTopicPartition(topic_id=one, partitions=tuple(sorted(assignment[one]))) for one in topic_ids
-    )
+    rows = (TopicPartition(topic_id=one, partitions=tuple(sorted(assignment[one]))) for one in topic_ids)
     return (yield from writing_record(*target(group_id, member_id, {}), {"topic_partitions": rows}))
 
 
@@ -84,7 +82,7 @@ def current_assignment(group_id: str, member: ShareMember) -> Change:
         member_epoch=member.epoch,
         previous_member_epoch=member.previous_epoch,
         state=member.state,
-        assigned_partitions=rows_of(ConsumerGroupHeartbeatTopicPartitions, member.assigned),
+        assigned_partitions=rows_of(TopicPartitions, member.assigned),
     )
 
 
@@ -94,8 +92,7 @@ def state_partitions(group_id: str, states: StateTable) -> Change:
         initializing_topics=initializing,
         initialized_topics=initialized,
         deleting_topics=tuple(
-            log.ShareGroupLogTopicInfo(topic_id=topic_id, topic_name=name)
-            for topic_id, name in sorted(states.deleting.items())
+            log.TopicInfo(topic_id=topic_id, topic_name=name) for topic_id, name in sorted(states.deleting.items())
         ),
     )
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from ....protocol.messages import share_group_log as log
-from ....protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatTopicPartitions
-from ....protocol.messages.consumer_group_log import ConsumerGroupLogTopicPartition
+from ....protocol.messages.consumer_group_heartbeat import TopicPartitions
+from ....protocol.messages.consumer_group_log import TopicPartition
 from ..assigning.assignment import Assignment
 from .group import ShareGroup
 from .member import LEAVE_EPOCH, ShareMember
@@ -89,7 +89,7 @@ def _states(
     )
 
 
-def _assignment(topics: Iterable[ConsumerGroupLogTopicPartition | ConsumerGroupHeartbeatTopicPartitions]) -> Assignment:
+def _assignment(topics: Iterable[TopicPartition | TopicPartitions]) -> Assignment:
     assignment = {}
     for one in topics:
         assignment[one.topic_id] = frozenset(one.partitions)

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from ....protocol.messages import streams_group_heartbeat as message
 from ....protocol.messages.streams_group_heartbeat import (
+    Status,
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
-    StreamsStatus,
 )
 from .applications.configured import InternalTopic, StatusCode
 from .group import StreamsGroup
@@ -81,14 +81,14 @@ def _has_others(group: StreamsGroup, member: StreamsMember, claim: StreamsTasks 
     return is_over or (member.member_id in group.untold and group.assignment_epoch >= group.epoch)
 
 
-def _statuses(group: StreamsGroup, transition: StreamsTransition) -> list[StreamsStatus]:
+def _statuses(group: StreamsGroup, transition: StreamsTransition) -> list[Status]:
     statuses = [*transition.statuses]
     if (problem := transition.configured.problem) is not None:
-        statuses.append(StreamsStatus(status_code=problem.code, status_detail=problem.detail))
+        statuses.append(Status(status_code=problem.code, status_detail=problem.detail))
     if group.shutdown_by is not None:
         detail = (
             f"Streams group member {group.shutdown_by} encountered a fatal error and requested a shutdown for the entire"
             " application."
         )
-        statuses.append(StreamsStatus(status_code=StatusCode.SHUTDOWN_APPLICATION, status_detail=detail))
+        statuses.append(Status(status_code=StatusCode.SHUTDOWN_APPLICATION, status_detail=detail))
     return statuses

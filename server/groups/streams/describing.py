@@ -9,13 +9,13 @@ from operator import attrgetter
 
 from ....protocol.messages import streams_group_describe as message
 from ....protocol.messages.streams_group_heartbeat import (
+    Endpoint,
     EndpointToPartitions,
     KeyValue,
-    StreamsEndpoint,
-    StreamsGroupHeartbeatSubtopology,
-    StreamsGroupHeartbeatTopicInfo,
-    StreamsGroupHeartbeatTopicPartition,
+    Subtopology,
     TaskIds,
+    TopicInfo,
+    TopicPartition,
 )
 from ...coordination.jobs import Steps
 from ..assigning.topics import TopicView
@@ -25,7 +25,7 @@ from .group import Served, StreamsGroup
 from .member import NO_TASKS, Owned, StreamsMember, StreamsTasks
 
 
-def describe_streams(group: StreamsGroup) -> Steps[message.StreamsGroupDescribedGroup]:
+def describe_streams(group: StreamsGroup) -> Steps[message.DescribedGroup]:
     """State, epochs, topology and members, as they are when the first piece is done.
 
     While all topics are there the topology says how many partitions the internal ones have, else only what the application has
@@ -34,7 +34,7 @@ def describe_streams(group: StreamsGroup) -> Steps[message.StreamsGroupDescribed
     # Members and targets are values: who holds them has the group as it was.
     members = [(member, group.targets.get(member.member_id, NO_TASKS)) for member in group.members.values()]
     topology, configured = group.topology, group.configured
-    described = message.StreamsGroupDescribedGroup(
+    described = message.DescribedGroup(
         group_id=group.group_id,
         group_state=group.state_name,
         group_epoch=group.epoch,
@@ -49,7 +49,7 @@ def describe_streams(group: StreamsGroup) -> Steps[message.StreamsGroupDescribed
     return replace(described, topology=shown, members=tuple(found))
 
 
-def _topology(topology: Topology, configured: Configured | None) -> Steps[message.StreamsGroupDescribeTopology]:
+def _topology(topology: Topology, configured: Configured | None) -> Steps[message.Topology]:
     rows = []
     if configured is not None and configured.problem is None and configured.subtopologies is not None:
         for key, ready in configured.subtopologies.items():
@@ -59,11 +59,11 @@ def _topology(topology: Topology, configured: Configured | None) -> Steps[messag
         for key, asked in topology.subtopologies.items():
             rows.append(_asked(key, asked))
             yield
-    return message.StreamsGroupDescribeTopology(epoch=topology.epoch, subtopologies=tuple(rows))
+    return message.Topology(epoch=topology.epoch, subtopologies=tuple(rows))
 
 
-def _configured(key: str, one: ConfiguredSubtopology) -> message.StreamsGroupDescribeSubtopology:
-    return message.StreamsGroupDescribeSubtopology(
+def _configured(key: str, one: ConfiguredSubtopology) -> message.Subtopology:
+    return message.Subtopology(
         subtopology_id=key,
         source_topics=one.source_topics,
         repartition_sink_topics=one.repartition_sinks,
@@ -72,8 +72,8 @@ def _configured(key: str, one: ConfiguredSubtopology) -> message.StreamsGroupDes
     )
 
 
-def _internal(topic: InternalTopic) -> StreamsGroupHeartbeatTopicInfo:
-    return StreamsGroupHeartbeatTopicInfo(
+def _internal(topic: InternalTopic) -> TopicInfo:
+    return TopicInfo(
         name=topic.name,
         partitions=topic.partitions,
         replication_factor=topic.replication_factor,
@@ -81,8 +81,8 @@ def _internal(topic: InternalTopic) -> StreamsGroupHeartbeatTopicInfo:
     )
 
 
-def _asked(key: str, one: StreamsGroupHeartbeatSubtopology) -> message.StreamsGroupDescribeSubtopology:
-    return message.StreamsGroupDescribeSubtopology(
+def _asked(key: str, one: Subtopology) -> message.Subtopology:
+    return message.Subtopology(
         subtopology_id=key,
         source_topics=tuple(sorted(one.source_topics)),
         repartition_sink_topics=tuple(sorted(one.repartition_sink_topics)),
@@ -91,12 +91,12 @@ def _asked(key: str, one: StreamsGroupHeartbeatSubtopology) -> message.StreamsGr
     )
 
 
-def _infos(topics: Collection[StreamsGroupHeartbeatTopicInfo]) -> tuple[StreamsGroupHeartbeatTopicInfo, ...]:
+def _infos(topics: Collection[TopicInfo]) -> tuple[TopicInfo, ...]:
     return tuple(sorted(topics, key=attrgetter("name")))
 
 
-def _member(member: StreamsMember, target: StreamsTasks) -> message.StreamsGroupDescribeMember:
-    return message.StreamsGroupDescribeMember(
+def _member(member: StreamsMember, target: StreamsTasks) -> message.Member:
+    return message.Member(
         member_id=member.member_id,
         member_epoch=member.epoch,
         instance_id=member.instance_id,
@@ -112,8 +112,8 @@ def _member(member: StreamsMember, target: StreamsTasks) -> message.StreamsGroup
     )
 
 
-def _assignment(tasks: Owned | StreamsTasks) -> message.StreamsGroupDescribeAssignment:
-    return message.StreamsGroupDescribeAssignment(
+def _assignment(tasks: Owned | StreamsTasks) -> message.Assignment:
+    return message.Assignment(
         active_tasks=_rows(tasks.active), standby_tasks=_rows(tasks.standby), warmup_tasks=_rows(tasks.warmup)
     )
 
@@ -142,7 +142,7 @@ def _row(group: StreamsGroup, member: StreamsMember, host: str, port: int, topic
         return known.row
     subtopologies = (group.configured.subtopologies if group.configured is not None else None) or {}
     row = EndpointToPartitions(
-        user_endpoint=StreamsEndpoint(host=host, port=port),
+        user_endpoint=Endpoint(host=host, port=port),
         active_partitions=tuple(_partitions(member.assigned.active, subtopologies, topics)),
         standby_partitions=tuple(_partitions(member.assigned.standby, subtopologies, topics)),
     )
@@ -154,7 +154,7 @@ def _partitions(
     tasks: Mapping[str, Collection[int]],
     subtopologies: Mapping[str, ConfiguredSubtopology],
     topics: TopicView,
-) -> Iterator[StreamsGroupHeartbeatTopicPartition]:
+) -> Iterator[TopicPartition]:
     """Topics that are gone are left out."""
     for key, partitions in sorted(tasks.items()):
         if (one := subtopologies.get(key)) is None:
@@ -164,4 +164,4 @@ def _partitions(
             if (topic_id := topics.id_of(name)) is not None:
                 # Where a topic has fewer than there are tasks, Apache Kafka takes so many of them.
                 count = topics.partition_count(topic_id)
-                yield StreamsGroupHeartbeatTopicPartition(topic=name, partitions=tuple(indexes[:count]))
+                yield TopicPartition(topic=name, partitions=tuple(indexes[:count]))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple, TypeAlias
 
-from ....protocol.messages.streams_group_heartbeat import StreamsEndpoint
+from ....protocol.messages.streams_group_heartbeat import Endpoint
 
 LEAVE_EPOCH = -1
 """A member that sends this epoch leaves."""
@@ -104,7 +104,7 @@ class StreamsMember:
     client_host: str = ""
     topology_epoch: int = -1
     process_id: str = ""
-    user_endpoint: StreamsEndpoint | None = None
+    user_endpoint: Endpoint | None = None
     client_tags: Mapping[str, str] = field(default_factory=dict)
     assigned: Owned = NOTHING
     revoking: Owned = NOTHING

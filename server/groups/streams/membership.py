@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages import streams_group_heartbeat as message
-from ....protocol.messages.streams_group_heartbeat import StreamsEndpoint, StreamsGroupHeartbeatRequest
+from ....protocol.messages.streams_group_heartbeat import Endpoint, StreamsGroupHeartbeatRequest
 from ..classic.protocol import Caller
 from .applications.configured import Configured
 from .group import StreamsGroup
@@ -68,9 +68,7 @@ def with_news(member: StreamsMember, request: StreamsGroupHeartbeatRequest, call
         client_id=caller.client_id,
         client_host=caller.client_host,
         process_id=member.process_id if request.process_id is None else request.process_id,
-        user_endpoint=member.user_endpoint
-        if endpoint is None
-        else StreamsEndpoint(host=endpoint.host, port=endpoint.port),
+        user_endpoint=member.user_endpoint if endpoint is None else Endpoint(host=endpoint.host, port=endpoint.port),
         client_tags=member.client_tags if tags is None else {one.key: one.value for one in tags},
     )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from operator import attrgetter
 
 from ....protocol.errors import ErrorCode, KafkaError
-from ....protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatTopology
+from ....protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, Topology
 from ..kinds import Refusal, check_none
 
 STATIC_LEAVE_EPOCH = -2
@@ -69,7 +69,7 @@ def _joining(request: StreamsGroupHeartbeatRequest) -> tuple[Refusal, ...]:
     )
 
 
-def _check_changelogs(topology: StreamsGroupHeartbeatTopology) -> None:
+def _check_changelogs(topology: Topology) -> None:
     for one in topology.subtopologies:
         for topic in one.state_changelog_topics:
             if topic.partitions:
@@ -80,7 +80,7 @@ def _check_changelogs(topology: StreamsGroupHeartbeatTopology) -> None:
                 )
 
 
-def check_size(topology: StreamsGroupHeartbeatTopology) -> None:
+def check_size(topology: Topology) -> None:
     """Raise KafkaError STREAMS_INVALID_TOPOLOGY for one that would take long whenever topics change."""
     left = TOPOLOGY_NAMES_MAX - len(topology.subtopologies)
     for one in topology.subtopologies:

@@ -15,7 +15,7 @@ from typing import NamedTuple, Self
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages import streams_group_heartbeat as message
-from ....protocol.messages.streams_group_heartbeat import StreamsStatus
+from ....protocol.messages.streams_group_heartbeat import Status
 from ...coordination.jobs import A_PIECE, Steps, to_the_end
 from ..assigning.metadata_hash import MetadataHashes
 from ..assigning.topic_changes import TopicChanges
@@ -91,7 +91,7 @@ class ReadyStep(NamedTuple):
 def preparing(
     group_id: str,
     seen: SeenGroup,
-    wanted: message.StreamsGroupHeartbeatTopology | None,
+    wanted: message.Topology | None,
     topics: TopicView,
     hashes: MetadataHashes,
     changes: TopicChanges,
@@ -116,9 +116,7 @@ def preparing(
         return ReadyStep(seen, refused=(error.code, error.message))
 
 
-def _topology_of(
-    known: Topology | None, wanted: message.StreamsGroupHeartbeatTopology | None
-) -> Steps[Topology | None]:
+def _topology_of(known: Topology | None, wanted: message.Topology | None) -> Steps[Topology | None]:
     if wanted is None:
         return known
     topology = of_request(wanted)
@@ -190,7 +188,7 @@ class StreamsTransition:
         self.changes = changes
         self.ready = ready
         self.configured: Configured
-        self.statuses: list[StreamsStatus] = []
+        self.statuses: list[Status] = []
         self.has_stepped = False
         self.has_assigned = False
         self.must_assign = False
@@ -291,4 +289,4 @@ class StreamsTransition:
         self._tell(StatusCode.ASSIGNMENT_DELAYED, f"Assignment delayed {why}")
 
     def _tell(self, code: StatusCode, detail: str) -> None:
-        self.statuses.append(StreamsStatus(status_code=code, status_detail=detail))
+        self.statuses.append(Status(status_code=code, status_detail=detail))

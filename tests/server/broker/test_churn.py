@@ -22,9 +22,9 @@ from ottla.protocol.messages.create_topics import CreateTopicsRequest
 from ottla.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.protocol.messages.incremental_alter_configs import (
-    IncrementalAlterConfigsAlterableConfig,
+    AlterableConfig,
+    AlterConfigsResource,
     IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResource,
 )
 from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.server.config.resources import ConfigResourceType
@@ -56,12 +56,8 @@ def some_request(rng: random.Random) -> tuple[Any, int | None]:
     """A request and its version; produce and fetch are the most frequent."""
     topic, partition = rng.choice(TOPICS), rng.randrange(2)
     deleted = DeleteRecordsTopic(name=topic, partitions=(DeleteRecordsPartition(partition_index=partition, offset=-1),))
-    policy = IncrementalAlterConfigsAlterableConfig(
-        name="cleanup.policy", value=rng.choice(["compact", "delete", "compact,delete"])
-    )
-    altered = IncrementalAlterConfigsResource(
-        resource_type=ConfigResourceType.TOPIC, resource_name=topic, configs=(policy,)
-    )
+    policy = AlterableConfig(name="cleanup.policy", value=rng.choice(["compact", "delete", "compact,delete"]))
+    altered = AlterConfigsResource(resource_type=ConfigResourceType.TOPIC, resource_name=topic, configs=(policy,))
     records = batch((f"k{rng.randrange(5)}", "v" * rng.randrange(900)), timestamp=wall_time_ms())
     choices: list[tuple[int, Any, int | None]] = [
         (12, produce_request(topic, records, partition), 12),

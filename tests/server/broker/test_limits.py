@@ -14,9 +14,9 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.alter_configs import AlterConfigsRequest
 from ottla.protocol.messages.alter_configs import AlterConfigsResource as Replaced
 from ottla.protocol.messages.incremental_alter_configs import (
-    IncrementalAlterConfigsAlterableConfig,
+    AlterableConfig,
+    AlterConfigsResource,
     IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResource,
 )
 from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.server.config.resources import ConfigResourceType
@@ -99,11 +99,11 @@ NO_HOST = "no..host"
 
 
 def alter(client: RawClient, node: str, **configs: str) -> tuple[int, str | None]:
-    resource = IncrementalAlterConfigsResource(
+    resource = AlterConfigsResource(
         resource_type=ConfigResourceType.BROKER,
         resource_name=node,
         configs=tuple(
-            IncrementalAlterConfigsAlterableConfig(name=name.replace("_", "."), config_operation=0, value=value)
+            AlterableConfig(name=name.replace("_", "."), config_operation=0, value=value)
             for name, value in configs.items()
         ),
     )
@@ -162,10 +162,8 @@ def test_nobody_waits_for_a_resolver_who_changes_something_else(tmp_path: Path) 
             resolving.release_on_behalf_of(taken)
 
         broker.run(take)
-        change = IncrementalAlterConfigsAlterableConfig(name=OVERRIDES, config_operation=0, value="localhost:9")
-        resource = IncrementalAlterConfigsResource(
-            resource_type=ConfigResourceType.BROKER, resource_name="", configs=(change,)
-        )
+        change = AlterableConfig(name=OVERRIDES, config_operation=0, value="localhost:9")
+        resource = AlterConfigsResource(resource_type=ConfigResourceType.BROKER, resource_name="", configs=(change,))
         client.send(IncrementalAlterConfigsRequest(resources=(resource,)))
         assert eventually(broker, lambda: resolving.statistics().tasks_waiting == 1)
         create_topic(other, "t")

@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.alter_configs import AlterConfigsAlterableConfig, AlterConfigsRequest, AlterConfigsResource
+from ottla.protocol.messages.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
 from ottla.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from ottla.server.config.resources import ConfigResourceType
@@ -169,10 +169,8 @@ async def test_a_config_that_cannot_be_written_does_not_hold(tmp_path: Path, dis
         await served.ask(create_topic, "t")
         disk.refuses = is_catalog
         for kind, name in ((ConfigResourceType.TOPIC, "t"), (ConfigResourceType.BROKER, "")):
-            change = AlterConfigsAlterableConfig(name="max.message.bytes" if name else "message.max.bytes", value="100")
-            kept = AlterConfigsAlterableConfig(
-                name="min.insync.replicas", value="1"
-            )  # which no change of all nodes may leave out
+            change = AlterableConfig(name="max.message.bytes" if name else "message.max.bytes", value="100")
+            kept = AlterableConfig(name="min.insync.replicas", value="1")  # which no change of all nodes may leave out
             resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=(change, kept))
             (row,) = (await served.ask(RawClient.ask, AlterConfigsRequest(resources=(resource,)))).responses
             assert row.error_code == ErrorCode.KAFKA_STORAGE_ERROR

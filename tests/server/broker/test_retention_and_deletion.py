@@ -13,9 +13,9 @@ import trio
 import ottla
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.incremental_alter_configs import (
-    IncrementalAlterConfigsAlterableConfig,
+    AlterableConfig,
+    AlterConfigsResource,
     IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResource,
 )
 from ottla.server.config.resources import ConfigResourceType
 from ottla.server.runtime.clock import wall_time_ms
@@ -60,13 +60,8 @@ def offsets(client: RawClient, topic: str) -> list[int]:
 
 
 def alter(client: RawClient, topic: str, **configs: Any) -> None:
-    changes = tuple(
-        IncrementalAlterConfigsAlterableConfig(name=name.replace("_", "."), value=str(value))
-        for name, value in configs.items()
-    )
-    resource = IncrementalAlterConfigsResource(
-        resource_type=ConfigResourceType.TOPIC, resource_name=topic, configs=changes
-    )
+    changes = tuple(AlterableConfig(name=name.replace("_", "."), value=str(value)) for name, value in configs.items())
+    resource = AlterConfigsResource(resource_type=ConfigResourceType.TOPIC, resource_name=topic, configs=changes)
     (row,) = client.ask(IncrementalAlterConfigsRequest(resources=(resource,))).responses
     assert row.error_code == ErrorCode.NONE, row.error_message
 

@@ -20,9 +20,9 @@ from ottla.protocol.messages.delete_groups import DeleteGroupsRequest
 from ottla.protocol.messages.end_txn import EndTxnRequest
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.incremental_alter_configs import (
-    IncrementalAlterConfigsAlterableConfig,
+    AlterableConfig,
+    AlterConfigsResource,
     IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResource,
 )
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -138,8 +138,8 @@ async def connection(served: Served, name: str) -> None:
 
 async def config(served: Served, name: str) -> None:
     value = str(10**12 + int(name.partition("-")[2]))
-    change = IncrementalAlterConfigsAlterableConfig(name="log.retention.ms", config_operation=0, value=value)
-    everywhere = IncrementalAlterConfigsResource(resource_type=4, resource_name="", configs=(change,))
+    change = AlterableConfig(name="log.retention.ms", config_operation=0, value=value)
+    everywhere = AlterConfigsResource(resource_type=4, resource_name="", configs=(change,))
     answer = await ask(served, IncrementalAlterConfigsRequest(resources=(everywhere,)), 1)
     assert answer.responses[0].error_code == ErrorCode.NONE
 

@@ -21,9 +21,9 @@ from ottla.protocol.messages.alter_replica_log_dirs import (
 )
 from ottla.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from ottla.protocol.messages.incremental_alter_configs import (
-    IncrementalAlterConfigsAlterableConfig,
+    AlterableConfig,
+    AlterConfigsResource,
     IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResource,
 )
 from ottla.server.control.explain import explain
 from ottla.server.runtime.clock import Clock
@@ -88,10 +88,8 @@ def future(client: RawClient) -> list[tuple[int, int]]:
 
 
 def limit(client: RawClient, rate: int | None, name: str = RATE) -> None:
-    change = IncrementalAlterConfigsAlterableConfig(
-        name=name, config_operation=int(rate is None), value=None if rate is None else str(rate)
-    )
-    resource = IncrementalAlterConfigsResource(resource_type=4, resource_name="0", configs=(change,))
+    change = AlterableConfig(name=name, config_operation=int(rate is None), value=None if rate is None else str(rate))
+    resource = AlterConfigsResource(resource_type=4, resource_name="0", configs=(change,))
     (row,) = client.ask(IncrementalAlterConfigsRequest(resources=(resource,))).responses
     assert row.error_code == ErrorCode.NONE, row.error_message
 
@@ -433,8 +431,8 @@ def test_what_cannot_move(
 
 
 def limit_text(client: RawClient, name: str, value: str | None) -> None:
-    change = IncrementalAlterConfigsAlterableConfig(name=name, config_operation=int(value is None), value=value)
-    resource = IncrementalAlterConfigsResource(resource_type=4, resource_name="0", configs=(change,))
+    change = AlterableConfig(name=name, config_operation=int(value is None), value=value)
+    resource = AlterConfigsResource(resource_type=4, resource_name="0", configs=(change,))
     (row,) = client.ask(IncrementalAlterConfigsRequest(resources=(resource,))).responses
     assert row.error_code == ErrorCode.NONE, row.error_message
 

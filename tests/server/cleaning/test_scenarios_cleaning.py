@@ -14,9 +14,9 @@ import trio
 import ottla
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.incremental_alter_configs import (
-    IncrementalAlterConfigsAlterableConfig,
+    AlterableConfig,
+    AlterConfigsResource,
     IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResource,
 )
 from ottla.server.broker.broker import Broker
 from ottla.server.cleaning.throttler import Throttler
@@ -316,10 +316,8 @@ def test_all_settings_of_the_cleaner_change_together_under_load_and_outlive_a_re
 
 def change_cleaner(client: RawClient, changed: dict[str, str]) -> None:
     """Change dynamic options of all nodes, the others left as they are."""
-    changes = tuple(IncrementalAlterConfigsAlterableConfig(name=name, value=value) for name, value in changed.items())
-    resource = IncrementalAlterConfigsResource(
-        resource_type=ConfigResourceType.BROKER, resource_name="", configs=changes
-    )
+    changes = tuple(AlterableConfig(name=name, value=value) for name, value in changed.items())
+    resource = AlterConfigsResource(resource_type=ConfigResourceType.BROKER, resource_name="", configs=changes)
     (row,) = client.ask(IncrementalAlterConfigsRequest(resources=(resource,))).responses
     assert row.error_code == ErrorCode.NONE, row.error_message
 

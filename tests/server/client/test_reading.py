@@ -8,7 +8,7 @@ import pytest
 
 from ottla.protocol.batch_builder import build_batch
 from ottla.protocol.errors import CorruptRecordError, ErrorCode
-from ottla.protocol.messages.fetch import AbortedTransaction, FetchableTopicResponse, FetchPartitionData, FetchResponse
+from ottla.protocol.messages.fetch import AbortedTransaction, FetchableTopicResponse, FetchResponse, PartitionData
 from ottla.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
@@ -65,11 +65,11 @@ class OneLog(NodeConnections):
         self.fetched.append(wanted.fetch_offset)
         return FetchResponse(responses=(FetchableTopicResponse(partitions=(self.fetch(wanted.fetch_offset),)),))
 
-    def fetch(self, offset: int) -> FetchPartitionData:
+    def fetch(self, offset: int) -> PartitionData:
         if not self.start <= offset <= self.end:
-            return FetchPartitionData(error_code=ErrorCode.OFFSET_OUT_OF_RANGE)
+            return PartitionData(error_code=ErrorCode.OFFSET_OUT_OF_RANGE)
         found = [batch for batch in self.batches if RecordBatch(batch).last_offset >= offset]
-        return FetchPartitionData(
+        return PartitionData(
             records=bytes(found[0] + (found[1][:70] if found[1:] else b"")) if found else b"",
             aborted_transactions=self.aborted,
         )
@@ -131,7 +131,7 @@ def test_only_the_part_asked_for_is_fetched() -> None:
 class Shrinking(OneLog):
     """Retention takes what lies below 4 when the reader has come to 2."""
 
-    def fetch(self, offset: int) -> FetchPartitionData:
+    def fetch(self, offset: int) -> PartitionData:
         self.start = 4 if offset >= 2 else 0
         return super().fetch(offset)
 
@@ -143,7 +143,7 @@ def test_what_retention_takes_meanwhile_is_passed_over() -> None:
 class MadeAnew(OneLog):
     """Somebody deletes the topic when the reader has come to 2, and makes it again with less in it."""
 
-    def fetch(self, offset: int) -> FetchPartitionData:
+    def fetch(self, offset: int) -> PartitionData:
         if offset >= 2:
             self.end = 1
         return super().fetch(offset)

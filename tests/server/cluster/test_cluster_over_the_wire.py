@@ -18,11 +18,11 @@ from ottla.protocol.messages.describe_log_dirs import DescribableLogDirTopic, De
 from ottla.protocol.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
-    DescribeTopicPartitionsTopicRequest,
+    TopicRequest,
 )
 from ottla.protocol.messages.incremental_alter_configs import (
+    AlterConfigsResource,
     IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResource,
 )
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.offset_for_leader_epoch import (
@@ -54,7 +54,7 @@ Page = list[tuple[str, ErrorCode, list[int]]]
 def page(client: RawClient, *names: str, limit: int = 2000, cursor: tuple[str, int] | None = None) -> tuple[Page, Any]:
     """Name, error and partitions of each topic in the answer, and where the next page begins."""
     request = DescribeTopicPartitionsRequest(
-        topics=tuple(DescribeTopicPartitionsTopicRequest(name=name) for name in names),
+        topics=tuple(TopicRequest(name=name) for name in names),
         response_partition_limit=limit,
         cursor=Cursor(topic_name=cursor[0], partition_index=cursor[1]) if cursor else None,
     )
@@ -360,6 +360,6 @@ def test_every_alter_configs_version_is_answered(shared: RawClient, version: int
 
 @pytest.mark.parametrize("version", range(2))
 def test_every_incremental_alter_configs_version_is_answered(shared: RawClient, version: int) -> None:
-    resource = IncrementalAlterConfigsResource(resource_type=ConfigResourceType.TOPIC, resource_name="a", configs=())
+    resource = AlterConfigsResource(resource_type=ConfigResourceType.TOPIC, resource_name="a", configs=())
     (row,) = shared.ask(IncrementalAlterConfigsRequest(resources=(resource,), validate_only=True), version).responses
     assert (row.error_code, row.resource_name) == (ErrorCode.NONE, "a")

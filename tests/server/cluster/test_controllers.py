@@ -21,15 +21,15 @@ from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.describe_cluster import DescribeClusterRequest
 from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.protocol.messages.describe_quorum import (
-    DescribeQuorumPartitionData,
     DescribeQuorumRequest,
-    DescribeQuorumTopicData,
+    PartitionData,
+    TopicData,
 )
-from ottla.protocol.messages.describe_quorum import QuorumListener as VoterListener
+from ottla.protocol.messages.describe_quorum import Listener as VoterListener
 from ottla.protocol.messages.incremental_alter_configs import (
-    IncrementalAlterConfigsAlterableConfig,
+    AlterableConfig,
+    AlterConfigsResource,
     IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResource,
 )
 from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
@@ -56,11 +56,7 @@ listeners=PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0
 """
 HELLO = ApiVersionsRequest(client_software_name="test", client_software_version="1")
 QUORUM = DescribeQuorumRequest(
-    topics=(
-        DescribeQuorumTopicData(
-            topic_name="__cluster_metadata", partitions=(DescribeQuorumPartitionData(partition_index=0),)
-        ),
-    )
+    topics=(TopicData(topic_name="__cluster_metadata", partitions=(PartitionData(partition_index=0),)),)
 )
 UPGRADE = UpdateFeaturesRequest(feature_updates=(FeatureUpdateKey(feature="kraft.version", max_version_level=1),))
 BROKERS, CONTROLLERS = 1, 2
@@ -205,10 +201,10 @@ async def test_a_broker_that_cannot_start_again_refuses_clients_everywhere(tmp_p
 
 @pytest.mark.parametrize("names", [["foo"], ["__cluster_metadata", "foo"]])
 async def test_no_other_log_has_a_quorum(tmp_path: Path, names: list[str]) -> None:
-    partitions = (DescribeQuorumPartitionData(partition_index=0), DescribeQuorumPartitionData(partition_index=1))
+    partitions = (PartitionData(partition_index=0), PartitionData(partition_index=1))
     async with running(tmp_path, ALONE) as broker:
         wanted = DescribeQuorumRequest(
-            topics=tuple(DescribeQuorumTopicData(topic_name=name, partitions=partitions) for name in names)
+            topics=tuple(TopicData(topic_name=name, partitions=partitions) for name in names)
         )
         answer = await ask(broker, wanted)
         assert answer.error_code == 0
@@ -232,8 +228,8 @@ async def test_a_controllers_configs_are_asked_by_its_own_id_and_a_brokers_chang
         )
 
     def change(name: str) -> IncrementalAlterConfigsRequest:
-        config = IncrementalAlterConfigsAlterableConfig(name="log.cleaner.backoff.ms", value="7", config_operation=0)
-        resource = IncrementalAlterConfigsResource(resource_type=4, resource_name=name, configs=(config,))
+        config = AlterableConfig(name="log.cleaner.backoff.ms", value="7", config_operation=0)
+        resource = AlterConfigsResource(resource_type=4, resource_name=name, configs=(config,))
         return IncrementalAlterConfigsRequest(resources=(resource,))
 
     async with running(tmp_path, ALONE) as broker:
@@ -351,8 +347,8 @@ async def test_options_of_a_controller_are_kept_and_shown_by_it(tmp_path: Path) 
     rate = "leader.replication.throttled.rate"
 
     def change(controller: str, name: str, value: str) -> IncrementalAlterConfigsRequest:
-        configs = (IncrementalAlterConfigsAlterableConfig(name=name, value=value),)
-        resource = IncrementalAlterConfigsResource(resource_type=BROKER, resource_name=controller, configs=configs)
+        configs = (AlterableConfig(name=name, value=value),)
+        resource = AlterConfigsResource(resource_type=BROKER, resource_name=controller, configs=configs)
         return IncrementalAlterConfigsRequest(resources=(resource,))
 
     of_controller = DescribeConfigsRequest(

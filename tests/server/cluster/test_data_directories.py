@@ -20,9 +20,9 @@ import trio
 from ottla.protocol.messages.cluster_metadata import (
     AccessControlEntryRecord,
     ClientQuotaRecord,
-    ClusterMetadataEntityData,
     ConfigRecord,
     DelegationTokenRecord,
+    EntityData,
     FeatureLevelRecord,
     PartitionRecord,
     TopicRecord,
@@ -620,7 +620,7 @@ def test_what_apache_kafkas_clients_may_holds_after_the_take_over() -> None:
             max_timestamp=3,
         ),
         ClientQuotaRecord(
-            entity=(ClusterMetadataEntityData(entity_type="user", entity_name="alice"),),
+            entity=(EntityData(entity_type="user", entity_name="alice"),),
             key="producer_byte_rate",
             value=1_024.0,
         ),
@@ -647,7 +647,7 @@ def test_what_apache_kafkas_clients_may_holds_after_the_take_over() -> None:
 @pytest.mark.parametrize(
     ("record", "told"),
     [
-        (AccessControlEntryRecord(operation=99, permission_type=Permission.DENY), "99 is not a valid Operation"),
+        (AccessControlEntryRecord(operation=99, permission_type=Permission.DENY), "99 is not a valid AclOperation"),
         (UserScramCredentialRecord(name="alice", mechanism=3), "3 is no mechanism of SCRAM"),
         (DelegationTokenRecord(owner="alice"), "'alice' is no principal"),
     ],

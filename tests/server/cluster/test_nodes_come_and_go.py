@@ -20,7 +20,7 @@ from ottla.protocol.messages.describe_cluster import DescribeClusterRequest
 from ottla.protocol.messages.describe_groups import DescribeGroupsRequest
 from ottla.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
-    DescribeTopicPartitionsTopicRequest,
+    TopicRequest,
 )
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -275,9 +275,7 @@ def test_a_partition_that_nobody_leads_is_said_to_be_so(cluster: Cluster) -> Non
     (row,) = cluster.partitions("alone")
     assert row.error_code == ErrorCode.LEADER_NOT_AVAILABLE
     assert (*led(row), row.offline_replicas) == (NOBODY, 1, [], (0,))
-    described = cluster[1].ask(
-        DescribeTopicPartitionsRequest(topics=(DescribeTopicPartitionsTopicRequest(name="alone"),))
-    )
+    described = cluster[1].ask(DescribeTopicPartitionsRequest(topics=(TopicRequest(name="alone"),)))
     (row,) = described.topics[0].partitions
     assert (row.error_code, *led(row), row.offline_replicas) == (ErrorCode.NONE, NOBODY, 1, [], (0,))
     assert (row.eligible_leader_replicas, row.last_known_elr) == ((0,), (0,))
@@ -291,9 +289,7 @@ def test_a_partition_that_nobody_leads_is_said_to_be_so(cluster: Cluster) -> Non
 
 def test_who_left_an_isr_that_was_too_small_may_lead(cluster: Cluster) -> None:
     def described() -> tuple[int, list[int], list[int], list[int]]:
-        found = cluster.any.ask(
-            DescribeTopicPartitionsRequest(topics=(DescribeTopicPartitionsTopicRequest(name="two"),))
-        )
+        found = cluster.any.ask(DescribeTopicPartitionsRequest(topics=(TopicRequest(name="two"),)))
         (row,) = found.topics[0].partitions
         return row.leader_id, list(row.isr_nodes), list(row.eligible_leader_replicas), list(row.last_known_elr)
 
@@ -316,9 +312,7 @@ def test_nobody_is_eligible_while_the_feature_is_off(cluster: Cluster) -> None:
     cluster.stop(*(node_id for node_id in row.replica_nodes if node_id != last), last)
     off = FeatureUpdateKey(feature="eligible.leader.replicas.version", max_version_level=0, upgrade_type=2)
     assert cluster.any.ask(UpdateFeaturesRequest(feature_updates=(off,))).error_code == ErrorCode.NONE
-    described = cluster.any.ask(
-        DescribeTopicPartitionsRequest(topics=(DescribeTopicPartitionsTopicRequest(name="two"),))
-    )
+    described = cluster.any.ask(DescribeTopicPartitionsRequest(topics=(TopicRequest(name="two"),)))
     (row,) = described.topics[0].partitions
     assert (row.leader_id, row.isr_nodes, row.eligible_leader_replicas, row.last_known_elr) == (NOBODY, (last,), (), ())
 

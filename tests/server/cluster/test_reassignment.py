@@ -22,11 +22,11 @@ from ottla.protocol.messages.alter_partition_reassignments import (
     ReassignableTopic,
 )
 from ottla.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
-from ottla.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersTopicPartitions
+from ottla.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from ottla.protocol.messages.incremental_alter_configs import (
-    IncrementalAlterConfigsAlterableConfig,
+    AlterableConfig,
+    AlterConfigsResource,
     IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResource,
 )
 from ottla.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
@@ -95,12 +95,10 @@ def under_way(client: Client) -> dict[str, tuple[list[int], list[int], list[int]
 def configure(client: Client, kind: int, name: str, configs: Mapping[str, str | None]) -> None:
     """Set options, or (None) take them away."""
     changes = tuple(
-        IncrementalAlterConfigsAlterableConfig(
-            name=option, config_operation=DELETE if value is None else SET, value=value
-        )
+        AlterableConfig(name=option, config_operation=DELETE if value is None else SET, value=value)
         for option, value in configs.items()
     )
-    resource = IncrementalAlterConfigsResource(resource_type=kind, resource_name=name, configs=changes)
+    resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=changes)
     (row,) = client.ask(IncrementalAlterConfigsRequest(resources=(resource,))).responses
     assert row.error_code == ErrorCode.NONE, row.error_message
 
@@ -114,7 +112,7 @@ def until(holds: Callable[[], bool]) -> None:
 
 def elect(client: Client, kind: int, *names: str) -> dict[str, list[int]]:
     """The codes of the answer by topic; no names ask for all partitions."""
-    which = tuple(ElectLeadersTopicPartitions(topic=name, partitions=(0,)) for name in names) if names else None
+    which = tuple(TopicPartitions(topic=name, partitions=(0,)) for name in names) if names else None
     answer = client.ask(ElectLeadersRequest(election_type=kind, topic_partitions=which))
     assert answer.error_code == ErrorCode.NONE
     return {row.topic: [each.error_code for each in row.partition_result] for row in answer.replica_election_results}
@@ -403,9 +401,7 @@ def test_the_preferred_replica_becomes_leader(nodes: list[RawClient]) -> None:
 @pytest.mark.parametrize("kind", [PREFERRED, UNCLEAN])
 def test_an_election_that_is_not_needed_is_refused_in_apache_kafkas_words(nodes: list[RawClient], kind: int) -> None:
     topic(nodes[0], 0, 1)
-    request = ElectLeadersRequest(
-        election_type=kind, topic_partitions=(ElectLeadersTopicPartitions(topic="t", partitions=(0,)),)
-    )
+    request = ElectLeadersRequest(election_type=kind, topic_partitions=(TopicPartitions(topic="t", partitions=(0,)),))
     (row,) = nodes[0].ask(request).replica_election_results
     assert [each.error_message for each in row.partition_result] == ["Leader election not needed for topic partition."]
 

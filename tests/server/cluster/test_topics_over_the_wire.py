@@ -13,7 +13,7 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.create_topics import CreatableTopic
 from ottla.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
-    DescribeTopicPartitionsTopicRequest,
+    TopicRequest,
 )
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponseTopic
 from ottla.server.config.broker_config import ConfigSource
@@ -187,9 +187,7 @@ def test_minus_one_takes_the_defaults_of_the_broker(tmp_path: Path) -> None:
         (topic,) = metadata(client, "t").topics
         assert [len(partition.replica_nodes) for partition in topic.partitions] == [2, 2, 2]
         metadata(client, "auto", create=True)
-        (auto,) = client.ask(
-            DescribeTopicPartitionsRequest(topics=(DescribeTopicPartitionsTopicRequest(name="auto"),))
-        ).topics
+        (auto,) = client.ask(DescribeTopicPartitionsRequest(topics=(TopicRequest(name="auto"),))).topics
         assert [len(partition.isr_nodes) for partition in auto.partitions] == [2, 2, 2]
 
 

@@ -14,9 +14,9 @@ from ottla.protocol.messages import alter_configs
 from ottla.protocol.messages.alter_configs import AlterConfigsRequest
 from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.protocol.messages.incremental_alter_configs import (
-    IncrementalAlterConfigsAlterableConfig,
+    AlterableConfig,
+    AlterConfigsResource,
     IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResource,
 )
 from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from ottla.server.config.broker_config import ConfigSource
@@ -47,10 +47,8 @@ def shown(client: RawClient, kind: int, name: str) -> list[tuple[str, int]] | No
 
 def change(client: RawClient, node: str, value: str | None, name: str = NAME, *, validate_only: bool = False) -> Any:
     operation = ConfigOperation.DELETE if value is None else ConfigOperation.SET
-    configs = (IncrementalAlterConfigsAlterableConfig(name=name, value=value, config_operation=operation),)
-    resource = IncrementalAlterConfigsResource(
-        resource_type=ConfigResourceType.BROKER, resource_name=node, configs=configs
-    )
+    configs = (AlterableConfig(name=name, value=value, config_operation=operation),)
+    resource = AlterConfigsResource(resource_type=ConfigResourceType.BROKER, resource_name=node, configs=configs)
     request = IncrementalAlterConfigsRequest(resources=(resource,), validate_only=validate_only)
     (answer,) = client.ask(request).responses
     return answer.error_code, answer.error_message
@@ -58,8 +56,7 @@ def change(client: RawClient, node: str, value: str | None, name: str = NAME, *,
 
 def replace(client: RawClient, node: str, **wanted: str) -> Any:
     configs = tuple(
-        alter_configs.AlterConfigsAlterableConfig(name=name.replace("_", "."), value=value)
-        for name, value in wanted.items()
+        alter_configs.AlterableConfig(name=name.replace("_", "."), value=value) for name, value in wanted.items()
     )
     resource = alter_configs.AlterConfigsResource(
         resource_type=ConfigResourceType.BROKER, resource_name=node, configs=configs

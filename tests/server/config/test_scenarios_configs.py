@@ -11,9 +11,9 @@ import pytest
 import ottla
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.incremental_alter_configs import (
-    IncrementalAlterConfigsAlterableConfig,
+    AlterableConfig,
+    AlterConfigsResource,
     IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResource,
 )
 from ottla.server.config.resources import ConfigResourceType
 from ottla.server.config.static_config import static_config
@@ -59,8 +59,8 @@ REFUSED = [
 
 
 def altered(client: RawClient, kind: ConfigResourceType, resource: str, name: str, value: str) -> int:
-    changes = (IncrementalAlterConfigsAlterableConfig(name=name, value=value),)
-    named = IncrementalAlterConfigsResource(resource_type=kind, resource_name=resource, configs=changes)
+    changes = (AlterableConfig(name=name, value=value),)
+    named = AlterConfigsResource(resource_type=kind, resource_name=resource, configs=changes)
     (row,) = client.ask(IncrementalAlterConfigsRequest(resources=(named,))).responses
     assert row.error_code == ErrorCode.NONE or name in row.error_message, row.error_message
     code: int = row.error_code

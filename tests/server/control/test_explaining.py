@@ -13,12 +13,12 @@ import pytest
 import trio
 
 import ottla
-from ottla.protocol.messages.describe_producers import DescribeProducersRequest, DescribeProducersTopicRequest
+from ottla.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.incremental_alter_configs import (
-    IncrementalAlterConfigsAlterableConfig,
+    AlterableConfig,
+    AlterConfigsResource,
     IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResource,
 )
 from ottla.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -72,12 +72,10 @@ def alter(client: RawClient, command: str) -> None:
     words = command.split()
     assert words[:3] == ["ottla", "configs", "alter"]
     configs = tuple(
-        IncrementalAlterConfigsAlterableConfig(name=name, config_operation=0, value=value)
+        AlterableConfig(name=name, config_operation=0, value=value)
         for name, _, value in (word.partition("=") for word in words[4:])
     )
-    resource = IncrementalAlterConfigsResource(
-        resource_type=2, resource_name=words[3].removeprefix("topic:"), configs=configs
-    )
+    resource = AlterConfigsResource(resource_type=2, resource_name=words[3].removeprefix("topic:"), configs=configs)
     (answer,) = client.ask(IncrementalAlterConfigsRequest(resources=(resource,))).responses
     assert answer.error_code == 0, answer.error_message
 
@@ -240,7 +238,7 @@ def test_the_advised_command_aborts_a_transaction_that_nobody_knows(broker: ottl
 
 def abort(client: RawClient, start_offset: int) -> None:
     """Does what `kafka-transactions.sh abort` does with its arguments."""
-    request = DescribeProducersRequest(topics=(DescribeProducersTopicRequest(name="t", partition_indexes=(0,)),))
+    request = DescribeProducersRequest(topics=(TopicRequest(name="t", partition_indexes=(0,)),))
     (producer,) = [
         each
         for each in client.ask(request).topics[0].partitions[0].active_producers

@@ -11,7 +11,7 @@ import ottla
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import read_share_group_state_summary as read_summary
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
-from ottla.protocol.messages.read_share_group_state import ReadShareGroupStatePartitionData
+from ottla.protocol.messages.read_share_group_state import PartitionData
 from ottla.server.runtime.errors import ControlError, Kind
 from ottla.server.sharing.share_records import SharePartitionKey
 from support.broker.conversation import address, create_topic, fetch, produce, records_of
@@ -86,11 +86,7 @@ def test_what_is_known_of_a_share_partition_moves_with_its_coordinator(broker: o
     key = SharePartitionKey("g", topic_id, 0).text
     summary = read_summary.ReadShareGroupStateSummaryRequest(
         group_id="g",
-        topics=(
-            read_summary.ReadStateSummaryData(
-                topic_id=topic_id, partitions=(ReadShareGroupStatePartitionData(partition=0),)
-            ),
-        ),
+        topics=(read_summary.ReadStateSummaryData(topic_id=topic_id, partitions=(PartitionData(partition=0),)),),
     )
     for node in (2, 0, 1):
         broker.move_coordinator(node, group="g", topic="t", partition=0)

@@ -16,8 +16,8 @@ from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from ottla.protocol.messages.streams_group_heartbeat import (
     StreamsGroupHeartbeatRequest,
-    StreamsGroupHeartbeatSubtopology,
-    StreamsGroupHeartbeatTopology,
+    Subtopology,
+    Topology,
 )
 from ottla.server.broker.broker import Broker
 from ottla.server.client.connection import api_of
@@ -44,9 +44,7 @@ JOINS: dict[str, Callable[[], Any]] = {
 
 
 def joins_streams() -> StreamsGroupHeartbeatRequest:
-    topology = StreamsGroupHeartbeatTopology(
-        epoch=1, subtopologies=(StreamsGroupHeartbeatSubtopology(subtopology_id="0", source_topics=("t",)),)
-    )
+    topology = Topology(epoch=1, subtopologies=(Subtopology(subtopology_id="0", source_topics=("t",)),))
     nothing: dict[str, Any] = dict.fromkeys(("active_tasks", "standby_tasks", "warmup_tasks"), ())
     return StreamsGroupHeartbeatRequest(
         group_id="streams", member_id="a", rebalance_timeout_ms=1_000, process_id="p", topology=topology, **nothing

@@ -11,7 +11,7 @@ import pytest
 import ottla
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
-from ottla.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersTopicPartitions
+from ottla.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.storage.data_dirs.data_dir import DataDirectoryError
 from ottla.storage.disk.os_files import OsFiles
@@ -177,7 +177,7 @@ def test_nobody_is_elected_for_a_partition_that_is_offline(
         (0, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE),
         (1, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE),
     ):
-        wanted = (ElectLeadersTopicPartitions(topic="t", partitions=(lost,)),)
+        wanted = (TopicPartitions(topic="t", partitions=(lost,)),)
         asked = ElectLeadersRequest(election_type=election_type, topic_partitions=wanted, timeout_ms=1_000)
         ((row,),) = (each.partition_result for each in client.ask(asked).replica_election_results)
         assert row.error_code == code

@@ -15,8 +15,8 @@ from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupReques
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from ottla.protocol.messages.streams_group_heartbeat import (
     StreamsGroupHeartbeatRequest,
-    StreamsGroupHeartbeatSubtopology,
-    StreamsGroupHeartbeatTopology,
+    Subtopology,
+    Topology,
 )
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from ottla.server.client.values import Group
@@ -97,9 +97,7 @@ def streams(client: RawClient, broker: ottla.Broker) -> str:
     def beat(epoch: int, **fields: Any) -> StreamsGroupHeartbeatRequest:
         return StreamsGroupHeartbeatRequest(group_id="streams", member_id="m", member_epoch=epoch, **fields)
 
-    topology = StreamsGroupHeartbeatTopology(
-        subtopologies=(StreamsGroupHeartbeatSubtopology(subtopology_id="0", source_topics=("t",)),)
-    )
+    topology = Topology(subtopologies=(Subtopology(subtopology_id="0", source_topics=("t",)),))
     nothing: Any = {"active_tasks": (), "standby_tasks": (), "warmup_tasks": ()}
     joining = beat(0, rebalance_timeout_ms=9_000, process_id="p", topology=topology, **nothing)
     return heard(client, broker, joining, beat, "active_tasks")

@@ -38,16 +38,14 @@ def describe(
 def set_configs(client: RawClient, kind: int, name: str, *, validate_only: bool = False, **configs: str | None) -> Any:
     """IncrementalAlterConfigs of one resource; None deletes. `_` in names stands for the point."""
     changes = tuple(
-        incremental_alter_configs.IncrementalAlterConfigsAlterableConfig(
+        incremental_alter_configs.AlterableConfig(
             name=key.replace("_", "."),
             value=value,
             config_operation=ConfigOperation.DELETE if value is None else ConfigOperation.SET,
         )
         for key, value in configs.items()
     )
-    resource = incremental_alter_configs.IncrementalAlterConfigsResource(
-        resource_type=kind, resource_name=name, configs=changes
-    )
+    resource = incremental_alter_configs.AlterConfigsResource(resource_type=kind, resource_name=name, configs=changes)
     request = IncrementalAlterConfigsRequest(resources=(resource,), validate_only=validate_only)
     (response,) = client.ask(request).responses
     return response
@@ -56,8 +54,7 @@ def set_configs(client: RawClient, kind: int, name: str, *, validate_only: bool 
 def replace_configs(client: RawClient, kind: int, name: str, **configs: str) -> Any:
     """AlterConfigs of one resource."""
     wanted = tuple(
-        alter_configs.AlterConfigsAlterableConfig(name=key.replace("_", "."), value=value)
-        for key, value in configs.items()
+        alter_configs.AlterableConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()
     )
     resource = alter_configs.AlterConfigsResource(resource_type=kind, resource_name=name, configs=wanted)
     (response,) = client.ask(AlterConfigsRequest(resources=(resource,))).responses
@@ -121,14 +118,10 @@ def test_each_topic_of_a_request_gets_its_own_answer(client: RawClient) -> None:
     response = client.ask(
         IncrementalAlterConfigsRequest(
             resources=tuple(
-                incremental_alter_configs.IncrementalAlterConfigsResource(
+                incremental_alter_configs.AlterConfigsResource(
                     resource_type=TOPIC,
                     resource_name=name,
-                    configs=(
-                        incremental_alter_configs.IncrementalAlterConfigsAlterableConfig(
-                            name="retention.ms", value=value
-                        ),
-                    ),
+                    configs=(incremental_alter_configs.AlterableConfig(name="retention.ms", value=value),),
                 )
                 for name, value in wishes.items()
             )
@@ -217,10 +210,8 @@ def test_resources_of_other_types_show_defaults(
 
 def test_a_resource_named_twice_is_refused_both_times_and_described_once(client: RawClient) -> None:
     create_topic(client, "t")
-    change = incremental_alter_configs.IncrementalAlterConfigsAlterableConfig(name="flush.ms", value="5")
-    resource = incremental_alter_configs.IncrementalAlterConfigsResource(
-        resource_type=TOPIC, resource_name="t", configs=(change,)
-    )
+    change = incremental_alter_configs.AlterableConfig(name="flush.ms", value="5")
+    resource = incremental_alter_configs.AlterConfigsResource(resource_type=TOPIC, resource_name="t", configs=(change,))
     responses = client.ask(IncrementalAlterConfigsRequest(resources=(resource, resource))).responses
     assert [response.error_code for response in responses] == [ErrorCode.INVALID_REQUEST] * 2
     asked = DescribeConfigsResource(resource_type=TOPIC, resource_name="t", configuration_keys=None)
@@ -230,10 +221,10 @@ def test_a_resource_named_twice_is_refused_both_times_and_described_once(client:
 def test_resources_of_one_request_are_independent(client: RawClient) -> None:
     create_topic(client, "t")
     good, bad = (
-        incremental_alter_configs.IncrementalAlterConfigsResource(
+        incremental_alter_configs.AlterConfigsResource(
             resource_type=TOPIC,
             resource_name=name,
-            configs=(incremental_alter_configs.IncrementalAlterConfigsAlterableConfig(name="flush.ms", value="5"),),
+            configs=(incremental_alter_configs.AlterableConfig(name="flush.ms", value="5"),),
         )
         for name in ("t", "missing")
     )

@@ -11,10 +11,10 @@ import pytest
 import ottla
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_producers import (
-    DescribedProducer,
     DescribeProducersRequest,
-    DescribeProducersTopicRequest,
     PartitionResponse,
+    ProducerState,
+    TopicRequest,
 )
 from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.disk.paths import TopicPartition
@@ -28,9 +28,7 @@ TP = TopicPartition("t", 0)
 
 
 def describe(client: RawClient, topic: str, *partitions: int) -> list[PartitionResponse]:
-    answer = client.ask(
-        DescribeProducersRequest(topics=(DescribeProducersTopicRequest(name=topic, partition_indexes=partitions),))
-    )
+    answer = client.ask(DescribeProducersRequest(topics=(TopicRequest(name=topic, partition_indexes=partitions),)))
     (row,) = answer.topics
     assert row.name == topic
     return list(row.partitions)
@@ -52,10 +50,8 @@ async def test_producers_are_told_with_their_open_transactions(tmp_path: Path) -
 
     assert (row.partition_index, row.error_code, row.error_message) == (0, ErrorCode.NONE, None)
     assert row.active_producers == (
-        DescribedProducer(
-            producer_id=1, producer_epoch=3, last_sequence=11, last_timestamp=5_000, coordinator_epoch=-1
-        ),
-        DescribedProducer(
+        ProducerState(producer_id=1, producer_epoch=3, last_sequence=11, last_timestamp=5_000, coordinator_epoch=-1),
+        ProducerState(
             producer_id=2,
             producer_epoch=4,
             last_sequence=1,
@@ -63,7 +59,7 @@ async def test_producers_are_told_with_their_open_transactions(tmp_path: Path) -
             coordinator_epoch=-1,
             current_txn_start_offset=2,
         ),
-        DescribedProducer(producer_id=3, producer_epoch=1, last_timestamp=7_000, coordinator_epoch=9),
+        ProducerState(producer_id=3, producer_epoch=1, last_timestamp=7_000, coordinator_epoch=9),
     )
 
 

@@ -29,7 +29,7 @@ from ottla.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
-from ottla.protocol.messages.alter_client_quotas import AlterClientQuotasEntryData, AlterClientQuotasRequest, OpData
+from ottla.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntryData, OpData
 from ottla.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResource
 from ottla.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -68,12 +68,12 @@ from ottla.protocol.messages.delete_share_group_offsets import (
 )
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.protocol.messages.describe_acls import DescribeAclsRequest
-from ottla.protocol.messages.describe_client_quotas import DescribeClientQuotasEntityData
+from ottla.protocol.messages.describe_client_quotas import EntityData
 from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.protocol.messages.describe_groups import DescribeGroupsRequest
 from ottla.protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from ottla.protocol.messages.describe_producers import DescribeProducersRequest
-from ottla.protocol.messages.describe_producers import DescribeProducersTopicRequest as ProducersTopic
+from ottla.protocol.messages.describe_producers import TopicRequest as ProducersTopic
 from ottla.protocol.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestGroup,
@@ -81,18 +81,18 @@ from ottla.protocol.messages.describe_share_group_offsets import (
 )
 from ottla.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
-    DescribeTopicPartitionsTopicRequest,
+    TopicRequest,
 )
 from ottla.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from ottla.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
-from ottla.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersTopicPartitions
-from ottla.protocol.messages.fetch import FetchForgottenTopic, FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.incremental_alter_configs import (
-    IncrementalAlterConfigsAlterableConfig,
+    AlterableConfig,
     IncrementalAlterConfigsRequest,
 )
-from ottla.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsResource as AlterableResource
+from ottla.protocol.messages.incremental_alter_configs import AlterConfigsResource as AlterableResource
 from ottla.protocol.messages.list_groups import ListGroupsRequest
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.protocol.messages.list_transactions import ListTransactionsRequest
@@ -120,7 +120,7 @@ from ottla.protocol.messages.offset_for_leader_epoch import (
 )
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.messages.read_share_group_state import (
-    ReadShareGroupStatePartitionData,
+    PartitionData,
     ReadShareGroupStateRequest,
     ReadStateData,
 )
@@ -130,9 +130,9 @@ from ottla.protocol.messages.streams_group_describe import StreamsGroupDescribeR
 from ottla.protocol.messages.streams_group_heartbeat import (
     CopartitionGroup,
     StreamsGroupHeartbeatRequest,
-    StreamsGroupHeartbeatSubtopology,
-    StreamsGroupHeartbeatTopicInfo,
-    StreamsGroupHeartbeatTopology,
+    Subtopology,
+    TopicInfo,
+    Topology,
 )
 from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -382,7 +382,7 @@ CASES = [
         2,
         lambda count: ElectLeadersRequest(
             election_type=0,
-            topic_partitions=(ElectLeadersTopicPartitions(topic="t", partitions=tuple(range(count))),),
+            topic_partitions=(TopicPartitions(topic="t", partitions=tuple(range(count))),),
             timeout_ms=0,
         ),
         lambda answer: answer.replica_election_results[0].partition_result,
@@ -407,7 +407,7 @@ CASES = [
         "DescribeTopicPartitions",
         0,
         lambda count: DescribeTopicPartitionsRequest(
-            topics=tuple(DescribeTopicPartitionsTopicRequest(name=name) for name in names(count)),
+            topics=tuple(TopicRequest(name=name) for name in names(count)),
             response_partition_limit=2_000,
         ),
         lambda answer: answer.topics,
@@ -558,7 +558,7 @@ CASES = [
         2,
         lambda count: ElectLeadersRequest(
             election_type=0,
-            topic_partitions=tuple(ElectLeadersTopicPartitions(topic=name, partitions=()) for name in names(count)),
+            topic_partitions=tuple(TopicPartitions(topic=name, partitions=()) for name in names(count)),
             timeout_ms=0,
         ),
         lambda answer: answer.replica_election_results,
@@ -578,9 +578,7 @@ CASES = [
         1,
         lambda count: AlterClientQuotasRequest(
             entries=tuple(
-                AlterClientQuotasEntryData(
-                    entity=(DescribeClientQuotasEntityData(entity_type="ip", entity_name=f"10.0.{index}.1"),), ops=()
-                )
+                EntryData(entity=(EntityData(entity_type="ip", entity_name=f"10.0.{index}.1"),), ops=())
                 for index in range(count)
             ),
             validate_only=True,
@@ -593,10 +591,8 @@ CASES = [
         1,
         lambda count: AlterClientQuotasRequest(
             entries=(
-                AlterClientQuotasEntryData(
-                    entity=tuple(
-                        DescribeClientQuotasEntityData(entity_type="user", entity_name=name) for name in names(count)
-                    ),
+                EntryData(
+                    entity=tuple(EntityData(entity_type="user", entity_name=name) for name in names(count)),
                     ops=(OpData(key="producer_byte_rate", value=1.0),),
                 ),
             ),
@@ -931,7 +927,7 @@ CASES = [
     Case(
         "StreamsGroupHeartbeat",
         0,
-        lambda count: joins(StreamsGroupHeartbeatSubtopology(subtopology_id="0", source_topics=tuple(names(count)))),
+        lambda count: joins(Subtopology(subtopology_id="0", source_topics=tuple(names(count)))),
         lambda answer: [answer] if answer.error_message == "Topology updates are not supported yet." else [],
         "with another topology",
     ),
@@ -946,11 +942,7 @@ CASES = [
         0,
         lambda count: ReadShareGroupStateRequest(
             group_id="g",
-            topics=(
-                ReadStateData(
-                    partitions=tuple(ReadShareGroupStatePartitionData(partition=index) for index in range(count))
-                ),
-            ),
+            topics=(ReadStateData(partitions=tuple(PartitionData(partition=index) for index in range(count))),),
         ),
         lambda answer: answer.results[0].partitions,
     ),
@@ -960,9 +952,7 @@ CASES = [
         lambda count: ReadShareGroupStateRequest(
             group_id="g",
             topics=tuple(
-                ReadStateData(
-                    topic_id=index.to_bytes(16, "big"), partitions=(ReadShareGroupStatePartitionData(partition=0),)
-                )
+                ReadStateData(topic_id=index.to_bytes(16, "big"), partitions=(PartitionData(partition=0),))
                 for index in range(count)
             ),
         ),
@@ -1142,7 +1132,7 @@ def test_the_longest_stretch_of_a_handler_does_not_grow_with_its_request(
     trio.run(main)
 
 
-def joins(*subtopologies: StreamsGroupHeartbeatSubtopology) -> StreamsGroupHeartbeatRequest:
+def joins(*subtopologies: Subtopology) -> StreamsGroupHeartbeatRequest:
     return StreamsGroupHeartbeatRequest(
         group_id=f"streams-{len(subtopologies)}-{sum(len(one.state_changelog_topics) for one in subtopologies)}",
         member_id="m",
@@ -1151,35 +1141,29 @@ def joins(*subtopologies: StreamsGroupHeartbeatSubtopology) -> StreamsGroupHeart
         active_tasks=(),
         standby_tasks=(),
         warmup_tasks=(),
-        topology=StreamsGroupHeartbeatTopology(subtopologies=subtopologies),
+        topology=Topology(subtopologies=subtopologies),
     )
 
 
 def with_changelogs(count: int) -> StreamsGroupHeartbeatRequest:
-    changelogs = tuple(StreamsGroupHeartbeatTopicInfo(name=name, partitions=0) for name in names(count))
-    return joins(
-        StreamsGroupHeartbeatSubtopology(subtopology_id="0", source_topics=("t",), state_changelog_topics=changelogs)
-    )
+    changelogs = tuple(TopicInfo(name=name, partitions=0) for name in names(count))
+    return joins(Subtopology(subtopology_id="0", source_topics=("t",), state_changelog_topics=changelogs))
 
 
 def with_subtopologies(count: int) -> StreamsGroupHeartbeatRequest:
-    return joins(
-        *(StreamsGroupHeartbeatSubtopology(subtopology_id=name, source_topics=("t",)) for name in names(count))
-    )
+    return joins(*(Subtopology(subtopology_id=name, source_topics=("t",)) for name in names(count)))
 
 
 def with_joins(count: int) -> StreamsGroupHeartbeatRequest:
     reads = (
-        StreamsGroupHeartbeatSubtopology(
+        Subtopology(
             subtopology_id=name,
-            repartition_source_topics=(StreamsGroupHeartbeatTopicInfo(name=name, partitions=2),),
+            repartition_source_topics=(TopicInfo(name=name, partitions=2),),
             copartition_groups=(CopartitionGroup(repartition_source_topics=(0,)),),
         )
         for name in names(count)
     )
-    return joins(
-        StreamsGroupHeartbeatSubtopology(source_topics=("t",), repartition_sink_topics=tuple(names(count))), *reads
-    )
+    return joins(Subtopology(source_topics=("t",), repartition_sink_topics=tuple(names(count))), *reads)
 
 
 def of_share_group(count: int) -> ShareGroupHeartbeatRequest:
@@ -1276,11 +1260,9 @@ def test_nor_does_it_grow_with_the_types_of_an_entity_that_no_quota_can_be_for(
         async with serving(tmp_path, OsFiles(), log_cleaner_enable="false") as served:
             most = []
             for count in 1, FEW, MANY:
-                entity = tuple(
-                    DescribeClientQuotasEntityData(entity_type=name, entity_name="n") for name in names(count)
-                )
+                entity = tuple(EntityData(entity_type=name, entity_name="n") for name in names(count))
                 ops = (OpData(key="producer_byte_rate", value=1.0),)
-                request = AlterClientQuotasRequest(entries=(AlterClientQuotasEntryData(entity=entity, ops=ops),))
+                request = AlterClientQuotasRequest(entries=(EntryData(entity=entity, ops=ops),))
                 looks, answer = await looks_of(
                     monkeypatch,
                     lambda: ask(served.broker, "AlterClientQuotas", 1, request),  # noqa: B023
@@ -1504,7 +1486,7 @@ def test_a_change_for_all_nodes_is_checked_for_one_of_them_a_turn(
 ) -> None:
     async def had(nodes: int) -> int:
         async with run_broker(of_nodes(nodes, tmp_path / str(nodes))) as broker:
-            config = IncrementalAlterConfigsAlterableConfig(name="log.retention.ms", config_operation=0, value="77")
+            config = AlterableConfig(name="log.retention.ms", config_operation=0, value="77")
             resources = (AlterableResource(resource_type=4, resource_name="", configs=(config,)),)
             body = IncrementalAlterConfigsRequest(resources=resources, validate_only=True)
             return await turns_had(monkeypatch, broker, "IncrementalAlterConfigs", 1, body)
@@ -1578,7 +1560,7 @@ def test_what_a_fetch_changes_of_its_session_is_done_in_turns(tmp_path: Path, mo
                 count,
                 session_id=opened.session_id,
                 session_epoch=1,
-                forgotten_topics_data=(FetchForgottenTopic(topic="t", partitions=tuple(range(1, count))),),
+                forgotten_topics_data=(ForgottenTopic(topic="t", partitions=tuple(range(1, count))),),
             )
             looks, _ = await looks_of(monkeypatch, lambda: ask(broker, "Fetch", 12, again))
             (session,) = broker.services.fetch_sessions[0]._sessions.values()
@@ -1620,8 +1602,7 @@ TOO_MUCH: list[tuple[str, int, Any, Callable[[Any], Iterable[int]]]] = [
                     resource_type=4,
                     resource_name="",
                     configs=tuple(
-                        IncrementalAlterConfigsAlterableConfig(name=f"x{number}", config_operation=0, value="1")
-                        for number in range(10_001)
+                        AlterableConfig(name=f"x{number}", config_operation=0, value="1") for number in range(10_001)
                     ),
                 ),
             ),
@@ -1752,11 +1733,7 @@ ABC = ("a", "b", "c")
                     AlterableResource(
                         resource_type=4,
                         resource_name="",
-                        configs=(
-                            IncrementalAlterConfigsAlterableConfig(
-                                name="log.retention.ms", config_operation=0, value="77"
-                            ),
-                        ),
+                        configs=(AlterableConfig(name="log.retention.ms", config_operation=0, value="77"),),
                     ),
                 ),
                 validate_only=False,

@@ -11,14 +11,14 @@ import pytest
 
 import ottla
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages.alter_configs import AlterConfigsAlterableConfig as Replacing
+from ottla.protocol.messages.alter_configs import AlterableConfig as Replacing
 from ottla.protocol.messages.alter_configs import AlterConfigsRequest
 from ottla.protocol.messages.alter_configs import AlterConfigsResource as Replaced
 from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.protocol.messages.incremental_alter_configs import (
-    IncrementalAlterConfigsAlterableConfig,
+    AlterableConfig,
+    AlterConfigsResource,
     IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResource,
 )
 from ottla.protocol.messages.list_config_resources import ListConfigResourcesRequest
 from ottla.storage.disk.paths import CATALOG_FILE
@@ -43,10 +43,8 @@ def client(tmp_path: Path) -> Iterator[RawClient]:
 
 def change(client: RawClient, kind: int, name: str, *wished: tuple[Any, ...], validate_only: bool = False) -> Any:
     """Change configs, each (name, operation, value), and return the resource's row."""
-    configs = tuple(
-        IncrementalAlterConfigsAlterableConfig(name=each[0], config_operation=each[1], value=each[2]) for each in wished
-    )
-    resource = IncrementalAlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
+    configs = tuple(AlterableConfig(name=each[0], config_operation=each[1], value=each[2]) for each in wished)
+    resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
     request = IncrementalAlterConfigsRequest(resources=(resource,), validate_only=validate_only)
     return client.ask(request).responses[0]
 
@@ -249,10 +247,10 @@ def test_many_groups_in_one_request_are_one_write(tmp_path: Path) -> None:
     with ottla.Broker(str(tmp_path)) as broker, RawClient(*address(broker)) as client:
         before = broker.inner.services.cluster.changes
         resources = tuple(
-            IncrementalAlterConfigsResource(
+            AlterConfigsResource(
                 resource_type=GROUP,
                 resource_name=f"g{number}",
-                configs=(IncrementalAlterConfigsAlterableConfig(name=SESSION, config_operation=SET, value="50000"),),
+                configs=(AlterableConfig(name=SESSION, config_operation=SET, value="50000"),),
             )
             for number in range(200)
         )
@@ -275,10 +273,9 @@ def test_what_one_request_sets_is_bounded_with_what_was_there(
     client: RawClient, monkeypatch: pytest.MonkeyPatch, kind: int, config: tuple[str, str], bound: str
 ) -> None:
     monkeypatch.setattr(f"ottla.{bound}", 3)
-    configs = (IncrementalAlterConfigsAlterableConfig(name=config[0], config_operation=SET, value=config[1]),)
+    configs = (AlterableConfig(name=config[0], config_operation=SET, value=config[1]),)
     resources = tuple(
-        IncrementalAlterConfigsResource(resource_type=kind, resource_name=f"r{number}", configs=configs)
-        for number in range(5)
+        AlterConfigsResource(resource_type=kind, resource_name=f"r{number}", configs=configs) for number in range(5)
     )
     rows = client.ask(IncrementalAlterConfigsRequest(resources=resources)).responses
     assert [row.error_code for row in rows] == [0, 0, 0, *[ErrorCode.POLICY_VIOLATION] * 2]

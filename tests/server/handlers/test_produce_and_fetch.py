@@ -11,7 +11,7 @@ import pytest
 
 import ottla
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages.fetch import FetchForgottenTopic
+from ottla.protocol.messages.fetch import ForgottenTopic
 from ottla.protocol.messages.produce import PartitionProduceResponse
 from support.broker.conversation import (
     address,
@@ -243,7 +243,7 @@ def test_a_session_tells_only_what_is_new(client: RawClient) -> None:
     later = replace(fetch_request("a", 0), topics=(), session_id=opened.session_id)
     news = client.ask(replace(later, session_epoch=1), 12)
     assert [topic.topic for topic in news.responses] == ["b"]
-    forget_b = (FetchForgottenTopic(topic="b", partitions=(0,)),)
+    forget_b = (ForgottenTopic(topic="b", partitions=(0,)),)
     assert client.ask(replace(later, session_epoch=2, forgotten_topics_data=forget_b), 12).responses == ()
     assert client.ask(replace(later, session_epoch=7), 12).error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
 

@@ -25,13 +25,13 @@ from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartb
 from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.protocol.messages.describe_groups import DescribeGroupsRequest
 from ottla.protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
-from ottla.protocol.messages.describe_producers import DescribeProducersRequest, DescribeProducersTopicRequest
+from ottla.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from ottla.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from ottla.protocol.messages.describe_topic_partitions import (
-    DescribeTopicPartitionsTopicRequest as TopicPartitionsRequest,
+    TopicRequest as TopicPartitionsRequest,
 )
 from ottla.protocol.messages.describe_transactions import DescribeTransactionsRequest
-from ottla.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersTopicPartitions
+from ottla.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -140,14 +140,10 @@ TWICE: dict[str, Question] = {
         lambda n, _: DescribeLogDirsRequest(topics=(DescribableLogDirTopic(topic="t", partitions=(0,) * n),))
     ),
     "DescribeProducers": Question(
-        lambda n, _: DescribeProducersRequest(
-            topics=(DescribeProducersTopicRequest(name="t", partition_indexes=(0,) * n),)
-        )
+        lambda n, _: DescribeProducersRequest(topics=(TopicRequest(name="t", partition_indexes=(0,) * n),))
     ),
     "DescribeProducers, topics": Question(
-        lambda n, _: DescribeProducersRequest(
-            topics=(DescribeProducersTopicRequest(name="t", partition_indexes=(0,)),) * n
-        )
+        lambda n, _: DescribeProducersRequest(topics=(TopicRequest(name="t", partition_indexes=(0,)),) * n)
     ),
     "DescribeTopicPartitions": Question(
         lambda n, _: DescribeTopicPartitionsRequest(topics=(TopicPartitionsRequest(name="t"),) * n)
@@ -212,10 +208,10 @@ REFUSED: dict[str, Callable[[int], Any]] = {
         )
     ),
     "DescribeProducers": lambda n: DescribeProducersRequest(
-        topics=(DescribeProducersTopicRequest(name=LONG_NAME, partition_indexes=tuple(range(n))),)
+        topics=(TopicRequest(name=LONG_NAME, partition_indexes=tuple(range(n))),)
     ),
     "ElectLeaders": lambda n: ElectLeadersRequest(
-        topic_partitions=(ElectLeadersTopicPartitions(topic=LONG_NAME, partitions=tuple(range(n))),)
+        topic_partitions=(TopicPartitions(topic=LONG_NAME, partitions=tuple(range(n))),)
     ),
     "Produce": lambda n: unproduced(None, n),
     "Produce of a transaction": lambda n: unproduced(LONG_NAME, n),

@@ -15,14 +15,14 @@ import trio.testing
 
 import ottla
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages.alter_client_quotas import AlterClientQuotasEntryData, AlterClientQuotasRequest, OpData
+from ottla.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntryData, OpData
 from ottla.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.protocol.messages.describe_client_quotas import (
     ComponentData,
-    DescribeClientQuotasEntityData,
     DescribeClientQuotasRequest,
+    EntityData,
 )
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -41,11 +41,8 @@ from support.sharing.members import Member, acquired, initialize_share, offsets_
 
 def alter(client: Client, quotas: dict[str, float | None], *, validate_only: bool = False, **entity: str | None) -> Any:
     """The row of the answer; a value of None removes."""
-    entry = AlterClientQuotasEntryData(
-        entity=tuple(
-            DescribeClientQuotasEntityData(entity_type=kind.replace("_", "-"), entity_name=name)
-            for kind, name in entity.items()
-        ),
+    entry = EntryData(
+        entity=tuple(EntityData(entity_type=kind.replace("_", "-"), entity_name=name) for kind, name in entity.items()),
         ops=tuple(OpData(key=key, value=value or 0.0, remove=value is None) for key, value in quotas.items()),
     )
     (row,) = client.ask(AlterClientQuotasRequest(entries=(entry,), validate_only=validate_only)).entries

@@ -16,10 +16,10 @@ import ottla
 from ottla.protocol.apis import snake_case
 from ottla.protocol.connection import Request, encode_request, encode_response, parse_request, parse_response
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages.alter_client_quotas import AlterClientQuotasEntryData, AlterClientQuotasRequest, OpData
+from ottla.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntryData, OpData
 from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from ottla.protocol.messages.describe_client_quotas import DescribeClientQuotasEntityData
-from ottla.protocol.messages.fetch import FetchForgottenTopic, FetchRequest
+from ottla.protocol.messages.describe_client_quotas import EntityData
+from ottla.protocol.messages.fetch import FetchRequest, ForgottenTopic
 from ottla.server.broker.broker import Broker
 from ottla.server.client.connection import api_of
 from ottla.server.config.emulation import release_of
@@ -89,7 +89,7 @@ def in_session() -> FetchRequest:
 def going_on(epoch: int, *fetched: FetchRequest, forgotten: str = "", **options: Any) -> Callable[[], Any]:
     """A fetch in the session that was begun last."""
     rows = tuple(topic for each in fetched for topic in each.topics)
-    names = (FetchForgottenTopic(topic=forgotten, partitions=(0,)),) if forgotten else ()
+    names = (ForgottenTopic(topic=forgotten, partitions=(0,)),) if forgotten else ()
     changes: dict[str, Any] = {
         "topics": rows,
         "forgotten_topics_data": names,
@@ -300,8 +300,8 @@ def test_a_quota_that_is_set_meanwhile_holds_from_the_next_request_on() -> None:
         request = produce_request("t", batch(("k", "v")), acks=1)
         for _ in range(3):
             assert client.ask(request, 7).throttle_time_ms == 0
-        entry = AlterClientQuotasEntryData(
-            entity=(DescribeClientQuotasEntityData(entity_type="client-id", entity_name=None),),
+        entry = EntryData(
+            entity=(EntityData(entity_type="client-id", entity_name=None),),
             ops=(OpData(key="producer_byte_rate", value=1.0, remove=False),),
         )
         assert admin.ask(AlterClientQuotasRequest(entries=(entry,), validate_only=False)).entries[0].error_code == 0

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 import ottla
-from ottla.protocol.messages.alter_client_quotas import AlterClientQuotasEntryData, AlterClientQuotasRequest, OpData
-from ottla.protocol.messages.describe_client_quotas import DescribeClientQuotasEntityData
+from ottla.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntryData, OpData
+from ottla.protocol.messages.describe_client_quotas import EntityData
 from ottla.protocol.messages.incremental_alter_configs import (
-    IncrementalAlterConfigsAlterableConfig,
+    AlterableConfig,
+    AlterConfigsResource,
     IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResource,
 )
 from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.server.runtime.clock import Clock
@@ -49,10 +49,10 @@ class Limited:
 
     def set(self, **configs: str) -> None:
         changes = tuple(
-            IncrementalAlterConfigsAlterableConfig(name=name.replace("_", "."), value=value, config_operation=0)
+            AlterableConfig(name=name.replace("_", "."), value=value, config_operation=0)
             for name, value in configs.items()
         )
-        resource = IncrementalAlterConfigsResource(resource_type=4, resource_name="", configs=changes)
+        resource = AlterConfigsResource(resource_type=4, resource_name="", configs=changes)
         with RawClient("127.0.0.1", self.ports["PLAINTEXT"]) as client:
             (row,) = client.ask(IncrementalAlterConfigsRequest(resources=(resource,))).responses
         assert row.error_code == 0, row
@@ -118,8 +118,8 @@ def test_connections_beyond_the_rate_wait(tmp_path: Path) -> None:
 def test_connections_beyond_the_rate_of_an_address_are_closed_later(tmp_path: Path, address: str | None) -> None:
     with limited(tmp_path) as limits:
         limits.broker.clock.freeze()
-        entry = AlterClientQuotasEntryData(
-            entity=(DescribeClientQuotasEntityData(entity_type="ip", entity_name=address),),
+        entry = EntryData(
+            entity=(EntityData(entity_type="ip", entity_name=address),),
             ops=(OpData(key="connection_creation_rate", value=1.0),),
         )
         admin = limits.served()

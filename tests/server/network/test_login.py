@@ -23,9 +23,9 @@ from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersions
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.delete_groups import DeleteGroupsRequest
 from ottla.protocol.messages.incremental_alter_configs import (
-    IncrementalAlterConfigsAlterableConfig,
+    AlterableConfig,
+    AlterConfigsResource,
     IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResource,
 )
 from ottla.protocol.messages.list_groups import ListGroupsRequest
 from ottla.protocol.messages.metadata import MetadataRequest
@@ -181,10 +181,8 @@ def test_a_mechanism_that_is_taken_away_during_a_login_is_refused() -> None:
         shake_hands(late)
         with connected(broker) as admin:
             log_in(admin)
-            change = IncrementalAlterConfigsAlterableConfig(
-                name="sasl.enabled.mechanisms", config_operation=0, value="SCRAM-SHA-256"
-            )
-            resource = IncrementalAlterConfigsResource(resource_type=4, resource_name="0", configs=(change,))
+            change = AlterableConfig(name="sasl.enabled.mechanisms", config_operation=0, value="SCRAM-SHA-256")
+            resource = AlterConfigsResource(resource_type=4, resource_name="0", configs=(change,))
             (row,) = admin.ask(IncrementalAlterConfigsRequest(resources=(resource,))).responses
             assert (row.error_code, row.error_message) == (0, None)
         answer = authenticate(late, plain())

@@ -17,9 +17,9 @@ import trio
 import ottla
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.incremental_alter_configs import (
-    IncrementalAlterConfigsAlterableConfig,
+    AlterableConfig,
+    AlterConfigsResource,
     IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResource,
 )
 from ottla.server.client.security import Security
 from ottla.server.network.tls_transport import HANDSHAKE_BYTES_MAX, HandshakeError, TlsTransport
@@ -188,11 +188,8 @@ def test_whoever_trusts_somebody_else_does_not_connect(tmp_path: Path) -> None:
 
 
 def alter(client: RawClient, changes: dict[str, str], *, validate_only: bool = False) -> tuple[int, str]:
-    configs = tuple(
-        IncrementalAlterConfigsAlterableConfig(name=name, config_operation=0, value=value)
-        for name, value in changes.items()
-    )
-    resource = IncrementalAlterConfigsResource(resource_type=4, resource_name="0", configs=configs)
+    configs = tuple(AlterableConfig(name=name, config_operation=0, value=value) for name, value in changes.items())
+    resource = AlterConfigsResource(resource_type=4, resource_name="0", configs=configs)
     (answer,) = client.ask(IncrementalAlterConfigsRequest(resources=(resource,), validate_only=validate_only)).responses
     return answer.error_code, answer.error_message or ""
 

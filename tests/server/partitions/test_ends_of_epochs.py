@@ -17,7 +17,7 @@ from ottla.protocol.messages.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from ottla.protocol.messages.fetch import FetchPartitionData
+from ottla.protocol.messages.fetch import PartitionData
 from ottla.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
@@ -111,11 +111,11 @@ class Life:
         assert answer.error_code == ErrorCode.NONE
         return answer.leader_epoch, answer.end_offset
 
-    def fetched(self, epoch: int, offset: int) -> FetchPartitionData:
+    def fetched(self, epoch: int, offset: int) -> PartitionData:
         request = fetch_request("t", offset)
         (partition,) = request.topics[0].partitions
         topic = replace(request.topics[0], partitions=(replace(partition, last_fetched_epoch=epoch),))
-        row: FetchPartitionData = self.client.ask(replace(request, topics=(topic,)), 12).responses[0].partitions[0]
+        row: PartitionData = self.client.ask(replace(request, topics=(topic,)), 12).responses[0].partitions[0]
         return row
 
     def check(self) -> None:

@@ -8,11 +8,11 @@ import pytest
 
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.fetch import (
-    FetchForgottenTopic,
     FetchPartition,
-    FetchPartitionData,
     FetchRequest,
     FetchTopic,
+    ForgottenTopic,
+    PartitionData,
 )
 from ottla.server.partitions.fetch_sessions import (
     EVICTION_AGE_MS,
@@ -39,7 +39,7 @@ def request(
             )
             for topic, index, offset in offsets
         ),
-        forgotten_topics_data=(FetchForgottenTopic(topic=forget[0], partitions=(forget[1],)),) if forget else (),
+        forgotten_topics_data=(ForgottenTopic(topic=forget[0], partitions=(forget[1],)),) if forget else (),
     )
 
 
@@ -125,7 +125,7 @@ def test_a_partition_is_news_with_records_an_error_or_moved_marks(sessions: Fetc
 
     def news(high_watermark: int = 10, log_start_offset: int = 0, error: int = 0, records: bytes = b"") -> bool:
         return item.has_news(
-            FetchPartitionData(
+            PartitionData(
                 partition_index=0,
                 error_code=error,
                 high_watermark=high_watermark,

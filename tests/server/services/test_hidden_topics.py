@@ -14,7 +14,7 @@ from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRe
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
-    DescribeTopicPartitionsTopicRequest,
+    TopicRequest,
 )
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -136,7 +136,7 @@ def test_other_requests_know_it_at_once() -> None:
             return answer.error_code
 
         asked = ListOffsetsTopic(name="t", partitions=(ListOffsetsPartition(partition_index=0, timestamp=-1),))
-        described = DescribeTopicPartitionsRequest(topics=(DescribeTopicPartitionsTopicRequest(name="t"),))
+        described = DescribeTopicPartitionsRequest(topics=(TopicRequest(name="t"),))
         assert not await found(broker, client, "by name")
         answers = [
             first(await client.ask(produce_request("t", batch(("k", "v"))), 9), "responses", "partition_responses"),

@@ -296,7 +296,7 @@ def test_whatever_state_a_group_is_given_the_broker_answers_and_lives_on(
 ) -> None:
     shared.produce(1)
     initialize_share(shared.client, "x", shared.topic_id, start_offset=start)
-    row = write.WriteShareGroupStatePartitionData(
+    row = write.PartitionData(
         partition=0,
         start_offset=start,
         delivery_complete_count=2**31 - 1,
@@ -334,8 +334,8 @@ def forget_share(shared: Shared) -> None:
     topic = delete.DeleteStateData(
         topic_id=shared.topic_id,
         partitions=(
-            delete.DeleteShareGroupStatePartitionData(partition=0),
-            delete.DeleteShareGroupStatePartitionData(partition=1),
+            delete.PartitionData(partition=0),
+            delete.PartitionData(partition=1),
         ),
     )
     answer = shared.client.ask(delete.DeleteShareGroupStateRequest(group_id="g", topics=(topic,)))

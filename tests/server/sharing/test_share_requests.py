@@ -20,9 +20,9 @@ from ottla.protocol.messages.delete_records import (
     DeleteRecordsTopic,
 )
 from ottla.protocol.messages.incremental_alter_configs import (
-    IncrementalAlterConfigsAlterableConfig,
+    AlterableConfig,
+    AlterConfigsResource,
     IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResource,
 )
 from ottla.protocol.messages.share_acknowledge import ShareAcknowledgeRequest
 from ottla.protocol.messages.share_fetch import AcknowledgementBatch, ShareFetchRequest
@@ -63,7 +63,7 @@ class Member:
 
     def request(self, partitions: Sequence[int], said: Any = (), **options: Any) -> ShareFetchRequest:
         rows = tuple(
-            share_fetch.ShareFetchPartition(
+            share_fetch.FetchPartition(
                 partition_index=index,
                 acknowledgement_batches=tuple(
                     share_fetch.AcknowledgementBatch(
@@ -85,7 +85,7 @@ class Member:
             group_id=self.group,
             member_id=self.name,
             share_session_epoch=self.epoch,
-            topics=(share_fetch.ShareFetchTopic(topic_id=self.topic_id, partitions=rows),) if rows else (),
+            topics=(share_fetch.FetchTopic(topic_id=self.topic_id, partitions=rows),) if rows else (),
             **(given | options),
         )
 
@@ -163,8 +163,8 @@ class Queue:
         return self.broker.run(read) == batches
 
     def configure(self, group: str, name: str, value: str) -> None:
-        change = IncrementalAlterConfigsAlterableConfig(name=name, value=value)
-        resource = IncrementalAlterConfigsResource(resource_type=32, resource_name=group, configs=(change,))
+        change = AlterableConfig(name=name, value=value)
+        resource = AlterConfigsResource(resource_type=32, resource_name=group, configs=(change,))
         with RawClient(*address(self.broker)) as client:
             (row,) = client.ask(IncrementalAlterConfigsRequest(resources=(resource,))).responses
         assert row.error_code == 0, row.error_message
@@ -374,7 +374,7 @@ def test_what_was_acquired_in_a_forgotten_partition_stays_so_until_connections_e
     queue.produce(3)
     with queue.member("a") as a, queue.member("b") as b:
         assert a.fetch() == [(0, 2, 1)]
-        gone = share_fetch.ShareFetchForgottenTopic(topic_id=queue.topic_id, partitions=(0,))
+        gone = share_fetch.ForgottenTopic(topic_id=queue.topic_id, partitions=(0,))
         whole = a.request((), forgotten_topics_data=(gone,))
         assert a.client.ask(whole).error_code == 0
         a.epoch += 1
@@ -392,7 +392,7 @@ def test_a_partition_that_is_named_beside_a_refused_acknowledgement_is_answered_
     with queue.member() as a:
         assert a.fetch(max_wait_ms=30_000) == [(0, 2, 1)]
         rows = tuple(
-            share_fetch.ShareFetchPartition(
+            share_fetch.FetchPartition(
                 partition_index=index,
                 acknowledgement_batches=(
                     share_fetch.AcknowledgementBatch(first_offset=7, last_offset=7, acknowledge_types=(ACCEPT,)),
@@ -400,7 +400,7 @@ def test_a_partition_that_is_named_beside_a_refused_acknowledgement_is_answered_
             )
             for index in range(2)
         )
-        topic = share_fetch.ShareFetchTopic(topic_id=queue.topic_id, partitions=rows)
+        topic = share_fetch.FetchTopic(topic_id=queue.topic_id, partitions=rows)
         for _ in range(2):  # A partition that is new to a session is answered for anyway.
             request = replace(a.request((), max_records=0), topics=(topic,))
             answer = a.client.ask(request)

@@ -25,7 +25,7 @@ from ottla.protocol.messages import (
     write_share_group_state as write,
 )
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
-from ottla.protocol.messages.read_share_group_state import ReadShareGroupStatePartitionData
+from ottla.protocol.messages.read_share_group_state import PartitionData
 from ottla.server.sharing.share_records import SharePartitionKey
 from ottla.server.sharing.share_states import WRITTEN_MAX
 from support.broker.conversation import address, create_topic
@@ -53,7 +53,7 @@ class Coordinated:
         return [row for topic in self.client.ask(request).results for row in topic.partitions]
 
     def initialize(self, partition: int, **said: int) -> Any:
-        data = initialize.InitializeShareGroupStatePartitionData(partition=partition, **said)
+        data = initialize.PartitionData(partition=partition, **said)
         topic = initialize.InitializeStateData(topic_id=self.topic_id, partitions=(data,))
         return self.rows(initialize.InitializeShareGroupStateRequest(group_id="g", topics=(topic,)))[0]
 
@@ -62,22 +62,22 @@ class Coordinated:
             write.StateBatch(first_offset=first, last_offset=last, delivery_state=state, delivery_count=count)
             for first, last, state, count in batches
         )
-        data = write.WriteShareGroupStatePartitionData(partition=partition, state_batches=found, **said)
+        data = write.PartitionData(partition=partition, state_batches=found, **said)
         topic = write.WriteStateData(topic_id=self.topic_id, partitions=(data,))
         return self.rows(write.WriteShareGroupStateRequest(group_id="g", topics=(topic,)))[0]
 
     def read(self, partition: int, leader_epoch: int = 0) -> Any:
-        data = read.ReadShareGroupStatePartitionData(partition=partition, leader_epoch=leader_epoch)
+        data = read.PartitionData(partition=partition, leader_epoch=leader_epoch)
         topic = read.ReadStateData(topic_id=self.topic_id, partitions=(data,))
         return self.rows(read.ReadShareGroupStateRequest(group_id="g", topics=(topic,)))[0]
 
     def summary(self, *partitions: int, topic_id: bytes | None = None) -> list[Any]:
-        data = tuple(ReadShareGroupStatePartitionData(partition=partition) for partition in partitions)
+        data = tuple(PartitionData(partition=partition) for partition in partitions)
         topic = summary.ReadStateSummaryData(topic_id=topic_id or self.topic_id, partitions=data)
         return self.rows(summary.ReadShareGroupStateSummaryRequest(group_id="g", topics=(topic,)))
 
     def delete(self, *partitions: int) -> list[Any]:
-        data = tuple(delete.DeleteShareGroupStatePartitionData(partition=partition) for partition in partitions)
+        data = tuple(delete.PartitionData(partition=partition) for partition in partitions)
         topic = delete.DeleteStateData(topic_id=self.topic_id, partitions=data)
         return self.rows(delete.DeleteShareGroupStateRequest(group_id="g", topics=(topic,)))
 

@@ -55,7 +55,7 @@ async def begin(broker: Broker, client: InProcessClient) -> bytes:
     assert topic is not None
     key = SharePartitionKey("g", topic.id, 0)
     await client.ask(FindCoordinatorRequest(key_type=2, coordinator_keys=(key.text,)), 6)
-    row = initialize.InitializeShareGroupStatePartitionData(partition=0, state_epoch=0, start_offset=0)
+    row = initialize.PartitionData(partition=0, state_epoch=0, start_offset=0)
     states = (initialize.InitializeStateData(topic_id=topic.id, partitions=(row,)),)
     await client.ask(initialize.InitializeShareGroupStateRequest(group_id="g", topics=states), 0)
     return topic.id

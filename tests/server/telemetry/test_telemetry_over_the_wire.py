@@ -15,9 +15,9 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 from ottla.protocol.messages.incremental_alter_configs import (
-    IncrementalAlterConfigsAlterableConfig,
+    AlterableConfig,
+    AlterConfigsResource,
     IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResource,
 )
 from ottla.protocol.messages.push_telemetry import PushTelemetryRequest
 from ottla.server.telemetry.receivers import ClientMetrics, Directory
@@ -29,10 +29,8 @@ KEYS = {71, 72}
 
 
 def subscribe(client: RawClient, **texts: str) -> None:
-    configs = tuple(
-        IncrementalAlterConfigsAlterableConfig(name=name.replace("_", "."), value=text) for name, text in texts.items()
-    )
-    resource = IncrementalAlterConfigsResource(resource_type=16, resource_name="s", configs=configs)
+    configs = tuple(AlterableConfig(name=name.replace("_", "."), value=text) for name, text in texts.items())
+    resource = AlterConfigsResource(resource_type=16, resource_name="s", configs=configs)
     assert client.ask(IncrementalAlterConfigsRequest(resources=(resource,))).responses[0].error_code == 0
 
 

@@ -8,7 +8,7 @@ import pytest
 
 import ottla
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages.describe_producers import DescribeProducersRequest, DescribeProducersTopicRequest
+from ottla.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from ottla.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -52,7 +52,7 @@ def stable(client: RawClient) -> int:
 
 def aborted(client: RawClient, producer: TransactionalClient) -> int:
     """As `kafka-transactions abort --start-offset 0` has it, with what DescribeProducers tells."""
-    asked = DescribeProducersRequest(topics=(DescribeProducersTopicRequest(name="t", partition_indexes=(0,)),))
+    asked = DescribeProducersRequest(topics=(TopicRequest(name="t", partition_indexes=(0,)),))
     ((partition,),) = (topic.partitions for topic in client.ask(asked).topics)
     (found,) = [each for each in partition.active_producers if each.current_txn_start_offset == 0]
     assert (found.producer_id, found.coordinator_epoch) == (producer.producer_id, -1)

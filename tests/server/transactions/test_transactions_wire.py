@@ -20,7 +20,7 @@ from ottla.protocol.messages.add_partitions_to_txn import (
 )
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from ottla.protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsTopicData
+from ottla.protocol.messages.describe_transactions import DescribeTransactionsRequest, TopicData
 from ottla.protocol.messages.end_txn import EndTxnRequest
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
@@ -154,7 +154,7 @@ def test_every_version_of_add_partitions_to_txn(client: RawClient, version: int)
     here = {("t", 0): E.NONE, ("t", 1): E.NONE}
     assert add(client, producer, ("t", 0), ("t", 1), version=version) == here
     assert add(client, producer, ("t", 0), version=version) == {("t", 0): E.NONE}
-    assert describe(client).topics == (DescribeTransactionsTopicData(topic="t", partitions=(0, 1)),)
+    assert describe(client).topics == (TopicData(topic="t", partitions=(0, 1)),)
     later = producer._replace(producer_epoch=9)
     assert add(client, later, ("t", 0), version=version) == {
         ("t", 0): E.PRODUCER_FENCED if version >= 2 else E.INVALID_PRODUCER_EPOCH
@@ -210,7 +210,7 @@ def test_several_transactions_at_once_added_and_verified(client: RawClient, vers
         ("y", {("t", 1): E.NONE}),
         ("nobody", {("t", 1): E.INVALID_PRODUCER_ID_MAPPING}),
     ]
-    assert describe(client, "y").topics == (DescribeTransactionsTopicData(topic="t", partitions=(1,)),)
+    assert describe(client, "y").topics == (TopicData(topic="t", partitions=(1,)),)
 
 
 @pytest.mark.parametrize("version", range(5))
@@ -498,7 +498,7 @@ def test_markers_wait_for_a_partition_whose_node_is_stopped(nodes: tuple[ottla.B
     found = describe(client)
     assert (found.transaction_state, found.topics) == (
         "PrepareCommit",
-        (DescribeTransactionsTopicData(topic=lost, partitions=(0,)),),
+        (TopicData(topic=lost, partitions=(0,)),),
     )
     assert add(client, following, (kept, 0)) == {(kept, 0): E.CONCURRENT_TRANSACTIONS}
     assert init(client)[0] is E.CONCURRENT_TRANSACTIONS

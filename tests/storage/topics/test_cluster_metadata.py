@@ -13,10 +13,10 @@ from ottla.protocol.messages.cluster_metadata import (
     AccessControlEntryRecord,
     BeginTransactionRecord,
     ClientQuotaRecord,
-    ClusterMetadataEntityData,
     ConfigRecord,
     DelegationTokenRecord,
     EndTransactionRecord,
+    EntityData,
     FeatureLevelRecord,
     PartitionChangeRecord,
     PartitionRecord,
@@ -180,8 +180,8 @@ def test_configs_of_groups_and_subscriptions_are_sections_and_those_of_loggers_p
 
 def test_what_clients_may_is_what_the_last_records_say() -> None:
     alice = (
-        ClusterMetadataEntityData(entity_type="user", entity_name="alice"),
-        ClusterMetadataEntityData(entity_type="client-id", entity_name=None),
+        EntityData(entity_type="user", entity_name="alice"),
+        EntityData(entity_type="client-id", entity_name=None),
     )
     kept = (
         AccessControlEntryRecord(id=A, resource_name="t"),

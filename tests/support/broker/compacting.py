@@ -9,9 +9,9 @@ from typing import Any
 import ottla
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.incremental_alter_configs import (
-    IncrementalAlterConfigsAlterableConfig,
+    AlterableConfig,
+    AlterConfigsResource,
     IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResource,
 )
 from ottla.protocol.records import Record, RecordBatch, batches
 from ottla.server.broker.broker import Broker
@@ -41,13 +41,8 @@ def create_compacted(client: Client, name: str, **configs: Any) -> None:
 
 def alter(client: Client, topic: str, **configs: Any) -> None:
     """Change configs of a topic; underscores in names stand for dots."""
-    changes = tuple(
-        IncrementalAlterConfigsAlterableConfig(name=name.replace("_", "."), value=str(value))
-        for name, value in configs.items()
-    )
-    resource = IncrementalAlterConfigsResource(
-        resource_type=ConfigResourceType.TOPIC, resource_name=topic, configs=changes
-    )
+    changes = tuple(AlterableConfig(name=name.replace("_", "."), value=str(value)) for name, value in configs.items())
+    resource = AlterConfigsResource(resource_type=ConfigResourceType.TOPIC, resource_name=topic, configs=changes)
     (row,) = client.ask(IncrementalAlterConfigsRequest(resources=(resource,))).responses
     assert row.error_code == ErrorCode.NONE, row.error_message
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from ottla.protocol.messages.fetch import FetchPartition, FetchPartitionData, FetchRequest, FetchTopic
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.protocol.messages.produce import (
     PartitionProduceData,
@@ -92,14 +92,14 @@ def fetch_request(
     )
 
 
-def fetch(client: Client, topic: str, offset: int, partition: int = 0, **options: Any) -> FetchPartitionData:
+def fetch(client: Client, topic: str, offset: int, partition: int = 0, **options: Any) -> PartitionData:
     """Fetch from one partition; returns its row of the answer."""
     answer = client.ask(fetch_request(topic, offset, partition, **options), version=12)
-    row: FetchPartitionData = answer.responses[0].partitions[0]
+    row: PartitionData = answer.responses[0].partitions[0]
     return row
 
 
-def records_of(data: FetchPartitionData) -> list[tuple[int, bytes | None, bytes | None]]:
+def records_of(data: PartitionData) -> list[tuple[int, bytes | None, bytes | None]]:
     """(offset, key, value) of all records in a fetched partition."""
     records = data.records or b""
     assert isinstance(records, bytes | memoryview)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.consumer_protocol import ConsumerProtocolSubscription, ConsumerProtocolTopicPartition
+from ottla.protocol.messages.consumer_protocol import ConsumerProtocolSubscription, TopicPartition
 from ottla.protocol.messages.join_group import JoinGroupResponse
 from ottla.protocol.messages.sync_group import SyncGroupResponse
 from ottla.protocol.wire import codec
@@ -30,9 +30,7 @@ def subscription_of(
         by_topic.setdefault(topic, []).append(partition)
     message = ConsumerProtocolSubscription(
         topics=tuple(topics),
-        owned_partitions=tuple(
-            ConsumerProtocolTopicPartition(topic=one, partitions=tuple(each)) for one, each in by_topic.items()
-        ),
+        owned_partitions=tuple(TopicPartition(topic=one, partitions=tuple(each)) for one, each in by_topic.items()),
     )
     blob = bytearray(version.to_bytes(2, "big"))
     codec(ConsumerProtocolSubscription, version, False).write(message, [blob])

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.consumer_group_describe import ConsumerGroupDescribedGroup
+from ottla.protocol.messages.consumer_group_describe import DescribedGroup
 from ottla.protocol.messages.consumer_group_heartbeat import (
-    ConsumerGroupHeartbeatAssignment,
+    Assignment,
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
-    ConsumerGroupHeartbeatTopicPartitions,
+    TopicPartitions,
 )
 from ottla.server.coordination.jobs import never, to_the_end
 from ottla.server.groups.classic.protocol import Caller
@@ -110,11 +110,9 @@ class ConsumerGroups(Groups):
     def enter_error(self, *arguments: Any, **fields: Any) -> ErrorCode:
         return raised(lambda: self.enter(*arguments, **fields))[0]
 
-    def topic_partitions(self, places: Places) -> tuple[ConsumerGroupHeartbeatTopicPartitions, ...]:
+    def topic_partitions(self, places: Places) -> tuple[TopicPartitions, ...]:
         return tuple(
-            ConsumerGroupHeartbeatTopicPartitions(
-                topic_id=self.topics.id_of(name) or b"\xff" * 16, partitions=tuple(partitions)
-            )
+            TopicPartitions(topic_id=self.topics.id_of(name) or b"\xff" * 16, partitions=tuple(partitions))
             for name, partitions in places.items()
         )
 
@@ -130,7 +128,7 @@ class ConsumerGroups(Groups):
         assert not answer.error_code
         return None if answer.assignment is None else self.names(answer.assignment)
 
-    def described(self, group: str = "g") -> ConsumerGroupDescribedGroup:
+    def described(self, group: str = "g") -> DescribedGroup:
         return to_the_end(self.coordinator.describe_consumer_group(group))
 
     def table(self, group: str = "g") -> ConsumerGroup:
@@ -220,14 +218,11 @@ class ConsumerMember:
         self.owned, self._given = set(), set()
         self.epoch = 0
 
-    def _claim(self) -> tuple[ConsumerGroupHeartbeatTopicPartitions, ...]:
+    def _claim(self) -> tuple[TopicPartitions, ...]:
         by_topic: dict[bytes, list[int]] = {}
         for topic_id, partition in sorted(self.owned):
             by_topic.setdefault(topic_id, []).append(partition)
-        return tuple(
-            ConsumerGroupHeartbeatTopicPartitions(topic_id=one, partitions=tuple(indexes))
-            for one, indexes in by_topic.items()
-        )
+        return tuple(TopicPartitions(topic_id=one, partitions=tuple(indexes)) for one, indexes in by_topic.items())
 
     def _answered(self, answer: ConsumerGroupHeartbeatResponse) -> None:
         self._has_news = False
@@ -255,5 +250,5 @@ class ConsumerMember:
         self._abandon()
 
 
-def _places(assignment: ConsumerGroupHeartbeatAssignment) -> set[tuple[bytes, int]]:
+def _places(assignment: Assignment) -> set[tuple[bytes, int]]:
     return {(topic.topic_id, partition) for topic in assignment.topic_partitions for partition in topic.partitions}

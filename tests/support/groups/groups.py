@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 
 from ottla.protocol.batch_builder import assign_in_place
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.describe_groups import DescribeGroupsDescribedGroup
+from ottla.protocol.messages.describe_groups import DescribedGroup
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from ottla.protocol.messages.leave_group import MemberIdentity
 from ottla.protocol.messages.list_groups import ListedGroup
@@ -415,7 +415,7 @@ class Groups:
     ) -> list[ListedGroup]:
         return to_the_end(self.coordinator.list_groups(partitions, states, types))
 
-    def describe_group(self, group: str, version: int) -> DescribeGroupsDescribedGroup:
+    def describe_group(self, group: str, version: int) -> DescribedGroup:
         return to_the_end(self.coordinator.describe_group(group, version))
 
     def delete_group(self, group: str, now_ms: int) -> None:

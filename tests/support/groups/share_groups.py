@@ -11,7 +11,7 @@ from collections.abc import Collection, Coroutine, Iterable, Mapping
 from typing import Any, TypeVar
 
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.share_group_describe import ShareGroupDescribedGroup
+from ottla.protocol.messages.share_group_describe import DescribedGroup
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from ottla.server.coordination.jobs import never, to_the_end
 from ottla.server.groups.classic.protocol import Caller
@@ -187,7 +187,7 @@ class ShareGroups(Groups):
         """Code and message of the error that `beat` raises."""
         return raised(lambda: self.beat(*arguments, **fields))
 
-    def described(self, group: str = "g") -> ShareGroupDescribedGroup:
+    def described(self, group: str = "g") -> DescribedGroup:
         return to_the_end(self.coordinator.describe_share_group(group))
 
     def table(self, group: str = "g") -> ShareGroup:

@@ -13,17 +13,17 @@ from contextlib import suppress
 from typing import Any
 
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.streams_group_describe import StreamsGroupDescribedGroup
+from ottla.protocol.messages.streams_group_describe import DescribedGroup
 from ottla.protocol.messages.streams_group_heartbeat import (
     CopartitionGroup,
     EndpointToPartitions,
     KeyValue,
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
-    StreamsGroupHeartbeatSubtopology,
-    StreamsGroupHeartbeatTopicInfo,
-    StreamsGroupHeartbeatTopology,
+    Subtopology,
     TaskIds,
+    TopicInfo,
+    Topology,
 )
 from ottla.server.coordination.jobs import Steps, never, to_the_end
 from ottla.server.groups.classic.protocol import Caller
@@ -39,21 +39,21 @@ Tasks = Mapping[str, Iterable[int]]
 """Subtopology id -> partitions."""
 
 
-def info(name: str, partitions: int = 0, configs: Mapping[str, str] | None = None) -> StreamsGroupHeartbeatTopicInfo:
+def info(name: str, partitions: int = 0, configs: Mapping[str, str] | None = None) -> TopicInfo:
     rows = tuple(KeyValue(key=key, value=value) for key, value in (configs or {}).items())
-    return StreamsGroupHeartbeatTopicInfo(name=name, partitions=partitions, topic_configs=rows)
+    return TopicInfo(name=name, partitions=partitions, topic_configs=rows)
 
 
 def subtopology(
     key: str = "0",
     *sources: str,
-    repartition: Iterable[StreamsGroupHeartbeatTopicInfo] = (),
+    repartition: Iterable[TopicInfo] = (),
     sinks: Iterable[str] = (),
-    changelogs: Iterable[StreamsGroupHeartbeatTopicInfo] = (),
+    changelogs: Iterable[TopicInfo] = (),
     together: Iterable[tuple[tuple[int, ...], tuple[int, ...]]] = (),
-) -> StreamsGroupHeartbeatSubtopology:
+) -> Subtopology:
     """`together`: which sources, and which repartition topics, are joined."""
-    return StreamsGroupHeartbeatSubtopology(
+    return Subtopology(
         subtopology_id=key,
         source_topics=sources,
         repartition_source_topics=tuple(repartition),
@@ -65,8 +65,8 @@ def subtopology(
     )
 
 
-def topology(*subtopologies: StreamsGroupHeartbeatSubtopology, epoch: int = 0) -> StreamsGroupHeartbeatTopology:
-    return StreamsGroupHeartbeatTopology(epoch=epoch, subtopologies=subtopologies or (subtopology("0", "orders"),))
+def topology(*subtopologies: Subtopology, epoch: int = 0) -> Topology:
+    return Topology(epoch=epoch, subtopologies=subtopologies or (subtopology("0", "orders"),))
 
 
 COUNTS = topology(
@@ -189,7 +189,7 @@ class StreamsGroups(Groups):
     def endpoints(self, member: str, group: str = "g") -> tuple[EndpointToPartitions, ...]:
         return to_the_end(self.coordinator.streams_endpoints(self.coordinator.shard_for(group), group, member))
 
-    def described(self, group: str = "g") -> StreamsGroupDescribedGroup:
+    def described(self, group: str = "g") -> DescribedGroup:
         return to_the_end(self.coordinator.describe_streams_group(group))
 
     def table(self, group: str = "g") -> StreamsGroup:
@@ -253,7 +253,7 @@ class StreamsMember:
         slowness: How many heartbeats go by until it has given up what it must.
     """
 
-    def __init__(self, member_id: str, process_id: str, application: StreamsGroupHeartbeatTopology) -> None:
+    def __init__(self, member_id: str, process_id: str, application: Topology) -> None:
         self.member_id = member_id
         self.process_id = process_id
         self.application = application

@@ -24,9 +24,9 @@ from ottla.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirTopic,
 )
 from ottla.protocol.messages.incremental_alter_configs import (
-    IncrementalAlterConfigsAlterableConfig,
+    AlterableConfig,
+    AlterConfigsResource,
     IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResource,
 )
 from ottla.server.config.resources import ConfigResourceType
 from ottla.storage.disk.paths import TopicPartition
@@ -79,12 +79,8 @@ class MovingLife(Life):
 
     async def throttle(self, name: str) -> None:
         """Have all new replicas of a topic take their time."""
-        change = IncrementalAlterConfigsAlterableConfig(
-            name="follower.replication.throttled.replicas", config_operation=0, value="*"
-        )
-        resource = IncrementalAlterConfigsResource(
-            resource_type=ConfigResourceType.TOPIC, resource_name=name, configs=(change,)
-        )
+        change = AlterableConfig(name="follower.replication.throttled.replicas", config_operation=0, value="*")
+        resource = AlterConfigsResource(resource_type=ConfigResourceType.TOPIC, resource_name=name, configs=(change,))
         await self.client.ask(IncrementalAlterConfigsRequest(resources=(resource,)), 1)
 
     async def reassign(self, name: str) -> bool:

@@ -28,9 +28,9 @@ from ottla.protocol.messages.delete_records import (
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.protocol.messages.end_txn import EndTxnRequest
 from ottla.protocol.messages.incremental_alter_configs import (
-    IncrementalAlterConfigsAlterableConfig,
+    AlterableConfig,
+    AlterConfigsResource,
     IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResource,
 )
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -146,8 +146,8 @@ class Life:
         return await self.do(request, {topic(name): configs["max_message_bytes"]})
 
     async def alter(self, kind: ConfigResourceType, name: str, option: str, value: str, key: Key) -> bool:
-        change = IncrementalAlterConfigsAlterableConfig(name=option, config_operation=0, value=value)
-        resource = IncrementalAlterConfigsResource(resource_type=kind, resource_name=name, configs=(change,))
+        change = AlterableConfig(name=option, config_operation=0, value=value)
+        resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=(change,))
 
         async def request() -> bool:
             answer = await self.client.ask(IncrementalAlterConfigsRequest(resources=(resource,)), 1)

@@ -15,9 +15,9 @@ from ottla.protocol.messages.delete_records import (
     DeleteRecordsTopic,
 )
 from ottla.protocol.messages.incremental_alter_configs import (
-    IncrementalAlterConfigsAlterableConfig,
+    AlterableConfig,
+    AlterConfigsResource,
     IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResource,
 )
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.server.broker.broker import Broker
@@ -88,12 +88,8 @@ class ChaosBroker:
         """The topic, and a group that begins with its first record."""
         topic = CreatableTopic(name=TOPIC, num_partitions=PARTITIONS, replication_factor=NODES)
         await self.ask(CreateTopicsRequest(topics=(topic,), timeout_ms=1_000), 7, 0)
-        change = IncrementalAlterConfigsAlterableConfig(
-            name="share.auto.offset.reset", config_operation=0, value="earliest"
-        )
-        group = IncrementalAlterConfigsResource(
-            resource_type=ConfigResourceType.GROUP, resource_name=GROUP, configs=(change,)
-        )
+        change = AlterableConfig(name="share.auto.offset.reset", config_operation=0, value="earliest")
+        group = AlterConfigsResource(resource_type=ConfigResourceType.GROUP, resource_name=GROUP, configs=(change,))
         answer = await self.ask(IncrementalAlterConfigsRequest(resources=(group,)), 1, 0)
         assert not answer.responses[0].error_code
 

@@ -64,7 +64,7 @@ def fetch_request(
     """The next of a session, which has these partitions from then on."""
     known = connection.places if connection.epoch else frozenset[int]()
     rows = tuple(
-        fetching.ShareFetchPartition(
+        fetching.FetchPartition(
             partition_index=one,
             acknowledgement_batches=tuple(
                 fetching.AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=types)
@@ -84,8 +84,8 @@ def fetch_request(
         max_records=max_records,
         batch_size=batch_size,
         share_acquire_mode=mode,
-        topics=(fetching.ShareFetchTopic(topic_id=topic_id, partitions=rows),) if rows else (),
-        forgotten_topics_data=(fetching.ShareFetchForgottenTopic(topic_id=topic_id, partitions=gone),) if gone else (),
+        topics=(fetching.FetchTopic(topic_id=topic_id, partitions=rows),) if rows else (),
+        forgotten_topics_data=(fetching.ForgottenTopic(topic_id=topic_id, partitions=gone),) if gone else (),
     )
 
 

@@ -24,9 +24,7 @@ def initialize_share(
     key = SharePartitionKey(group, topic_id, 0).text
     client.ask(FindCoordinatorRequest(key_type=2, coordinator_keys=(key,)))
     rows = tuple(
-        initialize.InitializeShareGroupStatePartitionData(
-            partition=each, state_epoch=state_epoch, start_offset=start_offset
-        )
+        initialize.PartitionData(partition=each, state_epoch=state_epoch, start_offset=start_offset)
         for each in range(partitions)
     )
     topic = initialize.InitializeStateData(topic_id=topic_id, partitions=rows)
@@ -54,7 +52,7 @@ class Member:
         } | options
         said = says or {}
         rows = tuple(
-            fetching.ShareFetchPartition(
+            fetching.FetchPartition(
                 partition_index=each,
                 acknowledgement_batches=tuple(
                     fetching.AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=tuple(types))
@@ -63,8 +61,8 @@ class Member:
             )
             for each in dict.fromkeys((*partitions, *said))
         )
-        gone = (fetching.ShareFetchForgottenTopic(topic_id=self.topic_id, partitions=forgotten),) if forgotten else ()
-        topics = (fetching.ShareFetchTopic(topic_id=self.topic_id, partitions=rows),) if rows else ()
+        gone = (fetching.ForgottenTopic(topic_id=self.topic_id, partitions=forgotten),) if forgotten else ()
+        topics = (fetching.FetchTopic(topic_id=self.topic_id, partitions=rows),) if rows else ()
         given: dict[str, Any] = options
         return fetching.ShareFetchRequest(topics=topics, forgotten_topics_data=gone, **given)
 

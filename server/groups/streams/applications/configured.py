@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 from .....protocol.errors import ErrorCode, KafkaError
 from .....protocol.messages.streams_group_heartbeat import (
-    StreamsGroupHeartbeatSubtopology,
-    StreamsGroupHeartbeatTopicInfo,
+    Subtopology,
+    TopicInfo,
 )
 from ....coordination.jobs import A_PIECE, Steps
 from ...assigning.topics import TopicView
@@ -152,7 +152,7 @@ def _configure(topology: Topology, existing: PartitionCount) -> Steps[Configured
 
 
 def _internal(
-    infos: Iterable[StreamsGroupHeartbeatTopicInfo], partitions_of: Callable[[StreamsGroupHeartbeatTopicInfo], int]
+    infos: Iterable[TopicInfo], partitions_of: Callable[[TopicInfo], int]
 ) -> Steps[tuple[InternalTopic, ...]]:
     topics = {}
     for info in infos:
@@ -183,7 +183,7 @@ def _missing(subtopologies: Iterable[ConfiguredSubtopology], existing: Partition
 
 
 def _copartition(
-    subtopologies: Collection[StreamsGroupHeartbeatSubtopology], decided: dict[str, int], count_of: Callable[[str], int]
+    subtopologies: Collection[Subtopology], decided: dict[str, int], count_of: Callable[[str], int]
 ) -> Steps[None]:
     """Let repartition topics have as many partitions as what they are joined with."""
     infos = [info for one in subtopologies for info in one.repartition_source_topics]

@@ -12,14 +12,12 @@ from heapq import heappop, heappush
 from operator import attrgetter
 
 from .....protocol.errors import ErrorCode, KafkaError
-from .....protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatSubtopology
+from .....protocol.messages.streams_group_heartbeat import Subtopology
 
 _FAILED = "Failed to compute number of partitions for all repartition topics"
 
 
-def repartition_counts(
-    subtopologies: Collection[StreamsGroupHeartbeatSubtopology], existing: Callable[[str], int | None]
-) -> dict[str, int]:
+def repartition_counts(subtopologies: Collection[Subtopology], existing: Callable[[str], int | None]) -> dict[str, int]:
     """By name of each repartition topic that is read or written.
 
     Args:
@@ -63,5 +61,5 @@ def repartition_counts(
     return counts
 
 
-def _known(one: StreamsGroupHeartbeatSubtopology, counts: dict[str, int]) -> list[int]:
+def _known(one: Subtopology, counts: dict[str, int]) -> list[int]:
     return [counts[topic.name] for topic in one.repartition_source_topics if topic.name in counts]

@@ -13,7 +13,7 @@ from operator import attrgetter
 from .....protocol.errors import ErrorCode, KafkaError
 from .....protocol.messages import streams_group_heartbeat as wire
 from .....protocol.messages import streams_group_log as log
-from .....protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatSubtopology
+from .....protocol.messages.streams_group_heartbeat import Subtopology
 
 _ID, _NAME = attrgetter("subtopology_id"), attrgetter("name")
 
@@ -28,7 +28,7 @@ class Topology:
     """
 
     epoch: int
-    subtopologies: dict[str, StreamsGroupHeartbeatSubtopology]
+    subtopologies: dict[str, Subtopology]
     required: frozenset[str] = field(init=False, compare=False)
     subtopology_of: dict[str, str] = field(init=False, compare=False)
 
@@ -46,7 +46,7 @@ class Topology:
         return log.StreamsGroupTopologyValue(epoch=self.epoch, subtopologies=tuple(self.subtopologies.values()))
 
 
-def sources_of(subtopology: StreamsGroupHeartbeatSubtopology) -> Iterator[str]:
+def sources_of(subtopology: Subtopology) -> Iterator[str]:
     """All topics that it reads."""
     return chain(subtopology.source_topics, map(_NAME, subtopology.repartition_source_topics))
 
@@ -55,7 +55,7 @@ def of_record(value: log.StreamsGroupTopologyValue) -> Topology:
     return Topology(value.epoch, _by_id(value.subtopologies))
 
 
-def of_request(topology: wire.StreamsGroupHeartbeatTopology) -> Topology:
+def of_request(topology: wire.Topology) -> Topology:
     """Raises KafkaError UNKNOWN_SERVER_ERROR, as Apache Kafka: an epoch below 0, or two subtopologies of one id."""
     if topology.epoch < 0:
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "Topology epoch must be non-negative.")
@@ -65,5 +65,5 @@ def of_request(topology: wire.StreamsGroupHeartbeatTopology) -> Topology:
     return found
 
 
-def _by_id(subtopologies: Iterable[StreamsGroupHeartbeatSubtopology]) -> dict[str, StreamsGroupHeartbeatSubtopology]:
+def _by_id(subtopologies: Iterable[Subtopology]) -> dict[str, Subtopology]:
     return {one.subtopology_id: one for one in sorted(subtopologies, key=_ID)}

@@ -20,8 +20,8 @@ from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from ottla.protocol.messages.streams_group_heartbeat import (
     StreamsGroupHeartbeatRequest,
-    StreamsGroupHeartbeatSubtopology,
-    StreamsGroupHeartbeatTopology,
+    Subtopology,
+    Topology,
 )
 from support.broker.conversation import create_topic, produce
 from support.broker.raw_client import RawClient
@@ -282,9 +282,7 @@ def test_a_streams_group_is_set_and_deleted_once_its_members_have_left(client: R
 
 def streams_member() -> StreamsGroupHeartbeatRequest:
     """Joins the group a, and reads t and empty."""
-    topology = StreamsGroupHeartbeatTopology(
-        subtopologies=(StreamsGroupHeartbeatSubtopology(subtopology_id="0", source_topics=("t", "empty")),)
-    )
+    topology = Topology(subtopologies=(Subtopology(subtopology_id="0", source_topics=("t", "empty")),))
     nothing: Any = {"active_tasks": (), "standby_tasks": (), "warmup_tasks": ()}
     return StreamsGroupHeartbeatRequest(
         group_id="a", member_id="m", rebalance_timeout_ms=10_000, process_id="p", topology=topology, **nothing

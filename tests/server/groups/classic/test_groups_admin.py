@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages.describe_groups import DescribedGroupMember, DescribeGroupsDescribedGroup
+from ottla.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from ottla.server.groups.records import group_key
 from support.groups.groups import Groups, error_of
 from support.noted import each_case
@@ -75,7 +75,7 @@ def test_a_stable_group_is_described_with_metadata_and_assignments() -> None:
     groups.sync("i-2", 1)
     groups.sync("a-1", 1, {"a-1": b"mine", "i-2": b"yours"})
 
-    assert groups.describe_group("g", 6) == DescribeGroupsDescribedGroup(
+    assert groups.describe_group("g", 6) == DescribedGroup(
         group_id="g",
         group_state="Stable",
         protocol_type="consumer",
@@ -101,8 +101,8 @@ def test_metadata_of_an_unstable_group_is_not_described() -> None:
 
 def test_a_group_that_does_not_exist_is_dead_and_an_error_from_version_6_on() -> None:
     groups = Groups()
-    assert groups.describe_group("g", 5) == DescribeGroupsDescribedGroup(group_id="g", group_state="Dead")
-    assert groups.describe_group("g", 6) == DescribeGroupsDescribedGroup(
+    assert groups.describe_group("g", 5) == DescribedGroup(group_id="g", group_state="Dead")
+    assert groups.describe_group("g", 6) == DescribedGroup(
         group_id="g", group_state="Dead", error_code=ErrorCode.GROUP_ID_NOT_FOUND, error_message="Group g not found."
     )
 

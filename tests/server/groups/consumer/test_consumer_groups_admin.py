@@ -8,10 +8,10 @@ import pytest
 
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.consumer_group_describe import (
-    ConsumerGroupDescribeAssignment,
-    ConsumerGroupDescribedGroup,
-    ConsumerGroupDescribeMember,
-    ConsumerGroupDescribeTopicPartitions,
+    Assignment,
+    DescribedGroup,
+    Member,
+    TopicPartitions,
 )
 from ottla.server.coordination.jobs import to_the_end
 from support.groups.consumer_groups import ConsumerGroups, raised
@@ -20,12 +20,12 @@ E = ErrorCode
 DAY_MS = 86_400_000
 
 
-def assignment(groups: ConsumerGroups, *partitions: int) -> ConsumerGroupDescribeAssignment:
+def assignment(groups: ConsumerGroups, *partitions: int) -> Assignment:
     if not partitions:
-        return ConsumerGroupDescribeAssignment()
+        return Assignment()
     topic_id = groups.topics.id_of("orders") or b""
-    one = ConsumerGroupDescribeTopicPartitions(topic_id=topic_id, topic_name="orders", partitions=partitions)
-    return ConsumerGroupDescribeAssignment(topic_partitions=(one,))
+    one = TopicPartitions(topic_id=topic_id, topic_name="orders", partitions=partitions)
+    return Assignment(topic_partitions=(one,))
 
 
 def test_a_group_is_described_in_all_its_fields() -> None:
@@ -35,14 +35,14 @@ def test_a_group_is_described_in_all_its_fields() -> None:
     groups.advance(20_000)
     groups.beat("b", 2)
     groups.beat("a", 2, instance_id="i")
-    assert groups.described() == ConsumerGroupDescribedGroup(
+    assert groups.described() == DescribedGroup(
         group_id="g",
         group_state="Reconciling",
         group_epoch=3,
         assignment_epoch=3,
         assignor_name="uniform",
         members=(
-            ConsumerGroupDescribeMember(
+            Member(
                 member_id="a",
                 instance_id="i",
                 rack_id="north",
@@ -56,7 +56,7 @@ def test_a_group_is_described_in_all_its_fields() -> None:
                 target_assignment=assignment(groups, 0, 1),
                 member_type=1,
             ),
-            ConsumerGroupDescribeMember(
+            Member(
                 member_id="b",
                 member_epoch=3,
                 client_id="c",
@@ -76,8 +76,8 @@ def test_topics_that_are_gone_are_not_described() -> None:
     groups.topics.delete("orders")
     member = groups.described().members[0]
     assert (member.assignment, member.target_assignment) == (
-        ConsumerGroupDescribeAssignment(),
-        ConsumerGroupDescribeAssignment(),
+        Assignment(),
+        Assignment(),
     )
 
 

@@ -63,7 +63,7 @@ def test_a_join_is_one_batch_of_records() -> None:
             (
                 messages.ConsumerGroupTargetAssignmentMemberKey(group_id="g", member_id="a"),
                 messages.ConsumerGroupTargetAssignmentMemberValue(
-                    topic_partitions=(messages.ConsumerGroupLogTopicPartition(topic_id=orders, partitions=(0, 1)),)
+                    topic_partitions=(messages.TopicPartition(topic_id=orders, partitions=(0, 1)),)
                 ),
             ),
             (
@@ -79,9 +79,7 @@ def test_a_join_is_one_batch_of_records() -> None:
                     previous_member_epoch=0,
                     state=0,
                     assigned_partitions=(
-                        messages.ConsumerGroupLogTopicPartitions(
-                            topic_id=orders, partitions=(0, 1), assignment_epochs=(2, 2)
-                        ),
+                        messages.TopicPartitions(topic_id=orders, partitions=(0, 1), assignment_epochs=(2, 2)),
                     ),
                 ),
             ),
@@ -180,7 +178,7 @@ class TestWhatOthersHaveWritten:
 
     def test_partitions_without_epochs_are_held_since_the_member_epoch(self) -> None:
         """As brokers before 4.3 wrote them."""
-        topic = messages.ConsumerGroupLogTopicPartitions(topic_id=b"\1" * 16, partitions=(0, 1))
+        topic = messages.TopicPartitions(topic_id=b"\1" * 16, partitions=(0, 1))
         value = messages.ConsumerGroupCurrentMemberAssignmentValue(
             member_epoch=7, previous_member_epoch=6, assigned_partitions=(topic,)
         )

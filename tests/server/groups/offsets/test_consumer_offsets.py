@@ -10,9 +10,9 @@ import ottla
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.protocol.messages.incremental_alter_configs import (
-    IncrementalAlterConfigsAlterableConfig,
+    AlterableConfig,
+    AlterConfigsResource,
     IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResource,
 )
 from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -295,10 +295,8 @@ def test_a_member_commits_and_fetches_by_name_and_by_topic_id(client: RawClient,
 
 def test_the_assignment_interval_may_change_while_the_broker_runs(broker: ottla.Broker, client: RawClient) -> None:
     def set_interval(value: str) -> int:
-        config = IncrementalAlterConfigsAlterableConfig(
-            name="group.consumer.assignment.interval.ms", config_operation=0, value=value
-        )
-        resource = IncrementalAlterConfigsResource(resource_type=4, resource_name="", configs=(config,))
+        config = AlterableConfig(name="group.consumer.assignment.interval.ms", config_operation=0, value=value)
+        resource = AlterConfigsResource(resource_type=4, resource_name="", configs=(config,))
         (row,) = client.ask(IncrementalAlterConfigsRequest(resources=(resource,))).responses
         return int(row.error_code)
 

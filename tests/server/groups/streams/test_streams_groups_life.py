@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages.streams_group_heartbeat import StreamsEndpoint, StreamsGroupHeartbeatTopicPartition
+from ottla.protocol.messages.streams_group_heartbeat import Endpoint, TopicPartition
 from ottla.server.coordination.jobs import A_PIECE
 from ottla.server.groups.streams.applications.configured import StatusCode
 from support.groups.consumer_groups import raised
@@ -330,7 +330,7 @@ def test_in_the_place_of_a_classic_group_the_first_member_hears_of_an_endpoint_e
     """As Apache Kafka 4.3.1 counts them; the next heartbeat names endpoints again."""
     groups = groups_with_store(standbys=1)
     groups.commit({("orders", 0): 7})
-    here = StreamsEndpoint(host="h", port=1)
+    here = Endpoint(host="h", port=1)
     assert groups.hear_enter("a", topology=STORE, user_endpoint=here).response.endpoint_information_epoch == 1
     next_one = groups.hear("a", 2, endpoint_information_epoch=1)
     assert (next_one.wants_endpoints, next_one.response.endpoint_information_epoch) == (True, 0)
@@ -338,7 +338,7 @@ def test_in_the_place_of_a_classic_group_the_first_member_hears_of_an_endpoint_e
 
 def test_members_hear_which_of_them_serves_what() -> None:
     groups = groups_with_store(standbys=1)
-    here, there = StreamsEndpoint(host="h", port=1), StreamsEndpoint(host="i", port=65_535)
+    here, there = Endpoint(host="h", port=1), Endpoint(host="i", port=65_535)
     first = groups.hear_enter("a", topology=STORE, user_endpoint=here)
     assert (first.wants_endpoints, first.response.endpoint_information_epoch) == (True, 0)
     second = groups.hear_enter("b", topology=STORE, user_endpoint=there)
@@ -347,7 +347,7 @@ def test_members_hear_which_of_them_serves_what() -> None:
     groups.beat("a", 2, owns={"0": {0, 1, 2, 3}}, endpoint_information_epoch=1)
     rows = groups.endpoints("a")
     assert [one.user_endpoint for one in rows] == [there, here]
-    assert rows[1].active_partitions == (StreamsGroupHeartbeatTopicPartition(topic="orders", partitions=(0, 1)),)
+    assert rows[1].active_partitions == (TopicPartition(topic="orders", partitions=(0, 1)),)
     assert groups.endpoints("a")[0] is rows[0], "kept while nothing changes"
 
 

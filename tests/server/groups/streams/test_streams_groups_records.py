@@ -10,7 +10,7 @@ import pytest
 
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.list_groups import ListedGroup
-from ottla.protocol.messages.streams_group_heartbeat import KeyValue, StreamsEndpoint
+from ottla.protocol.messages.streams_group_heartbeat import Endpoint, KeyValue
 from ottla.protocol.messages.streams_group_log import (
     RECORD_TYPES,
     OwnedTaskIds,
@@ -43,7 +43,7 @@ def busy() -> StreamsGroups:
     """A group in the midst of a rebalance, with a record of each type."""
     groups = StreamsGroups(orders=5, kept=5, settings={"group_streams_num_standby_replicas": 1})
     tags = (KeyValue(key="zone", value="z"),)
-    groups.enter("a", topology=KEPT, rack_id="r", user_endpoint=StreamsEndpoint(host="h", port=1), client_tags=tags)
+    groups.enter("a", topology=KEPT, rack_id="r", user_endpoint=Endpoint(host="h", port=1), client_tags=tags)
     groups.enter("b", topology=KEPT)
     groups.enter("c", topology=KEPT)
     groups.beat("a", 2, owns={"0": range(5)})

@@ -18,9 +18,9 @@ from ottla.protocol.messages.list_groups import ListGroupsRequest
 from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.protocol.messages.streams_group_describe import StreamsGroupDescribeRequest
 from ottla.protocol.messages.streams_group_heartbeat import (
-    StreamsEndpoint,
+    Endpoint,
     StreamsGroupHeartbeatRequest,
-    StreamsGroupHeartbeatTopology,
+    Topology,
 )
 from ottla.server.groups.streams.applications.configured import StatusCode
 from support.broker.conversation import address, create_topic
@@ -35,7 +35,7 @@ def beat(client: RawClient, member: str, epoch: int, *, group: str = "g", **fiel
     return client.ask(StreamsGroupHeartbeatRequest(group_id=group, member_id=member, member_epoch=epoch, **fields))
 
 
-def join(client: RawClient, member: str, application: StreamsGroupHeartbeatTopology = COUNTS, **fields: Any) -> Any:
+def join(client: RawClient, member: str, application: Topology = COUNTS, **fields: Any) -> Any:
     common: dict[str, Any] = {
         "active_tasks": (),
         "standby_tasks": (),
@@ -155,7 +155,7 @@ def test_an_endpoint_is_told_to_others(start: Callable[..., RawClient]) -> None:
     client = start()
     create_topic(client, "orders", partitions=2)
     one = topology(subtopology("0", "orders"))
-    join(client, "a", one, user_endpoint=StreamsEndpoint(host="h", port=8080))
+    join(client, "a", one, user_endpoint=Endpoint(host="h", port=8080))
     told = join(client, "b", one)
     (row,) = told.partitions_by_user_endpoint or (None,)
     assert row is None or (row.user_endpoint.host, row.user_endpoint.port) == ("h", 8080)

@@ -9,19 +9,17 @@ import pytest
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.streams_group_heartbeat import (
     KeyValue,
-    StreamsGroupHeartbeatSubtopology,
-    StreamsGroupHeartbeatTopology,
+    Subtopology,
     TaskIds,
     TaskOffset,
+    Topology,
 )
 from support.groups.consumer_groups import raised
 from support.groups.streams_groups import StreamsGroups, ids_of, info, subtopology, topology
 from support.noted import each_case
 
 REQUEST, TOPOLOGY = ErrorCode.INVALID_REQUEST, ErrorCode.STREAMS_INVALID_TOPOLOGY
-REGEX = StreamsGroupHeartbeatTopology(
-    subtopologies=(StreamsGroupHeartbeatSubtopology(subtopology_id="0", source_topic_regex=("o.*",)),)
-)
+REGEX = Topology(subtopologies=(Subtopology(subtopology_id="0", source_topic_regex=("o.*",)),))
 OFFSETS = (TaskOffset(subtopology_id="0", partition=0, offset=1),)
 JOINING: list[tuple[dict[str, Any], ErrorCode, str]] = [
     ({"instance_id": "i"}, REQUEST, "Static membership is not yet supported."),

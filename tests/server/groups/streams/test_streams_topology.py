@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatTopology
+from ottla.protocol.messages.streams_group_heartbeat import Topology
 from ottla.server.groups.streams.applications.configured import Configured, StatusCode, configure
 from ottla.server.groups.streams.applications.topology import of_record, of_request
 from ottla.storage.steps import to_the_end
@@ -21,7 +21,7 @@ SOURCE, PARTITIONING, INTERNAL = (
 )
 
 
-def configured(application: StreamsGroupHeartbeatTopology, **partition_counts: int) -> Configured:
+def configured(application: Topology, **partition_counts: int) -> Configured:
     return to_the_end(configure(of_request(application), FakeTopics(**partition_counts)))
 
 
@@ -62,7 +62,7 @@ WORKING = [
 
 @pytest.mark.parametrize(("application", "counts", "tasks", "missing"), WORKING)
 def test_tasks_and_internal_topics_follow_from_the_sources(
-    application: StreamsGroupHeartbeatTopology, counts: dict[str, int], tasks: dict[str, int], missing: dict[str, int]
+    application: Topology, counts: dict[str, int], tasks: dict[str, int], missing: dict[str, int]
 ) -> None:
     found = configured(application, **counts)
     assert found.subtopologies is not None
@@ -126,7 +126,7 @@ WRONG = [
 
 @pytest.mark.parametrize(("application", "counts", "code", "detail"), WRONG)
 def test_what_keeps_everybody_from_work_is_told(
-    application: StreamsGroupHeartbeatTopology, counts: dict[str, int], code: StatusCode, detail: str
+    application: Topology, counts: dict[str, int], code: StatusCode, detail: str
 ) -> None:
     counts = {**counts, **({"counts": 3} if counts == {"orders": 3, "words": 2} else {})}
     found = configured(application, **counts)
@@ -154,7 +154,7 @@ NEVER = [
 
 
 @pytest.mark.parametrize(("application", "words"), NEVER)
-def test_what_no_topics_could_help_is_refused(application: StreamsGroupHeartbeatTopology, words: str) -> None:
+def test_what_no_topics_could_help_is_refused(application: Topology, words: str) -> None:
     assert raised(lambda: configured(application, orders=3)) == (ErrorCode.STREAMS_INVALID_TOPOLOGY, words)
 
 
@@ -177,15 +177,15 @@ def test_a_topic_without_a_number_of_its_own_that_is_there_has_the_number_it_has
 @pytest.mark.parametrize(
     "application", [topology(epoch=-1), topology(subtopology("0", "orders"), subtopology("0", "bills"))]
 )
-def test_what_makes_no_sense_fails_as_in_apache_kafka(application: StreamsGroupHeartbeatTopology) -> None:
+def test_what_makes_no_sense_fails_as_in_apache_kafka(application: Topology) -> None:
     assert raised(lambda: of_request(application))[0] is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 @pytest.mark.parametrize("application", [JOIN, FIXED, CHAIN, COUNTS])
-def test_what_is_written_down_is_what_was_brought_along(application: StreamsGroupHeartbeatTopology) -> None:
+def test_what_is_written_down_is_what_was_brought_along(application: Topology) -> None:
     made = of_request(application)
     assert of_record(made.message) == made
-    backwards = StreamsGroupHeartbeatTopology(epoch=application.epoch, subtopologies=application.subtopologies[::-1])
+    backwards = Topology(epoch=application.epoch, subtopologies=application.subtopologies[::-1])
     assert of_request(backwards) == made
 
 

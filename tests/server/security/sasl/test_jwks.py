@@ -20,9 +20,9 @@ import trio.testing
 
 import ottla
 from ottla.protocol.messages.incremental_alter_configs import (
-    IncrementalAlterConfigsAlterableConfig,
+    AlterableConfig,
+    AlterConfigsResource,
     IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResource,
 )
 from ottla.server.client.sasl import Credentials
 from ottla.server.client.security import Security
@@ -431,8 +431,8 @@ def test_options_that_have_been_changed_have_a_server_asked_no_more_and_nobody_w
     credentials = Credentials("OAUTHBEARER", token=token(exp=4_000_000_000))
 
     def alter(client: RawClient, line: str) -> None:
-        config = IncrementalAlterConfigsAlterableConfig(name=name, config_operation=0, value=line)
-        resource = IncrementalAlterConfigsResource(resource_type=4, resource_name="0", configs=(config,))
+        config = AlterableConfig(name=name, config_operation=0, value=line)
+        resource = AlterConfigsResource(resource_type=4, resource_name="0", configs=(config,))
         (answer,) = client.ask(IncrementalAlterConfigsRequest(resources=(resource,))).responses
         assert answer.error_code == 0
 
