@@ -61,5 +61,7 @@ class ScramChanges:
                 facts = await time_slice.map(lambda each: (each[0], self.users.facts(*each) or None), changed.items())
                 with trio.CancelScope(shield=True):
                     await self._cluster.write(self._cluster.catalog.put_entries, SCRAM_USERS, dict(facts))
-                    self.users.put(changed)
+                    time_slice.begin()
+                    async for user, credentials in time_slice.each(changed.items()):
+                        self.users.put(user, credentials)
         return missing

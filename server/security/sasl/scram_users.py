@@ -82,16 +82,15 @@ class ScramUsers:
                 found[mechanism][_OF_START] = True
         return found
 
-    def put(self, changed: Mapping[str, Credentials]) -> None:
-        """Replace the credentials of these users; who has none is gone."""
-        for user, credentials in changed.items():
-            for mechanism, each in self.of(user).items():
-                if credentials.get(mechanism) is not each:
-                    self._of_start.discard((user, mechanism))
-            if credentials:
-                self._users[user] = credentials
-            else:
-                self._users.pop(user, None)
+    def put(self, user: str, credentials: Credentials) -> None:
+        """Replace the credentials of a user; one without any is gone."""
+        for mechanism, each in self.of(user).items():
+            if credentials.get(mechanism) is not each:
+                self._of_start.discard((user, mechanism))
+        if credentials:
+            self._users[user] = credentials
+        else:
+            self._users.pop(user, None)
 
 
 def _renewed(old: ScramCredential | None, mechanism: str, password: str, rng: random.Random) -> ScramCredential:

@@ -613,6 +613,18 @@ CASES = [
         lambda answer: answer.results,
     ),
     Case(
+        "AlterUserScramCredentials",
+        0,
+        lambda count: AlterUserScramCredentialsRequest(
+            upsertions=tuple(
+                ScramCredentialUpsertion(name=name, mechanism=1, iterations=4_096, salt=b"s", salted_password=b"p" * 32)
+                for name in names(count)
+            )
+        ),
+        lambda answer: answer.results,
+        "that are written",
+    ),
+    Case(
         "DescribeUserScramCredentials",
         0,
         lambda count: DescribeUserScramCredentialsRequest(users=tuple(UserName(name=name) for name in names(count))),

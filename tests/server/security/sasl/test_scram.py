@@ -33,7 +33,8 @@ def credential(password: str = "pencil", mechanism: str = SHA_256) -> ScramCrede
 
 def users(*names: str, mechanism: str = SHA_256) -> ScramUsers:
     made = ScramUsers()
-    made.put({name: {mechanism: credential(mechanism=mechanism)} for name in names})
+    for name in names:
+        made.put(name, {mechanism: credential(mechanism=mechanism)})
     return made
 
 
@@ -92,7 +93,7 @@ def test_what_clients_have_set_of_a_user_of_a_start_stays_when_that_goes() -> No
     first.begin_with([User("user", "pencil")], random.Random(1))
     changed = {**first.of("user"), SHA_256: credential()}
     stored = first.facts("user", changed)
-    first.put({"user": changed})
+    first.put("user", changed)
     assert first.facts("user", first.of("user")) == stored
     second = ScramUsers()
     assert second.load({"user": stored}) == []
