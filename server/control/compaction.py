@@ -149,9 +149,9 @@ async def compact(
         roll: Roll the active segments first, if they have records.
 
     Raises:
-        ControlError: NOT_FOUND: there is no such topic or partition; CONFLICT: the topic is not compacted, a pass failed over it before, or somebody else
-            compacts it under a lease; UNAVAILABLE: no cleaner works, or the broker stops; FAILED: the disk refused. All partitions
-            are looked at before the first is rolled; what was done to those before one that fails stays.
+        ControlError: NOT_FOUND: there is no such topic or partition; CONFLICT: the topic is not compacted, a pass failed over it
+            before, or somebody else compacts it under a lease; UNAVAILABLE: no cleaner works, or the broker stops; FAILED: the disk
+            refused. All partitions are looked at before the first is rolled; what was done to those before one that fails stays.
     """
     logs = logs_of(broker, topic, partitions)
     for log in logs:
