@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import cache
+from enum import Flag, auto
 from importlib import import_module
 from types import ModuleType
 from typing import Any, TypeAlias
@@ -27,209 +27,97 @@ from ..config.emulation import Release
 
 Handler: TypeAlias = Callable[[Any, Request], Any]
 
-SERVED = frozenset(
-    {
-        "AddOffsetsToTxn",
-        "AddPartitionsToTxn",
-        "AddRaftVoter",
-        "AlterClientQuotas",
-        "AlterConfigs",
-        "AlterPartitionReassignments",
-        "AlterReplicaLogDirs",
-        "AlterShareGroupOffsets",
-        "AlterUserScramCredentials",
-        "ApiVersions",
-        "ConsumerGroupDescribe",
-        "ConsumerGroupHeartbeat",
-        "CreateAcls",
-        "CreateDelegationToken",
-        "CreatePartitions",
-        "CreateTopics",
-        "DeleteAcls",
-        "DeleteGroups",
-        "DeleteRecords",
-        "DeleteShareGroupOffsets",
-        "DeleteShareGroupState",
-        "DeleteTopics",
-        "DescribeAcls",
-        "DescribeClientQuotas",
-        "DescribeCluster",
-        "DescribeConfigs",
-        "DescribeDelegationToken",
-        "DescribeGroups",
-        "DescribeLogDirs",
-        "DescribeProducers",
-        "DescribeQuorum",
-        "DescribeShareGroupOffsets",
-        "DescribeTopicPartitions",
-        "DescribeTransactions",
-        "DescribeUserScramCredentials",
-        "ElectLeaders",
-        "EndTxn",
-        "ExpireDelegationToken",
-        "Fetch",
-        "FindCoordinator",
-        "GetTelemetrySubscriptions",
-        "Heartbeat",
-        "IncrementalAlterConfigs",
-        "InitProducerId",
-        "InitializeShareGroupState",
-        "JoinGroup",
-        "LeaveGroup",
-        "ListConfigResources",
-        "ListGroups",
-        "ListOffsets",
-        "ListPartitionReassignments",
-        "ListTransactions",
-        "Metadata",
-        "OffsetCommit",
-        "OffsetDelete",
-        "OffsetFetch",
-        "OffsetForLeaderEpoch",
-        "Produce",
-        "PushTelemetry",
-        "ReadShareGroupState",
-        "ReadShareGroupStateSummary",
-        "RemoveRaftVoter",
-        "RenewDelegationToken",
-        "SaslAuthenticate",
-        "SaslHandshake",
-        "ShareAcknowledge",
-        "ShareFetch",
-        "ShareGroupDescribe",
-        "ShareGroupHeartbeat",
-        "StreamsGroupDescribe",
-        "StreamsGroupHeartbeat",
-        "SyncGroup",
-        "TxnOffsetCommit",
-        "UnregisterBroker",
-        "UpdateFeatures",
-        "WriteShareGroupState",
-        "WriteTxnMarkers",
-    }
-)
 
-OF_CONTROLLERS = frozenset(
-    {
-        "AddRaftVoter",
-        "AlterClientQuotas",
-        "AlterConfigs",
-        "AlterPartitionReassignments",
-        "AlterUserScramCredentials",
-        "ApiVersions",
-        "CreateAcls",
-        "CreateDelegationToken",
-        "CreatePartitions",
-        "CreateTopics",
-        "DeleteAcls",
-        "DeleteTopics",
-        "DescribeAcls",
-        "DescribeCluster",
-        "DescribeConfigs",
-        "DescribeDelegationToken",
-        "DescribeQuorum",
-        "DescribeUserScramCredentials",
-        "ElectLeaders",
-        "ExpireDelegationToken",
-        "IncrementalAlterConfigs",
-        "ListPartitionReassignments",
-        "RemoveRaftVoter",
-        "RenewDelegationToken",
-        "SaslAuthenticate",
-        "SaslHandshake",
-        "UnregisterBroker",
-        "UpdateFeatures",
-    }
-)
-"""Which APIs are answered at a controller's listener: those of Apache Kafka's that are for clients and tools, not for brokers
-and other controllers."""
+class Trait(Flag):
+    """What is not so of each API."""
 
-SELDOM = frozenset(
-    {
-        "AddRaftVoter",
-        "AlterClientQuotas",
-        "AlterPartitionReassignments",
-        "AlterReplicaLogDirs",
-        "AlterShareGroupOffsets",
-        "AlterUserScramCredentials",
-        "CreateAcls",
-        "CreateDelegationToken",
-        "DeleteAcls",
-        "DeleteShareGroupOffsets",
-        "DeleteShareGroupState",
-        "DescribeAcls",
-        "DescribeClientQuotas",
-        "DescribeDelegationToken",
-        "DescribeQuorum",
-        "DescribeShareGroupOffsets",
-        "DescribeUserScramCredentials",
-        "ElectLeaders",
-        "ExpireDelegationToken",
-        "GetTelemetrySubscriptions",
-        "InitializeShareGroupState",
-        "ListPartitionReassignments",
-        "PushTelemetry",
-        "ReadShareGroupState",
-        "ReadShareGroupStateSummary",
-        "RemoveRaftVoter",
-        "RenewDelegationToken",
-        "SaslAuthenticate",
-        "SaslHandshake",
-        "ShareAcknowledge",
-        "ShareFetch",
-        "ShareGroupDescribe",
-        "ShareGroupHeartbeat",
-        "StreamsGroupDescribe",
-        "StreamsGroupHeartbeat",
-        "UnregisterBroker",
-        "UpdateFeatures",
-        "WriteShareGroupState",
-        "WriteTxnMarkers",
-    }
-)
-"""Which APIs are not loaded ahead: most brokers are never asked, and would keep two megabytes for them."""
+    CONTROLLER = auto()
+    """It is answered at a controller's listener, too: those of Apache Kafka's that are for clients and tools, not for brokers and other
+    controllers."""
+    SELDOM = auto()
+    """It is not loaded ahead: most brokers are never asked, and would keep two megabytes for all of these."""
+    GROUPS = auto()
+    """It asks for the coordinator of groups, which is loaded with its handler."""
+    TRANSACTIONS = auto()
+    """Likewise, of transactions. Not InitProducerId and Produce, which mostly need none: a client with transactions begins with
+    FindCoordinator."""
 
-COORDINATED = {
-    "groups": frozenset(
-        {
-            "AddOffsetsToTxn",
-            "AlterShareGroupOffsets",
-            "ConsumerGroupDescribe",
-            "ConsumerGroupHeartbeat",
-            "DeleteGroups",
-            "DeleteShareGroupOffsets",
-            "DescribeGroups",
-            "DescribeShareGroupOffsets",
-            "FindCoordinator",
-            "Heartbeat",
-            "JoinGroup",
-            "LeaveGroup",
-            "ListGroups",
-            "OffsetCommit",
-            "OffsetDelete",
-            "OffsetFetch",
-            "ShareGroupDescribe",
-            "ShareGroupHeartbeat",
-            "StreamsGroupDescribe",
-            "StreamsGroupHeartbeat",
-            "SyncGroup",
-            "TxnOffsetCommit",
-        }
-    ),
-    "transactions": frozenset(
-        {
-            "AddOffsetsToTxn",
-            "AddPartitionsToTxn",
-            "DescribeTransactions",
-            "EndTxn",
-            "FindCoordinator",
-            "ListTransactions",
-            "TxnOffsetCommit",
-        }
-    ),
+
+_CONTROLLER, _SELDOM, _GROUPS, _TRANSACTIONS = Trait
+TRAITS = {
+    "AddOffsetsToTxn": _GROUPS | _TRANSACTIONS,
+    "AddPartitionsToTxn": _TRANSACTIONS,
+    "AddRaftVoter": _CONTROLLER | _SELDOM,
+    "AlterClientQuotas": _CONTROLLER | _SELDOM,
+    "AlterConfigs": _CONTROLLER,
+    "AlterPartitionReassignments": _CONTROLLER | _SELDOM,
+    "AlterReplicaLogDirs": _SELDOM,
+    "AlterShareGroupOffsets": _SELDOM | _GROUPS,
+    "AlterUserScramCredentials": _CONTROLLER | _SELDOM,
+    "ApiVersions": _CONTROLLER,
+    "ConsumerGroupDescribe": _GROUPS,
+    "ConsumerGroupHeartbeat": _GROUPS,
+    "CreateAcls": _CONTROLLER | _SELDOM,
+    "CreateDelegationToken": _CONTROLLER | _SELDOM,
+    "CreatePartitions": _CONTROLLER,
+    "CreateTopics": _CONTROLLER,
+    "DeleteAcls": _CONTROLLER | _SELDOM,
+    "DeleteGroups": _GROUPS,
+    "DeleteShareGroupOffsets": _SELDOM | _GROUPS,
+    "DeleteShareGroupState": _SELDOM,
+    "DeleteTopics": _CONTROLLER,
+    "DescribeAcls": _CONTROLLER | _SELDOM,
+    "DescribeClientQuotas": _SELDOM,
+    "DescribeCluster": _CONTROLLER,
+    "DescribeConfigs": _CONTROLLER,
+    "DescribeDelegationToken": _CONTROLLER | _SELDOM,
+    "DescribeGroups": _GROUPS,
+    "DescribeQuorum": _CONTROLLER | _SELDOM,
+    "DescribeShareGroupOffsets": _SELDOM | _GROUPS,
+    "DescribeTransactions": _TRANSACTIONS,
+    "DescribeUserScramCredentials": _CONTROLLER | _SELDOM,
+    "ElectLeaders": _CONTROLLER | _SELDOM,
+    "EndTxn": _TRANSACTIONS,
+    "ExpireDelegationToken": _CONTROLLER | _SELDOM,
+    "FindCoordinator": _GROUPS | _TRANSACTIONS,
+    "GetTelemetrySubscriptions": _SELDOM,
+    "Heartbeat": _GROUPS,
+    "IncrementalAlterConfigs": _CONTROLLER,
+    "InitializeShareGroupState": _SELDOM,
+    "JoinGroup": _GROUPS,
+    "LeaveGroup": _GROUPS,
+    "ListGroups": _GROUPS,
+    "ListPartitionReassignments": _CONTROLLER | _SELDOM,
+    "ListTransactions": _TRANSACTIONS,
+    "OffsetCommit": _GROUPS,
+    "OffsetDelete": _GROUPS,
+    "OffsetFetch": _GROUPS,
+    "PushTelemetry": _SELDOM,
+    "ReadShareGroupState": _SELDOM,
+    "ReadShareGroupStateSummary": _SELDOM,
+    "RemoveRaftVoter": _CONTROLLER | _SELDOM,
+    "RenewDelegationToken": _CONTROLLER | _SELDOM,
+    "SaslAuthenticate": _CONTROLLER | _SELDOM,
+    "SaslHandshake": _CONTROLLER | _SELDOM,
+    "ShareAcknowledge": _SELDOM,
+    "ShareFetch": _SELDOM,
+    "ShareGroupDescribe": _SELDOM | _GROUPS,
+    "ShareGroupHeartbeat": _SELDOM | _GROUPS,
+    "StreamsGroupDescribe": _SELDOM | _GROUPS,
+    "StreamsGroupHeartbeat": _SELDOM | _GROUPS,
+    "SyncGroup": _GROUPS,
+    "TxnOffsetCommit": _GROUPS | _TRANSACTIONS,
+    "UnregisterBroker": _CONTROLLER | _SELDOM,
+    "UpdateFeatures": _CONTROLLER | _SELDOM,
+    "WriteShareGroupState": _SELDOM,
+    "WriteTxnMarkers": _SELDOM,
 }
-"""Which APIs ask for a coordinator: it is loaded with their handlers. Not those that mostly need none, InitProducerId and
-Produce: a client with transactions begins with FindCoordinator."""
+"""By API; one without a row has none."""
+
+
+CONTROLLER_KEYS = frozenset(key for key, api in APIS.items() if Trait.CONTROLLER in TRAITS.get(api.name, Trait(0)))
+"""Of the APIs that a controller's listener answers."""
+
 
 LAYERS = ("faults", "quotas")
 """Who may stand between connections and handlers, the innermost first."""
@@ -239,7 +127,7 @@ _LOADED: set[int] = set()
 
 
 class Handlers(dict[int, Handler]):
-    """The handlers loaded so far; a missing key loads its handler, or is a KeyError for an API not in SERVED.
+    """The handlers loaded so far; a missing key loads its handler, or is a KeyError if there is no such API.
 
     Args:
         release: The one that is emulated: what it does not have is not served either.
@@ -260,7 +148,7 @@ class Handlers(dict[int, Handler]):
     def __missing__(self, key: int) -> Handler:
         api = APIS[key]
         release = self._release
-        if api.name not in SERVED or (release is not None and release.advertised(key) is None):
+        if release is not None and release.advertised(key) is None:
             raise KeyError(key)
         handler = _handler(api)
         if release is not None:
@@ -293,11 +181,10 @@ class Handlers(dict[int, Handler]):
         """`self[key]`, loaded in a thread if it has to be: the first request of groups would keep others for a tenth of a second.
 
         Raises:
-            KeyError: The API is not in SERVED.
+            KeyError: There is no such API.
         """
-        api = APIS[key]
         async with self._loading[key]:
-            if api.name in SERVED and key not in _LOADED:
+            if key in APIS and key not in _LOADED:
                 with suppress(RuntimeError):  # no thread can be had
                     await trio.to_thread.run_sync(load, key)
         return self[key]
@@ -305,18 +192,7 @@ class Handlers(dict[int, Handler]):
     @staticmethod
     def keys_ahead() -> list[int]:
         """Those of the APIs that are worth loading before somebody asks."""
-        return sorted(key for key in Handlers.keys_served() if APIS[key].name not in SELDOM)
-
-    @staticmethod
-    def keys_served() -> frozenset[int]:
-        """The API keys that are served, loaded or not."""
-        return frozenset(key for key, api in APIS.items() if api.name in SERVED)
-
-
-@cache
-def controller_keys() -> frozenset[int]:
-    """The API keys of OF_CONTROLLERS, as far as there are such APIs."""
-    return frozenset(key for key, api in APIS.items() if api.name in OF_CONTROLLERS)
+        return sorted(key for key, api in APIS.items() if Trait.SELDOM not in TRAITS.get(api.name, Trait(0)))
 
 
 def _as_of(release: Release, handler: Handler) -> Handler:
@@ -355,9 +231,9 @@ def load(key: int) -> None:
     a coordinator, a tenth of a second."""
     api = APIS[key]
     version = api.versions[1]
-    for whose, asking in COORDINATED.items():
-        if api.name in asking:
-            import_module(f"..{whose}.service", __package__)
+    for trait in (Trait.GROUPS, Trait.TRANSACTIONS):
+        if trait in TRAITS.get(api.name, Trait(0)):
+            import_module(f"..{str(trait.name).lower()}.service", __package__)
     _module(api)
     _ = codec(api.request, version, api.is_flexible(version)).read_within
     _ = codec(api.response, version, api.is_flexible(version)).write

@@ -30,7 +30,7 @@ from ...protocol.messages.api_versions import (
 from ..config.emulation import Release
 from ..config.features import Feature
 from ..services.context import Context
-from . import Handlers, controller_keys
+from . import CONTROLLER_KEYS
 
 OF_METRICS = ("GetTelemetrySubscriptions", "PushTelemetry")
 FIRST_VERSION_WITH_ZERO = 4
@@ -120,7 +120,7 @@ def api_rows(
     where they are `unstable`, not of a release that is emulated.
     """
     rows = []
-    for key in sorted(Handlers.keys_served() & controller_keys() if is_controller else Handlers.keys_served()):
+    for key in sorted(CONTROLLER_KEYS if is_controller else APIS):
         if not takes_metrics and APIS[key].name in OF_METRICS:
             continue
         versions = APIS[key].advertised if release is None else release.advertised(key)

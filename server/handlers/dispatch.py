@@ -12,7 +12,7 @@ from ..network.desk import Handler
 from ..network.listener import Listener
 from ..quotas.table import QuotaTable
 from ..services.context import Context, Services
-from . import Handlers, controller_keys
+from . import CONTROLLER_KEYS, Handlers
 
 
 class ListenerDesk:
@@ -36,7 +36,7 @@ class ListenerDesk:
         return (self._node.is_alive or self._outlives_node) and not self._services.cluster.is_stopping
 
     async def loaded(self, key: int) -> Handler:
-        if self._listener.controller_id is not None and key not in controller_keys():
+        if self._listener.controller_id is not None and key not in CONTROLLER_KEYS:
             raise KeyError(key)
         return await self._loaded(key)
 
@@ -51,12 +51,12 @@ class OfController(Mapping[int, Handler]):
         self._handlers = handlers
 
     def __getitem__(self, key: int) -> Handler:
-        if key not in controller_keys() or key not in self._handlers:
+        if key not in CONTROLLER_KEYS or key not in self._handlers:
             raise KeyError(key)
         return self._handlers[key]
 
     def __iter__(self) -> Iterator[int]:
-        return (key for key in self._handlers if key in controller_keys())
+        return (key for key in self._handlers if key in CONTROLLER_KEYS)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)

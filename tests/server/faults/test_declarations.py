@@ -12,7 +12,6 @@ from ottla.protocol.errors import ErrorCode
 from ottla.server.faults.declaration import Declaration, check
 from ottla.server.faults.places import ERROR_PLACES
 from ottla.server.faults.table import FAULTS_MAX, Faults
-from ottla.server.handlers import SERVED
 from ottla.server.runtime.errors import ControlError
 from support.noted import each_case
 from support.sizes import some
@@ -87,8 +86,8 @@ def test_every_field_of_a_declaration_is_refused_with_a_wrong_type() -> None:
 
 
 def test_every_api_that_is_served_can_have_every_error() -> None:
-    assert {APIS[key].name for key in ERROR_PLACES} == SERVED
-    for name in SERVED:
+    assert {APIS[key].name for key in ERROR_PLACES} == {api.name for api in APIS.values()}
+    for name in (api.name for api in APIS.values()):
         for code in some((code for code in ErrorCode if code is not ErrorCode.NONE), 12):
             check(Declaration(api=name, error=code.name))
 

@@ -11,19 +11,21 @@ import pytest
 
 from ottla.protocol.apis import APIS, snake_case
 from ottla.server import handlers
+from ottla.server.handlers import TRAITS, Trait
 
 MOSTLY_ASK_FOR_NONE = {"transactions": {"InitProducerId", "Produce"}, "groups": set[str]()}
 
 
-@pytest.mark.parametrize("whose", handlers.COORDINATED)
-def test_every_handler_that_asks_for_a_coordinator_is_loaded_with_it(whose: str) -> None:
+@pytest.mark.parametrize("trait", [Trait.GROUPS, Trait.TRANSACTIONS])
+def test_every_handler_that_asks_for_a_coordinator_is_loaded_with_it(trait: Trait) -> None:
+    whose = str(trait.name).lower()
     folder = Path(handlers.__file__).parent
     asking = {
         name
-        for name in handlers.SERVED
+        for name in (api.name for api in APIS.values())
         if re.search(rf"\bcoordinators\.{whose}\b", (folder / f"{snake_case(name)}.py").read_text())
     }
-    assert asking - MOSTLY_ASK_FOR_NONE[whose] == handlers.COORDINATED[whose]
+    assert asking - MOSTLY_ASK_FOR_NONE[whose] == {name for name, traits in TRAITS.items() if trait in traits}
 
 
 def test_a_coordinator_is_there_once_the_handler_is() -> None:
