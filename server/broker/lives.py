@@ -25,7 +25,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 import trio
 
@@ -57,6 +57,9 @@ class LifeOverError(ControlError):
 
     def __init__(self, sentence: str) -> None:
         super().__init__(Kind.UNAVAILABLE, sentence)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return LifeOverError, self.args
 
 
 class DisksFailedError(Exception):
@@ -222,6 +225,7 @@ class Lives:
     async def call(
         self,
         function: Callable[Concatenate[Broker, Parameters], Awaitable[Result]],
+        /,
         *args: Parameters.args,
         **options: Parameters.kwargs,
     ) -> Result:

@@ -106,7 +106,7 @@ async def dry_run(
         records_max: So many removals are listed for each partition.
 
     Raises:
-        ControlError: NOT_FOUND; INVALID: `records_max`; CONFLICT: the topic is not compacted, or a pass, a lease or a deletion
+        ControlError: NOT_FOUND: there is no such topic or partition; INVALID: `records_max` is beyond its bounds; CONFLICT: the topic is not compacted, or a pass, a lease or a deletion
             has the partition; FAILED: what is there cannot be read.
     """
     check_number("records_max", records_max, 0, LISTED_MAX)

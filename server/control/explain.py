@@ -52,6 +52,8 @@ class Explanation:
 async def explain(broker: Broker, topic: TopicName, partition: PartitionId | None = None) -> Explanation:
     """Why each partition is or is not eligible for the cleaner, when it will be, and what makes it so.
 
+    Print it: it is a text to be read.
+
     Args:
         partition: All of the topic if not given.
 

@@ -14,8 +14,6 @@ from ..faults.table import DeclaredFault
 from ..runtime.errors import ControlError, Kind
 from .operation import INT64_MAX, Range, operation
 
-WAIT_MS_MAX = 3_600_000
-
 
 @dataclass(frozen=True, slots=True)
 class FaultState:

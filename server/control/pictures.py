@@ -26,6 +26,8 @@ from ..runtime.time_slices import TimeSlice, run_cooperatively
 from .operation import PartitionId, Range, TopicName, operation
 from .partitions import logs_of, one_or_all
 
+ASKED_BARS_MAX = 10_000
+"""Of each log."""
 PICTURES_MAX = 1_000
 """Of all topics together."""
 
@@ -63,17 +65,20 @@ async def topic_picture(
     topic: TopicName,
     partition: PartitionId | None = None,
     *,
-    bars_max: Annotated[int, Range(1, 10_000)] = BARS_MAX,
+    bars_max: Annotated[int, Range(1, ASKED_BARS_MAX)] = BARS_MAX,
 ) -> TopicPicture:
     """The logs of a topic as the cleaner sees them: segments, offsets, the pass under way, before and after of the last one.
+
+    In a notebook it is drawn.
 
     Args:
         partition: All of the topic if not given.
         bars_max: Of a partition with more segments, neighbours that the cleaner takes for the same stand together in one bar.
 
     Raises:
-        ControlError: NOT_FOUND: there is no such topic or partition.
+        ControlError: NOT_FOUND: there is no such topic or partition; INVALID: `bars_max` is beyond its bounds.
     """
+    check_number("bars_max", bars_max, 1, ASKED_BARS_MAX)
     logs = logs_of(broker, topic, one_or_all(partition))
     found = await pictures(broker, logs, bars_max=bars_max)
     return TopicPicture(topic=topic, now_ms=broker.clock.now_ms(), partitions=tuple(found))

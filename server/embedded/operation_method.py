@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable
+from types import FunctionType
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, get_type_hints, overload
 
 from ..broker.broker import Broker as Inner
@@ -21,27 +22,40 @@ _SELF = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
 class OperationMethod(Generic[Parameters, Result]):
-    """See the module. `find` loads the operation, when the method is first looked at."""
+    """See the module. `find` loads the operation when the method is first looked at; from then on the class has a plain function."""
 
     def __init__(self, find: Callable[[], Callable[Concatenate[Inner, Parameters], Awaitable[Result]]]) -> None:
         self._find = find
+
+    def __set_name__(self, owner: type[Running], name: str) -> None:
+        self._owner, self._name = owner, name
 
     @overload
     def __get__(self, broker: None, owner: type[Running]) -> Callable[Concatenate[Running, Parameters], Result]: ...
     @overload
     def __get__(self, broker: Running, owner: type[Running]) -> Callable[Parameters, Result]: ...
     def __get__(self, broker: Running | None, owner: type[Running]) -> Any:
-        operation = self._find()
+        method = self._made()
+        setattr(self._owner, self._name, method)
+        return method if broker is None else method.__get__(broker)
+
+    def _made(self) -> FunctionType:
+        operation, name = self._find(), self._name
         described, types = inspect.signature(operation), get_type_hints(operation)
         _, *parameters = described.parameters.values()
         parameters = [each.replace(annotation=types[each.name]) for each in parameters]
         signature = described.replace(parameters=[_SELF, *parameters], return_annotation=types["return"])
 
-        def method(broker: Running, *args: Parameters.args, **options: Parameters.kwargs) -> Result:
-            signature.bind(broker, *args, **options)  # a wrong call is the caller's, not one of the broker's thread
-            return broker._ask(operation, *args, **options)
+        def method(self: Running, /, *args: Parameters.args, **options: Parameters.kwargs) -> Result:
+            try:
+                signature.bind(self, *args, **options)
+            except TypeError as error:  # the caller's, not one of the broker's thread
+                raise TypeError(f"{name}: {error}") from None
+            return self._ask(operation, *args, **options)
 
-        method.__name__, method.__qualname__ = operation.__name__, f"{owner.__qualname__}.{operation.__name__}"
-        method.__module__, method.__doc__ = owner.__module__, operation.__doc__
+        assert isinstance(method, FunctionType)
+        method.__name__, method.__qualname__ = name, f"{self._owner.__qualname__}.{name}"
+        method.__module__, method.__doc__ = self._owner.__module__, operation.__doc__
+        method.__annotations__ = {each.name: each.annotation for each in parameters} | {"return": types["return"]}
         method.__signature__ = signature  # type: ignore[attr-defined]
-        return method if broker is None else method.__get__(broker)
+        return method

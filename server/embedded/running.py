@@ -327,6 +327,7 @@ class Running:
     def _ask(
         self,
         operation: Callable[Concatenate[Inner, Parameters], Awaitable[Result]],
+        /,
         *args: Parameters.args,
         **options: Parameters.kwargs,
     ) -> Result:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from enum import Enum
 from heapq import nlargest
 from itertools import islice
+from typing import Any
 
 from ...protocol.errors import ErrorCode, KafkaError
 
@@ -45,6 +46,9 @@ class ControlError(Exception):
     def __init__(self, kind: Kind, sentence: str) -> None:
         super().__init__(sentence)
         self.kind = kind
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ControlError, (self.kind, *self.args)
 
 
 KINDS_OF_KAFKA: dict[ErrorCode, Kind] = {

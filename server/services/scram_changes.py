@@ -32,6 +32,8 @@ class ScramChanges:
     ) -> list[tuple[str, str]]:
         """Take credentials away, each by user and mechanism, and set others, by user: in one write.
 
+        They come into use one user after the other, so others may see a part of the change before this returns.
+
         Returns:
             The deletions of what was not there.
 

@@ -140,7 +140,7 @@ def make_directory(path: str, mode: int | None = None) -> None:
         os.mkdir(path, _mode_in(path, of_a_file=False) if mode is None else mode)
     except FileNotFoundError:
         above = os.path.dirname(path.rstrip("/"))
-        if above in ("", path):
+        if above in ("", path) or os.path.isdir(above):  # no directory can be made there, as in /proc
             raise
         make_directory(above, mode)
         make_directory(path, mode)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import inspect
+import pickle
+from unittest.mock import create_autospec
 
 import pytest
 
 import ottla
+from ottla.server.broker.lives import LifeOverError
 from ottla.server.control.compaction import compact
 from ottla.server.embedded.operation_method import OperationMethod
+from ottla.server.runtime.errors import ControlError, Kind
 
 METHODS = {
     name: found
@@ -27,6 +31,35 @@ def test_each_has_what_help_and_editors_show() -> None:
         assert next(iter(inspect.signature(method).parameters)) == "self", name
     assert str(inspect.signature(ottla.Broker().compact)).startswith("(topic: str, partitions: ")
     assert inspect.getdoc(ottla.Broker.compact) == inspect.getdoc(compact)
+
+
+def test_it_is_a_function_of_its_class_once_it_was_looked_at() -> None:
+    for name, made in METHODS.items():
+        method = getattr(ottla.Broker, name)
+        assert getattr(ottla.Broker, name) is method
+        assert method.__qualname__ == f"{made._owner.__qualname__}.{name}"
+        assert pickle.loads(pickle.dumps(method)) is method
+    spec = create_autospec(ottla.Broker, instance=True)
+    spec.compact("orders", force=True)
+    spec.apply_retention()
+
+
+def test_each_takes_its_arguments_by_name() -> None:
+    with ottla.Broker(acls=["User:* allow ALL topic:*"], nodes=2) as broker:
+        broker.create_topic("t", configs={"cleanup.policy": "compact"})
+        assert broker.why_allowed(principal="User:a", operation="READ", resource="topic:t").is_allowed
+        assert broker.move_leader(topic="t", partition=0, node=1).leader == 1
+        assert broker.roll(topic="t", partitions=[0]).topic == "t"
+        assert broker.explain(topic="t", partition=0).topic == "t"
+        for wrong in (0, -1, 2.5, "x"):
+            with pytest.raises(ottla.ControlError, match="bars_max: expected a number from 1 to"):
+                broker.picture("t", bars_max=wrong)  # type: ignore[arg-type]
+
+
+def test_a_refusal_can_be_pickled() -> None:
+    for error in (ControlError(Kind.CONFLICT, "it is taken"), LifeOverError("the broker is being stopped")):
+        found = pickle.loads(pickle.dumps(error))
+        assert (type(found), found.kind, str(found)) == (type(error), error.kind, str(error))
 
 
 @pytest.mark.parametrize(

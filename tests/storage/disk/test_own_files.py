@@ -271,6 +271,12 @@ def test_what_is_made_has_the_rights_of_its_directory_but_for_others_to_write(tm
         os.umask(0)
 
 
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="needs a file system in which nobody can make directories")
+def test_where_no_directory_can_be_made_the_system_says_so() -> None:
+    with pytest.raises(FileNotFoundError):
+        make_directory("/proc/ottla/below")
+
+
 def test_a_directory_that_is_there_is_fine_and_a_file_is_not(tmp_path: Path) -> None:
     make_directory(str(tmp_path))
     make_directory(f"{tmp_path}/a//b/")

@@ -1,4 +1,5 @@
-"""`docs/python-api.md`, made from the signatures and docstrings of the public names: the source is read, nothing is run.
+"""`docs/python-api.md`, made from the signatures and docstrings of the public names: the source is read; of defaults that have a
+name the value is looked up.
 
 cd tests && python -m support.texts.python_api_page      writes it anew
 """
@@ -9,6 +10,7 @@ import ast
 import inspect
 import re
 from collections.abc import Iterable, Iterator
+from importlib import import_module
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
@@ -182,6 +184,10 @@ def _operation(method: ast.Assign) -> ast.AsyncFunctionDef | None:
     tree = ast.parse((ROOT / "server/control" / f"{module}.py").read_text())
     (made,) = (each for each in tree.body if isinstance(each, ast.AsyncFunctionDef) and each.name == function)
     made.name, made.args.args = name, made.args.args[1:]
+    for at, default in enumerate(made.args.kw_defaults):
+        if isinstance(default, ast.Name):
+            value = getattr(import_module(f"ottla.server.control.{module}"), default.id)
+            made.args.kw_defaults[at] = ast.Constant(value)
     for argument in (*made.args.args, *made.args.kwonlyargs):
         assert argument.annotation is not None
         plain = ast.parse(BOUNDED.sub(_without_bounds, ast.unparse(argument.annotation)), mode="eval")
