@@ -28,6 +28,9 @@ from ottla.pipeline.errors import UsageError
 from support.pipeline.changes import Change, batch
 from support.sizes import size
 
+pytestmark = pytest.mark.usefixtures("spark")
+"""Its JVM reads types as DDL has them."""
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
