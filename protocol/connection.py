@@ -151,7 +151,7 @@ def _spoken(api: Api, version: int) -> Spoken:
         codec(api.response, version, flexible),
     )
     _ = spoken.request.read_within, spoken.response.write
-    _SPOKEN[api.key, version] = spoken  # only now: what is found here has its codec, so that nobody waits for it
+    _SPOKEN[api.key, version] = spoken  # last: a request that finds it here waits for no codec
     return spoken
 
 

@@ -86,7 +86,7 @@ class CleaningLeases:
             lease_id: Of a lease that is to be renewed.
 
         Raises:
-            ControlError: NOT_FOUND: there is no such partition; CONFLICT: somebody else has a lease, or this one has expired.
+            ControlError: NOT_FOUND: there is no such partition; CONFLICT: another process has a lease, or this one has expired.
         """
         log = self.log_of(tp)
         clock = self.clock
@@ -140,7 +140,7 @@ class CleaningLeases:
             manifest_crc: CRC-32C of the manifest.
 
         Raises:
-            ControlError: NOT_FOUND, CONFLICT as for `pause`; CONFLICT: the segments are not those, the topic is not compacted, or somebody
+            ControlError: NOT_FOUND, CONFLICT as for `pause`; CONFLICT too: the segments are not those, the topic is not compacted, or somebody
                 is about to cut or delete the partition; INVALID: what is staged is not whole, or lies elsewhere; FAILED: the
                 disk refused. If that was in the swap, the partition's data directory is offline.
         """

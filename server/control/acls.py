@@ -158,7 +158,7 @@ async def remove_acls(broker: Broker, acls: Lines) -> AclsRemoved:
 async def why_allowed(
     broker: Broker, principal: Name, operation: Name, resource: Name, *, host: Name = "127.0.0.1"
 ) -> AclDecision:
-    """Whether somebody may do something, and which entry decides.
+    """Whether a principal may do an operation to a resource, and which entry decides.
 
     Args:
         principal: As `User:alice`.

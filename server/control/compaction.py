@@ -149,9 +149,9 @@ async def compact(
         roll: Roll the active segments first, if they have records.
 
     Raises:
-        ControlError: NOT_FOUND: there is no such topic or partition; CONFLICT: the topic is not compacted, a pass failed over it
-            before, or somebody else compacts it under a lease; UNAVAILABLE: no cleaner works, or the broker stops; FAILED: the disk
-            refused. All partitions are looked at before the first is rolled; what was done to those before one that fails stays.
+        ControlError: NOT_FOUND: there is no such topic or partition; CONFLICT: the topic is not compacted, an earlier pass
+            failed, or another process compacts it under a lease; UNAVAILABLE: no cleaner works, or the broker stops; FAILED: the disk
+            refused. All partitions are checked before the first is rolled; what was done before a partition that fails stays.
     """
     logs = logs_of(broker, topic, partitions)
     for log in logs:
@@ -163,10 +163,10 @@ async def compact(
 async def wait_until_compacted(
     broker: Broker, topic: str, timeout_s: float = 10.0, partitions: Iterable[int] | None = None
 ) -> Compacted:
-    """Return when passes have come to their end that cover all that lay in closed segments at the call.
+    """Return when clean passes have covered all that lay in closed segments at the call. Starts no pass.
 
-    What is still in an active segment no cleaner touches: `roll` before, to wait for that too. Where all there is lies in it, the
-    wait is for the whole, as somebody may roll it. Starts nothing: that is the cleaner's own affair, or `compact`'s.
+    The cleaner never touches an active segment: `roll` it first, to wait for its records too. If a log has only an active segment,
+    the wait is for all of it, as another client may roll it.
 
     Args:
         timeout_s: Of real time, whatever the broker's clock does.

@@ -48,7 +48,8 @@ class Rolled:
 async def roll(broker: Broker, topic: TopicName, partitions: Partitions | None = None) -> Rolled:
     """Close the active segment of each partition that has records, and begin a new one.
 
-    It begins at the log's end. Closed segments are what the cleaner and retention may touch. Nothing is synced: that is done in the background, as ever.
+    The new segment begins at the log's end. The cleaner and retention touch closed segments alone. Nothing is synced here: the flush in
+    the background does that.
 
     Args:
         partitions: Numbers; all of the topic if not given.
@@ -123,15 +124,16 @@ def _gone(done: PartitionRetained) -> str:
 async def apply_retention(broker: Broker, topic: TopicName | None = None) -> Retained:
     """Delete now what retention lets go, of one topic or of all.
 
-    As the next round of its job would: by log start, and with policy `delete` by size and age. Compacted logs have theirs from the cleaner, and have it here too. A partition that a clean pass works on is waited for. Of all topics,
-    one that somebody else compacts, or that is offline, is told of, and keeps no other from its turn.
+    Does what the next round of the retention job would: by log start offset, and with policy `delete` by size and age. Compacted logs,
+    which the cleaner's threads see to, are done here too. A partition in a clean pass is waited for. Without a topic, a partition that
+    another process compacts, or that is offline, is named in the answer, and the others are done.
 
     Args:
         topic: All topics, the broker's own too, if not given.
 
     Raises:
-        ControlError: Of a topic that was named: NOT_FOUND: there is none; CONFLICT: somebody else has a partition; FAILED: the disk
-            refused. Partitions before that one have been seen to.
+        ControlError: With a topic alone. NOT_FOUND: there is no such topic; CONFLICT: another process compacts a partition; FAILED: the
+            disk refused. The partitions before that one are done.
     """
     logs = list(broker.services.logs.logs.values()) if topic is None else logs_of(broker, topic)
     rows, time_slice = [], TimeSlice()

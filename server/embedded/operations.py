@@ -19,4 +19,9 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> ModuleType:
-    return import_module(f"..control.{name}", __package__)
+    try:
+        return import_module(f"..control.{name}", __package__)
+    except ModuleNotFoundError as error:
+        if error.name is None or not error.name.endswith(f".control.{name}"):
+            raise  # a module that it needs
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None

@@ -37,8 +37,7 @@ from ..network.connection_limits import OVERRIDES
 from ..partitions.topics import Topic, unknown_topic
 from ..runtime.floods import Floods
 from ..runtime.time_slices import TimeSlice
-from ..security.acls.kinds import CLUSTER_NAME, AclOperation
-from ..security.acls.kinds import ResourceType as Protected
+from ..security.acls.kinds import CLUSTER_NAME, AclOperation, ResourceType
 from ..services.context import Context
 from ..services.listener_keys import Prepared
 from .describe_configs import check_configs_of, check_is_this_node
@@ -140,7 +139,7 @@ async def alter(
                     if key[0] != ConfigResourceType.BROKER_LOGGER:
                         check_configs_of(ctx, AclOperation.ALTER_CONFIGS, *key)
                     elif not replace:  # else there is nothing to be allowed
-                        check_without_words(ctx, AclOperation.ALTER_CONFIGS, Protected.CLUSTER, CLUSTER_NAME)
+                        check_without_words(ctx, AclOperation.ALTER_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME)
                     await _alter_one(
                         ctx, wish_of(resource), time_slice, changed, validate_only=validate_only, replace=replace
                     )
@@ -175,7 +174,7 @@ async def _addresses(
         for change in wish_of(resource).changes
         if change.name == OVERRIDES and change.value
     ]
-    if not texts or not ctx.may(AclOperation.ALTER_CONFIGS, Protected.CLUSTER, is_attempt=False):
+    if not texts or not ctx.may(AclOperation.ALTER_CONFIGS, ResourceType.CLUSTER, is_attempt=False):
         return {}
     return await ctx.services.connection_limits.look_ahead(texts)
 

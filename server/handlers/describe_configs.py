@@ -37,8 +37,7 @@ from ..config.resources import (
     describe_topic,
 )
 from ..runtime.time_slices import TimeSlice
-from ..security.acls.kinds import CLUSTER_NAME, AclOperation
-from ..security.acls.kinds import ResourceType as Protected
+from ..security.acls.kinds import CLUSTER_NAME, AclOperation, ResourceType
 from ..services.context import Context
 from .permissions import check
 
@@ -136,12 +135,12 @@ _ANY_NAME: dict[int, str] = {
 """Resources that exist under every name; what they are called."""
 
 
-_PROTECTED: dict[int, Protected] = {
-    ConfigResourceType.TOPIC: Protected.TOPIC,
-    ConfigResourceType.GROUP: Protected.GROUP,
-    ConfigResourceType.BROKER: Protected.CLUSTER,
-    ConfigResourceType.BROKER_LOGGER: Protected.CLUSTER,
-    ConfigResourceType.CLIENT_METRICS: Protected.CLUSTER,
+_PROTECTED: dict[int, ResourceType] = {
+    ConfigResourceType.TOPIC: ResourceType.TOPIC,
+    ConfigResourceType.GROUP: ResourceType.GROUP,
+    ConfigResourceType.BROKER: ResourceType.CLUSTER,
+    ConfigResourceType.BROKER_LOGGER: ResourceType.CLUSTER,
+    ConfigResourceType.CLIENT_METRICS: ResourceType.CLUSTER,
 }
 """Whose configs they are to access control."""
 
@@ -189,7 +188,7 @@ def check_configs_of(ctx: Context, operation: AclOperation, kind: int, name: str
     """
     protected = _PROTECTED.get(kind)
     if protected is not None:
-        check(ctx, operation, protected, CLUSTER_NAME if protected is Protected.CLUSTER else name)
+        check(ctx, operation, protected, CLUSTER_NAME if protected is ResourceType.CLUSTER else name)
 
 
 def check_is_this_node(ctx: Context, name: str) -> None:

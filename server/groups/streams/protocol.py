@@ -25,8 +25,7 @@ from ..assigning.topic_changes import TopicChanges
 from ..assigning.topics import TopicView
 from ..classic.group import ClassicGroup
 from ..classic.protocol import Caller
-from ..records import Change, records_of
-from ..records import ReadyChange as ReadyRecord
+from ..records import Change, ReadyChange, records_of
 from ..settings import GroupSettings
 from ..timers import MemberTimers
 from . import records, targets
@@ -188,7 +187,7 @@ class StreamsProtocol:
         """
         if request.member_epoch == LEAVE_EPOCH:
             return self._leave(shard, request, now_ms)
-        changes: list[Change | ReadyRecord] = []
+        changes: list[Change | ReadyChange] = []
         known = shard.groups.get(request.group_id)
         if ready is None:
             ready = to_the_end(self.preparing(shard, request))
@@ -217,7 +216,7 @@ class StreamsProtocol:
         return answered(kept, transition, request, known, interval_ms)
 
     def _group_for(
-        self, shard: GroupShard, request: StreamsGroupHeartbeatRequest, changes: list[Change | ReadyRecord]
+        self, shard: GroupShard, request: StreamsGroupHeartbeatRequest, changes: list[Change | ReadyChange]
     ) -> StreamsGroup:
         """The group; a new one, or one in place of a classic group without members, for a member that joins."""
         group_id = request.group_id
@@ -300,7 +299,7 @@ class StreamsProtocol:
 
     # Records
 
-    def write(self, shard: GroupShard, changes: Collection[Change | ReadyRecord], now_ms: int) -> None:
+    def write(self, shard: GroupShard, changes: Collection[Change | ReadyChange], now_ms: int) -> None:
         """Append changes of one group as one batch, then apply them; errors as `RecordStore.append`."""
         if changes:
             self._store.append(shard.partition, records_of(changes), now_ms)

@@ -20,8 +20,7 @@ from ...coordination.jobs import A_PIECE, Steps, to_the_end
 from ..assigning.metadata_hash import MetadataHashes
 from ..assigning.topic_changes import TopicChanges
 from ..assigning.topics import TopicView
-from ..records import Change, write_record
-from ..records import ReadyChange as ReadyRecord
+from ..records import Change, ReadyChange, write_record
 from . import records, targets
 from .applications.configured import Configured, StatusCode, configure
 from .applications.topology import Topology, of_request
@@ -83,7 +82,7 @@ class ReadyStep(NamedTuple):
 
     seen: SeenGroup
     topology: Topology | None = None
-    written: ReadyRecord | None = None
+    written: ReadyChange | None = None
     look: TopologyLook | None = None
     refused: tuple[ErrorCode, str] | None = None
 
@@ -108,7 +107,7 @@ def preparing(
         written = None
         if seen.topology is None:
             change = records.topology(group_id, topology)
-            written = ReadyRecord(topology, change, write_record(*change))
+            written = ReadyChange(topology, change, write_record(*change))
         # No piece ends between here and the heartbeat if there is nothing to look at.
         look = yield from _look_at(topology, seen.group, topics, hashes, changes, elapsed_ms)
         return ReadyStep(seen, topology, written, look)
@@ -178,7 +177,7 @@ class StreamsTransition:
         group: StreamsGroup,
         old: StreamsMember,
         new: StreamsMember,
-        changes: list[Change | ReadyRecord],
+        changes: list[Change | ReadyChange],
         ready: ReadyStep,
     ) -> None:
         self.group = group

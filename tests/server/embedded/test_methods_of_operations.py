@@ -11,6 +11,8 @@ import pytest
 import ottla
 from ottla.server.broker.lives import LifeOverError
 from ottla.server.control.compaction import compact
+from ottla.server.control.segments import roll
+from ottla.server.embedded import operations
 from ottla.server.embedded.operation_method import OperationMethod
 from ottla.server.runtime.errors import ControlError, Kind
 
@@ -42,6 +44,11 @@ def test_it_is_a_function_of_its_class_once_it_was_looked_at() -> None:
     spec = create_autospec(ottla.Broker, instance=True)
     spec.compact("orders", force=True)
     spec.apply_retention()
+
+
+def test_what_looks_through_all_modules_finds_no_module_that_is_not_there() -> None:
+    assert not hasattr(operations, "__wrapped__")
+    assert operations.segments.roll is roll
 
 
 def test_each_takes_its_arguments_by_name() -> None:
