@@ -4,7 +4,7 @@
           -> in one turn the log goes on there -> checkpoints follow, the old directory goes
 
 What storage does about it, and what a crash leaves, stands in `storage.data_dirs.relocation`. A move that a stop has
-interrupted begins anew at the next start. All nodes share the log: it moves for all of them, and is shown by the one that was
+interrupted begins again at the next start. All nodes share the log: it moves for all of them, and is shown by the one that was
 asked.
 """
 
@@ -159,7 +159,7 @@ class LogMoves:
         return self._moves
 
     async def run(self) -> None:
-        """Begin anew what the last stop has interrupted."""
+        """Begin again what the last stop has interrupted."""
         node_id = self._live_config.static.node_ids[0]
         for where, data_dir in self._logs.interrupted_moves.items():
             found = self._logs.logs.get(where)
@@ -226,6 +226,8 @@ class LogMoves:
 
     def _start(self, which: Log, data_dir: str, node_id: int) -> None:
         move = self._moves[which.topic_partition] = LogMove(which, data_dir, node_id)
+        if node_id not in self._paces:  # here: what the throttle allows counts from when the move was asked for
+            self._paces[node_id] = Pace(self._clock, self._live_config, node_id)
         self._tasks.start_soon(self._run, move)
 
     async def _run(self, move: LogMove) -> None:
@@ -256,9 +258,7 @@ class LogMoves:
         where = moving.topic_partition
         await in_thread(Work.MOVE, old_dir, moving.make)
         relocation = move.relocation = self._logs.relocation(where, target_dir, self._clock.now_ms())
-        pace = self._paces.get(move.node_id)
-        if pace is None:
-            pace = self._paces[move.node_id] = Pace(self._clock, self._live_config, move.node_id)
+        pace = self._paces[move.node_id]
         manager = self._cleaning.manager
         await in_thread(Work.MOVE, target_dir, relocation.begin)
         clean_up_to = await in_thread(Work.MOVE, target_dir, manager.about_to_move, moving, target_dir)

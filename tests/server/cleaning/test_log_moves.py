@@ -159,8 +159,8 @@ def test_a_throttled_move_is_shown_and_takes_its_time(broker: ottla.Broker, clie
     target = other_than(tmp_path, here)
     limit(client, 1_000)
     assert move(client, target) == {0: ErrorCode.NONE}
-    until(lambda: where(client, future=True) == {0: target})
-    broker.clock.advance(seconds=1)
+    assert where(client, future=True) == {0: target}
+    broker.clock.advance(seconds=1)  # before the move has read anything, or after it
     until(lambda: future(client)[0][0] > 0)
     ((size, lag),) = future(client)
     assert size < 3_000 and 0 < lag < 20
