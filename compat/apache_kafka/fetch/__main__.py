@@ -108,7 +108,8 @@ def compare(suite: Suite, name: str, asks: Iterable[Ask], both: Both) -> None:
             difference_ms = ours_ms - theirs_ms
         differences_ms.append(difference_ms)
         count["waited"] += theirs_ms >= ask.wait_ms > 0
-        if abs(difference_ms) > MAX_DIFFERENCE_MS:
+        # Earlier is no fault where both answer at once: what Apache Kafka does for the first time takes it longer.
+        if difference_ms > MAX_DIFFERENCE_MS or (ours_ms >= ask.wait_ms) != (theirs_ms >= ask.wait_ms):
             count["other times"] += 1
             suite.check(f"{name}: {ask}", False, f"{theirs_ms:.0f} ms became {ours_ms:.0f} ms")
     suite.check(
