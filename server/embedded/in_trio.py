@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import random
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Never
+from typing import TYPE_CHECKING, Unpack
 
 from ...storage.disk.files import Files
 from ...storage.disk.os_files import OsFiles
@@ -17,19 +16,8 @@ from ...storage.disk.unsynced_files import UnsyncedFiles
 from ..broker.broker import Broker
 from ..broker.lives import AdminListener, Lives, run_lives
 from ..config.data_paths import refuse_comma
-from ..runtime.clock import Clock
 from .loops import event_loop
-from .options import (
-    KEYWORDS,
-    LISTENER,
-    Options,
-    OptionValue,
-    Quotas,
-    SeedSource,
-    TelemetryReceiver,
-    checked,
-    refuse_unknown,
-)
+from .options import BrokerArguments, Options, checked, takes_arguments
 
 if TYPE_CHECKING:
     from ..control.seed.seed import Seed
@@ -57,28 +45,11 @@ def data_directory(named: str | None) -> Iterator[tuple[str, Files]]:
         shutil.rmtree(made, ignore_errors=True)
 
 
+@takes_arguments
 @asynccontextmanager
 async def open_broker(
     data_dir: str | os.PathLike[str] | None = None,
-    *,
-    nodes: int = 1,
-    profile: str = "dev",
-    overrides: Mapping[str, OptionValue] | None = None,
-    features: Mapping[str, int] | None = None,
-    listener: str = LISTENER,
-    clock: Clock | None = None,
-    rng: random.Random | None = None,
-    admin: str | int | None = None,
-    admin_token: str | None = None,
-    emulate: str | None = None,
-    telemetry: TelemetryReceiver | None = None,
-    seed: SeedSource | None = None,
-    tls: bool = False,
-    users: Mapping[str, str] | None = None,
-    mechanism: str | None = None,
-    acls: Iterable[str] | None = None,
-    quotas: Quotas | None = None,
-    **unknown: Never,
+    **arguments: Unpack[BrokerArguments],
 ) -> AsyncIterator[Broker]:
     """A broker that serves in this Trio loop while the block runs; in asyncio take `async with ottla.Broker()`.
 
@@ -114,32 +85,12 @@ async def open_broker(
         TypeError, ConfigError: An option is refused.
         OSError, DirectoryLockedError and the like: as `broker.life.run_broker`.
     """
-    refuse_unknown("ottla.open_broker", unknown, KEYWORDS)
     if (library := event_loop()) != "trio":
         raise RuntimeError(
             f"ottla.open_broker is for Trio, and this is {library or 'no event loop'}: use"
             " `async with ottla.Broker() as broker:`, which runs in a thread of its own"
         )
-    options = checked(
-        data_dir,
-        nodes=nodes,
-        profile=profile,
-        overrides=overrides,
-        features=features,
-        listener=listener,
-        clock=clock,
-        rng=rng,
-        admin=admin,
-        admin_token=admin_token,
-        emulate=emulate,
-        telemetry=telemetry,
-        seed=seed,
-        tls=tls,
-        users=users,
-        mechanism=mechanism,
-        acls=acls,
-        quotas=quotas,
-    )
+    options = checked("ottla.open_broker", data_dir, arguments)
     async with embedded_lives(options) as lives:
         yield lives.broker
 

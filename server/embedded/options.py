@@ -7,7 +7,9 @@ import random
 import reprlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NoReturn
+from inspect import Parameter, signature
+from types import NoneType
+from typing import TYPE_CHECKING, Any, NoReturn, TypedDict, TypeVar
 
 from ...storage.disk.files import Files
 from ...storage.topics.config import TOPIC_OPTIONS, ConfigError
@@ -39,27 +41,58 @@ TelemetryReceiver = str | os.PathLike[str] | Callable[[Any], object]
 
 OptionValue = str | int | float | bool
 
+Function = TypeVar("Function", bound=Callable[..., Any])
+
 LISTENER = "127.0.0.1:0"
-KEYWORDS = (
-    "data_dir",
-    "nodes",
-    "profile",
-    "overrides",
-    "features",
-    "listener",
-    "clock",
-    "rng",
-    "admin",
-    "admin_token",
-    "emulate",
-    "telemetry",
-    "seed",
-    "tls",
-    "users",
-    "mechanism",
-    "acls",
-    "quotas",
-)
+
+
+class BrokerArguments(TypedDict, total=False):
+    """Of `ottla.Broker` and `ottla.open_broker` beside `data_dir`."""
+
+    nodes: int
+    profile: str
+    overrides: Mapping[str, OptionValue] | None
+    features: Mapping[str, int] | None
+    listener: str
+    clock: Clock | None
+    rng: random.Random | None
+    admin: str | int | None
+    admin_token: str | None
+    emulate: str | None
+    telemetry: TelemetryReceiver | None
+    seed: SeedSource | None
+    tls: bool
+    users: Mapping[str, str] | None
+    mechanism: str | None
+    acls: Iterable[str] | None
+    quotas: Quotas | None
+
+
+_DEFAULTS: Mapping[str, Any] = dict.fromkeys(BrokerArguments.__annotations__) | {
+    "nodes": 1,
+    "profile": "dev",
+    "listener": LISTENER,
+    "tls": False,
+}
+_TYPES: Mapping[str, tuple[Any, ...]] = {
+    "tls": (bool,),
+    "users": (Mapping, NoneType),
+    "mechanism": (str, NoneType),
+    "acls": (Iterable, NoneType),
+    "quotas": (Mapping, NoneType),
+    "nodes": (int,),
+    "profile": (str,),
+    "listener": (str,),
+    "clock": (Clock, NoneType),
+    "rng": (random.Random, NoneType),
+    "admin": (str, int, NoneType),
+    "admin_token": (str, NoneType),
+    "emulate": (str, NoneType),
+    "telemetry": (str, os.PathLike, Callable, NoneType),
+    "seed": (str, os.PathLike, Mapping, NoneType),
+    "overrides": (Mapping, NoneType),
+    "features": (Mapping, NoneType),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,37 +158,42 @@ class Options:
         return options_for(self.users)
 
 
-def checked(
-    data_dir: str | os.PathLike[str] | None,
-    *,
-    nodes: int,
-    profile: str,
-    overrides: Mapping[str, OptionValue] | None,
-    features: Mapping[str, int] | None,
-    listener: str,
-    clock: Clock | None,
-    rng: random.Random | None,
-    admin: str | int | None,
-    admin_token: str | None,
-    emulate: str | None,
-    telemetry: TelemetryReceiver | None,
-    seed: SeedSource | None,
-    tls: bool,
-    users: Mapping[str, str] | None,
-    mechanism: str | None,
-    acls: Iterable[str] | None,
-    quotas: Quotas | None,
-) -> Options:
-    """The options that these arguments mean.
+def takes_arguments(function: Function) -> Function:
+    """Have `help()` and the like show what `BrokerArguments` stands for."""
+    shown = signature(function)
+    named = [each for each in shown.parameters.values() if each.kind is not Parameter.VAR_KEYWORD]
+    named += [
+        Parameter(
+            name,
+            Parameter.KEYWORD_ONLY,
+            default=default,
+            annotation=BrokerArguments.__annotations__[name].__forward_arg__,
+        )
+        for name, default in _DEFAULTS.items()
+    ]
+    function.__signature__ = shown.replace(parameters=named)  # type: ignore[attr-defined]  # what `inspect` asks for first
+    return function
+
+
+def checked(callee: str, data_dir: str | os.PathLike[str] | None, arguments: BrokerArguments) -> Options:
+    """The options that the arguments of `callee` mean.
 
     Raises:
-        TypeError: One is of another type; one line that says which, and what was expected.
+        TypeError: An argument that there is not, or of another type; one line that says which, and what was expected.
         ConfigError: A name that no option has, or a directory that cannot be meant.
         ControlError: A seed that cannot be read, or says what no seed may.
     """
-    _expect("tls", tls, bool)
-    _expect("users", users, Mapping, type(None))
-    _expect("mechanism", mechanism, str, type(None))
+    _refuse_unknown(callee, arguments)
+    given = {**_DEFAULTS, **arguments}
+    for name, types in _TYPES.items():
+        _expect(name, given[name], *types)
+    users, mechanism, listener, features = (
+        given["users"] or {},
+        given["mechanism"],
+        given["listener"],
+        given["features"] or {},
+    )
+    admin, telemetry, seed, acls, quotas = (given[name] for name in ("admin", "telemetry", "seed", "acls", "quotas"))
     if mechanism == OAUTHBEARER and users:
         raise ConfigError(
             "users have passwords, and log in by other mechanisms; by OAUTHBEARER whoever has a token does: broker.sasl(NAME)"
@@ -163,50 +201,35 @@ def checked(
     if mechanism not in (None, OAUTHBEARER) and not users:
         hint = _nearest(mechanism.upper(), [OAUTHBEARER])
         raise ConfigError(f'mechanism is for users, and there are none: users={{"alice": "secret"}}{hint}')
-    _expect("acls", acls, Iterable, type(None))
-    _expect("quotas", quotas, Mapping, type(None))
-    _expect("nodes", nodes, int)
-    _expect("profile", profile, str)
-    _expect("listener", listener, str)
     if ":" not in listener:
         raise ConfigError(
             f"Invalid value {listener} for listener: must be HOST:PORT, as 127.0.0.1:0; :PORT is everywhere"
         )
-    _expect("clock", clock, Clock, type(None))
-    _expect("rng", rng, random.Random, type(None))
-    _expect("admin", admin, str, int, type(None))
-    _expect("admin_token", admin_token, str, type(None))
-    _expect("emulate", emulate, str, type(None))
-    if emulate is not None:
-        release_of(emulate)
-    if not callable(telemetry):
-        _expect("telemetry", telemetry, str, os.PathLike, type(None))
-    _expect("seed", seed, str, os.PathLike, Mapping, type(None))
-    _expect("overrides", overrides, Mapping, type(None))
-    _expect("features", features, Mapping, type(None))
-    for name, level in (features or {}).items():
+    if given["emulate"] is not None:
+        release_of(given["emulate"])
+    for name, level in features.items():
         _expect(f"features: {name}", level, int)
         if name not in SUPPORTED:
             raise ConfigError(f"features: there is no feature {name}{_nearest(name, SUPPORTED)}")
-    secured, own_tls = _throw_away() if tls else ({}, None)
+    secured, own_tls = _throw_away() if given["tls"] else ({}, None)
     return Options(
         _directory(data_dir),
-        nodes,
-        profile,
-        {_option_name(name): _text(name, value) for name, value in (overrides or {}).items()},
-        dict(features or {}),
+        given["nodes"],
+        given["profile"],
+        {_option_name(name): _text(name, value) for name, value in (given["overrides"] or {}).items()},
+        dict(features),
         listener,
-        clock,
-        rng,
+        given["clock"],
+        given["rng"],
         None if admin is None else str(admin),
-        admin_token,
-        emulate,
+        given["admin_token"],
+        given["emulate"],
         telemetry if telemetry is None or callable(telemetry) else _directory(telemetry),
         None if seed is None else _seed(seed),
         own_tls,
         secured,
         _vouching() if mechanism == OAUTHBEARER else None,
-        tuple(_user(name, password, mechanism) for name, password in (users or {}).items()),
+        tuple(_user(name, password, mechanism) for name, password in users.items()),
         None if acls is None else _acls(acls),
         {} if quotas is None else _quotas(quotas),
     )
@@ -268,14 +291,16 @@ def _seed(source: SeedSource) -> Seed:
     return seed_from(source)
 
 
-def refuse_unknown(callee: str, unknown: Iterable[str], known: Iterable[str]) -> None:
-    """TypeError for the first of `unknown` keywords, with what may be meant, as later Pythons say it themselves."""
-    for name in unknown:
+def _refuse_unknown(callee: str, given: Iterable[str]) -> None:
+    """TypeError for the first keyword that there is not, with what may be meant, as later Pythons say it themselves."""
+    for name in given:
+        if name in _DEFAULTS:
+            continue
         option = name.replace("_", ".")
         if find_option(option) is not None or option in TOPIC_OPTIONS:
             hint = f"; broker options go into overrides={{{_broker_name(option)!r}: ...}}"
         else:
-            hint = _nearest(name, known)
+            hint = _nearest(name, ["data_dir", *_DEFAULTS])
         raise TypeError(f"{callee}() has no argument {name!r}{hint}")
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import random
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Concatenate, Never, ParamSpec, Self, TypeVar, TypeVarTuple
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, TypeVar, TypeVarTuple, Unpack
 
 import trio
 import trio.from_thread
@@ -15,10 +14,9 @@ import trio.from_thread
 from ..broker.broker import Broker as Inner
 from ..broker.lives import Lives
 from ..control.lives import SnapshotCopied
-from ..runtime.clock import Clock
 from ..runtime.errors import ControlError
 from .loops import beside
-from .options import KEYWORDS, LISTENER, OptionValue, Quotas, SeedSource, TelemetryReceiver, checked, refuse_unknown
+from .options import BrokerArguments, checked, takes_arguments
 from .run import Run
 
 if TYPE_CHECKING:
@@ -40,28 +38,11 @@ _HOW_TO_START = "use `with ottla.Broker() as broker:`, or call start()"
 class Running:
     """A broker in a thread, from start to stop."""
 
+    @takes_arguments
     def __init__(
         self,
         data_dir: str | os.PathLike[str] | None = None,
-        *,
-        nodes: int = 1,
-        profile: str = "dev",
-        overrides: Mapping[str, OptionValue] | None = None,
-        features: Mapping[str, int] | None = None,
-        listener: str = LISTENER,
-        clock: Clock | None = None,
-        rng: random.Random | None = None,
-        admin: str | int | None = None,
-        admin_token: str | None = None,
-        emulate: str | None = None,
-        telemetry: TelemetryReceiver | None = None,
-        seed: SeedSource | None = None,
-        tls: bool = False,
-        users: Mapping[str, str] | None = None,
-        mechanism: str | None = None,
-        acls: Iterable[str] | None = None,
-        quotas: Quotas | None = None,
-        **unknown: Never,
+        **arguments: Unpack[BrokerArguments],
     ) -> None:
         """As `ottla.open_broker`. Nothing starts yet.
 
@@ -69,27 +50,7 @@ class Running:
             TypeError: An argument that there is not, or of another type.
             ConfigError: An override that is no broker option, or a directory that cannot be meant.
         """
-        refuse_unknown("ottla.Broker", unknown, KEYWORDS)
-        self._options = checked(
-            data_dir,
-            nodes=nodes,
-            profile=profile,
-            overrides=overrides,
-            features=features,
-            listener=listener,
-            clock=clock,
-            rng=rng,
-            admin=admin,
-            admin_token=admin_token,
-            emulate=emulate,
-            telemetry=telemetry,
-            seed=seed,
-            tls=tls,
-            users=users,
-            mechanism=mechanism,
-            acls=acls,
-            quotas=quotas,
-        )
+        self._options = checked("ottla.Broker", data_dir, arguments)
         self._run: Run | None = None
         self._was_started = False
         self._changing = threading.Lock()

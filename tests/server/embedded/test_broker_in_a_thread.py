@@ -73,22 +73,22 @@ def test_a_number_is_an_address_of_the_admin_listener() -> None:
 
 REFUSED: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "a mistyped argument": (
-        lambda: ottla.Broker(profil="dev"),  # type: ignore[arg-type]
+        lambda: ottla.Broker(profil="dev"),  # type: ignore[call-arg]
         TypeError,
         "ottla.Broker() has no argument 'profil'; did you mean profile?",
     ),
     "an argument that nothing is like": (
-        lambda: ottla.Broker(zzz=1),  # type: ignore[arg-type]
+        lambda: ottla.Broker(zzz=1),  # type: ignore[call-arg]
         TypeError,
         "ottla.Broker() has no argument 'zzz'",
     ),
     "a broker option as an argument": (
-        lambda: ottla.Broker(num_partitions=3),  # type: ignore[arg-type]
+        lambda: ottla.Broker(num_partitions=3),  # type: ignore[call-arg]
         TypeError,
         "ottla.Broker() has no argument 'num_partitions'; broker options go into overrides={'num.partitions': ...}",
     ),
     "a topic option as an argument": (
-        lambda: ottla.Broker(cleanup_policy="compact"),  # type: ignore[arg-type]
+        lambda: ottla.Broker(cleanup_policy="compact"),  # type: ignore[call-arg]
         TypeError,
         "ottla.Broker() has no argument 'cleanup_policy'; broker options go into overrides={'log.cleanup.policy': ...}",
     ),
@@ -177,7 +177,7 @@ def test_what_cannot_be_meant_is_refused_in_one_line(
 
 async def test_open_broker_refuses_the_same() -> None:
     with pytest.raises(TypeError, match=r"ottla\.open_broker\(\) has no argument 'profil'; did you mean profile\?"):
-        async with ottla.open_broker(profil="dev"):  # type: ignore[arg-type]
+        async with ottla.open_broker(profil="dev"):  # type: ignore[call-arg]
             pass
 
 

@@ -124,7 +124,7 @@ async def test_of_many_fetches_that_an_append_wakes_few_go_on_in_a_pass(
     body = FetchRequest(max_wait_ms=20_000, min_bytes=1, topics=(FetchTopic(topic="t", partitions=wanted),))
     looks: list[int] = []
     async with serving(tmp_path, OsFiles()) as served:
-        await served.ask(create_topic, "t", partitions=1)
+        await served.ask(create_topic, "t", partitions=1, retention_ms=-1)  # the batch below is of 1970
         broker = served.broker
         log = broker.services.topics.partition("t", 0).log
         log.make()  # now: what is appended below must not meet a thread that is at it

@@ -9,9 +9,13 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
 from pathlib import Path
+from typing import Any
+
+import ottla
+from ottla.server.embedded.running import Running
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "python-api.md"
@@ -66,7 +70,7 @@ def _classes(*folders: str) -> dict[str, ast.ClassDef]:
 def _broker() -> Iterator[str]:
     classes = _classes("server/embedded")
     yield "## ottla.Broker\n"
-    yield f"`{_signature(_named(classes['Running'], '__init__'), 'ottla.Broker')}`\n"
+    yield f"`{_shown(Running.__init__, 'ottla.Broker')}`\n"
     yield from _prose(_doc(classes["Broker"]))
     yield from _prose("Args:" + _doc(_opening()).partition("Args:")[2].partition("\n\n")[0])
     for heading, names in GROUPS.items():
@@ -78,7 +82,7 @@ def _broker() -> Iterator[str]:
         yield from _prose(_doc(classes[name]))
         yield from _members(classes[name], "")
     yield "## ottla.open_broker\n"
-    yield f"`{_signature(_opening(), 'ottla.open_broker')}`\n"
+    yield f"`{_shown(ottla.open_broker, 'ottla.open_broker')}`\n"
     yield "In the Trio loop of the caller; its arguments are those of `ottla.Broker`, above.\n"
 
 
@@ -211,14 +215,21 @@ def _function(node: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> Iterat
 def _signature(node: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> str:
     arguments = node.args
     arguments.args = [each for each in arguments.args if each.arg not in ("self", "cls")]
-    if arguments.kwarg is not None and arguments.kwarg.arg == "unknown":
-        arguments.kwarg = None
     returns = "" if node.returns is None or node.name == "__init__" else f" -> {ast.unparse(node.returns)}"
     return f"{name}({ast.unparse(arguments)}){returns}"
 
 
-def _named(node: ast.ClassDef, name: str) -> ast.FunctionDef:
-    return next(each for each in node.body if isinstance(each, ast.FunctionDef) and each.name == name)
+def _shown(function: Callable[..., Any], name: str) -> str:
+    """As `help()` shows it: `embedded.options.takes_arguments` puts the arguments there."""
+    (node,) = ast.parse(f"def {function.__name__}{inspect.signature(function)}: ...").body
+    assert isinstance(node, ast.FunctionDef)
+    for each in ast.walk(node):
+        match each:
+            case ast.arg(annotation=ast.Constant(value=str(text))):
+                each.annotation = ast.Name(text)
+            case ast.FunctionDef(returns=ast.Constant(value=str(text))):
+                each.returns = ast.Name(text)
+    return _signature(node, name)
 
 
 def _doc(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> str:
