@@ -9,7 +9,7 @@ Behaviour
 
 from __future__ import annotations
 
-from dataclasses import replace
+from functools import partial
 
 from ...protocol.connection import Request
 from ...protocol.errors import KafkaError
@@ -18,36 +18,28 @@ from ...protocol.messages.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
-from ..runtime.time_slices import TimeSlice, run_cooperatively
+from ..runtime.time_slices import run_cooperatively
 from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
-from .authorized_operations import group_operations
+from .described_groups import describe_each
 from .permissions import check
 
 
 async def handle(ctx: Context, request: Request) -> DescribeGroupsResponse:
     body: DescribeGroupsRequest = request.body
-    time_slice = TimeSlice()
-    groups = []
-    async for group_id in time_slice.each(await time_slice.once(body.groups)):
-        groups.append(await _describe(ctx, group_id, request.version, time_slice))
-    if body.include_authorized_operations:
-        groups = await time_slice.map(
-            lambda one: (
-                one if one.error_code else replace(one, authorized_operations=group_operations(ctx, one.group_id))
-            ),
-            groups,
-        )
-    return DescribeGroupsResponse(groups=tuple(groups))
+    with_operations, describe = body.include_authorized_operations, partial(_describe, version=request.version)
+    groups = await describe_each(ctx, body.groups, describe, _refused, with_operations=with_operations)
+    return DescribeGroupsResponse(groups=groups)
 
 
-async def _describe(ctx: Context, group_id: str, version: int, time_slice: TimeSlice) -> DescribedGroup:
-    try:
-        check(ctx, AclOperation.DESCRIBE, ResourceType.GROUP, group_id)
-        groups = ctx.services.coordinators.groups
-        shard = groups.shard_led(ctx.node, group_id)
-        described = await run_cooperatively(groups.coordinator.describe_group(group_id, version), time_slice)
-        await groups.settle(shard)
-        return described
-    except KafkaError as error:
-        return DescribedGroup(group_id=group_id, error_code=error.code)
+async def _describe(ctx: Context, group_id: str, version: int) -> DescribedGroup:
+    check(ctx, AclOperation.DESCRIBE, ResourceType.GROUP, group_id)
+    groups = ctx.services.coordinators.groups
+    shard = groups.shard_led(ctx.node, group_id)
+    described = await run_cooperatively(groups.coordinator.describe_group(group_id, version))
+    await groups.settle(shard)
+    return described
+
+
+def _refused(group_id: str, error: KafkaError) -> DescribedGroup:
+    return DescribedGroup(group_id=group_id, error_code=error.code)

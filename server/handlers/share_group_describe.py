@@ -9,7 +9,7 @@ Behaviour
 
 from __future__ import annotations
 
-from dataclasses import replace
+from itertools import chain
 
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
@@ -21,7 +21,7 @@ from ...protocol.messages.share_group_describe import (
 from ..runtime.time_slices import run_cooperatively
 from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
-from .authorized_operations import group_operations
+from .described_groups import check_topics, describe_each, message_of
 from .permissions import check_without_words
 from .share_groups import check_served
 
@@ -30,39 +30,24 @@ _UNSEEN = "The group has described topic(s) that the client is not authorized to
 
 async def handle(ctx: Context, request: Request) -> ShareGroupDescribeResponse:
     body: ShareGroupDescribeRequest = request.body
-    groups = []
-    async for group_id in ctx.time_slice.each(await ctx.time_slice.once(body.group_ids)):
-        described = await _describe(ctx, group_id)
-        if body.include_authorized_operations and not described.error_code:
-            described = replace(described, authorized_operations=group_operations(ctx, group_id))
-        groups.append(described)
-    return ShareGroupDescribeResponse(groups=tuple(groups))
+    with_operations = body.include_authorized_operations
+    groups = await describe_each(ctx, body.group_ids, _describe, _refused, with_operations=with_operations)
+    return ShareGroupDescribeResponse(groups=groups)
 
 
 async def _describe(ctx: Context, group_id: str) -> DescribedGroup:
     groups = ctx.services.coordinators.groups
-    try:
-        check_served(ctx)
-        check_without_words(ctx, AclOperation.DESCRIBE, ResourceType.GROUP, group_id)
-        if not group_id:
-            raise KafkaError(ErrorCode.INVALID_GROUP_ID)
-        shard = groups.shard_led(ctx.node, group_id)
-        described = await run_cooperatively(groups.coordinator.describe_share_group(group_id))
-        await groups.settle(shard)
-        if ctx.services.authorizer is not None and not await _may_see(ctx, described):
-            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, _UNSEEN)
-        return described
-    except KafkaError as error:
-        message = error.message or None
-        return DescribedGroup(group_id=group_id, error_code=error.code, error_message=message)
+    check_served(ctx)
+    check_without_words(ctx, AclOperation.DESCRIBE, ResourceType.GROUP, group_id)
+    if not group_id:
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+    shard = groups.shard_led(ctx.node, group_id)
+    described = await run_cooperatively(groups.coordinator.describe_share_group(group_id))
+    await groups.settle(shard)
+    held = chain.from_iterable(member.assignment.topic_partitions for member in described.members)
+    await check_topics(ctx, (one.topic_name for one in held), _UNSEEN)
+    return described
 
 
-async def _may_see(ctx: Context, group: DescribedGroup) -> bool:
-    """Whether the client may describe all topics that members have."""
-    seen: set[str] = set()
-    for member in group.members:
-        async for one in ctx.time_slice.each(member.assignment.topic_partitions):
-            if one.topic_name not in seen and not ctx.may(AclOperation.DESCRIBE, ResourceType.TOPIC, one.topic_name):
-                return False
-            seen.add(one.topic_name)
-    return True
+def _refused(group_id: str, error: KafkaError) -> DescribedGroup:
+    return DescribedGroup(group_id=group_id, error_code=error.code, error_message=message_of(error))

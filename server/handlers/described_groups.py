@@ -1,0 +1,57 @@
+"""What the APIs that describe groups have in common: each group once, and a refusal in the place of one that is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ..runtime.time_slices import TimeSlice
+from ..security.acls.kinds import AclOperation, ResourceType
+from ..services.context import Context
+from .authorized_operations import group_operations
+
+
+async def describe_each(
+    ctx: Context,
+    group_ids: Sequence[str],
+    describe: Callable[[Context, str], Awaitable[Any]],
+    refused: Callable[..., Any],
+    *,
+    with_operations: bool,
+) -> tuple[Any, ...]:
+    """The rows of the groups.
+
+    Args:
+        describe: Gives the row of one; raises KafkaError.
+        refused: Makes the row of one for which it did.
+        with_operations: Whether a row says what the client may do with its group.
+    """
+    groups = []
+    time_slice = TimeSlice()
+    async for group_id in time_slice.each(await time_slice.once(group_ids)):
+        try:
+            one = await describe(ctx, group_id)
+        except KafkaError as error:
+            one = refused(group_id, error)
+        if with_operations and not one.error_code:
+            one = replace(one, authorized_operations=group_operations(ctx, group_id))
+        groups.append(one)
+    return tuple(groups)
+
+
+def message_of(error: KafkaError) -> str | None:
+    """What a refusal of one group says. Apache Kafka says nothing beside UNSUPPORTED_VERSION."""
+    return None if error.code is ErrorCode.UNSUPPORTED_VERSION else error.message or None
+
+
+async def check_topics(ctx: Context, names: Iterable[str], refusal: str) -> None:
+    """Raise KafkaError TOPIC_AUTHORIZATION_FAILED unless the client may describe all of these topics."""
+    if ctx.services.authorizer is None:
+        return
+    seen: set[str] = set()
+    async for name in TimeSlice().each(names):
+        if name not in seen and not ctx.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
+            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, refusal)
+        seen.add(name)
