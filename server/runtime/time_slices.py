@@ -189,10 +189,12 @@ class _Line:
             while self._waiting:
                 await trio.lowlevel.checkpoint()
                 room_s = PASS_S
-                while self._waiting and room_s > 0:
+                while self._waiting:
                     task, slice_s = self._waiting.popitem(last=False)
-                    room_s -= slice_s
                     trio.lowlevel.reschedule(task)
+                    room_s -= slice_s
+                    if room_s <= 0:
+                        break
         finally:
             self._is_letting_in = False
 

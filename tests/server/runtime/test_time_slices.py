@@ -23,12 +23,14 @@ def test_a_turn_is_over_after_some_milliseconds_and_begins_anew(monkeypatch: pyt
     assert not time_slice.is_over()
 
 
-@pytest.mark.parametrize(("slice_part", "most"), [(1.0, 2), (0.0, 2), (10.0, 1)])
+@pytest.mark.parametrize(("slice_part", "pass_part", "most"), [(1, 1, 2), (0, 1, 2), (10, 1, 1), (1, 0, 1)])
 async def test_in_each_pass_so_many_go_on_as_have_room_in_order(
-    slice_part: float, most: int, monkeypatch: pytest.MonkeyPatch
+    slice_part: int, pass_part: int, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """PASS_S has room for slices until it is used up, by a whole slice of each that goes on, or its last one if that was longer."""
+    """PASS_S has room for slices until it is used up, by a whole slice of each that goes on, or its last one if that was longer;
+    for one in any case."""
     now_s = 100.0
+    monkeypatch.setattr(time_slices, "PASS_S", time_slices.PASS_S * pass_part)
     monkeypatch.setattr(time_slices, "perf_counter", lambda: now_s)
     went_on: list[int | None] = []
     """The pass in which each went on, in the order in which they wanted to."""
@@ -43,9 +45,10 @@ async def test_in_each_pass_so_many_go_on_as_have_room_in_order(
             await time_slice.next()
             went_on[place] = time_slices.passes()
 
-    async with trio.open_nursery() as nursery:
-        for _ in range(9):
-            nursery.start_soon(work)
+    with trio.fail_after(60):
+        async with trio.open_nursery() as nursery:
+            for _ in range(9):
+                nursery.start_soon(work)
     numbers = [number for number in went_on if number is not None]
     assert len(numbers) == 4 * 9
     assert numbers == sorted(numbers)
