@@ -13,12 +13,11 @@ from ...storage.pictures.legend import parts_in
 from ...storage.pictures.log_picture import LogPicture
 from ...storage.pictures.text import Style, bar, key, pass_lines, state, style
 from ..http.decoding import FieldError, decoded
-from .admin.asking import Admin, path
+from .admin.asking import Admin, with_admin_options
 from .admin.faults import row_of
 from .admin.showing import duration_text, show_rows
 from .frame.command import Command
 from .frame.errors import RefusedError
-from .frame.options import admin_options, json_option
 from .frame.parser import Parser
 from .frame.printing import fitted, folded, places, show, show_json, terminal_width, visible, waited_for
 from .frame.times import time_text
@@ -51,7 +50,7 @@ def run(options: argparse.Namespace) -> None:
 
 def _once(admin: Admin, options: argparse.Namespace) -> None:
     width = terminal_width() or WITHOUT_TERMINAL
-    found = admin.get(path("status"), topic=options.topic, internal=options.all, bars_max=min(1_000, 2 * width))
+    found = admin.call("GET /v1/status", topic=options.topic, internal=options.all, bars_max=min(1_000, 2 * width))
     if options.json:
         show_json(found, indent=None if options.watch else 2)
         return
@@ -181,8 +180,6 @@ def add_options(parser: Parser) -> None:
     parser.add_argument("topic", nargs="?", metavar="TOPIC", help="of all topics this one, with all of its partitions")
     parser.add_argument("--all", action="store_true", help="the broker's own topics, too")
     watch_option(parser)
-    admin_options(parser)
-    json_option(parser)
 
 
-COMMAND = Command("status", "a running broker on one screen", run, add_options, NOTES)
+COMMAND = Command("status", "a running broker on one screen", run, with_admin_options(add_options), NOTES)

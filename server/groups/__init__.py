@@ -5,6 +5,7 @@ time-outs do to it), `classic.rebalance` (how it gets to its next generation), `
 (committed offsets), `records` (how all is written down), `shard` (all groups of one partition of `__consumer_offsets`),
 `classic_requests` (who comes by the classic protocol, to whatever group), `upkeep` (what goes on without being asked),
 `coordinator` (the front door), `service` (Trio). Consumer groups (KIP-848) are in `consumer`, share groups (KIP-932) in
-`share`, streams groups (KIP-1071) in `streams`; `reconciled` (the table) and `timers` are what these three have alike. `assigning`
-says who gets which partition, `kinds` what groups of all kinds have in common. What every coordinator needs is in `server.coordination`.
+`share`, streams groups (KIP-1071) in `streams`; what these three have alike is in `reconciled` (the table),
+`reconciled_protocol` (what time does to it) and `timers`. `assigning` says who gets which partition, `kinds` what groups of all
+kinds have in common. What every coordinator needs is in `server.coordination`.
 """

@@ -512,7 +512,9 @@ class GroupCoordinator(Coordinator[GroupShard]):
 
     def topics_changed(self, names: Collection[str], now_ms: int, *, has_new: bool) -> None:
         """Topics were created (`has_new`), deleted or got more partitions."""
-        self._consumer.topics_changed(names, now_ms, has_new=has_new)
+        if has_new:
+            self._consumer.topics_are_new(now_ms)
+        self._consumer.topics_changed(names)
         self._share.topics_changed(names)
         self._streams.topics_changed(names)
 

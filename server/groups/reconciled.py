@@ -6,9 +6,13 @@ its part of it at its own pace (KIP-848, KIP-932, KIP-1071).
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
 
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages import consumer_group_log, share_group_log, streams_group_log
 from ..coordination.deadlines import Deadline
+from .records import CommittedOffset
 
 GroupMember = TypeVar("GroupMember")
 Target = TypeVar("Target")
@@ -50,6 +54,23 @@ class ReconciledGroup(Generic[GroupMember, Target]):
     def is_empty(self) -> bool:
         return not self.members
 
+    @property
+    def may_expire(self) -> bool:
+        """See `kinds.Group`."""
+        return not self.members
+
+    def offsets_age_from(self) -> Callable[[CommittedOffset], int] | None:
+        """See `kinds.Group`."""
+        return lambda committed: committed.commit_ms
+
+    def member(self, member_id: str) -> GroupMember:
+        """Raises KafkaError UNKNOWN_MEMBER_ID."""
+        member = self.members.get(member_id)
+        if member is None:
+            message = f"Member {member_id} is not a member of group {self.group_id}."
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, message)
+        return member
+
     def is_at_rest(self, member_epoch: int, topic_changes: int, elapsed_ms: int) -> bool:
         """Whether a member in this epoch has its part of the newest target, and no look at the topics is due.
 
@@ -62,3 +83,16 @@ class ReconciledGroup(Generic[GroupMember, Target]):
             and self.refresh_at_ms is not None
             and elapsed_ms < self.refresh_at_ms
         )
+
+
+def target_metadata(
+    group: ReconciledGroup[Any, Any],
+    _key: object,
+    value: consumer_group_log.ConsumerGroupTargetAssignmentMetadataValue
+    | share_group_log.ShareGroupTargetAssignmentMetadataValue
+    | streams_group_log.StreamsGroupTargetAssignmentMetadataValue
+    | None,
+) -> None:
+    """Take over what the record of a target assignment says of all of it."""
+    group.assignment_epoch = -1 if value is None else value.assignment_epoch
+    group.assignment_ms = 0 if value is None else value.assignment_timestamp

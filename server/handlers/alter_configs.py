@@ -58,15 +58,6 @@ class ResourceWish(NamedTuple):
     changes: tuple[ConfigChange, ...]
 
 
-class AlterOutcome(NamedTuple):
-    """The answer to one wish."""
-
-    kind: int
-    name: str
-    code: ErrorCode
-    message: str | None
-
-
 CHANGES_MAX = 10_000
 """Apache Kafka's controller writes no more records for one request."""
 
@@ -80,20 +71,8 @@ Sought = TypeVar("Sought", AlterConfigsResource, "AlterableResource")
 
 async def handle(ctx: Context, request: Request) -> AlterConfigsResponse:
     body: AlterConfigsRequest = request.body
-    outcomes = await alter(ctx, body.resources, _wish, validate_only=body.validate_only, replace=True)
-    return AlterConfigsResponse(
-        responses=tuple(
-            await TimeSlice().map(
-                lambda outcome: AlterConfigsResourceResponse(
-                    error_code=outcome.code,
-                    error_message=outcome.message,
-                    resource_type=outcome.kind,
-                    resource_name=outcome.name,
-                ),
-                outcomes,
-            )
-        )
-    )
+    answers = await alter(ctx, body.resources, _wish, validate_only=body.validate_only, replace=True)
+    return AlterConfigsResponse(responses=tuple(answers))
 
 
 def _wish(resource: AlterConfigsResource) -> ResourceWish:
@@ -111,7 +90,7 @@ async def alter(
     *,
     validate_only: bool,
     replace: bool,
-) -> list[AlterOutcome]:
+) -> list[AlterConfigsResourceResponse]:
     """Fulfil what is wished of each resource or say why not; with `replace`, what a wish does not name is unset."""
     time_slice = TimeSlice()
     stands: dict[tuple[int, str], int] = {}
@@ -120,7 +99,7 @@ async def alter(
         key = resource.resource_type, resource.resource_name
         stands[key] = stands.get(key, 0) + 1
         changes_left -= len(resource.configs)
-    outcomes: list[AlterOutcome] = []
+    answers: list[AlterConfigsResourceResponse] = []
     for first in range(0, len(resources), RESOURCES_AT_A_TIME):
         some = resources[first : first + RESOURCES_AT_A_TIME]
         refused: dict[tuple[int, str], Refusal] = {}
@@ -147,9 +126,14 @@ async def alter(
                     refused[key] = error.code, error.message  # the error itself would name this frame, a cycle
             refused |= await _write(ctx, changed)
         async for resource in time_slice.each(some):
-            key = resource.resource_type, resource.resource_name
-            outcomes.append(AlterOutcome(*key, *refused.get(key, (ErrorCode.NONE, None))))
-    return outcomes
+            kind, name = resource.resource_type, resource.resource_name
+            code, message = refused.get((kind, name), (ErrorCode.NONE, None))
+            answers.append(
+                AlterConfigsResourceResponse(
+                    error_code=code, error_message=message, resource_type=kind, resource_name=name
+                )
+            )
+    return answers
 
 
 @dataclass(slots=True)

@@ -1,6 +1,7 @@
 """How commands ask the admin listener: one call after the other, JSON in and out.
 
-What it refuses comes as one sentence, which is shown as it is.
+What it refuses comes as one sentence, which is shown as it is. A call is an operation of `server.control`, named by its method and
+path. The arguments of a command have the names of the operation's parameters, so they are its request as they are.
 """
 
 from __future__ import annotations
@@ -9,18 +10,22 @@ import argparse
 import http.client
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from ipaddress import ip_address
 from typing import Any
 from urllib.parse import quote, urlencode
 
+from ..frame.command import Command, no_options
 from ..frame.errors import RefusedError, WrongCallError
-from ..frame.options import ADMIN_TOKEN, admin_of
+from ..frame.options import ADMIN_TOKEN, admin_of, admin_options, json_option
+from ..frame.parser import Parser
+from .showing import show_answer
 
 CONNECT_TIMEOUT_S = 5
 SHOWN_CHARACTERS_MAX = 200
 TOKEN_BYTES_MAX = 8192
+_OF_ALL = ("admin", "admin_token_file", "json")
 
 Answer = dict[str, Any]
 
@@ -45,30 +50,24 @@ class Admin:
         except ValueError:
             return self._host.lower() == "localhost"
 
-    def get(self, path: str, /, **fields: object) -> Answer:
-        """Ask without a body. Fields that are None are left out; a list is one field several times.
+    def call(self, operation: str, /, **fields: object) -> Answer:
+        """Ask for an operation.
+
+        Args:
+            operation: Method and path, as `POST /v1/topics/{topic}/roll`.
+            fields: Its parameters: those in braces go into the path, the others into the query of GET and DELETE, which has no None
+                and no False and repeats the name for each member of a list, or into the JSON object of POST and PUT.
 
         Raises:
             RefusedError: With the listener's sentence.
             WrongCallError: Nobody answers there, or no listener of Ottla's does.
         """
-        return self._ask("GET", _with_query(path, fields))
-
-    def delete(self, path: str, /, **fields: object) -> Answer:
-        """As `get`, to take something away."""
-        return self._ask("DELETE", _with_query(path, fields))
-
-    def post(self, path: str, /, **fields: object) -> Answer:
-        """Ask with a JSON object of those fields that are not None. Raises as `get`."""
-        return self.post_object(path, {name: value for name, value in fields.items() if value is not None})
-
-    def put(self, path: str, /, **fields: object) -> Answer:
-        """As `post`, to have something be so."""
-        return self._ask("PUT", path, json.dumps(fields))
-
-    def post_object(self, path: str, body: Mapping[str, object]) -> Answer:
-        """Ask with a JSON object as it is. Raises as `get`."""
-        return self._ask("POST", path, json.dumps(body))
+        method, _, template = operation.partition(" ")
+        rest = {name: value for name, value in fields.items() if f"{{{name}}}" not in template}
+        target = template.format_map({name: _segment(value) for name, value in fields.items() if name not in rest})
+        if method in ("POST", "PUT"):
+            return self._ask(method, target, json.dumps(rest))
+        return self._ask(method, _with_query(target, rest))
 
     def _ask(self, method: str, target: str, body: str | None = None) -> Answer:
         headers = {"Accept": "application/json"}
@@ -112,11 +111,51 @@ class Admin:
         return WrongCallError(f"what answers at {self.address} is no admin listener of Ottla: {found}")
 
 
-def path(*segments: object) -> str:
-    """`/v1/…` with each segment quoted. WrongCallError for one that is empty, which would be another path."""
-    if "" in segments:
+def fields_of(options: argparse.Namespace) -> dict[str, object]:
+    """The arguments of a command that are its own."""
+    return {name: value for name, value in vars(options).items() if name not in _OF_ALL}
+
+
+def call_command(
+    name: str,
+    help: str,
+    operation: str,
+    tell: Callable[[Any], None],
+    add_options: Callable[[Parser], None] = no_options,
+    notes: str = "",
+    *,
+    shown: str | None = None,
+) -> Command:
+    """A command that asks for one operation, with its arguments as the parameters.
+
+    Args:
+        tell: Prints the answer for people.
+        shown: The field of the answer that is the answer; all of it unless given.
+    """
+
+    def run(options: argparse.Namespace) -> None:
+        answer = Admin(options).call(operation, **fields_of(options))
+        show_answer(options, answer if shown is None else answer[shown], tell)
+
+    return Command(name, help, run, with_admin_options(add_options), notes)
+
+
+def with_admin_options(add_options: Callable[[Parser], None] = no_options) -> Callable[[Parser], None]:
+    """The options of a command, and those of all that ask the admin listener."""
+
+    def add_all(parser: Parser) -> None:
+        add_options(parser)
+        admin_options(parser)
+        json_option(parser)
+
+    return add_all
+
+
+def _segment(value: object) -> str:
+    """Quoted. WrongCallError for an empty one, which would be another path."""
+    if value == "":
         raise WrongCallError("expected a name, found ''")
-    return "/v1/" + "/".join(quote(str(segment), safe="") for segment in segments)
+    return quote(str(value), safe="")
 
 
 def _with_query(target: str, fields: Mapping[str, object]) -> str:

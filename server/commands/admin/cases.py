@@ -2,35 +2,24 @@
 
 from __future__ import annotations
 
-import argparse
 from typing import Any
 
-from ..frame.command import Command
-from ..frame.options import admin_options, json_option
 from ..frame.parser import Parser
-from ..frame.printing import folded, show, show_json, terminal_width
-from .asking import Admin, path
+from ..frame.printing import folded, show, terminal_width
+from .asking import call_command
 from .showing import show_rows
 
 _TOLD = ("looks_like", "reveals")
 
 
-def _list(options: argparse.Namespace) -> None:
-    found = Admin(options).get(path("cases"))["cases"]
-    if options.json:
-        show_json(found)
-        return
+def _tell_cases(found: list[dict[str, Any]]) -> None:
     width = terminal_width()
     for each in found:
         show([each["name"], *(line for name in _TOLD for line in folded(each[name], width, "  "))])
         show(f"  {thread}" for thread in each["threads"])
 
 
-def _load(options: argparse.Namespace) -> None:
-    answer = Admin(options).post(path("cases", options.name), topic=options.topic)
-    if options.json:
-        show_json(answer)
-        return
+def _tell_loaded(answer: dict[str, Any]) -> None:
     show(f"{answer['topic']} is {answer['case']}: offsets {answer['start_offset']} to {answer['end_offset']}")
     committed = {each["offset"] for each in answer["read_committed"]}
     show_rows([_row(each, committed) for each in answer["read_uncommitted"]])
@@ -46,18 +35,24 @@ def _row(record: dict[str, Any], committed: set[int]) -> dict[str, Any]:
     return {"offset": record["offset"], "key": record["key"], "value": value, "read_by": told}
 
 
-def _common(parser: Parser) -> None:
-    admin_options(parser)
-    json_option(parser)
-
-
 def _load_options(parser: Parser) -> None:
     parser.add_argument("name", metavar="CASE", help="its name, as `ottla cases list` has it")
     parser.add_argument("topic", metavar="TOPIC", nargs="?", help="the topic to create (default: the name of the case)")
-    _common(parser)
 
 
 ACTIONS = (
-    Command("list", "which there are, what they look like and what they reveal", _list, _common),
-    Command("load", "create a topic whose log is a hard case, and say what a right client reads", _load, _load_options),
+    call_command(
+        "list",
+        "which there are, what they look like and what they reveal",
+        "GET /v1/cases",
+        _tell_cases,
+        shown="cases",
+    ),
+    call_command(
+        "load",
+        "create a topic whose log is a hard case, and say what a right client reads",
+        "POST /v1/cases/{name}",
+        _tell_loaded,
+        _load_options,
+    ),
 )

@@ -8,12 +8,12 @@ from typing import Any
 
 from ..frame.command import Command
 from ..frame.errors import RefusedError, WrongCallError
-from ..frame.options import admin_options, duration_ms, json_option, number
+from ..frame.options import duration_ms, number
 from ..frame.parser import Parser
-from ..frame.printing import BECOMES, show, show_json, waited_for
+from ..frame.printing import BECOMES, show, waited_for
 from ..frame.progress import Progress
-from .asking import Admin, path
-from .showing import SENTENCE, show_rows
+from .asking import Admin, call_command, with_admin_options
+from .showing import SENTENCE, show_answer, show_rows
 
 COMPACT_NOTES = """\
 Without --force as Apache Kafka's cleaner would: the active segment stays, so does what min.compaction.lag.ms and open
@@ -40,19 +40,21 @@ def _compact(options: argparse.Namespace) -> None:
         if admin is None:
             answer = _compact_stopped(options)
         else:
-            answer = admin.post(
-                path("topics", options.topic, "compact"),
+            answer = admin.call(
+                "POST /v1/topics/{topic}/compact",
+                topic=options.topic,
                 partitions=options.partitions,
-                force=options.force or None,
-                roll=options.roll or None,
+                force=options.force,
+                roll=options.roll,
             )
-    if options.json:
-        show_json(answer)
-        return
+    show_answer(options, answer, _tell)
+
+
+def _tell(answer: dict[str, Any]) -> None:
     show_rows(
         [
             {
-                "partition": f"{options.topic}-{each['partition']}",
+                "partition": f"{answer['topic']}-{each['partition']}",
                 "passes": each["passes"],
                 "rolled": each["has_rolled"],
                 "clean below": each["first_dirty_offset"],
@@ -88,14 +90,17 @@ def _wait(options: argparse.Namespace) -> None:
         )
     with Progress() as progress:
         progress.say(f"waiting for the cleaner to have covered {options.topic} …")
-        answer = Admin(options).get(path("topics", options.topic, "compacted"), timeout_ms=options.timeout)
-    if options.json:
-        show_json(answer)
-        return
+        answer = Admin(options).call(
+            "GET /v1/topics/{topic}/compacted", topic=options.topic, timeout_ms=options.timeout
+        )
+    show_answer(options, answer, _tell_waited)
+
+
+def _tell_waited(answer: dict[str, Any]) -> None:
     show_rows(
         [
             {
-                "partition": f"{options.topic}-{each['partition']}",
+                "partition": f"{answer['topic']}-{each['partition']}",
                 "clean below": each["first_dirty_offset"],
                 "log end": each["log_end_offset"],
                 SENTENCE: _why(each),
@@ -117,11 +122,7 @@ def _why(partition: dict[str, Any]) -> str:
     return str(partition["explanation"]) if what is None else f"{what}: {partition['explanation']}"
 
 
-def _roll(options: argparse.Namespace) -> None:
-    answer = Admin(options).post(path("topics", options.topic, "roll"), partitions=options.partitions)
-    if options.json:
-        show_json(answer)
-        return
+def _tell_rolled(answer: dict[str, Any]) -> None:
     for each in answer["partitions"]:
         show(f"{answer['topic']}-{each['partition']}: {_what_rolled(each)}")
 
@@ -132,11 +133,7 @@ def _what_rolled(each: dict[str, Any]) -> str:
     return "nothing to roll: the active segment is empty"
 
 
-def _retention(options: argparse.Namespace) -> None:
-    answer = Admin(options).post(path("retention"), topic=options.topic)
-    if options.json:
-        show_json(answer)
-        return
+def _tell_retained(answer: dict[str, Any]) -> None:
     changed = [each for each in answer["partitions"] if each["segments_deleted"] or each["explanation"]]
     if not changed:
         show("nothing was to go")
@@ -184,24 +181,22 @@ def _compact_options(parser: Parser) -> None:
     parser.add_argument(
         "--timeout", type=duration_ms, metavar="TIME", help="of --wait, as 30s; then exit code 1 (default: 10s)"
     )
-    _common(parser)
-
-
-def _roll_options(parser: Parser) -> None:
-    _partition_options(parser)
-    _common(parser)
 
 
 def _retention_options(parser: Parser) -> None:
     parser.add_argument("topic", metavar="TOPIC", nargs="?", help="default: all")
-    _common(parser)
 
 
-def _common(parser: Parser) -> None:
-    admin_options(parser)
-    json_option(parser)
-
-
-COMPACT = Command("compact", "clean partitions of a compacted topic now", _compact, _compact_options, COMPACT_NOTES)
-ROLL = Command("roll", "end the active segments of a topic", _roll, _roll_options)
-RETENTION = Command("retention", "delete now what retention lets go", _retention, _retention_options)
+COMPACT = Command(
+    "compact",
+    "clean partitions of a compacted topic now",
+    _compact,
+    with_admin_options(_compact_options),
+    COMPACT_NOTES,
+)
+ROLL = call_command(
+    "roll", "end the active segments of a topic", "POST /v1/topics/{topic}/roll", _tell_rolled, _partition_options
+)
+RETENTION = call_command(
+    "retention", "delete now what retention lets go", "POST /v1/retention", _tell_retained, _retention_options
+)

@@ -8,12 +8,12 @@ from typing import Any
 
 from ..frame.command import Command
 from ..frame.errors import WrongCallError
-from ..frame.options import admin_options, json_option, number
+from ..frame.options import number
 from ..frame.parser import Parser
-from ..frame.printing import folded, show, show_json, terminal_width, visible
+from ..frame.printing import folded, show, terminal_width, visible
 from ..frame.times import time_text
-from .asking import Admin, path
-from .showing import SENTENCE, duration_text, show_rows
+from .asking import Admin, with_admin_options
+from .showing import SENTENCE, duration_text, show_answer, show_rows
 
 NOTES = """\
 examples:
@@ -57,10 +57,11 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _explain(options: argparse.Namespace) -> None:
-    answer = Admin(options).get(path("topics", options.topic, "explain"), partition=options.partition)
-    if options.json:
-        show_json(answer)
-        return
+    answer = Admin(options).call("GET /v1/topics/{topic}/explain", topic=options.topic, partition=options.partition)
+    show_answer(options, answer, _tell)
+
+
+def _tell(answer: dict[str, Any]) -> None:
     width = terminal_width()
     for partition in answer["partitions"]:
         for depth, line in _lines(partition):
@@ -85,16 +86,18 @@ def _lines(partition: dict[str, Any]) -> Iterator[tuple[int, str]]:
 
 
 def _key(options: argparse.Namespace) -> None:
-    answer = Admin(options).get(
-        path("topics", options.topic, "explain-key"),
+    answer = Admin(options).call(
+        "GET /v1/topics/{topic}/explain-key",
+        topic=options.topic,
         key=options.key,
         encoding=options.key_encoding,
         partition=options.partition,
         records_max=options.limit,
     )
-    if options.json:
-        show_json(answer)
-        return
+    show_answer(options, answer, _tell_key)
+
+
+def _tell_key(answer: dict[str, Any]) -> None:
     found = answer["history"]
     count, shown = found["record_count"], len(found["records"])
     show(
@@ -131,15 +134,17 @@ def _then(record: dict[str, Any], history: dict[str, Any]) -> str:
 
 
 def _dry_run(options: argparse.Namespace) -> None:
-    answer = Admin(options).get(
-        path("topics", options.topic, "dry-run"),
+    answer = Admin(options).call(
+        "GET /v1/topics/{topic}/dry-run",
+        topic=options.topic,
         partition=options.partition,
         force=options.force,
         records_max=options.limit,
     )
-    if options.json:
-        show_json(answer)
-        return
+    show_answer(options, answer, _tell_dry_run)
+
+
+def _tell_dry_run(answer: dict[str, Any]) -> None:
     for partition in answer["partitions"]:
         found = partition["would_pass"]
         stats = found["stats"]
@@ -167,8 +172,8 @@ def add_options(parser: Parser) -> None:
     parser.add_argument(
         "--limit", type=number(1, _RECORDS_MAX), metavar="N", help="with --dry-run or --key: tell of so many records"
     )
-    admin_options(parser)
-    json_option(parser)
 
 
-COMMAND = Command("explain", "why a topic is compacted or not, and what would make it so", run, add_options, NOTES)
+COMMAND = Command(
+    "explain", "why a topic is compacted or not, and what would make it so", run, with_admin_options(add_options), NOTES
+)

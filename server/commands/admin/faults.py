@@ -7,11 +7,11 @@ from typing import Any
 
 from ..frame.command import Command
 from ..frame.errors import SAID_NO
-from ..frame.options import admin_options, duration_ms, json_option, number
+from ..frame.options import duration_ms, number
 from ..frame.parser import Parser
-from ..frame.printing import show, show_json
-from .asking import Admin, path
-from .showing import duration_text, show_rows
+from ..frame.printing import show
+from .asking import Admin, call_command, fields_of, with_admin_options
+from .showing import duration_text, show_answer, show_rows
 
 NOTES = """\
 examples:
@@ -32,15 +32,11 @@ _ACTIONS = ("error", "after", "delay_ms", "disconnect", "drop_response", "corrup
 
 
 def _add(options: argparse.Namespace) -> None:
-    declared = {name: getattr(options, name) for name in (*_REQUEST_OPTIONS, *_ACTIONS)}
-    declared = {name: value for name, value in declared.items() if value is not None and value is not False}
-    if options.count is not None:
-        declared["count"] = None if options.count == ALL else options.count
-    state = Admin(options).post_object(path("faults"), declared)
-    if options.json:
-        show_json(state)
-    else:
-        show(f"fault {state['fault_id']}: {_text(state['declaration'])}")
+    declared = {name: value for name, value in fields_of(options).items() if value is not None and value is not False}
+    if options.count == ALL:
+        declared["count"] = None
+    state = Admin(options).call("POST /v1/faults", **declared)
+    show_answer(options, state, lambda _: show(f"fault {state['fault_id']}: {_text(state['declaration'])}"))
 
 
 ALL = -1
@@ -51,14 +47,11 @@ def count(text: str) -> int:
     return ALL if text == "all" else number(1, _COUNT_MAX)(text)
 
 
-def _list(options: argparse.Namespace) -> None:
-    faults = Admin(options).get(path("faults"))["faults"]
-    if options.json:
-        show_json(faults)
-    elif not faults:
-        show("there are no faults")
-    else:
+def _tell_all(faults: list[dict[str, Any]]) -> None:
+    if faults:
         show_rows([row_of(each) for each in faults])
+    else:
+        show("there are no faults")
 
 
 def row_of(state: dict[str, Any]) -> dict[str, Any]:
@@ -89,33 +82,14 @@ def _action(name: str, value: Any) -> str:
     return name.replace("_", " ") if value is True else f"{name} {value}"
 
 
-def _show(options: argparse.Namespace) -> None:
-    _tell(options, Admin(options).get(path("faults", options.fault)))
-
-
-def _remove(options: argparse.Namespace) -> None:
-    _tell(options, Admin(options).delete(path("faults", options.fault)))
-
-
 def _wait(options: argparse.Namespace) -> int | None:
-    state = Admin(options).get(path("faults", options.fault, "wait"), hits=options.hits, timeout_ms=options.timeout)
-    _tell(options, state)
+    state = Admin(options).call("GET /v1/faults/{fault_id}/wait", **fields_of(options))
+    show_answer(options, state, _tell)
     return None if state["hits"] >= options.hits else SAID_NO
 
 
-def _tell(options: argparse.Namespace, state: dict[str, Any]) -> None:
-    if options.json:
-        show_json(state)
-    else:
-        show_rows([row_of(state)])
-
-
-def _clear(options: argparse.Namespace) -> None:
-    done = Admin(options).delete(path("faults"))
-    if options.json:
-        show_json(done)
-    else:
-        show(f"removed {done['removed']}")
+def _tell(state: dict[str, Any]) -> None:
+    show_rows([row_of(state)])
 
 
 def _add_options(parser: Parser) -> None:
@@ -139,32 +113,32 @@ def _add_options(parser: Parser) -> None:
     parser.add_argument("--data-dir", metavar="DIR", help="with --disk: which of log.dirs")
     parser.add_argument("--count", type=count, metavar="N", help="so many requests, or `all` (default: 1)")
     parser.add_argument("--skip", type=number(0, _COUNT_MAX), metavar="N", help="let so many go by first")
-    _common(parser)
 
 
 def _fault_options(parser: Parser) -> None:
-    parser.add_argument("fault", metavar="FAULT", type=number(1, _ID_MAX), help="its number")
-    _common(parser)
+    parser.add_argument("fault_id", metavar="FAULT", type=number(1, _ID_MAX), help="its number")
 
 
 def _wait_options(parser: Parser) -> None:
     parser.add_argument("--hits", type=number(1, _COUNT_MAX), default=1, metavar="N", help="so many (default: 1)")
     parser.add_argument(
-        "--timeout", type=duration_ms, default=10_000, metavar="TIME", help="so long, as 30s (default: 10s)"
+        "--timeout", dest="timeout_ms", type=duration_ms, metavar="TIME", help="so long, as 30s (default: 10s)"
     )
     _fault_options(parser)
 
 
-def _common(parser: Parser) -> None:
-    admin_options(parser)
-    json_option(parser)
-
-
 ACTIONS = (
-    Command("list", "which are declared, and what they have met", _list, _common),
-    Command("add", "declare one", _add, _add_options, NOTES),
-    Command("show", "what one has met", _show, _fault_options),
-    Command("wait", "until one has met a request; exit code 1 if it has not in time", _wait, _wait_options),
-    Command("remove", "end one: what it keeps waiting goes on", _remove, _fault_options),
-    Command("clear", "end all", _clear, _common),
+    call_command("list", "which are declared, and what they have met", "GET /v1/faults", _tell_all, shown="faults"),
+    Command("add", "declare one", _add, with_admin_options(_add_options), NOTES),
+    call_command("show", "what one has met", "GET /v1/faults/{fault_id}", _tell, _fault_options),
+    Command(
+        "wait",
+        "until one has met a request; exit code 1 if it has not in time",
+        _wait,
+        with_admin_options(_wait_options),
+    ),
+    call_command(
+        "remove", "end one: what it keeps waiting goes on", "DELETE /v1/faults/{fault_id}", _tell, _fault_options
+    ),
+    call_command("clear", "end all", "DELETE /v1/faults", lambda done: show(f"removed {done['removed']}")),
 )

@@ -9,11 +9,11 @@ from typing import Any
 
 from ..frame.command import Command
 from ..frame.errors import WrongCallError
-from ..frame.options import admin_options, json_option
 from ..frame.parser import Parser
-from ..frame.printing import show, show_json
+from ..frame.printing import show
 from ..frame.progress import Progress
-from .asking import Admin, path
+from .asking import Admin, with_admin_options
+from .showing import show_answer
 
 
 def _begun(what: str, done: str) -> Callable[[argparse.Namespace], None]:
@@ -21,11 +21,8 @@ def _begun(what: str, done: str) -> Callable[[argparse.Namespace], None]:
         admin = Admin(options)
         with Progress() as progress:
             progress.say(f"{what} …")
-            answer = admin.post(path(what))
-        if options.json:
-            show_json(answer)
-        else:
-            show(f"{done}, {answer['bootstrap']} serves again")
+            answer = admin.call(f"POST /v1/{what}")
+        show_answer(options, answer, lambda _: show(f"{done}, {answer['bootstrap']} serves again"))
 
     return run
 
@@ -38,11 +35,8 @@ def _copied(what: str, say: Callable[[dict[str, Any]], str]) -> Callable[[argpar
         with Progress() as progress:
             progress.say(f"{what} …")
             # Its working directory is not ours.
-            answer = admin.post(path(what), path=os.path.abspath(options.directory))
-        if options.json:
-            show_json(answer)
-        else:
-            show(say(answer))
+            answer = admin.call(f"POST /v1/{what}", path=os.path.abspath(options.directory))
+        show_answer(options, answer, lambda _: show(say(answer)))
 
     return run
 
@@ -53,41 +47,35 @@ def _size(answer: dict[str, Any]) -> str:
 
 def _directory_options(parser: Parser) -> None:
     parser.add_argument("directory", metavar="DIR", help="on the machine of the broker")
-    _common(parser)
-
-
-def _common(parser: Parser) -> None:
-    admin_options(parser)
-    json_option(parser)
 
 
 RESTART = Command(
     "restart",
     "stop the broker cleanly and start it again: the same ports, data and time",
     _begun("restart", "stopped and started"),
-    _common,
+    with_admin_options(),
 )
 CRASH = Command(
     "crash",
     "kill the broker without a goodbye and start it again, with recovery",
     _begun("crash", "killed and started"),
-    _common,
+    with_admin_options(),
 )
 RESET = Command(
     "reset",
     "lose all data, faults and moves of the clock, and start as the first time",
     _begun("reset", "reset"),
-    _common,
+    with_admin_options(),
 )
 SNAPSHOT = Command(
     "snapshot",
     "copy all data of the broker into a new directory",
     _copied("snapshot", lambda answer: f"copied {_size(answer)} to {answer['path']}"),
-    _directory_options,
+    with_admin_options(_directory_options),
 )
 RESTORE = Command(
     "restore",
     "have all data, and the clock, as they were when a snapshot was made",
     _copied("restore", lambda answer: f"restored {_size(answer)} of {answer['path']}"),
-    _directory_options,
+    with_admin_options(_directory_options),
 )

@@ -6,21 +6,17 @@ import argparse
 from typing import Any
 
 from ..frame.command import Command
-from ..frame.options import admin_options, json_option, number
+from ..frame.options import number
 from ..frame.parser import Parser
-from ..frame.printing import show, show_json
-from .asking import Admin, path
-from .showing import show_rows
+from ..frame.printing import show
+from .asking import Admin, call_command, fields_of, with_admin_options
+from .showing import show_answer, show_rows
 
 _INT32_MAX = 2**31 - 1
 
 
-def _list(options: argparse.Namespace) -> None:
-    nodes = Admin(options).get(path("nodes"))["nodes"]
-    if options.json:
-        show_json(nodes)
-    else:
-        show_rows([_row(node) for node in nodes])
+def _tell_all(nodes: list[dict[str, Any]]) -> None:
+    show_rows([_row(node) for node in nodes])
 
 
 def _row(node: dict[str, Any]) -> dict[str, Any]:
@@ -32,38 +28,21 @@ def _row(node: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _stop(options: argparse.Namespace) -> None:
-    _tell(options, Admin(options).post(path("nodes", options.node, "stop")), "stopped")
-
-
-def _start(options: argparse.Namespace) -> None:
-    _tell(options, Admin(options).post(path("nodes", options.node, "start")), "started")
-
-
 def _move_leader(options: argparse.Namespace) -> None:
     topic, partition = options.partition
-    _tell_leader(
-        options, Admin(options).post(path("topics", topic, "partitions", partition, "leader"), node=options.to)
+    answer = Admin(options).call(
+        "POST /v1/topics/{topic}/partitions/{partition}/leader", topic=topic, partition=partition, node=options.node
     )
+    show_answer(options, answer, _tell_leader)
 
 
 def _move_coordinator(options: argparse.Namespace) -> None:
     topic, partition = options.partition or (None, None)
-    answer = Admin(options).post(
-        path("coordinators"),
-        node=options.to,
-        group=options.group,
-        transactional_id=options.transactional_id,
-        topic=topic,
-        partition=partition,
-    )
-    _tell_leader(options, answer)
+    fields = fields_of(options) | {"topic": topic, "partition": partition}
+    show_answer(options, Admin(options).call("POST /v1/coordinators", **fields), _tell_leader)
 
 
-def _tell_leader(options: argparse.Namespace, answer: dict[str, Any]) -> None:
-    if options.json:
-        show_json(answer)
-        return
+def _tell_leader(answer: dict[str, Any]) -> None:
     what = f"{answer['topic']}-{answer['partition']}"
     moved = "leads" if answer["was"] != answer["leader"] else "led it before: nothing to do;"
     show(
@@ -79,33 +58,19 @@ def partition_of(text: str) -> tuple[str, int]:
     return topic, int(index)
 
 
-def _tell(options: argparse.Namespace, node: dict[str, Any], done: str) -> None:
-    if options.json:
-        show_json(node)
-    else:
-        show(f"{done} node {node['node_id']}")
-
-
-def _common(parser: Parser) -> None:
-    admin_options(parser)
-    json_option(parser)
-
-
 def _node_options(parser: Parser) -> None:
-    parser.add_argument("node", metavar="ID", type=number(0, _INT32_MAX))
-    _common(parser)
+    parser.add_argument("node_id", metavar="ID", type=number(0, _INT32_MAX))
 
 
 def _to_option(parser: Parser) -> None:
     parser.add_argument(
-        "--to", metavar="ID", type=number(0, _INT32_MAX), required=True, help="the node that takes over"
+        "--to", dest="node", metavar="ID", type=number(0, _INT32_MAX), required=True, help="the node that takes over"
     )
 
 
 def _leader_options(parser: Parser) -> None:
     parser.add_argument("partition", metavar="TOPIC:PARTITION", type=partition_of)
     _to_option(parser)
-    _common(parser)
 
 
 def _coordinator_options(parser: Parser) -> None:
@@ -115,13 +80,29 @@ def _coordinator_options(parser: Parser) -> None:
         "--partition", metavar="TOPIC:PARTITION", type=partition_of, help="with a share group: this share partition"
     )
     _to_option(parser)
-    _common(parser)
 
 
 ACTIONS = (
-    Command("list", "which there are, and which of them serve", _list, _common),
-    Command("stop", "stop one: it hands over what it leads, and listens no more", _stop, _node_options),
-    Command("start", "start a stopped one again, on the same ports", _start, _node_options),
-    Command("move-leader", "have another one lead a partition", _move_leader, _leader_options),
-    Command("move-coordinator", "have another one coordinate a group", _move_coordinator, _coordinator_options),
+    call_command("list", "which there are, and which of them serve", "GET /v1/nodes", _tell_all, shown="nodes"),
+    call_command(
+        "stop",
+        "stop one: it hands over what it leads, and listens no more",
+        "POST /v1/nodes/{node_id}/stop",
+        lambda node: show(f"stopped node {node['node_id']}"),
+        _node_options,
+    ),
+    call_command(
+        "start",
+        "start a stopped one again, on the same ports",
+        "POST /v1/nodes/{node_id}/start",
+        lambda node: show(f"started node {node['node_id']}"),
+        _node_options,
+    ),
+    Command("move-leader", "have another one lead a partition", _move_leader, with_admin_options(_leader_options)),
+    Command(
+        "move-coordinator",
+        "have another one coordinate a group",
+        _move_coordinator,
+        with_admin_options(_coordinator_options),
+    ),
 )

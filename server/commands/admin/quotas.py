@@ -7,11 +7,10 @@ import math
 from typing import Any
 
 from ..frame.command import Command
-from ..frame.options import admin_options, json_option
 from ..frame.parser import Parser
-from ..frame.printing import show, show_json
-from .asking import Admin, path
-from .showing import show_rows
+from ..frame.printing import show
+from .asking import Admin, call_command, with_admin_options
+from .showing import show_answer, show_rows
 
 NOTES = """\
 examples:
@@ -25,47 +24,31 @@ their own. Of users and client ids: producer_byte_rate, consumer_byte_rate, requ
 """
 
 
-def _list(options: argparse.Namespace) -> None:
-    quotas = Admin(options).get(path("quotas"))["quotas"]
-    if options.json:
-        show_json(quotas)
-    elif not quotas:
-        show("there are no quotas")
-    else:
+def _tell_all(quotas: list[dict[str, Any]]) -> None:
+    if quotas:
         show_rows([_row(state["entity"], key, value) for state in quotas for key, value in state["quotas"].items()])
+    else:
+        show("there are no quotas")
 
 
 def _set(options: argparse.Namespace) -> None:
-    quotas = dict(options.quota)
-    _tell(options, Admin(options).put(path("quotas"), entity=options.entity, quotas=quotas))
+    state = Admin(options).call("PUT /v1/quotas", entity=options.entity, quotas=dict(options.quotas))
+    show_answer(options, state, _tell)
 
 
-def _remove(options: argparse.Namespace) -> None:
-    _tell(options, Admin(options).delete(path("quotas"), entity=options.entity, key=options.key))
-
-
-def _tell(options: argparse.Namespace, state: dict[str, Any]) -> None:
-    if options.json:
-        show_json(state)
-    elif not state["quotas"]:
-        show(f"{state['entity']} has no quotas")
+def _tell(state: dict[str, Any]) -> None:
+    if state["quotas"]:
+        _tell_all([state])
     else:
-        show_rows([_row(state["entity"], key, value) for key, value in state["quotas"].items()])
+        show(f"{state['entity']} has no quotas")
 
 
 def _row(entity: str, key: str, value: float | None) -> dict[str, Any]:
     return {"entity": entity, "quota": key, "value": "no limit" if value is None else f"{value:.17g}"}
 
 
-def _throttled(options: argparse.Namespace) -> None:
-    throttled = Admin(options).get(path("quotas", "throttled"))["throttled"]
-    if options.json:
-        show_json(throttled)
-    elif not throttled:
-        show("nobody is throttled")
-    else:
-        for each in throttled:
-            show(each["sentence"])
+def _tell_throttled(throttled: list[dict[str, Any]]) -> None:
+    show([each["sentence"] for each in throttled] or "nobody is throttled")
 
 
 def quota(text: str) -> tuple[str, float]:
@@ -82,24 +65,23 @@ def quota(text: str) -> tuple[str, float]:
 
 def _set_options(parser: Parser) -> None:
     parser.add_argument("entity", metavar="ENTITY", help="as client-id=app")
-    parser.add_argument("quota", metavar="KEY=NUMBER", nargs="+", type=quota, help="as producer_byte_rate=1048576")
-    _common(parser)
+    parser.add_argument("quotas", metavar="KEY=NUMBER", nargs="+", type=quota, help="as producer_byte_rate=1048576")
 
 
 def _remove_options(parser: Parser) -> None:
     parser.add_argument("entity", metavar="ENTITY", help="as client-id=app")
     parser.add_argument("key", metavar="KEY", nargs="*", help="as producer_byte_rate (default: all)")
-    _common(parser)
-
-
-def _common(parser: Parser) -> None:
-    admin_options(parser)
-    json_option(parser)
 
 
 ACTIONS = (
-    Command("list", "what is set", _list, _common),
-    Command("set", "set some of one entity; the others stay", _set, _set_options, NOTES),
-    Command("remove", "remove some, or all, of one entity", _remove, _remove_options),
-    Command("throttled", "who waits at the moment, for how long, and why", _throttled, _common),
+    call_command("list", "what is set", "GET /v1/quotas", _tell_all, shown="quotas"),
+    Command("set", "set some of one entity; the others stay", _set, with_admin_options(_set_options), NOTES),
+    call_command("remove", "remove some, or all, of one entity", "DELETE /v1/quotas", _tell, _remove_options),
+    call_command(
+        "throttled",
+        "who waits at the moment, for how long, and why",
+        "GET /v1/quotas/throttled",
+        _tell_throttled,
+        shown="throttled",
+    ),
 )

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 import sys
+from typing import Any
 
 from ..frame.command import Command
 from ..frame.errors import WrongCallError
-from ..frame.options import admin_options, json_option
 from ..frame.parser import Parser
 from ..frame.printing import show, show_json
-from .asking import Admin, path
-from .showing import show_rows
+from .asking import Admin, with_admin_options
+from .showing import show_answer, show_rows
 
 SEED_BYTES_MAX = 4 << 20
 NOTES = """\
@@ -33,15 +33,16 @@ def _seed(options: argparse.Namespace) -> None:
     if options.export:
         if options.file is not None:
             raise WrongCallError(f"--export writes a seed, and {options.file} would be read: give one of them")
-        show_json(Admin(options).get(path("seed")))
+        show_json(Admin(options).call("GET /v1/seed"))
         return
     if options.file is None:
         raise WrongCallError("a FILE is missing, as in `ottla seed seed.yaml`; - is standard input")
     name = "standard input" if options.file == "-" else options.file
-    answer = Admin(options).post(path("seed"), text=_text(options.file, name), name=name)
-    if options.json:
-        show_json(answer)
-        return
+    answer = Admin(options).call("POST /v1/seed", text=_text(options.file, name), name=name)
+    show_answer(options, answer, _tell)
+
+
+def _tell(answer: dict[str, Any]) -> None:
     if answer["topics"]:
         show_rows(answer["topics"])
     for what in ("groups", "cases"):
@@ -68,8 +69,12 @@ def _text(file: str, name: str) -> str:
 def _options(parser: Parser) -> None:
     parser.add_argument("file", metavar="FILE", nargs="?", help="YAML or JSON; - is standard input")
     parser.add_argument("--export", action="store_true", help="write the broker's topics and configs as a seed instead")
-    admin_options(parser)
-    json_option(parser)
 
 
-COMMAND = Command("seed", "make the topics, records, groups and hard cases that a file names", _seed, _options, NOTES)
+COMMAND = Command(
+    "seed",
+    "make the topics, records, groups and hard cases that a file names",
+    _seed,
+    with_admin_options(_options),
+    NOTES,
+)

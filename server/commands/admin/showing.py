@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import argparse
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ..frame.printing import show_table
+from ..frame.printing import show_json, show_table
 from ..frame.times import time_text
 
 SENTENCE = "explanation"
 """The field that stands below the table, as it is one."""
+
+
+def show_answer(options: argparse.Namespace, answer: Any, tell: Callable[[Any], object]) -> None:
+    """Print JSON for programs, where --json asks for it; for people what `tell` prints."""
+    (show_json if options.json else tell)(answer)
 
 
 def show_rows(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str] | None = None) -> None:

@@ -7,7 +7,7 @@ the log (deadlines, whether topics are to be looked at again) is kept by `protoc
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from functools import partial
 from itertools import chain
 from operator import attrgetter
@@ -17,7 +17,7 @@ from ....protocol.errors import ErrorCode, KafkaError
 from ..assigning.assignment import Assignment
 from ..kinds import PartitionCheck
 from ..reconciled import ReconciledGroup
-from ..records import CommittedOffset, write_record
+from ..records import write_record
 from ..subscription import CONSUMER_PROTOCOL_TYPE
 from .member import ConsumerMember, ResolvedRegex
 from .owners import Owners
@@ -137,25 +137,10 @@ class ConsumerGroup(ReconciledGroup[ConsumerMember, Assignment]):
         used = Counter(member.topic_regex for member in leaving if member.topic_regex)
         return frozenset(pattern for pattern, count in used.items() if self.regex_subscribers.get(pattern) == count)
 
-    def offsets_age_from(self) -> Callable[[CommittedOffset], int] | None:
-        return lambda committed: committed.commit_ms
-
-    @property
-    def may_expire(self) -> bool:
-        return not self.members
-
     def tombstone_keys(self) -> list[bytes]:
         return [write_record(*change)[0] for change in tombstones(self.group_id, self.members, self.regexes)]
 
     # Members
-
-    def member(self, member_id: str) -> ConsumerMember:
-        """Raises KafkaError UNKNOWN_MEMBER_ID."""
-        member = self.members.get(member_id)
-        if member is None:
-            message = f"Member {member_id} is not a member of group {self.group_id}."
-            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, message)
-        return member
 
     def static_member(self, instance_id: str | None) -> ConsumerMember | None:
         member_id = None if instance_id is None else self.static_members.get(instance_id)

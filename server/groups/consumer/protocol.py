@@ -18,15 +18,13 @@ from ...coordination.deadlines import Deadlines
 from ...coordination.jobs import AT_ONCE, Job, Steps, to_the_end
 from ...coordination.store import RecordStore
 from ..assigning.assignors import ASSIGNORS
-from ..assigning.metadata_hash import MetadataHashes
 from ..assigning.regexes import REFRESH_AT_MOST_EVERY_MS, resolve
-from ..assigning.topic_changes import TopicChanges
 from ..assigning.topics import TopicView
 from ..classic.group import ClassicGroup
 from ..classic.protocol import Caller
+from ..reconciled_protocol import ReconciledProtocol, assigning
 from ..records import Change, ReadyChange, records_of, write_record
-from ..settings import ASSIGN_AGAIN_MS, GroupSettings
-from ..timers import MemberTimers
+from ..settings import GroupSettings
 from . import records, targets
 from .group import ConsumerGroup, all_topics
 from .member import LEAVE_EPOCH, STATIC_LEAVE_EPOCH, ConsumerMember, ConsumerMemberState, ResolvedRegex, away
@@ -45,8 +43,10 @@ log = logging.getLogger("ottla.groups")
 _REFRESH_AFTER_MS = 2**31 - 1
 
 
-class ConsumerProtocol:
-    """The rules of consumer groups over time; the state is all in the groups."""
+class ConsumerProtocol(ReconciledProtocol[ConsumerGroup]):
+    """See `ReconciledProtocol`."""
+
+    session_timeout = "consumer.session.timeout.ms"
 
     def __init__(
         self,
@@ -59,19 +59,13 @@ class ConsumerProtocol:
         start_job: Callable[[GroupShard, Job], None],
         start_farewell: Callable[[Job], None],
     ) -> None:
+        super().__init__(settings, store, deadlines, topics, self._remove_one)
         self._start_job = start_job
         self._start_farewell = start_farewell
-        self.timers = MemberTimers[ConsumerGroup](deadlines, self._remove_one)
-        self._elapsed_ms = deadlines.elapsed_ms
-        self._settings = settings
-        self._store = store
-        self._topics = topics
-        self._hashes = MetadataHashes(topics)
         self._migration = migration
         self._new_id = new_id
         self._topics_version = 0
         """Grows with every new topic, beyond a restart: what regular expressions match may have changed."""
-        self._changes = TopicChanges()
 
     # Groups
 
@@ -80,25 +74,12 @@ class ConsumerProtocol:
         self._topics_version = max(self._topics_version, now_ms)
 
     def loaded(self, shard: GroupShard, group: ConsumerGroup, now_ms: int) -> Job:
-        """Take up a group as it was written down: its members have a full session time to show up, unless they have.
-
-        How long ago something was written only the wall clock can tell; if that was set back since, it was just now.
-        """
-        elapsed_ms = self._elapsed_ms()
-        if group.assignment_ms:
-            group.assigned_at_ms = elapsed_ms - max(0, now_ms - group.assignment_ms)
+        """See `ReconciledProtocol.loaded`."""
         for regex in group.regexes.values():
-            group.resolved_at_ms = elapsed_ms - max(0, now_ms - regex.resolved_ms)
+            group.resolved_at_ms = self._elapsed_ms() - max(0, now_ms - regex.resolved_ms)
             # Versions were given by the wall clock, which may have been set back too.
             self._topics_version = max(self._topics_version, regex.version + 1)
-        for member_id in tuple(group.members):
-            member = group.members.get(member_id)
-            if member is not None and shard.groups.get(group.group_id) is group:
-                if member_id not in group.sessions:
-                    self.keep_alive(shard, group, member)
-                if member_id not in group.waits:
-                    self._await_revocation(shard, group, member)
-            yield
+        yield from super().loaded(shard, group, now_ms)
         self._settle(shard, group)
 
     def _settle(self, shard: GroupShard, group: object) -> None:
@@ -113,21 +94,14 @@ class ConsumerProtocol:
         else:
             to_the_end(loading)
 
-    def close(self, group: ConsumerGroup) -> Job:
-        """The group is gone or not ours any more; a member a piece."""
-        for member_id in tuple(group.sessions):
-            self.timers.stop(group, member_id)
-            yield
-
     def keep_alive(self, shard: GroupShard, group: ConsumerGroup, member: ConsumerMember) -> None:
-        """The member has sent something: its session starts again."""
-        classic = member.classic
-        own = self._settings.of_group(group.group_id, "consumer.session.timeout.ms")
-        timeout_ms = own if classic is None else classic.session_timeout_ms
-        self.timers.keep_alive(shard, group, member.member_id, timeout_ms)
+        """The member has sent something: its session starts again. One of the classic protocol says itself how long that is."""
+        if member.classic is None:
+            super().keep_alive(shard, group, member)
+        else:
+            self.timers.keep_alive(shard, group, member.member_id, member.classic.session_timeout_ms)
 
     def _await_revocation(self, shard: GroupShard, group: ConsumerGroup, member: ConsumerMember) -> None:
-        """Give a member its time to give up partitions, if it has to; the time begins again with each of its steps."""
         self.timers.unlimit(group, member.member_id)
         if member.state is ConsumerMemberState.UNREVOKED_PARTITIONS and member.classic is None:
             self.timers.limit(shard, group, member)
@@ -139,13 +113,9 @@ class ConsumerProtocol:
         else:
             to_the_end(closing)
 
-    def topics_changed(self, names: Collection[str], now_ms: int, *, has_new: bool) -> None:
-        """Topics were created (`has_new`), deleted or got more partitions: the groups concerned find out by the next
-        heartbeat of any member."""
-        self._hashes.topics_changed(names)
-        if has_new:
-            self._topics_version = max(self._topics_version + 1, now_ms)
-        self._changes.add(names)
+    def topics_are_new(self, now_ms: int) -> None:
+        """Topics were created."""
+        self._topics_version = max(self._topics_version + 1, now_ms)
 
     # Heartbeats
 
@@ -426,8 +396,7 @@ class ConsumerProtocol:
         """
         epoch, members, before, regexes = group.epoch, dict(group.members), dict(group.targets), dict(group.regexes)
         name = targets.preferred_assignor(members.values(), self._settings.group_consumer_assignors[0])
-        wait_ms = 0
-        try:
+        with assigning(group, self._elapsed_ms):
             found = yield from targets.new_targets(regexes, members, before, ASSIGNORS[name], self._topics)
             whole = yield from targets.written(group, found, self._store.max_batch_bytes(shard.partition))
             if shard.groups.get(group.group_id) is group:
@@ -437,13 +406,6 @@ class ConsumerProtocol:
                 self._store.append(shard.partition, whole.records, now_ms)
                 group.targets.update(whole.given)
                 shard.apply([last])
-        except KafkaError as error:
-            log.warning("group %s: there is no new assignment: %s", group.group_id, error)
-            if error.code is ErrorCode.UNKNOWN_SERVER_ERROR:  # the target is too large: another try would end alike
-                wait_ms = ASSIGN_AGAIN_MS
-        finally:
-            group.is_assigning = False
-            group.assigned_at_ms = self._elapsed_ms() + wait_ms
 
     # Leaving
 

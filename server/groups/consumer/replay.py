@@ -19,8 +19,8 @@ from ....protocol.messages.consumer_group_log import (
     ConsumerGroupTargetAssignmentMemberKey,
     ConsumerGroupTargetAssignmentMemberValue,
     ConsumerGroupTargetAssignmentMetadataKey,
-    ConsumerGroupTargetAssignmentMetadataValue,
 )
+from ..reconciled import target_metadata
 from .group import ConsumerGroup
 from .member import LEAVE_EPOCH, ConsumerMember, ConsumerMemberState, ResolvedRegex
 from .records import owned_of
@@ -55,15 +55,6 @@ def _member(
             classic=value.classic_member_metadata,
         )
     )
-
-
-def _target_metadata(
-    group: ConsumerGroup,
-    key: ConsumerGroupTargetAssignmentMetadataKey,
-    value: ConsumerGroupTargetAssignmentMetadataValue | None,
-) -> None:
-    group.assignment_epoch = -1 if value is None else value.assignment_epoch
-    group.assignment_ms = 0 if value is None else value.assignment_timestamp
 
 
 def _target(
@@ -111,7 +102,7 @@ APPLY: dict[type, Callable[[ConsumerGroup, Any, Any], None]] = {
     ConsumerGroupMetadataKey: _group_epoch,
     ConsumerGroupPartitionMetadataKey: _old_metadata,
     ConsumerGroupMemberMetadataKey: _member,
-    ConsumerGroupTargetAssignmentMetadataKey: _target_metadata,
+    ConsumerGroupTargetAssignmentMetadataKey: target_metadata,
     ConsumerGroupTargetAssignmentMemberKey: _target,
     ConsumerGroupCurrentMemberAssignmentKey: _current_assignment,
     ConsumerGroupRegularExpressionKey: _regex,

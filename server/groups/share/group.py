@@ -92,14 +92,6 @@ class ShareGroup(ReconciledGroup[ShareMember, Assignment]):
 
     # Members and partitions
 
-    def member(self, member_id: str) -> ShareMember:
-        """Raises KafkaError UNKNOWN_MEMBER_ID."""
-        member = self.members.get(member_id)
-        if member is None:
-            message = f"Member {member_id} is not a member of group {self.group_id}."
-            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, message)
-        return member
-
     @property
     def initialized(self) -> Mapping[bytes, TopicStates]:
         return {} if self.states is None else self.states.initialized

@@ -23,13 +23,11 @@ from ...coordination.deadlines import Deadlines
 from ...coordination.jobs import AT_ONCE, Job, Steps
 from ...coordination.store import RecordStore
 from ..assigning.assignment import rows_of
-from ..assigning.metadata_hash import MetadataHashes
-from ..assigning.topic_changes import TopicChanges
 from ..assigning.topics import TopicView
 from ..classic.protocol import Caller
+from ..reconciled_protocol import ReconciledProtocol, assigning
 from ..records import Change, ReadyChange, records_of, write_record
-from ..settings import ASSIGN_AGAIN_MS, GroupSettings
-from ..timers import MemberTimers
+from ..settings import GroupSettings
 from . import records, targets
 from .group import ShareGroup
 from .member import LEAVE_EPOCH, ShareMember
@@ -53,12 +51,14 @@ class StatesToBegin(NamedTuple):
     partitions: Topics
 
 
-class ShareProtocol:
-    """The rules of share groups over time; the state is all in the groups.
+class ShareProtocol(ReconciledProtocol[ShareGroup]):
+    """See `ReconciledProtocol`.
 
     Args:
         wish: Have the states begun; returns at once.
     """
+
+    session_timeout = "share.session.timeout.ms"
 
     def __init__(
         self,
@@ -69,13 +69,7 @@ class ShareProtocol:
         start_job: Callable[[GroupShard, Job], None],
         wish: Callable[[StatesToBegin], None],
     ) -> None:
-        self.timers = MemberTimers[ShareGroup](deadlines, self.remove)
-        self._elapsed_ms = deadlines.elapsed_ms
-        self._settings = settings
-        self._store = store
-        self._topics = topics
-        self._hashes = MetadataHashes(topics)
-        self._changes = TopicChanges()
+        super().__init__(settings, store, deadlines, topics, self.remove)
         self._start_job = start_job
         self._wish = wish
         self._asking: dict[str, list[Topics]] = {}
@@ -84,39 +78,12 @@ class ShareProtocol:
     # Groups
 
     def loaded(self, shard: GroupShard, group: ShareGroup, now_ms: int) -> Job:
-        """Take up a group as it was written down: its members have a full session time to show up, unless they have.
-
-        How long ago something was written only the wall clock can tell; if that was set back since, it was just now.
-        """
-        elapsed_ms = self._elapsed_ms()
-        if group.assignment_ms:
-            group.assigned_at_ms = elapsed_ms - max(0, now_ms - group.assignment_ms)
-        for member_id in tuple(group.members):
-            is_there = shard.groups.get(group.group_id) is group and member_id in group.members
-            if is_there and member_id not in group.sessions:
-                self._keep_alive(shard, group, member_id)
-            yield
+        """See `ReconciledProtocol.loaded`."""
+        yield from super().loaded(shard, group, now_ms)
         # Topics may have been deleted while nobody could write it down here.
         if group.states is not None and shard.groups.get(group.group_id) is group:
             gone = frozenset(one for one in group.states.topic_ids() if self._topics.name_of(one) is None)
             self.forget_topics(shard, group, gone, now_ms)
-
-    def close(self, group: ShareGroup) -> Job:
-        """The group is gone or not ours any more; a member a piece."""
-        for member_id in tuple(group.sessions):
-            self.timers.stop(group, member_id)
-            yield
-
-    def _keep_alive(self, shard: GroupShard, group: ShareGroup, member_id: str) -> None:
-        """The member has sent something: its session starts again."""
-        timeout_ms = self._settings.of_group(group.group_id, "share.session.timeout.ms")
-        self.timers.keep_alive(shard, group, member_id, timeout_ms)
-
-    def topics_changed(self, names: Collection[str]) -> None:
-        """Topics were created, deleted or got more partitions: the groups concerned find out by the next heartbeat of any
-        member."""
-        self._hashes.topics_changed(names)
-        self._changes.add(names)
 
     def forget_topics(self, shard: GroupShard, group: ShareGroup, topic_ids: Collection[bytes], now_ms: int) -> None:
         """These topics are gone; errors as `RecordStore.append`."""
@@ -145,7 +112,7 @@ class ShareProtocol:
             or _with_news(member, request, caller) != member
         ):
             return None
-        self._keep_alive(shard, group, member.member_id)
+        self.keep_alive(shard, group, member)
         return ShareGroupHeartbeatResponse(
             member_id=member.member_id,
             member_epoch=member.epoch,
@@ -227,7 +194,7 @@ class ShareProtocol:
             group.refresh_at_ms = elapsed_ms + _REFRESH_AFTER_MS
         if transition.has_assigned:
             group.assigned_at_ms = elapsed_ms
-        self._keep_alive(shard, group, transition.member.member_id)
+        self.keep_alive(shard, group, transition.member)
         if transition.must_assign and not group.is_assigning:
             group.is_assigning = True
             self._start_job(shard, self._assign(shard, group, now_ms))
@@ -249,8 +216,7 @@ class ShareProtocol:
         """
         epoch, members, before, initialized = group.epoch, dict(group.members), dict(group.targets), group.initialized
         max_bytes = self._store.max_batch_bytes(shard.partition)
-        wait_ms = 0
-        try:
+        with assigning(group, self._elapsed_ms):
             found = yield from targets.new_targets(members, before, initialized, self._topics, max_bytes)
             made = yield from targets.written(group, found, max_bytes)
             if shard.groups.get(group.group_id) is group:
@@ -263,13 +229,6 @@ class ShareProtocol:
                     if member_id in group.members and group.targets.get(member_id) != assignment:
                         group.set_target(member_id, assignment)
                 shard.apply([last])
-        except KafkaError as error:
-            log.warning("group %s: there is no new assignment: %s", group.group_id, error)
-            if error.code is ErrorCode.UNKNOWN_SERVER_ERROR:  # the target is too large: another try would end alike
-                wait_ms = ASSIGN_AGAIN_MS
-        finally:
-            group.is_assigning = False
-            group.assigned_at_ms = self._elapsed_ms() + wait_ms
 
     def remove(self, shard: GroupShard, group: ShareGroup, member_id: str, now_ms: int) -> None:
         """Take a member out of the group.

@@ -10,6 +10,7 @@ from ....protocol.messages import share_group_log as log
 from ....protocol.messages.consumer_group_heartbeat import TopicPartitions
 from ....protocol.messages.consumer_group_log import TopicPartition
 from ..assigning.assignment import Assignment
+from ..reconciled import target_metadata
 from .group import ShareGroup
 from .member import LEAVE_EPOCH, ShareMember
 from .states import StateTable, TopicStates
@@ -35,15 +36,6 @@ def _member(
             topic_names=frozenset(value.subscribed_topic_names),
         )
     )
-
-
-def _target_metadata(
-    group: ShareGroup,
-    key: log.ShareGroupTargetAssignmentMetadataKey,
-    value: log.ShareGroupTargetAssignmentMetadataValue | None,
-) -> None:
-    group.assignment_epoch = -1 if value is None else value.assignment_epoch
-    group.assignment_ms = 0 if value is None else value.assignment_timestamp
 
 
 def _target(
@@ -109,7 +101,7 @@ def _topic_states(*tables: Iterable[log.TopicPartitionsInfo]) -> list[dict[bytes
 APPLY: dict[type, Callable[[ShareGroup, Any, Any], None]] = {
     log.ShareGroupMemberMetadataKey: _member,
     log.ShareGroupMetadataKey: _group_epoch,
-    log.ShareGroupTargetAssignmentMetadataKey: _target_metadata,
+    log.ShareGroupTargetAssignmentMetadataKey: target_metadata,
     log.ShareGroupTargetAssignmentMemberKey: _target,
     log.ShareGroupCurrentMemberAssignmentKey: _current_assignment,
     log.ShareGroupStatePartitionMetadataKey: _states,

@@ -8,7 +8,7 @@ a load.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import ClassVar, NamedTuple
 
@@ -17,7 +17,7 @@ from ....protocol.messages.streams_group_heartbeat import EndpointToPartitions
 from ...coordination.deadlines import Deadline
 from ..kinds import PartitionCheck
 from ..reconciled import ReconciledGroup
-from ..records import CommittedOffset, write_record
+from ..records import write_record
 from .applications.configured import Configured
 from .applications.topology import Topology
 from .member import StreamsMember, StreamsTasks
@@ -135,25 +135,10 @@ class StreamsGroup(ReconciledGroup[StreamsMember, StreamsTasks]):
     def subscribes_to(self, topic: str) -> bool:
         return bool(self.members) and self.topology is not None and topic in self.topology.subtopology_of
 
-    def offsets_age_from(self) -> Callable[[CommittedOffset], int] | None:
-        return lambda committed: committed.commit_ms
-
-    @property
-    def may_expire(self) -> bool:
-        return not self.members
-
     def tombstone_keys(self) -> list[bytes]:
         return [write_record(*change)[0] for change in tombstones(self.group_id, self.members)]
 
     # Members
-
-    def member(self, member_id: str) -> StreamsMember:
-        """Raises KafkaError UNKNOWN_MEMBER_ID."""
-        member = self.members.get(member_id)
-        if member is None:
-            message = f"Member {member_id} is not a member of group {self.group_id}."
-            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, message)
-        return member
 
     def is_used_by(self, process_id: str, task: Task, *, as_active: bool) -> bool:
         """Whether a task cannot be given to a member of this process yet: it has it in another role, or it is to be active and

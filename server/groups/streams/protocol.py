@@ -20,14 +20,12 @@ from ....protocol.messages.streams_group_heartbeat import (
 from ...coordination.deadlines import Deadlines
 from ...coordination.jobs import Job, Steps, to_the_end
 from ...coordination.store import RecordStore
-from ..assigning.metadata_hash import MetadataHashes
-from ..assigning.topic_changes import TopicChanges
 from ..assigning.topics import TopicView
 from ..classic.group import ClassicGroup
 from ..classic.protocol import Caller
+from ..reconciled_protocol import ReconciledProtocol
 from ..records import Change, ReadyChange, records_of
 from ..settings import GroupSettings
-from ..timers import MemberTimers
 from . import records, targets
 from .answering import Heard, answered
 from .describing import endpoints
@@ -47,8 +45,10 @@ _REFRESH_AFTER_MS = 60 * 60 * 1000
 _TRIES = 5
 
 
-class StreamsProtocol:
-    """The rules of streams groups over time; the state is all in the groups."""
+class StreamsProtocol(ReconciledProtocol[StreamsGroup]):
+    """See `ReconciledProtocol`."""
+
+    session_timeout = "streams.session.timeout.ms"
 
     def __init__(
         self,
@@ -59,57 +59,21 @@ class StreamsProtocol:
         start_job: Callable[[GroupShard, Job], None],
         close_classic: Callable[[ClassicGroup, int], None],
     ) -> None:
+        super().__init__(settings, store, deadlines, topics, self._remove_one)
         self._close_classic = close_classic
         self._targets = TargetJobs(settings, store, deadlines, start_job)
-        self.timers = MemberTimers[StreamsGroup](deadlines, self._remove_one)
-        self._elapsed_ms = deadlines.elapsed_ms
-        self._settings = settings
-        self._store = store
-        self._topics = topics
-        self._hashes = MetadataHashes(topics)
-        self._changes = TopicChanges()
 
     # Groups
 
-    def loaded(self, shard: GroupShard, group: StreamsGroup, now_ms: int) -> Job:
-        """Take up a group as it was written down: its members have a full session time to show up, unless they have.
-
-        How long ago something was written only the wall clock can tell; if that was set back since, it was just now.
-        """
-        if group.assignment_ms:
-            group.assigned_at_ms = self._elapsed_ms() - max(0, now_ms - group.assignment_ms)
-        for member_id in tuple(group.members):
-            member = group.members.get(member_id)
-            if member is not None and shard.groups.get(group.group_id) is group:
-                if member_id not in group.sessions:
-                    self._keep_alive(shard, group, member)
-                if member_id not in group.waits:
-                    self._await_revocation(shard, group, member)
-            yield
-
     def close(self, group: StreamsGroup) -> Job:
-        """The group is gone or not ours any more; a member a piece."""
+        """See `ReconciledProtocol.close`."""
         self._targets.stop_waiting(group)
-        for member_id in tuple(group.sessions):
-            self.timers.stop(group, member_id)
-            yield
-
-    def _keep_alive(self, shard: GroupShard, group: StreamsGroup, member: StreamsMember) -> None:
-        """The member has sent something: its session starts again."""
-        timeout_ms = self._settings.of_group(group.group_id, "streams.session.timeout.ms")
-        self.timers.keep_alive(shard, group, member.member_id, timeout_ms)
+        yield from super().close(group)
 
     def _await_revocation(self, shard: GroupShard, group: StreamsGroup, member: StreamsMember) -> None:
-        """Give a member its time to give up tasks, if it has to; the time begins again with each of its steps."""
         self.timers.unlimit(group, member.member_id)
         if member.state is StreamsMemberState.UNREVOKED_TASKS:
             self.timers.limit(shard, group, member)
-
-    def topics_changed(self, names: Collection[str]) -> None:
-        """Topics were created, deleted or got more partitions: the groups concerned find out by the next heartbeat of any
-        member."""
-        self._hashes.topics_changed(names)
-        self._changes.add(names)
 
     # Heartbeats
 
@@ -139,7 +103,7 @@ class StreamsProtocol:
             or with_news(member, request, caller) != member
         ):
             return None
-        self._keep_alive(shard, group, member)
+        self.keep_alive(shard, group, member)
         return Heard(
             StreamsGroupHeartbeatResponse(
                 member_id=member.member_id,
@@ -255,7 +219,7 @@ class StreamsProtocol:
             group.assigned_at_ms = elapsed_ms
         if waits:
             self._targets.await_members(shard, group)
-        self._keep_alive(shard, group, member)
+        self.keep_alive(shard, group, member)
         if transition.has_stepped:
             self._await_revocation(shard, group, member)
         if transition.must_assign:

@@ -18,10 +18,10 @@ from ....protocol.messages.streams_group_log import (
     StreamsGroupTargetAssignmentMemberKey,
     StreamsGroupTargetAssignmentMemberValue,
     StreamsGroupTargetAssignmentMetadataKey,
-    StreamsGroupTargetAssignmentMetadataValue,
     StreamsGroupTopologyKey,
     StreamsGroupTopologyValue,
 )
+from ..reconciled import target_metadata
 from .applications.topology import of_record
 from .group import StreamsGroup
 from .member import LEAVE_EPOCH, NOTHING, Epochs, Owned, Places, StreamsMember, StreamsMemberState, StreamsTasks
@@ -58,15 +58,6 @@ def _member(
             client_tags={one.key: one.value for one in value.client_tags},
         )
     )
-
-
-def _target_metadata(
-    group: StreamsGroup,
-    _: StreamsGroupTargetAssignmentMetadataKey,
-    value: StreamsGroupTargetAssignmentMetadataValue | None,
-) -> None:
-    group.assignment_epoch = -1 if value is None else value.assignment_epoch
-    group.assignment_ms = 0 if value is None else value.assignment_timestamp
 
 
 def _target(
@@ -143,7 +134,7 @@ APPLY: dict[type, Callable[[StreamsGroup, Any, Any], None]] = {
     StreamsGroupMetadataKey: _group_epoch,
     StreamsGroupTopologyKey: _topology,
     StreamsGroupMemberMetadataKey: _member,
-    StreamsGroupTargetAssignmentMetadataKey: _target_metadata,
+    StreamsGroupTargetAssignmentMetadataKey: target_metadata,
     StreamsGroupTargetAssignmentMemberKey: _target,
     StreamsGroupCurrentMemberAssignmentKey: _current_assignment,
 }

@@ -8,12 +8,12 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING
 
-from ....protocol.errors import ErrorCode, KafkaError
 from ...coordination.deadlines import Deadline, Deadlines
 from ...coordination.jobs import Job
 from ...coordination.store import RecordStore
+from ..reconciled_protocol import assigning
 from ..records import write_record
-from ..settings import ASSIGN_AGAIN_MS, GroupSettings
+from ..settings import GroupSettings
 from . import records, targets
 from .group import StreamsGroup
 
@@ -75,8 +75,7 @@ class TargetJobs:
         Whatever happened to the group meanwhile has brought it to a later epoch, for which there will be another one.
         """
         epoch, members, before, configured = group.epoch, dict(group.members), dict(group.targets), group.configured
-        wait_ms = 0
-        try:
+        with assigning(group, self._elapsed_ms):
             # The group was loaded meanwhile: the next heartbeat looks at the topics. Or the last member has gone meanwhile: the
             # first that comes brings it to its next epoch.
             if configured is None or not members:
@@ -90,10 +89,3 @@ class TargetJobs:
                 self._store.append(shard.partition, whole.records, now_ms)
                 group.targets.update(whole.given)
                 shard.apply([last])
-        except KafkaError as error:
-            log.warning("group %s: there is no new assignment: %s", group.group_id, error)
-            if error.code is ErrorCode.UNKNOWN_SERVER_ERROR:  # the target is too large: another try would end alike
-                wait_ms = ASSIGN_AGAIN_MS
-        finally:
-            group.is_assigning = False
-            group.assigned_at_ms = self._elapsed_ms() + wait_ms

@@ -426,7 +426,7 @@ def _look_for_cold_states() -> Begun:
 
 
 CLASSIC, REBALANCE = "groups/classic/protocol.py", "groups/classic/rebalance.py"
-TIMERS, PROTOCOL = "groups/timers.py", "groups/consumer/protocol.py"
+TIMERS, RECONCILED, PROTOCOL = "groups/timers.py", "groups/reconciled_protocol.py", "groups/consumer/protocol.py"
 SHARE, STREAMS = "groups/share/protocol.py", "groups/streams/protocol.py"
 STREAMS_TARGETS = "groups/streams/target_jobs.py"
 STATES = "sharing/state_coordinator.py"
@@ -449,7 +449,7 @@ COORDINATOR_TIMERS = {
     "another look at topics": Timer(f"{PROTOCOL} advance", 2**31 - 1, _refresh),
     "next assignment": Timer(f"{PROTOCOL} advance", 5_000, _assignment),
     "next assignment of many partitions": Timer(f"{PROTOCOL} _assign", 5_000, _assignment_of_many_partitions),
-    "next assignment after a load": Timer(f"{PROTOCOL} loaded", 3_000, _assignment_after_a_load),
+    "next assignment after a load": Timer(f"{RECONCILED} loaded", 3_000, _assignment_after_a_load),
     "expressions and a new topic": Timer(f"{PROTOCOL} _resolve_regexes", 10_001, _new_topic),
     "expressions and a new topic after a load": Timer(f"{PROTOCOL} loaded", 6_001, _new_topic_after_a_load),
     "expressions matched again": Timer(f"{PROTOCOL} _resolve_regexes", 600_001, _unannounced_topic),
@@ -459,7 +459,7 @@ COORDINATOR_TIMERS = {
     "a share group's look at topics": Timer(f"{SHARE} heartbeat", 2**31 - 1, _share_refresh),
     "a share group's next assignment": Timer(f"{SHARE} heartbeat", 5_000, _share_assignment),
     "that of many partitions": Timer(f"{SHARE} _assign", 5_000, _share_assignment_of_many_partitions),
-    "that after a load": Timer(f"{SHARE} loaded", 3_000, _share_assignment_after_a_load),
+    "that after a load": Timer(f"{RECONCILED} loaded", 3_000, _share_assignment_after_a_load),
     "session of an instance": Timer(f"{TIMERS} keep_alive", SESSION_MS, _streams_session),
     "session of a loaded instance": Timer(f"{TIMERS} keep_alive", SESSION_MS, _streams_session_after_a_load),
     "revocation of tasks": Timer(f"{TIMERS} limit", REBALANCE_MS, _streams_revocation),
@@ -468,7 +468,7 @@ COORDINATOR_TIMERS = {
     "another look at topics of a topology": Timer(f"{STREAMS} _keep", 3_600_000, _streams_refresh),
     "next assignment of tasks": Timer(f"{STREAMS} _keep", 5_000, _streams_assignment),
     "next assignment of many tasks": Timer(f"{STREAMS_TARGETS} _assign", 5_000, _streams_assignment_of_many_tasks),
-    "next assignment of tasks after a load": Timer(f"{STREAMS} loaded", 3_000, _streams_assignment_after_a_load),
+    "next assignment of tasks after a load": Timer(f"{RECONCILED} loaded", 3_000, _streams_assignment_after_a_load),
     "pruning of share states": Timer(f"{STATES} _repeat_pruning", 10_000, _pruning),
     "look for cold share states": Timer(f"{STATES} _repeat_refreshing", 60_000, _look_for_cold_states),
     # Looked for every 10 s; at 25 s it has not taken longer than that.

@@ -1,0 +1,104 @@
+"""What the protocols of consumer, share and streams groups have alike: how groups are taken up after a load and left, how long members may
+be silent, and what is known of topics.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, ClassVar, Generic
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ..coordination.deadlines import Deadlines
+from ..coordination.jobs import Job
+from ..coordination.store import RecordStore
+from .assigning.metadata_hash import MetadataHashes
+from .assigning.topic_changes import TopicChanges
+from .assigning.topics import TopicView
+from .reconciled import ReconciledGroup
+from .settings import ASSIGN_AGAIN_MS, GroupSettings
+from .timers import Group, MemberTimers
+
+if TYPE_CHECKING:
+    from .shard import GroupShard
+
+log = logging.getLogger("ottla.groups")
+
+
+class ReconciledProtocol(Generic[Group]):
+    """The rules of one kind of groups over time; the state is all in the groups.
+
+    Args:
+        remove: Takes a member out of (shard, group, member id, now_ms). Raises KafkaError if that cannot be written down.
+    """
+
+    session_timeout: ClassVar[str]
+    """The option of groups that says how long a member may be silent."""
+
+    def __init__(
+        self,
+        settings: GroupSettings,
+        store: RecordStore,
+        deadlines: Deadlines,
+        topics: TopicView,
+        remove: Callable[[GroupShard, Group, str, int], None],
+    ) -> None:
+        self.timers = MemberTimers[Group](deadlines, remove)
+        self._elapsed_ms = deadlines.elapsed_ms
+        self._settings = settings
+        self._store = store
+        self._topics = topics
+        self._hashes = MetadataHashes(topics)
+        self._changes = TopicChanges()
+
+    def loaded(self, shard: GroupShard, group: Group, now_ms: int) -> Job:
+        """Take up a group as it was written down: its members have a full session time to show up, unless they have.
+
+        How long ago something was written only the wall clock can tell; if that was set back since, it was just now.
+        """
+        if group.assignment_ms:
+            group.assigned_at_ms = self._elapsed_ms() - max(0, now_ms - group.assignment_ms)
+        for member_id in tuple(group.members):
+            member = group.members.get(member_id)
+            if member is not None and shard.groups.get(group.group_id) is group:
+                if member_id not in group.sessions:
+                    self.keep_alive(shard, group, member)
+                if member_id not in group.waits:
+                    self._await_revocation(shard, group, member)
+            yield
+
+    def close(self, group: Group) -> Job:
+        """The group is gone or not ours any more; a member a piece."""
+        for member_id in tuple(group.sessions):
+            self.timers.stop(group, member_id)
+            yield
+
+    def keep_alive(self, shard: GroupShard, group: Group, member: Any) -> None:
+        """The member has sent something: its session starts again."""
+        timeout_ms = self._settings.of_group(group.group_id, self.session_timeout)
+        self.timers.keep_alive(shard, group, member.member_id, timeout_ms)
+
+    def _await_revocation(self, shard: GroupShard, group: Group, member: Any) -> None:
+        """Give a member its time to give up what it has, if it has to; the time begins again with each of its steps."""
+
+    def topics_changed(self, names: Collection[str]) -> None:
+        """Topics were created, deleted or got more partitions: the groups concerned find out by the next heartbeat of any
+        member."""
+        self._hashes.topics_changed(names)
+        self._changes.add(names)
+
+
+@contextmanager
+def assigning(group: ReconciledGroup[Any, Any], elapsed_ms: Callable[[], int]) -> Iterator[None]:
+    """While a target assignment is made. A KafkaError ends it: the group keeps the target that it has, until the next one is due."""
+    wait_ms = 0
+    try:
+        yield
+    except KafkaError as error:
+        log.warning("group %s: there is no new assignment: %s", group.group_id, error)
+        if error.code is ErrorCode.UNKNOWN_SERVER_ERROR:  # the target is too large: another try would end alike
+            wait_ms = ASSIGN_AGAIN_MS
+    finally:
+        group.is_assigning = False
+        group.assigned_at_ms = elapsed_ms() + wait_ms
