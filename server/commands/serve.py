@@ -42,6 +42,7 @@ from ..runtime.errors import ControlError
 from ..runtime.freeing import give_back, share_arenas
 from ..runtime.nursery import open_plain_nursery
 from .frame.environment import read_environment
+from .frame.errors import WrongCallError
 from .frame.options import DEFAULT_BOOTSTRAP
 from .node_lines import obey
 
@@ -96,10 +97,6 @@ Defaults = Callable[[Properties, Mapping[str, str], str, int], Properties]
 and the number of nodes: what to start with."""
 
 
-class StartError(Exception):
-    """Why the broker does not start, in one line."""
-
-
 def snippet(lives: Lives, secured: Secured | None) -> str:
     """Something to try."""
     address = lives.nodes[0].listeners[0].address
@@ -133,7 +130,7 @@ def serve(
         defaults: What lies beneath what is given, and above the profile.
 
     Raises:
-        StartError: Bad options, an address or a data directory that cannot be used. Nothing was written.
+        WrongCallError: Bad options, an address or a data directory that cannot be used. Nothing was written.
     """
     stop = StopSignals()
     try:
@@ -147,7 +144,7 @@ def serve(
         if stop.may_end:
             log.exception("the broker has ended")
             return 1
-        raise StartError(str(error)) from error
+        raise WrongCallError(str(error)) from error
     finally:
         stop.ignore()
 

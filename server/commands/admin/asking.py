@@ -15,7 +15,7 @@ from ipaddress import ip_address
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from ..frame.errors import RefusedError, WrongCallError
+from ..frame.errors import CommandError, WrongCallError
 from ..frame.options import ADMIN_TOKEN, admin_of
 
 CONNECT_TIMEOUT_S = 5
@@ -49,7 +49,7 @@ class Admin:
         """Ask without a body. Fields that are None are left out; a list is one field several times.
 
         Raises:
-            RefusedError: With the listener's sentence.
+            CommandError: With the listener's sentence.
             WrongCallError: Nobody answers there, or no listener of Ottla's does.
         """
         return self._ask("GET", _with_query(path, fields))
@@ -106,7 +106,7 @@ class Admin:
         sentence = str(answer.get("error", f"status {status}"))
         if status == http.client.UNAUTHORIZED:
             sentence += f" (give --admin-token-file, or the token in {ADMIN_TOKEN})"
-        raise RefusedError(sentence)
+        raise CommandError(sentence)
 
     def _no_ottla(self, found: str) -> WrongCallError:
         return WrongCallError(f"what answers at {self.address} is no admin listener of Ottla: {found}")
