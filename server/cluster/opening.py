@@ -269,11 +269,11 @@ def _first_state(start: Start, found: Sequence[FoundDirectory], note: Callable[[
     for each in found:
         if each.has_metadata_log:
             # Loaded where it is needed: its record classes would slow every other start down.
-            from ...storage.topics.cluster_metadata import ClusterMetadataError, replay_cluster_metadata
+            from ...storage.topics.cluster_metadata import replay_cluster_metadata
 
             try:
                 replay = replay_cluster_metadata(files, each.path)
-            except ClusterMetadataError as error:
+            except CatalogError as error:
                 raise DataDirectoryError(str(error)) from error
             if replay is not None:
                 check_assigned(found, replay.directories_of(start.config.node_id))

@@ -20,12 +20,11 @@ from typing import ClassVar, NamedTuple
 
 from ..disk import paths
 from ..disk.files import Files
-from .index_file import RELATIVE_OFFSET_MAX, CorruptIndexError, IndexFile, InvalidOffsetError, SparseIndex
+from .index_file import RELATIVE_OFFSET_MAX, IndexFile, InvalidOffsetError, SparseIndex
 
 __all__ = [
     "RELATIVE_OFFSET_MAX",
     "AbortedTxn",
-    "CorruptIndexError",
     "InvalidOffsetError",
     "OffsetIndex",
     "TimeIndex",

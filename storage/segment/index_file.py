@@ -16,7 +16,7 @@ from array import array
 from bisect import bisect_left
 from typing import ClassVar
 
-from ..disk.files import Files
+from ..disk.files import DamagedFileError, Files
 
 RELATIVE_OFFSET_MAX = 2**31 - 1
 """Index entries hold offsets relative to the segment's base, in 31 bits."""
@@ -27,10 +27,6 @@ POSITION_MAX = 2**31 - 1
 CHECKED_WHOLE_MAX = 4096
 ENTRIES_PER_SECTOR = 32
 """Of the smallest unit that disks lose, 512 bytes, every sparse index has more entries than this."""
-
-
-class CorruptIndexError(Exception):
-    """An index file contradicts itself. Rebuild it from the log."""
 
 
 class InvalidOffsetError(ValueError):
@@ -86,7 +82,7 @@ class IndexFile(ABC):
         """Read the file now if that has not happened.
 
         Raises:
-            CorruptIndexError: It is no whole number of entries, or they contradict each other or the segment's base.
+            DamagedFileError: It is no whole number of entries, or they contradict each other or the segment's base.
                 The zero tail of a file that Apache Kafka had preallocated when it was killed counts as that.
         """
         if not self._loaded:
@@ -167,8 +163,8 @@ class IndexFile(ABC):
         self._written_count = min(self._written_count, count)
         self._is_file_current = False
 
-    def _corrupt(self, what: str) -> CorruptIndexError:
-        return CorruptIndexError(f"{self.path}: {what}")
+    def _corrupt(self, what: str) -> DamagedFileError:
+        return DamagedFileError(f"{self.path}: {what}")
 
     @abstractmethod
     def _count(self) -> int: ...
@@ -178,7 +174,7 @@ class IndexFile(ABC):
 
     @abstractmethod
     def _decode(self, data: bytes) -> None:
-        """Take the entries of a file whose size is right, or raise CorruptIndexError and leave all as it is."""
+        """Take the entries of a file whose size is right, or raise DamagedFileError and leave all as it is."""
 
     @abstractmethod
     def _encode(self, start: int, stop: int) -> bytes:

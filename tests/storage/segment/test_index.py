@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ottla.storage.disk.files import DamagedFileError
 from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.segment import index_file
 from ottla.storage.segment.index import (
@@ -16,7 +17,6 @@ from ottla.storage.segment.index import (
     RELATIVE_OFFSET_MAX,
     WRITTEN_AT_ONCE,
     AbortedTxn,
-    CorruptIndexError,
     InvalidOffsetError,
     OffsetIndex,
     TimeIndex,
@@ -215,7 +215,7 @@ def test_a_missing_file_is_an_empty_index(make: Callable[[CrashFiles], OffsetInd
 
 @EACH
 def test_a_file_that_is_no_whole_number_of_entries_is_corrupt(make: Callable[[CrashFiles], OffsetIndex]) -> None:
-    with pytest.raises(CorruptIndexError, match=r"^x: 7 bytes"):
+    with pytest.raises(DamagedFileError, match=r"^x: 7 bytes"):
         make(disk_with(b"1234567")).sanity_check()
 
 
@@ -225,8 +225,8 @@ def test_any_bytes_are_an_index_or_corrupt(make: Callable[[CrashFiles], OffsetIn
     index = make(disk_with(data))
     try:
         index.sanity_check()
-    except CorruptIndexError:
-        with pytest.raises(CorruptIndexError):
+    except DamagedFileError:
+        with pytest.raises(DamagedFileError):
             index.entries()
     else:
         assert len(index.entries()) * index.ENTRY_BYTES == len(data)
@@ -340,7 +340,7 @@ def test_an_offset_index_is_full_without_room_for_one_more() -> None:
 )
 def test_an_offset_index_that_does_not_increase_is_corrupt(entries: list[tuple[int, int]]) -> None:
     data = b"".join(struct.pack(">ii", *entry) for entry in entries)
-    with pytest.raises(CorruptIndexError):
+    with pytest.raises(DamagedFileError):
         offset_index(disk_with(data)).sanity_check()
 
 
@@ -360,7 +360,7 @@ def test_a_lost_disk_sector_is_noticed_in_a_long_index_too(damage: int) -> None:
     offset_index(disk_with(bytes(data))).sanity_check()
     at = min(damage * 8 // 512 * 512, len(data) - 512) or 512
     data[at : at + 512] = bytes(512)
-    with pytest.raises(CorruptIndexError):
+    with pytest.raises(DamagedFileError):
         offset_index(disk_with(bytes(data))).sanity_check()
 
 
@@ -444,7 +444,7 @@ def test_a_time_index_keeps_a_place_for_the_entry_that_closes_it() -> None:
 @pytest.mark.parametrize("entries", [[(5, 1), (5, 2)], [(5, 1), (4, 2)], [(5, 3), (6, 2)], [(5, -1)], [(5, 1), (0, 0)]])
 def test_a_time_index_that_goes_back_is_corrupt(entries: list[tuple[int, int]]) -> None:
     data = b"".join(struct.pack(">qi", *entry) for entry in entries)
-    with pytest.raises(CorruptIndexError):
+    with pytest.raises(DamagedFileError):
         time_index(disk_with(data)).sanity_check()
 
 
@@ -597,7 +597,7 @@ def test_a_transaction_index_that_contradicts_itself_is_corrupt(
     base_offset: int, entries: list[tuple[int, int, int, int, int]]
 ) -> None:
     files = disk_with(b"".join(struct.pack(">hqqqq", *entry) for entry in entries))
-    with pytest.raises(CorruptIndexError):
+    with pytest.raises(DamagedFileError):
         TransactionIndex(files, "x", base_offset).sanity_check()
 
 
