@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
-from ..errors import PipelineError, StoreFailedError, UsageError
+from ..errors import PipelineError, ServiceFailedError, UsageError
 
 T = TypeVar("T")
 
@@ -81,7 +81,7 @@ def as_error(error: BaseException, address: str) -> PipelineError:
     if isinstance(error, (ValueError, TypeError, ImportError)):
         return UsageError(f"{address}: {said}")
     where = "nobody answers there" if _NOT_THERE.search(said) else "the store does not answer"
-    return StoreFailedError(f"{address}: {where} ({said})")
+    return ServiceFailedError(f"{address}: {where} ({said})")
 
 
 def _refusal(said: str) -> Refusal | None:
@@ -95,7 +95,7 @@ def patiently(
 
     Raises:
         FileNotFoundError: There is no such thing.
-        UsageError, StoreFailedError: As `as_error`.
+        UsageError, ServiceFailedError: As `as_error`.
     """
     store = store_of(address)
     for pause_s in (*PAUSES_S, None):
