@@ -64,10 +64,6 @@ _answered: set[str] = set()
 """Stores (`SCHEME://AUTHORITY`) that have answered this process."""
 
 
-class _NoAnswerError(OSError):
-    pass
-
-
 def store_of(address: str) -> str:
     scheme, _, rest = address.partition("://")
     return f"{scheme}://{rest.partition('/')[0]}"
@@ -134,7 +130,7 @@ def within(call: Callable[[], T], answer_s: float) -> T:
     thread.start()
     thread.join(answer_s)
     if not found:
-        raise _NoAnswerError(f"no answer for {answer_s:.0f} s")
+        raise OSError(f"no answer for {answer_s:.0f} s")
     result, error = found[0]
     if error is not None:
         raise error

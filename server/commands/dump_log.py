@@ -27,11 +27,12 @@ from ...storage.disk.checkpoints import (
     uuid_text,
 )
 from ...storage.disk.files import DamagedFileError, File, Files
+from ...storage.disk.health import DataDirectoryError
 from ...storage.disk.os_files import ReadOnlyFiles
 from ...storage.produce.producer_snapshots import decode as decode_snapshot
 from ...storage.segment.batch_scan import RECOVERY_CHUNK_BYTES, UNREADABLE, batch_walk, computed_crc
 from ...storage.segment.index import AbortedTxn
-from ...storage.topics.catalog_file import CatalogError, decode
+from ...storage.topics.catalog_file import decode
 from ..partitions.internal_topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
 from .dump_records import (
     batch_line,
@@ -122,7 +123,7 @@ class Dump:
                 yield f"  {line}"
         except UNREADABLE as error:
             yield f"{PROBLEM} {error.message}"
-        except (DamagedFileError, CorruptCheckpointError, CatalogError) as error:
+        except (DamagedFileError, CorruptCheckpointError, DataDirectoryError) as error:
             yield f"{PROBLEM} {error}"
 
     def _content(self, path: str) -> Iterator[str]:

@@ -21,12 +21,11 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from ...storage.data_dirs.data_dir import DataDirectoryError
-from ...storage.disk.files import DirectoryLockedError, Files
+from ...storage.disk.files import Files
+from ...storage.disk.health import DataDirectoryError
 from ...storage.disk.os_files import OsFiles
 from ...storage.disk.own_files import read_secrets
 from ...storage.kernel import COMPILED
-from ...storage.topics.catalog_file import CatalogError
 from ...storage.topics.config import ConfigError
 from ..broker.broker import Broker
 from ..broker.lives import AdminListener, Lives, run_lives
@@ -140,7 +139,7 @@ def serve(
         _prepare_process()
         stop.listen()
         return trio.run(_run, static, hello, _admin_http(options), _prepare(options.seed), stop, None, secured)
-    except (ConfigError, CatalogError, ControlError, DirectoryLockedError, DataDirectoryError, OSError) as error:
+    except (ConfigError, ControlError, DataDirectoryError, OSError) as error:
         if stop.may_end:
             log.exception("the broker has ended")
             return 1

@@ -112,7 +112,7 @@ async def open_broker(
     Raises:
         RuntimeError: This is not Trio.
         TypeError, ConfigError: An option is refused.
-        OSError, DirectoryLockedError and the like: as `broker.life.run_broker`.
+        OSError, DataDirectoryError and the like: as `broker.life.run_broker`.
     """
     refuse_unknown("ottla.open_broker", unknown, KEYWORDS)
     if (library := event_loop()) != "trio":

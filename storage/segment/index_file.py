@@ -29,10 +29,6 @@ ENTRIES_PER_SECTOR = 32
 """Of the smallest unit that disks lose, 512 bytes, every sparse index has more entries than this."""
 
 
-class InvalidOffsetError(ValueError):
-    """An entry that does not continue the index: a mistake of the caller."""
-
-
 class IndexFile(ABC):
     """What the three have in common: a path, a lazily read file, and how much of it is up to date."""
 
@@ -231,12 +227,12 @@ class SparseIndex(IndexFile):
     def _relative(self, offset: int) -> int:
         relative = offset - self.base_offset
         if not 0 <= relative <= RELATIVE_OFFSET_MAX:
-            raise InvalidOffsetError(f"offset {offset} does not fit an index with base offset {self.base_offset}")
+            raise ValueError(f"offset {offset} does not fit an index with base offset {self.base_offset}")
         return relative
 
     def _add(self, relative: int, value: int, max_count: int) -> None:
         if len(self._offsets) >= max_count:
-            raise InvalidOffsetError(f"{self.path} is full with {len(self._offsets)} entries")
+            raise ValueError(f"{self.path} is full with {len(self._offsets)} entries")
         self._offsets.append(relative)
         self._values.append(value)  # last, so that a flush beside us counts whole entries only
         self._is_file_current = False

@@ -41,8 +41,9 @@ from ...protocol.records import HEADER_BYTES, RecordBatch
 from ...protocol.wire import codec
 from ..disk import paths
 from ..disk.files import File, Files
+from ..disk.health import DataDirectoryError
 from ..disk.paths import TopicPartition
-from .catalog_file import CatalogError, CatalogState, PartitionEntry, TopicEntry
+from .catalog_file import CatalogState, PartitionEntry, TopicEntry
 from .client_records import ClientRecord, ClientRecords
 from .entries import Entries
 
@@ -65,7 +66,7 @@ def read_cluster_metadata(files: Files, data_dir: str, *, cluster_id: str) -> Ca
     Node ids are Kafka's. A partition that had no leader is given its first replica.
 
     Raises:
-        CatalogError: Damage that a crash does not explain, or records of a Kafka newer than we know.
+        DataDirectoryError: Damage that a crash does not explain, or records of a Kafka newer than we know.
         OSError: A file cannot be read.
     """
     replay = replay_cluster_metadata(files, data_dir)
@@ -96,7 +97,7 @@ def replay_cluster_metadata(files: Files, data_dir: str) -> MetadataReplay | Non
             if batch.next_offset <= next_offset:
                 continue
             if batch.base_offset > next_offset:
-                raise CatalogError(
+                raise DataDirectoryError(
                     f"{path}: offset {batch.base_offset} at position {position} where {next_offset} should be"
                 )
             replay.apply_batch(batch, path)
@@ -116,7 +117,7 @@ def _batches(files: Files, path: str, *, may_be_torn: bool) -> Iterator[tuple[in
             except CorruptRecordError as error:
                 if may_be_torn:
                     return
-                raise CatalogError(f"{path}: position {position}: {error.message}") from error
+                raise DataDirectoryError(f"{path}: position {position}: {error.message}") from error
             yield position, batch
             position += batch.size_bytes
     finally:
@@ -163,7 +164,7 @@ class MetadataReplay:
             for record in batch.records():
                 self._apply_record(memoryview(record.value if record.value is not None else b""))
         except (CorruptRecordError, ProtocolError) as error:
-            raise CatalogError(f"{path}: batch at offset {batch.base_offset}: {error}") from error
+            raise DataDirectoryError(f"{path}: batch at offset {batch.base_offset}: {error}") from error
 
     def _apply_record(self, value: memoryview) -> None:
         """Apply one record. Types that are not declared pass by."""
