@@ -182,9 +182,5 @@ class ProtocolError(Exception):
     """The peer's bytes are not Kafka's protocol: there is no answer but to close the connection."""
 
 
-class TooManyElementsError(ProtocolError):
-    """A message has more elements than its reader may read."""
-
-
-class LargeMessageError(Exception):
-    """A message is larger than its writer may write now; nothing is wrong with it."""
+class LargeMessageError(ProtocolError):
+    """A message is larger than the caller lets it be read, or written, now; nothing else need be wrong with it."""

@@ -32,7 +32,7 @@ class HttpRefusal(Exception):
     """A request that is not carried out, with the HTTP status.
 
     Args:
-        sentence: What is wrong, or what makes that where it takes long: only a client that may read it has it made.
+        sentence: What is wrong; a function where that takes long to find out, called only for a client that may read it.
         headers: Of the answer.
     """
 
