@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 
-from .errors import KafkaFailedError, UsageError
+from .errors import ServiceFailedError, UsageError
 
 CONNECT_TIMEOUT_S = 10.0
 
@@ -14,7 +14,7 @@ def check_that_somebody_is_there(bootstrap_servers: str, option: str = "--bootst
 
     Raises:
         UsageError: One is no HOST:PORT, or its host cannot be a name.
-        KafkaFailedError: None does.
+        ServiceFailedError: None does.
     """
     reasons = []
     for text in bootstrap_servers.split(","):
@@ -29,4 +29,4 @@ def check_that_somebody_is_there(bootstrap_servers: str, option: str = "--bootst
             raise UsageError(f"{option}: {text.strip()}: not a name of a host: {error}") from error
         else:
             return
-    raise KafkaFailedError(f"no broker answers at {'; '.join(reasons)}")
+    raise ServiceFailedError(f"no broker answers at {'; '.join(reasons)}")

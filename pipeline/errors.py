@@ -70,20 +70,10 @@ class SparkFailedError(PipelineError):
     exit_code = 6
 
 
-class ServerFailedError(PipelineError):
-    """The server through which an install goes has failed, or is gone: what is in the log stays, and another call goes on."""
-
-    exit_code = 6
-
-
-class StoreFailedError(PipelineError):
-    """An object store does not answer, or breaks off what it says, for longer than a job waits. Another call may do."""
-
-    exit_code = 6
-
-
-class KafkaFailedError(PipelineError):
-    """A Kafka that is reached over the wire does not answer, or has failed: another call may do."""
+class ServiceFailedError(PipelineError):
+    """What a job reaches over the network does not answer for as long as the job waits, or has failed: an object store, a Kafka, or
+    the server through which an install goes. The text names it. Another call may succeed; what an install did stays.
+    """
 
     exit_code = 6
 

@@ -66,19 +66,12 @@ Stream: TypeAlias = tuple[Callable[[BytesLike], bytes], Callable[[], bytes]]
 """What packs the next bytes, and what ends it."""
 
 
-class TooManyFramesError(CorruptRecordError):
-    """A batch is packed in more frames than the caller allows."""
+class UnpackLimitError(CorruptRecordError):
+    """A batch would unpack to more bytes, or has more frames, than the caller allows.
 
-
-class DecompressedTooLargeError(CorruptRecordError):
-    """A batch would unpack to more than the caller allows.
-
-    Its code is MESSAGE_TOO_LARGE, on which producers split their batch, not CORRUPT_MESSAGE, which they retry as is.
+    The code for too many bytes is MESSAGE_TOO_LARGE, on which producers split their batch, not CORRUPT_MESSAGE, which they
+    retry as is.
     """
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message)
-        self.code = ErrorCode.MESSAGE_TOO_LARGE
 
 
 def compress(codec: int, data: BytesLike, level: int | None = None) -> bytes:
@@ -151,8 +144,8 @@ def decompress(
         The unpacked bytes; for codec 0 a view of `data` itself.
 
     Raises:
-        DecompressedTooLargeError: More than `max_bytes` would come out; noticed before they are held.
-        TooManyFramesError: More than `max_frames`; noticed when so many have been unpacked.
+        UnpackLimitError: More than `max_bytes` would come out (MESSAGE_TOO_LARGE), noticed before they are held; or more than
+            `max_frames` (CORRUPT_MESSAGE), noticed when that number has been unpacked.
         CorruptRecordError: The stream is damaged or cut short, something other than a frame follows it,
             or no codec has this number.
     """
@@ -183,12 +176,12 @@ def unpack(
     return pieces(memoryview(data), max_bytes, max_frames)
 
 
-def _too_large(max_bytes: int) -> DecompressedTooLargeError:
-    return DecompressedTooLargeError(f"batch unpacks to more than {max_bytes} bytes")
+def _too_large(max_bytes: int) -> UnpackLimitError:
+    return UnpackLimitError(f"batch unpacks to more than {max_bytes} bytes", ErrorCode.MESSAGE_TOO_LARGE)
 
 
-def _too_many(max_frames: int) -> TooManyFramesError:
-    return TooManyFramesError(f"batch is packed in more than {max_frames} frames")
+def _too_many(max_frames: int) -> UnpackLimitError:
+    return UnpackLimitError(f"batch is packed in more than {max_frames} frames")
 
 
 # --- none -------------------------------------------------------------------------------------------------------

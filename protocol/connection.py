@@ -78,7 +78,7 @@ def parse_request(frame: memoryview, most_elements: int = REQUEST_ELEMENTS_MAX, 
 
     Raises UnspokenError, if `at_once`, where others would wait until the codec is made.
 
-    Raises TooManyElementsError, which is a ProtocolError, as soon as there are more than `most_elements`.
+    Raises LargeMessageError, which is a ProtocolError, as soon as there are more than `most_elements`.
 
     Raises ProtocolError for an API or version that we do not speak and for bytes that are not the message; the
     connection is then closed, as Kafka does. ApiVersions is the exception (KIP-511): in an unknown version it is

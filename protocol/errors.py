@@ -170,21 +170,17 @@ class KafkaError(Exception):
 class CorruptRecordError(KafkaError):
     """Damage inside record batches: lengths, checksums or compressed data that cannot be."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__(ErrorCode.CORRUPT_MESSAGE, message)
+    def __init__(self, message: str, code: ErrorCode = ErrorCode.CORRUPT_MESSAGE) -> None:
+        super().__init__(code, message)
 
-    def __reduce__(self) -> tuple[type["CorruptRecordError"], tuple[str]]:
-        # BaseException would copy and pickle it through (code, message), which __init__ here does not take.
-        return (type(self), (self.message,))
+    def __reduce__(self) -> tuple[type["CorruptRecordError"], tuple[str, ErrorCode]]:
+        # BaseException would copy and pickle it through (code, message), which __init__ here takes the other way round.
+        return (type(self), (self.message, self.code))
 
 
 class ProtocolError(Exception):
     """The peer's bytes are not Kafka's protocol: there is no answer but to close the connection."""
 
 
-class TooManyElementsError(ProtocolError):
-    """A message has more elements than its reader may read."""
-
-
-class LargeMessageError(Exception):
-    """A message is larger than its writer may write now; nothing is wrong with it."""
+class LargeMessageError(ProtocolError):
+    """A message is larger than the caller lets it be read, or written, now; nothing else need be wrong with it."""

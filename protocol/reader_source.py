@@ -34,7 +34,7 @@ from .codegen import (
     read_uvarint,
     split_fields,
 )
-from .errors import ProtocolError, TooManyElementsError
+from .errors import LargeMessageError, ProtocolError
 from .schema import Field, Type, fields_of, unsealed
 
 
@@ -45,7 +45,7 @@ class ReaderSource(Source):
         super().__init__(cls, version, flexible)
         self.names |= {
             "ProtocolError": ProtocolError,
-            "TooManyElementsError": TooManyElementsError,
+            "LargeMessageError": LargeMessageError,
             "struct_error": struct.error,
             "read_uvarint": read_uvarint,
             "fail": fail,
@@ -137,7 +137,7 @@ class ReaderSource(Source):
 
     def _spend_left(self, elements: str) -> None:
         self.line(f"left -= {elements}")
-        self.line(f"if left < 0: raise TooManyElementsError(f'{self.label}: more than {{most}} elements')")
+        self.line(f"if left < 0: raise LargeMessageError(f'{self.label}: more than {{most}} elements')")
 
     def _length(self, format: str, n: str, nullable: bool, target: str) -> None:
         """Read a length or count into `n`, and open the block for what is not null. As in Kafka, any negative length

@@ -110,7 +110,7 @@ class MessageCodec:
     def read_within(self) -> ReadWithin:
         """`read_within(view, at, most_elements) -> (value, next_at, elements_left)`: as `read`.
 
-        Raises TooManyElementsError as soon as there are more; nothing may be wrong with the message then.
+        Raises LargeMessageError as soon as there are more; nothing may be wrong with the message then.
         """
         read: ReadWithin = self._compile("read")
         return read

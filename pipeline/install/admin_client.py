@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from ..errors import PipelineError, ServerFailedError, SourceChangedError, StoreLockedError, UsageError
+from ..errors import PipelineError, ServiceFailedError, SourceChangedError, StoreLockedError, UsageError
 
 CONNECT_TIMEOUT_S = 10
 TIMEOUT_S = 600
@@ -40,7 +40,7 @@ class AdminClient:
 
         Raises:
             UsageError: No admin listener answers there.
-            ServerFailedError: It does, and has failed, or was gone before its answer.
+            ServiceFailedError: It does, and has failed, or was gone before its answer.
             PipelineError: It was refused; which one says `_ERRORS`.
         """
         return self._ask(name, "POST", f"/v1/cleaning/{name}", json.dumps(fields))
@@ -59,13 +59,13 @@ class AdminClient:
         except (OSError, ValueError, http.client.HTTPException) as error:
             if name == "status":  # the first that is asked
                 raise UsageError(f"{self._address}: expected a server's admin listener, found: {error!r}") from error
-            raise ServerFailedError(f"{self._address}: no answer to {name!r}: {error!r}; call again") from error
+            raise ServiceFailedError(f"{self._address}: no answer to {name!r}: {error!r}; call again") from error
         if not isinstance(answer, dict) or (response.status != 200 and "error" not in answer):
             raise UsageError(
                 f"{self._address}: expected a server's admin listener, found one that says {answer!r:.100}"
             )
         if response.status != 200:
-            kind = _ERRORS.get((name, response.status), UsageError if response.status < 500 else ServerFailedError)
+            kind = _ERRORS.get((name, response.status), UsageError if response.status < 500 else ServiceFailedError)
             raise kind(f"{self._address}: {answer['error']}")
         return answer
 
@@ -78,7 +78,7 @@ class AdminClient:
 
         Raises:
             StoreLockedError: Somebody else has a lease.
-            UsageError, ServerFailedError, PipelineError: As `post`.
+            UsageError, ServiceFailedError, PipelineError: As `post`.
         """
         held = tp | {"lease": self.post("pause", tp | {"lease_ms": lease_ms}).get("lease")}
         ended = threading.Event()

@@ -65,7 +65,7 @@ def install_online(
             stale. Groups before stay in.
         UsageError: No server answers, or it is another directory's; a group is not staged, or damaged, or cannot be
             given to the owner of the log.
-        ServerFailedError: The server has failed, or is gone. Call again.
+        ServiceFailedError: The server has failed, or is gone. Call again.
         OSError: The disk of the staging refused.
     """
     if is_plan_installed(plan, files):

@@ -16,8 +16,8 @@ from enum import Enum
 
 from ...storage.disk import paths
 from ...storage.disk.checkpoints import write_atomically
-from ...storage.disk.files import Files
-from ...storage.logs.staged_segment import StagedError, StagedSegment, read_staged, size_and_crc
+from ...storage.disk.files import DamagedFileError, Files
+from ...storage.logs.staged_segment import StagedSegment, read_staged, size_and_crc
 from ..compaction.plan import CompactionPlan
 from ..compaction.staging import (
     INSTALLED_FILE,
@@ -171,7 +171,7 @@ def checked_stage(plan: CompactionPlan, group: int, files: Files, *, is_read: bo
     staged = _read(plan, group, files)
     try:
         staged.check(files, is_read=is_read)
-    except StagedError as error:
+    except DamagedFileError as error:
         raise UsageError(f"{error}: run compact again") from error
     return staged
 
@@ -278,7 +278,7 @@ def _read(plan: CompactionPlan, group: int, files: Files) -> StagedSegment:
     bases = tuple(plan.sources[number].base_offset for number in plan.groups[group])
     try:
         staged = read_staged(files, group_directory(plan, group))
-    except StagedError as error:
+    except DamagedFileError as error:
         raise UsageError(f"{error}: run compact again") from error
     if staged.source_base_offsets != bases:
         found = list(staged.source_base_offsets)

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
-from ..errors import PipelineError, StoreFailedError, UsageError
+from ..errors import PipelineError, ServiceFailedError, UsageError
 
 T = TypeVar("T")
 
@@ -64,10 +64,6 @@ _answered: set[str] = set()
 """Stores (`SCHEME://AUTHORITY`) that have answered this process."""
 
 
-class _NoAnswerError(OSError):
-    pass
-
-
 def store_of(address: str) -> str:
     scheme, _, rest = address.partition("://")
     return f"{scheme}://{rest.partition('/')[0]}"
@@ -81,7 +77,7 @@ def as_error(error: BaseException, address: str) -> PipelineError:
     if isinstance(error, (ValueError, TypeError, ImportError)):
         return UsageError(f"{address}: {said}")
     where = "nobody answers there" if _NOT_THERE.search(said) else "the store does not answer"
-    return StoreFailedError(f"{address}: {where} ({said})")
+    return ServiceFailedError(f"{address}: {where} ({said})")
 
 
 def _refusal(said: str) -> Refusal | None:
@@ -95,7 +91,7 @@ def patiently(
 
     Raises:
         FileNotFoundError: There is no such thing.
-        UsageError, StoreFailedError: As `as_error`.
+        UsageError, ServiceFailedError: As `as_error`.
     """
     store = store_of(address)
     for pause_s in (*PAUSES_S, None):
@@ -134,7 +130,7 @@ def within(call: Callable[[], T], answer_s: float) -> T:
     thread.start()
     thread.join(answer_s)
     if not found:
-        raise _NoAnswerError(f"no answer for {answer_s:.0f} s")
+        raise OSError(f"no answer for {answer_s:.0f} s")
     result, error = found[0]
     if error is not None:
         raise error

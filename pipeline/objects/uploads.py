@@ -37,7 +37,7 @@ def written_beside() -> Iterator[str]:
 
 
 def upload(objects: ObjectFiles, path: str, address: str) -> None:
-    """Give the bytes of a file an address. UsageError, StoreFailedError: as `patiently`; an object may be there, and not whole."""
+    """Give the bytes of a file an address. UsageError, ServiceFailedError: as `patiently`; an object may be there, and not whole."""
     size_bytes = os.path.getsize(path)
 
     def once() -> None:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple, Protocol
 
 from ..addresses import CONNECT_TIMEOUT_S, check_that_somebody_is_there
-from ..errors import KafkaFailedError, UsageError
+from ..errors import ServiceFailedError, UsageError
 from ..objects.addresses import parse_fs_options
 from ..objects.object_files import ObjectFiles
 from ..stores.reading_files import resolved
@@ -26,10 +26,6 @@ _OF_ANY_CLIENT = ("bootstrap", "security", "sasl", "ssl", "client", "socket", "a
 """How the names of a producer's configs begin that an admin client has, too."""
 TIMEOUT_S = 120.0
 """For what has been sent. A broker that restarts is back before."""
-
-
-class RestoreError(KafkaFailedError):
-    """The broker did not take a record, or nobody answers. Another call may do."""
 
 
 class RestoreResult(NamedTuple):
@@ -46,7 +42,7 @@ class Writer(Protocol):
     def send(self, row: Mapping[str, Any]) -> None: ...
 
     def close(self) -> None:
-        """Raises RestoreError if a record was not taken."""
+        """Raises ServiceFailedError if a record was not taken."""
 
 
 def restore(
@@ -67,7 +63,7 @@ def restore(
 
     Raises:
         UsageError: There is no such snapshot, no topic with as many partitions, or no producer is installed.
-        RestoreError: The broker did not take a record.
+        ServiceFailedError: The broker did not take a record.
     """
     stored = _opened(snapshot, fs_options or {})
     needed = stored.partitions()
@@ -156,7 +152,7 @@ class _Confluent:
             # All topics: to ask for one may make it.
             found = producer.list_topics(timeout=CONNECT_TIMEOUT_S).topics.get(topic)
         except module.KafkaException as error:
-            raise RestoreError(f"no broker answers at {servers}: {error.args[0].str()}") from error
+            raise ServiceFailedError(f"no broker answers at {servers}: {error.args[0].str()}") from error
         if found is None and creates_with is not None:
             cls._create(known, topic, creates_with, silent)
             return cls(producer, topic), creates_with
@@ -177,14 +173,14 @@ class _Confluent:
         try:
             admin.create_topics([made], operation_timeout=TIMEOUT_S)[topic].result(TIMEOUT_S)
         except KafkaException as error:
-            raise RestoreError(f"{topic} was not made: {error.args[0].str()}") from error
+            raise ServiceFailedError(f"{topic} was not made: {error.args[0].str()}") from error
 
     def send(self, row: Mapping[str, Any]) -> None:
         optional = {} if (time := timestamp_ms(row)) is None else {"timestamp": time}
         headers = [(each["key"], each["value"]) for each in row.get("headers") or ()]
         while True:
             if self._error is not None:
-                raise RestoreError(f"{self._topic}: {self._error}")
+                raise ServiceFailedError(f"{self._topic}: {self._error}")
             try:
                 self._producer.produce(
                     self._topic,
@@ -207,7 +203,9 @@ class _Confluent:
     def close(self) -> None:
         left = self._producer.flush(0 if self._error is not None else TIMEOUT_S)
         if self._error is not None or left:
-            raise RestoreError(f"{self._topic}: {self._error or f'{left} records were not taken in {TIMEOUT_S:.0f} s'}")
+            raise ServiceFailedError(
+                f"{self._topic}: {self._error or f'{left} records were not taken in {TIMEOUT_S:.0f} s'}"
+            )
 
 
 class _KafkaPython:
@@ -228,7 +226,7 @@ class _KafkaPython:
             producer = module.KafkaProducer(**options)
             partitions = producer.partitions_for(topic)
         except module.errors.KafkaError as error:
-            raise RestoreError(f"{servers}: {error!r}") from error
+            raise ServiceFailedError(f"{servers}: {error!r}") from error
         return cls(producer, topic, module.errors), len(partitions or ())
 
     @staticmethod
@@ -265,4 +263,4 @@ class _KafkaPython:
         self._producer.flush(TIMEOUT_S)
         self._producer.close()
         if self._error is not None:
-            raise RestoreError(f"{self._topic}: {self._error!r}")
+            raise ServiceFailedError(f"{self._topic}: {self._error!r}")

@@ -107,7 +107,7 @@ def write_to_store(
     Raises:
         UsageError: There is a snapshot, and `overwrite` is not wanted; or something else; or the earlier one has become too old.
         SourceChangedError: Another snapshot was written there meanwhile.
-        StoreFailedError: The store does not answer. While the manifest was written, the new snapshot may stand.
+        ServiceFailedError: The store does not answer. While the manifest was written, the new snapshot may stand.
         Whatever the order's `run` raises. What was there is there; of the new one nothing is left, as far as it can be removed.
     """
     address, since, now_ms = normal(out), order.since, order.now_ms

@@ -19,7 +19,7 @@ from itertools import pairwise
 from ...protocol.errors import CorruptRecordError
 from ...protocol.records import HEADER_BYTES, RecordBatch
 from ...storage.disk import paths
-from ...storage.disk.files import File, Files
+from ...storage.disk.files import DamagedFileError, File, Files
 from ...storage.disk.paths import OFFSET_MAX, TopicPartition
 from ...storage.produce import producer_snapshots
 from ...storage.produce.producer_state import ProducerState
@@ -286,7 +286,7 @@ class PartitionLog:
             end = min(end, self._durable_end_offset)
         for offset in reversed(producer_snapshots.offsets(self._files, self.directory)):
             if self.log_start_offset < offset <= end:
-                with suppress(producer_snapshots.CorruptSnapshotError, FileNotFoundError):
+                with suppress(DamagedFileError, FileNotFoundError):
                     file = self._files.open(paths.snapshot_path(self.directory, offset))
                     return offset, producer_snapshots.decode(file.read_at(0, file.size()))
         return self.log_start_offset, []

@@ -16,7 +16,6 @@ from ...storage.disk.paths import OFFSET_MAX
 from ...storage.produce.producers import ProducerStates
 from ...storage.segment.batch_scan import batch_steps
 from ...storage.segment.index import AbortedTxn
-from ...storage.segment.index_file import InvalidOffsetError
 from ...storage.segment.segment import LogSegment
 
 
@@ -75,9 +74,10 @@ class Tail:
     def tell(self, segment: LogSegment) -> None:
         """Give its segment's offset index, in memory, the entry that leads to the batch."""
         if segment.base_offset == self.base_offset:
-            with suppress(CorruptRecordError, InvalidOffsetError):
+            with suppress(CorruptRecordError):
                 if segment.floor_position(OFFSET_MAX) < self.position:
-                    segment.offset_index.append(self.last_offset, self.position)
+                    with suppress(ValueError):  # it does not continue the index
+                        segment.offset_index.append(self.last_offset, self.position)
 
 
 def _last_batch(segment: LogSegment) -> tuple[int, int] | None:

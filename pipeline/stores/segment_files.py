@@ -18,8 +18,8 @@ from contextlib import contextmanager, suppress
 
 from ...protocol.errors import CorruptRecordError
 from ...storage.disk import paths
-from ...storage.disk.files import File, Files
-from ...storage.segment.index import CorruptIndexError, TransactionIndex
+from ...storage.disk.files import DamagedFileError, File, Files
+from ...storage.segment.index import TransactionIndex
 from ...storage.segment.segment import LogSegment
 from ...storage.topics.config import LogConfig
 from ..errors import CorruptSourceError, SourceChangedError, UsageError
@@ -133,7 +133,7 @@ def _open(names: SegmentNames, files: Files, directory: str, config: LogConfig, 
     own = SegmentsOwnFiles(files, directory, names)
     segment = LogSegment.open(own, directory, names.base_offset, config, now_ms, names.suffix)
     try:
-        with suppress(CorruptIndexError):  # whoever asks for aborted transactions meets that again
+        with suppress(DamagedFileError):  # whoever asks for aborted transactions meets that again
             segment.txn_index.sanity_check()
             known = {txn.last_offset: txn for txn in segment.txn_index.entries()}
             for name in names.more_transactions:
@@ -180,7 +180,7 @@ def _own_files(segment: LogSegment) -> SegmentsOwnFiles:
 class SegmentsOwnFiles(ReadingFiles):
     """What one segment sees of its directory: the files that were its own when it was found.
 
-    Raises CorruptIndexError for an index that can no longer be told from the index of the segment's successor.
+    Raises DamagedFileError for an index that can no longer be told from the index of the segment's successor.
     """
 
     def __init__(self, files: Files, directory: str, names: SegmentNames) -> None:
@@ -208,11 +208,11 @@ class SegmentsOwnFiles(ReadingFiles):
         try:
             file = self._files.open(self._places.get(path, path))
         except FileNotFoundError as error:
-            raise CorruptIndexError(f"{path} went away") from error
+            raise DamagedFileError(f"{path} went away") from error
         # An index leaves after its log and comes after its log, so it is that of the log file which is there now.
         if self.was_replaced():
             file.close()
-            raise CorruptIndexError(f"{path}: the log file beside it is another one now")
+            raise DamagedFileError(f"{path}: the log file beside it is another one now")
         return file
 
     def exists(self, path: str) -> bool:
@@ -240,7 +240,7 @@ def source_errors(segments: list[LogSegment]) -> Iterator[None]:
         yield
     except CorruptRecordError as error:
         raise CorruptSourceError(error.message) from error
-    except CorruptIndexError as error:
+    except DamagedFileError as error:
         if any(was_replaced(segment) for segment in segments):
             raise SourceChangedError(f"{error}: a server is at work") from error
         raise CorruptSourceError(str(error)) from error

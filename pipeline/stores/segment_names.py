@@ -24,9 +24,8 @@ from dataclasses import dataclass
 from ...protocol.errors import CorruptRecordError
 from ...storage.disk import paths
 from ...storage.disk.checkpoints import CorruptCheckpointError, read_partition_metadata
-from ...storage.disk.files import Files
+from ...storage.disk.files import DamagedFileError, Files
 from ...storage.logs.swap import outcome
-from ...storage.segment.index import CorruptIndexError
 from ...storage.segment.segment import LogSegment
 from ...storage.topics.config import LogConfig
 from ..errors import CorruptSourceError
@@ -73,7 +72,7 @@ def look(files: Files, directory: str, *, from_offset: int = 0) -> list[SegmentN
         segment = LogSegment.open(files, directory, base_offset, LogConfig(), 0, suffix)
         try:
             return segment.next_offset()
-        except CorruptIndexError:
+        except DamagedFileError:
             segment.rebuild_indexes()
             return segment.next_offset()
         finally:

@@ -20,10 +20,11 @@ from ...storage.data_dirs.relocation import other_place
 from ...storage.disk import paths
 from ...storage.disk.checkpoints import CorruptCheckpointError, MetaProperties, OffsetCheckpoint, read_meta_properties
 from ...storage.disk.files import Files
+from ...storage.disk.health import DataDirectoryError
 from ...storage.disk.paths import TopicPartition
 from ...storage.produce.producers import PRODUCER_ID_EXPIRATION_MS_DEFAULT
 from ...storage.topics.catalog import Catalog
-from ...storage.topics.catalog_file import CLUSTER_DEFAULT, CatalogError, CatalogState
+from ...storage.topics.catalog_file import CLUSTER_DEFAULT, CatalogState
 from ...storage.topics.cluster_metadata import read_cluster_metadata
 from ...storage.topics.config import TOPIC_OPTIONS, ConfigError, LogConfig
 from ..errors import CorruptSourceError, UsageError
@@ -155,7 +156,7 @@ class Store:
         try:
             found = Catalog.load(self.files, self.data_dir)
             return read_cluster_metadata(self.files, self.data_dir, cluster_id="") if found is None else found.state
-        except CatalogError as error:
+        except DataDirectoryError as error:
             raise CorruptSourceError(str(error)) from error
 
     def config_of(self, topic: str, overrides: Mapping[str, str] | None = None) -> LogConfig:

@@ -14,12 +14,12 @@ import os
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 
-from ...storage.data_dirs.data_dir import DataDirectoryError
 from ...storage.data_dirs.inspection import check_owners
 from ...storage.data_dirs.partition_dirs import served_directory
 from ...storage.disk import paths
 from ...storage.disk.checkpoints import uuid_text
 from ...storage.disk.files import Files
+from ...storage.disk.health import DataDirectoryError
 from ...storage.disk.paths import TopicPartition
 from ..errors import UsageError
 from ..objects.addresses import is_address

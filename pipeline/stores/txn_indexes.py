@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ...storage.disk.files import DamagedFileError
 from ...storage.disk.paths import OFFSET_MAX
 from ...storage.logs.replay import replayed
 from ...storage.produce.producers import ProducerStates
-from ...storage.segment.index import AbortedTxn, CorruptIndexError
+from ...storage.segment.index import AbortedTxn
 from ...storage.segment.segment import LogSegment
 
 
@@ -16,7 +17,7 @@ def complete_txn_indexes(producers: ProducerStates, segments: list[LogSegment], 
 
     Raises:
         CorruptRecordError: Something there is no batch. What lies before it counts.
-        CorruptIndexError: An index makes no sense, and the replay does not tell all that was in it.
+        DamagedFileError: An index makes no sense, and the replay does not tell all that was in it.
     """
     begins = producers.end_offset
     found: dict[int, dict[int, AbortedTxn]] = {
@@ -36,7 +37,7 @@ def _add(segment: LogSegment, txns: Mapping[int, AbortedTxn], *, is_all: bool) -
     index = segment.txn_index
     try:
         known = {txn.last_offset: txn for txn in index.entries()}
-    except CorruptIndexError:
+    except DamagedFileError:
         if not is_all:
             raise
         known = {}

@@ -20,8 +20,8 @@ from ...protocol.records import (
     TRANSACTIONAL_BIT,
 )
 from ...storage.disk import paths
-from ...storage.disk.files import Files
-from ...storage.segment.index import CorruptIndexError, TransactionIndex
+from ...storage.disk.files import DamagedFileError, Files
+from ...storage.segment.index import TransactionIndex
 from ..records.batch_window import BatchWindow, Bools, Int64s
 from ..records.columns import RecordColumns
 from .findings import Finding
@@ -226,7 +226,7 @@ def _txn_index(files: Files, segment: SegmentRef, transactions: Transactions) ->
     rule = "the transaction index lists the aborted transactions"
     try:
         found = TransactionIndex(files, path, segment.base_offset).entries()
-    except CorruptIndexError as error:
+    except DamagedFileError as error:
         yield Finding(rule, path, None, -1, "entries that agree with each other", str(error))
         return
     for txn in found:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from py4j.protocol import Py4JJavaError
 
 from ..addresses import check_that_somebody_is_there
-from ..errors import KafkaFailedError, PipelineError, SourceChangedError, SparkFailedError, UsageError
+from ..errors import PipelineError, ServiceFailedError, SourceChangedError, SparkFailedError, UsageError
 from .cluster import WireCluster
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ _REFUSALS: Mapping[str, tuple[type[PipelineError], str]] = {
     "errors.UnsupportedSaslMechanismException": (UsageError, "not let in: {said}"),
     "errors.UnsupportedVersionException": (UsageError, "too old a Kafka: {said}"),
     "errors.TimeoutException": (
-        KafkaFailedError,
+        ServiceFailedError,
         "no Kafka answers with these options ({said}); is it the address, security.protocol, or what it advertises?",
     ),
     "config.ConfigException": (UsageError, "the clients' options: {said}"),
@@ -73,7 +73,7 @@ class KafkaTopics:
         """
         Raises:
             UsageError: The session has no connector, or the options are none.
-            KafkaFailedError: No connection is taken.
+            ServiceFailedError: No connection is taken.
         """
         check_connector(spark)
         check_that_somebody_is_there(cluster.bootstrap)
@@ -94,7 +94,7 @@ class KafkaTopics:
         """
         Raises:
             UsageError: There is no such topic, or it may not be read.
-            KafkaFailedError: Nobody answers in time.
+            ServiceFailedError: Nobody answers in time.
         """
         ids = self._partitions(topic)
         start, end = self.offsets(topic, ids, "earliest"), self.offsets(topic, ids, "latest")
@@ -212,7 +212,7 @@ def reading_errors(places: str) -> Iterator[None]:
 
     Raises:
         SourceChangedError: Records went away while they were read.
-        UsageError, KafkaFailedError: As of `KafkaTopics`.
+        UsageError, ServiceFailedError: As of `KafkaTopics`.
         SparkFailedError: Another error.
     """
     try:
@@ -242,4 +242,4 @@ def refusal(error: Py4JJavaError, bootstrap: str, topic: str) -> PipelineError:
             kind, text = known
             said = " ".join((chain[-1][1] or chain[-1][0]).split())
             return kind(f"{bootstrap}: {text.format(topic=topic, said=said)}")
-    return KafkaFailedError(f"{bootstrap}: {': '.join(' '.join(each).strip() for each in chain)}")
+    return ServiceFailedError(f"{bootstrap}: {': '.join(' '.join(each).strip() for each in chain)}")

@@ -71,7 +71,7 @@ def verify_wire(spark: SparkSession, asked: WireQuestion, *, now_ms: int) -> Wir
     """
     Raises:
         UsageError: The session has no connector, there is no such topic, it may not be read, an option does not fit.
-        KafkaFailedError: A Kafka does not answer.
+        ServiceFailedError: A Kafka does not answer.
         SourceChangedError: Records went away, or all that differs is being written meanwhile.
         SparkFailedError: A job failed for another reason.
     """

@@ -133,7 +133,7 @@ class Broker:
         """Lock and load the data directories. Blocks; runs in a worker thread before anything is served.
 
         Raises:
-            OSError, DirectoryLockedError, CatalogError, DataDirectoryError, ConfigError: One clear line each.
+            OSError, DataDirectoryError, ConfigError: One clear line each.
         """
         clock, config, files, rng, waits = self.clock, self.config, self.files, self.rng, self.waits
         if not any(map(files.exists, config.current.data_dirs)):

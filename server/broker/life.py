@@ -60,7 +60,7 @@ async def run_broker(
 
     Raises:
         OSError: A listener cannot be had, or the disk refuses.
-        CatalogError, DirectoryLockedError, DataDirectoryError: An unusable data directory; each message is one clear line,
+        DataDirectoryError: An unusable data directory; each message is one clear line,
             and nothing was written.
     """
     nodes = nodes_of(static)

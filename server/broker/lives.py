@@ -62,10 +62,6 @@ class LifeOverError(ControlError):
         return LifeOverError, self.args
 
 
-class DisksFailedError(Exception):
-    """The data directories have failed, and the life has ended with them. One line."""
-
-
 @dataclass(slots=True, eq=False)
 class _Wish:
     """For the end of a life, and for the beginning of the next one unless `end` is STOP."""
@@ -408,7 +404,7 @@ class Lives:
         return wish
 
     def _disks_failed(self, failed_dirs: FailedDirs) -> None:
-        self.failure = DisksFailedError(failed_dirs.reason)
+        self.failure = OSError(failed_dirs.reason)
         if failed_dirs.is_declared:
             log.error("%s, as declared: the broker is down until it is restarted", failed_dirs.reason)
         else:

@@ -23,12 +23,11 @@ import trio
 from ...protocol.errors import KafkaError
 from ...storage.cleaning.cleaner_checkpoints import data_dir_of
 from ...storage.disk import paths
-from ...storage.disk.files import SyncError
+from ...storage.disk.files import DamagedFileError, SyncError
 from ...storage.disk.paths import TopicPartition
 from ...storage.logs.log import Log
-from ...storage.logs.staged_segment import StagedError, bring_in
+from ...storage.logs.staged_segment import bring_in
 from ...storage.segment.batch_scan import UNREADABLE
-from ...storage.segment.index import CorruptIndexError
 from ...storage.segment.segment import LogSegment
 from ..partitions.waits import FetchWaits
 from ..runtime.clock import Clock
@@ -233,7 +232,7 @@ class CleaningLeases:
         )
         try:
             new = await in_thread(Work.CLEAN, data_dir_of(log), work)
-        except (StagedError, CorruptIndexError, *UNREADABLE) as error:
+        except (DamagedFileError, *UNREADABLE) as error:
             raise ControlError(Kind.INVALID, str(error)) from error
         except SyncError as error:
             raise ControlError(Kind.FAILED, log.fail(error).message) from error

@@ -23,7 +23,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...storage.data_dirs import exchange
-from ...storage.data_dirs.data_dir import DataDirectoryError, holding
+from ...storage.data_dirs.data_dir import holding
 from ...storage.data_dirs.inspection import FoundDirectory, check, check_assigned, home_of, look, unique
 from ...storage.data_dirs.making import NewLogs
 from ...storage.data_dirs.manager import LogManager
@@ -31,9 +31,10 @@ from ...storage.data_dirs.partition_dirs import Assigned, assign, check_put_asid
 from ...storage.disk import paths
 from ...storage.disk.checkpoints import CorruptCheckpointError, read_meta_properties
 from ...storage.disk.files import Files
+from ...storage.disk.health import DataDirectoryError
 from ...storage.disk.paths import TopicPartition
 from ...storage.topics.catalog import Catalog
-from ...storage.topics.catalog_file import CatalogError, CatalogState, PartitionEntry, TopicEntry
+from ...storage.topics.catalog_file import CatalogState, PartitionEntry, TopicEntry
 from ...storage.topics.config import LogConfig
 from ...storage.topics.entries import Entries
 from ..config.broker_config import NO_TEXTS, BrokerConfig, Texts
@@ -80,7 +81,7 @@ def open_store(start: Start) -> OpenStore:
     One of several whose disk has failed is done without, if the catalog is in another: what is in no other is offline then.
 
     Raises:
-        DataDirectoryError, CatalogError: One clear line. The directories are unlocked and as they were.
+        DataDirectoryError: One clear line. The directories are unlocked and as they were.
         OSError: The disk refused.
     """
     failed: dict[str, str] = {}
@@ -88,13 +89,12 @@ def open_store(start: Start) -> OpenStore:
     while True:
         try:
             return _open_store(start, failed)
-        except (DataDirectoryError, CatalogError) as error:
-            path = error.failed_path if isinstance(error, DataDirectoryError) else None
+        except DataDirectoryError as error:
+            path = error.failed_path
             if path is None or len(failed) + 1 == len(unique(start.config.data_dirs)):
                 if first is None:
                     raise
                 raise first  # noqa: B904 -- it has its own cause, which callers look at
-            assert isinstance(error, DataDirectoryError)
             first = first or error
             failed[path] = str(error)
             log.error("%s; it is offline, the others are served", error)
@@ -195,7 +195,7 @@ def _survey(start: Start, data_dirs: Sequence[str], failed: Mapping[str, str], *
         is_glance: Only to see whether it is refused: no word of what was found broken, and no more is read than that takes.
 
     Raises:
-        DataDirectoryError, CatalogError: One clear line.
+        DataDirectoryError: One clear line.
     """
     files = start.files
     note: Callable[[str], None] = (lambda _: None) if is_glance else _warn
@@ -269,12 +269,9 @@ def _first_state(start: Start, found: Sequence[FoundDirectory], note: Callable[[
     for each in found:
         if each.has_metadata_log:
             # Loaded where it is needed: its record classes would slow every other start down.
-            from ...storage.topics.cluster_metadata import ClusterMetadataError, replay_cluster_metadata
+            from ...storage.topics.cluster_metadata import replay_cluster_metadata
 
-            try:
-                replay = replay_cluster_metadata(files, each.path)
-            except ClusterMetadataError as error:
-                raise DataDirectoryError(str(error)) from error
+            replay = replay_cluster_metadata(files, each.path)
             if replay is not None:
                 check_assigned(found, replay.directories_of(start.config.node_id))
                 state = _with_clients(replay.state(cluster_id), replay.clients, each.path)

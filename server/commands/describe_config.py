@@ -11,7 +11,7 @@ from ...storage.topics.options import Option, UpdateMode, format_value
 from ..config.options.by_name import BROKER_OPTIONS
 from ..config.static_config import PROFILES
 from .frame.command import Command
-from .frame.errors import RefusedError, did_you_mean
+from .frame.errors import CommandError, did_you_mean
 from .frame.options import json_option
 from .frame.parser import Parser
 from .frame.printing import show, show_json
@@ -67,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
     """Print the options that the command line asks for.
 
     Raises:
-        RefusedError: There is none of that name.
+        CommandError: There is none of that name.
     """
     if options.json:
         show_json([row.as_json() for row in rows_of(options.name, options.scope)])
@@ -80,7 +80,7 @@ def render(name: str | None = None, *, scope: str | None = None, markdown: bool 
     """The options as text or as a Markdown table: one by name, or all, of one scope (`topic`, `broker`) or both.
 
     Raises:
-        RefusedError: No option of that scope has the name.
+        CommandError: No option of that scope has the name.
     """
     rows = rows_of(name, scope)
     blocks = []
@@ -95,10 +95,10 @@ def render(name: str | None = None, *, scope: str | None = None, markdown: bool 
 
 
 def rows_of(name: str | None = None, scope: str | None = None) -> list[OptionRow]:
-    """One option by name, or all. RefusedError if there is none."""
+    """One option by name, or all. CommandError if there is none."""
     rows = [row for row in _rows() if scope in (None, row.scope) and (name is None or row.option.name == name)]
     if name is not None and not rows:
-        raise RefusedError(_no_such(name, scope))
+        raise CommandError(_no_such(name, scope))
     return rows
 
 

@@ -92,7 +92,7 @@ def run(options: argparse.Namespace) -> int:
     """Serve until a signal comes."""
     log_to_standard_error(logging.INFO if options.verbose else logging.WARNING)
     with loading():
-        from .serve import StartError, serve
+        from .serve import serve
 
     options.config, options.profile = None, "dev"
     options.listener = options.listener or [LISTENER]
@@ -116,7 +116,7 @@ def run(options: argparse.Namespace) -> int:
         data = f"{options.data}, removed at the end"
     try:
         return serve(options, partial(hello, data, temporary))
-    except StartError as error:
+    except WrongCallError as error:
         hint = "; --listener 127.0.0.1:0 and --admin 0 take free ports" if "in use" in str(error) else ""
         raise WrongCallError(f"{error}{hint}") from error
     finally:

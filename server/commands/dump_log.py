@@ -26,13 +26,13 @@ from ...storage.disk.checkpoints import (
     read_partition_metadata,
     uuid_text,
 )
-from ...storage.disk.files import File, Files
+from ...storage.disk.files import DamagedFileError, File, Files
+from ...storage.disk.health import DataDirectoryError
 from ...storage.disk.os_files import ReadOnlyFiles
-from ...storage.produce.producer_snapshots import CorruptSnapshotError
 from ...storage.produce.producer_snapshots import decode as decode_snapshot
 from ...storage.segment.batch_scan import RECOVERY_CHUNK_BYTES, UNREADABLE, batch_walk, computed_crc
 from ...storage.segment.index import AbortedTxn
-from ...storage.topics.catalog_file import CatalogError, decode
+from ...storage.topics.catalog_file import decode
 from ..partitions.internal_topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
 from .dump_records import (
     batch_line,
@@ -123,7 +123,7 @@ class Dump:
                 yield f"  {line}"
         except UNREADABLE as error:
             yield f"{PROBLEM} {error.message}"
-        except (CorruptSnapshotError, CorruptCheckpointError, CatalogError, _DamageError) as error:
+        except (DamagedFileError, CorruptCheckpointError, DataDirectoryError) as error:
             yield f"{PROBLEM} {error}"
 
     def _content(self, path: str) -> Iterator[str]:
@@ -156,9 +156,9 @@ class Dump:
                 yield batch_line(position, batch)
                 crc = computed_crc(file, position, batch)
                 if crc != batch.crc:
-                    raise _DamageError(f"position {position}: the CRC is {crc:08x}, the batch says {batch.crc:08x}")
+                    raise DamagedFileError(f"position {position}: the CRC is {crc:08x}, the batch says {batch.crc:08x}")
                 if batch.base_offset <= last_offset:
-                    raise _DamageError(f"position {position}: offset {batch.base_offset} follows on {last_offset}")
+                    raise DamagedFileError(f"position {position}: offset {batch.base_offset} follows on {last_offset}")
                 last_offset = batch.last_offset
                 if self._deep and batch.is_whole:
                     yield from self._records(batch, describe)
@@ -188,7 +188,7 @@ class Dump:
                 relative, position = entry
                 yield f"offset {base_offset + relative}  position {position}"
                 if not (relative > previous[0] and position >= previous[1]):
-                    raise _DamageError(f"offset {base_offset + relative}: entries go back")
+                    raise DamagedFileError(f"offset {base_offset + relative}: entries go back")
                 if log is not None:
                     _check_entry(log, base_offset + relative, position)
                 previous = (relative, position)
@@ -201,14 +201,14 @@ class Dump:
         for timestamp, relative in self._entries(path, ">qi"):
             yield f"timestamp {timestamp}  offset {base_offset + relative}"
             if not (timestamp >= previous[0] and relative >= previous[1]):
-                raise _DamageError(f"offset {base_offset + relative}: entries go back")
+                raise DamagedFileError(f"offset {base_offset + relative}: entries go back")
             previous = (timestamp, relative)
 
     def _txn_index(self, path: str, base_offset: int) -> Iterator[str]:
         data = self._read(path)
         for version, *fields in _ABORTED_TXN.iter_unpack(_whole_entries(data, _ABORTED_TXN.size)):
             if version != 0:
-                raise _DamageError(f"an entry has the unknown version {version}")
+                raise DamagedFileError(f"an entry has the unknown version {version}")
             txn = AbortedTxn(*fields)
             yield (
                 f"producer {txn.producer_id}  aborted {txn.first_offset}..{txn.last_offset}"
@@ -260,7 +260,7 @@ class Dump:
         elif name == paths.CATALOG_FILE:
             yield from self._catalog(path)
         else:
-            raise _DamageError("the name is none of a log, index, snapshot or checkpoint")
+            raise DamagedFileError("the name is none of a log, index, snapshot or checkpoint")
 
     def _catalog(self, path: str) -> Iterator[str]:
         from ..config.options.by_name import is_secret  # Most dumps are of logs.
@@ -277,7 +277,7 @@ class Dump:
     def _read(self, path: str) -> bytes:
         size_bytes = self._files.size(path)
         if size_bytes > FILE_BYTES_MAX:
-            raise _DamageError(f"{size_bytes} bytes, more than {FILE_BYTES_MAX}")
+            raise DamagedFileError(f"{size_bytes} bytes, more than {FILE_BYTES_MAX}")
         file = self._files.open(path)
         try:
             return file.read_at(0, size_bytes)
@@ -285,13 +285,9 @@ class Dump:
             file.close()
 
 
-class _DamageError(Exception):
-    """What is wrong with a file."""
-
-
 def _whole_entries(data: bytes, entry_bytes: int) -> bytes:
     if len(data) % entry_bytes:
-        raise _DamageError(f"{len(data)} bytes are no whole number of entries of {entry_bytes}")
+        raise DamagedFileError(f"{len(data)} bytes are no whole number of entries of {entry_bytes}")
     return data
 
 
@@ -300,9 +296,9 @@ def _check_entry(log: File, offset: int, position: int) -> None:
     try:
         batch = RecordBatch(log.read_at(position, HEADER_BYTES))
     except CorruptRecordError as error:
-        raise _DamageError(f"offset {offset}: no batch begins at {position}: {error.message}") from error
+        raise DamagedFileError(f"offset {offset}: no batch begins at {position}: {error.message}") from error
     if batch.base_offset > offset:
-        raise _DamageError(f"offset {offset}: the batch at {position} begins later, at {batch.base_offset}")
+        raise DamagedFileError(f"offset {offset}: the batch at {position} begins later, at {batch.base_offset}")
 
 
 def _topic_of(path: str) -> str | None:

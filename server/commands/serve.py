@@ -21,12 +21,11 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from ...storage.data_dirs.data_dir import DataDirectoryError
-from ...storage.disk.files import DirectoryLockedError, Files
+from ...storage.disk.files import Files
+from ...storage.disk.health import DataDirectoryError
 from ...storage.disk.os_files import OsFiles
 from ...storage.disk.own_files import read_secrets
 from ...storage.kernel import COMPILED
-from ...storage.topics.catalog_file import CatalogError
 from ...storage.topics.config import ConfigError
 from ..broker.broker import Broker
 from ..broker.lives import AdminListener, Lives, run_lives
@@ -42,6 +41,7 @@ from ..runtime.errors import ControlError
 from ..runtime.freeing import give_back, share_arenas
 from ..runtime.nursery import open_plain_nursery
 from .frame.environment import read_environment
+from .frame.errors import WrongCallError
 from .frame.options import DEFAULT_BOOTSTRAP
 from .node_lines import obey
 
@@ -96,10 +96,6 @@ Defaults = Callable[[Properties, Mapping[str, str], str, int], Properties]
 and the number of nodes: what to start with."""
 
 
-class StartError(Exception):
-    """Why the broker does not start, in one line."""
-
-
 def snippet(lives: Lives, secured: Secured | None) -> str:
     """Something to try."""
     address = lives.nodes[0].listeners[0].address
@@ -133,7 +129,7 @@ def serve(
         defaults: What lies beneath what is given, and above the profile.
 
     Raises:
-        StartError: Bad options, an address or a data directory that cannot be used. Nothing was written.
+        WrongCallError: Bad options, an address or a data directory that cannot be used. Nothing was written.
     """
     stop = StopSignals()
     try:
@@ -143,11 +139,11 @@ def serve(
         _prepare_process()
         stop.listen()
         return trio.run(_run, static, hello, _admin_http(options), _prepare(options.seed), stop, None, secured)
-    except (ConfigError, CatalogError, ControlError, DirectoryLockedError, DataDirectoryError, OSError) as error:
+    except (ConfigError, ControlError, DataDirectoryError, OSError) as error:
         if stop.may_end:
             log.exception("the broker has ended")
             return 1
-        raise StartError(str(error)) from error
+        raise WrongCallError(str(error)) from error
     finally:
         stop.ignore()
 

@@ -123,12 +123,9 @@ def run(options: argparse.Namespace) -> int:
     options.user = users_given(options)
     log_to_standard_error(logging.DEBUG if options.verbose else logging.INFO)
     with loading():
-        from .serve import StartError, serve, snippet
+        from .serve import serve, snippet
 
-    try:
-        return serve(options, snippet if options.hello else None, environment=os.environ)
-    except StartError as error:
-        raise WrongCallError(str(error)) from error
+    return serve(options, snippet if options.hello else None, environment=os.environ)
 
 
 AFTER_PYTHON = (3, 14)

@@ -12,12 +12,13 @@ from typing import Any
 from ...storage.pictures.legend import parts_in
 from ...storage.pictures.log_picture import LogPicture
 from ...storage.pictures.text import Style, bar, key, pass_lines, state, style
-from ..http.decoding import FieldError, decoded
+from ..http.decoding import decoded
+from ..runtime.errors import ControlError
 from .admin.asking import Admin, with_admin_options
 from .admin.faults import row_of
 from .admin.showing import duration_text, show_rows
 from .frame.command import Command
-from .frame.errors import RefusedError
+from .frame.errors import CommandError
 from .frame.parser import Parser
 from .frame.printing import fitted, folded, places, show, show_json, terminal_width, visible, waited_for
 from .frame.times import time_text
@@ -77,8 +78,8 @@ def _once(admin: Admin, options: argparse.Namespace) -> None:
 def _picture(found: Mapping[str, Any]) -> LogPicture:
     try:
         return decoded(LogPicture, found)
-    except FieldError as error:
-        raise RefusedError(f"the broker is of another version than this command: {error}") from error
+    except ControlError as error:
+        raise CommandError(f"the broker is of another version than this command: {error}") from error
 
 
 def _style() -> Style:

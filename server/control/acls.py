@@ -15,7 +15,7 @@ from ..broker.broker import Broker
 from ..cluster.acl_changes import CHANGED_MAX, ENTRIES_MAX, AclChanges
 from ..runtime.errors import ControlError, Kind, did_you_mean, refusal
 from ..runtime.time_slices import TimeSlice
-from ..security.acls.acl import Acl, AclError, kind_of, parse, resource_of
+from ..security.acls.acl import Acl, kind_of, parse, resource_of
 from ..security.acls.authorizer import Authorizer, Decision
 from ..security.acls.filters import AclFilter
 from ..security.acls.kinds import AclOperation, PatternType
@@ -198,7 +198,7 @@ def _entries(line: str) -> list[Acl]:
 def _read(read: Callable[[], Found], what: str) -> Found:
     try:
         return read()
-    except (AclError, ValueError) as error:
+    except ValueError as error:
         raise ControlError(Kind.INVALID, f"{what}: {error}") from None
 
 

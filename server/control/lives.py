@@ -7,10 +7,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Self, TypeVar
 
-from ...storage.data_dirs.data_dir import DataDirectoryError
 from ...storage.data_dirs.snapshots import Snapshot, SnapshotError
-from ...storage.disk.files import DirectoryLockedError
-from ...storage.topics.catalog_file import CatalogError
+from ...storage.disk.health import DataDirectoryError
 from ...storage.topics.config import ConfigError
 from ..broker.broker import Broker
 from ..broker.lives import Lives
@@ -80,7 +78,7 @@ async def _next_life(lives: Lives, begin: Callable[[], Awaitable[None]]) -> Brok
     try:
         await begin()
         return await lives.call(_state)
-    except (OSError, ConfigError, CatalogError, DirectoryLockedError, DataDirectoryError) as error:
+    except (OSError, ConfigError, DataDirectoryError) as error:
         raise ControlError(Kind.FAILED, f"{error}; the broker is {lives.state}") from error
 
 
@@ -103,5 +101,5 @@ async def _done(change: Awaitable[Result]) -> Result:
         return await change
     except SnapshotError as error:
         raise ControlError(Kind.CONFLICT, str(error)) from error
-    except (OSError, DataDirectoryError, CatalogError) as error:
+    except (OSError, DataDirectoryError) as error:
         raise ControlError(Kind.FAILED, str(error)) from error

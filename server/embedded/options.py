@@ -250,7 +250,7 @@ def _quotas(quotas: Quotas) -> Quotas:
 
 
 def _acls(lines: Iterable[str]) -> tuple[str, ...]:
-    from ..security.acls.acl import AclError, parse  # only who has some waits for it
+    from ..security.acls.acl import parse  # only who has some waits for it
 
     if isinstance(lines, str):
         _refuse("acls", lines, (list,))
@@ -259,7 +259,7 @@ def _acls(lines: Iterable[str]) -> tuple[str, ...]:
         _expect(f"acls: {number}", line, str)
         try:
             list(parse(line))
-        except AclError as error:
+        except ValueError as error:
             raise ConfigError(f"acls: {error}") from None
     return found
 

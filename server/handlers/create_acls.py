@@ -15,7 +15,7 @@ from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
 from ..runtime.time_slices import TimeSlice
-from ..security.acls.acl import Acl, AclError, check_cluster_name
+from ..security.acls.acl import Acl, check_cluster_name
 from ..security.acls.kinds import AclOperation, PatternType, Permission, ResourceType
 from ..services.context import Context
 from .acl_requests import changes_for, kind
@@ -65,7 +65,7 @@ def _read(wanted: AclCreation) -> Acl | AclCreationResult:
         if acl.resource_type is ResourceType.CLUSTER:
             check_cluster_name(acl.name)
         acl.check()
-    except AclError as error:
+    except ValueError as error:
         return AclCreationResult(error_code=ErrorCode.INVALID_REQUEST, error_message=str(error))
     return acl
 

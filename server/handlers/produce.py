@@ -41,14 +41,13 @@ from ...protocol.schema import maker
 from ...protocol.wire import as_array
 from ...storage.disk.files import WouldWaitError
 from ...storage.logs.log import AppendInfo, LargeWriteError, Log
-from ...storage.produce.record_checks import NO_KEY, HeavyBatchError, InvalidRecordError, NotOneBatchError
+from ...storage.produce.record_checks import NO_KEY, EarlyRefusalError, HeavyBatchError, InvalidRecordError
 from ..partitions.large_appends import append_later
 from ..partitions.reasons import Reasons
 from ..partitions.topics import Partition
 from ..runtime.time_slices import TimeSlice
 from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
-from ..transactions.verification import UnverifiedError
 from ..transactions.writes import TransactionalWrites, is_one_plain_batch, transactional_writes
 from .routing import NotLeaderError, endpoints, led_partition
 
@@ -346,7 +345,7 @@ def checked(
         raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}; allowed are -1, 0 and 1")
     partition = led_partition(ctx, topic, index)
     if not isinstance(records, memoryview) or not records:
-        raise NotOneBatchError(ErrorCode.INVALID_RECORD, f"no records for {partition.topic_partition}")
+        raise EarlyRefusalError(ErrorCode.INVALID_RECORD, f"no records for {partition.topic_partition}")
     if version < ZSTD_SINCE and len(records) >= HEADER_BYTES:  # else the log says what is wrong with it
         _check_codec(records, version)
     if partition.is_internal:
@@ -365,17 +364,18 @@ def _check_codec(records: memoryview, version: int) -> None:
 
 
 def refusal(index: int, log: Log | None, error: KafkaError, reasons: Reasons) -> PartitionProduceResponse:
+    is_early = isinstance(error, EarlyRefusalError)
     return PartitionProduceResponse(
         index=index,
         error_code=error.code,
         base_offset=-1,
         log_start_offset=_log_start(log, error),
-        error_message=None if isinstance(error, NotOneBatchError) else reasons.of(error),
+        error_message=None if is_early and error.code is ErrorCode.INVALID_RECORD else reasons.of(error),
     )
 
 
 def _log_start(log: Log | None, error: KafkaError) -> int:
     """What the answer to a refusal says of the log start: Apache Kafka names it when the log itself refused."""
-    if log is None or error.code in LOG_START_UNTOLD or isinstance(error, UnverifiedError | NotOneBatchError):
+    if log is None or error.code in LOG_START_UNTOLD or isinstance(error, EarlyRefusalError):
         return -1
     return log.log_start_offset

@@ -17,7 +17,7 @@ import hashlib
 import hmac
 import ipaddress
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from urllib.parse import urlsplit
 
 from ...storage.topics.options import ConfigError
@@ -29,11 +29,21 @@ _HOST = re.compile(r"(?:\[(?P<ipv6>[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*)\]|(?P<name>[0-9
 
 
 class HttpRefusal(Exception):
-    """Somebody who may not ask, with the HTTP status."""
+    """A request that is not carried out, with the HTTP status.
 
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
+    Args:
+        sentence: What is wrong; a function where that takes long to find out, called only for a client that may read it.
+        headers: Of the answer.
+    """
+
+    def __init__(self, status: int, sentence: str | Callable[[], str], *headers: tuple[str, str]) -> None:
+        super().__init__(sentence)
         self.status = status
+        self.headers = headers
+        self._sentence = sentence
+
+    def __str__(self) -> str:
+        return self._sentence if isinstance(self._sentence, str) else self._sentence()
 
 
 def checked_token(token: str, where: str) -> str:
@@ -88,7 +98,7 @@ class Access:
         self._session = hmac.new(page_token.encode(), b"who has shown the token", hashlib.sha256).hexdigest()
 
     def check_page(self, headers: Mapping[str, str]) -> None:
-        """Refuse what another web page than ours may have sent. Raises Refused: 403."""
+        """Refuse what another web page than ours may have sent. Raises HttpRefusal 403."""
         host = headers.get("host")
         # A browser tells whose page has it ask: "none" is a person, by the address bar.
         is_other = headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
@@ -99,11 +109,13 @@ class Access:
             raise HttpRefusal(403, f"Host: expected localhost or a loopback address, found {host[:100]!r}")
 
     def check_token(self, headers: Mapping[str, str]) -> None:
-        """Refuse who does not know the token. Takes as long whatever is wrong with it. Raises Refused: 401."""
+        """Refuse who does not know the token. Takes as long whatever is wrong with it. Raises HttpRefusal 401."""
         if not self.has_token and "origin" not in headers:
             return
         if not self._is_shown(headers):
-            raise HttpRefusal(401, "Authorization: expected Bearer and the token of this listener")
+            raise HttpRefusal(
+                401, "Authorization: expected Bearer and the token of this listener", ("www-authenticate", "Bearer")
+            )
 
     def may_read(self, headers: Mapping[str, str]) -> bool:
         """Whether pages are for the sender: changes need more than this."""

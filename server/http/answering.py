@@ -16,10 +16,11 @@ from ..broker.lives import LifeOverError
 from ..runtime.errors import ControlError, Kind
 from ..runtime.errors import refusal as kafka_refusal
 from ..runtime.worker import in_worker
+from .access import HttpRefusal
 from .call import JSON_TYPE, Lives, Text
-from .decoding import FieldError, decoded, from_texts
+from .decoding import decoded, from_texts
 from .encoding import encoded
-from .table import AnyCall, CallError, CallTable, Route
+from .table import AnyCall, CallTable, Route
 
 log = logging.getLogger("ottla.admin")
 
@@ -59,12 +60,10 @@ class Answering:
                 # A directory may have a name that is no UTF-8.
                 return Reply(200, answer.text.encode(errors="replace"), call.content_type)
             return Reply(200, await in_worker(encoded, answer))
-        except CallError as error:
+        except HttpRefusal as error:
             return refusal(error.status, str(error))
         except ControlError as error:
             return refusal(error.kind.value, str(error))
-        except FieldError as error:
-            return refusal(Kind.INVALID.value, str(error))
         except KafkaError as error:
             told = kafka_refusal(error)
             return refusal(told.kind.value, str(told))
@@ -82,7 +81,7 @@ class Answering:
             given = from_texts(call.request, query_fields(route.query))
             source = "query"
         if twice := given.keys() & fields.keys():
-            raise FieldError(f"{min(twice)}: expected in the path alone, found in the {source}, too")
+            raise ControlError(Kind.INVALID, f"{min(twice)}: expected in the path alone, found in the {source}, too")
         given |= fields
         if len(body) < 1024:
             return decoded(call.request, given)
@@ -113,11 +112,11 @@ class Answering:
 
 
 def query_fields(text: str) -> list[tuple[str, str]]:
-    """Names and texts of a query. CallError 400: too many, or not UTF-8."""
+    """Names and texts of a query. HttpRefusal 400: too many, or not UTF-8."""
     try:
         return parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=QUERY_FIELDS_MAX)
     except ValueError as error:
-        raise CallError(400, f"expected a query of at most {QUERY_FIELDS_MAX} fields in UTF-8: {error}") from None
+        raise HttpRefusal(400, f"expected a query of at most {QUERY_FIELDS_MAX} fields in UTF-8: {error}") from None
 
 
 class _Patient(json.JSONDecoder):
@@ -133,12 +132,12 @@ def _no_number(name: str) -> NoReturn:
 
 
 def json_object(body: bytes) -> dict[str, Any]:
-    """The JSON object that a body is; CallError 400 if it is none."""
+    """The JSON object that a body is; HttpRefusal 400 if it is none."""
     decoder = json.JSONDecoder(parse_constant=_no_number) if len(body) <= READ_AT_ONCE_BYTES else _Patient()
     try:
         found = decoder.decode(body.decode(json.detect_encoding(body), "surrogatepass"))
     except (ValueError, RecursionError) as error:
-        raise CallError(400, f"expected a JSON object: {error}") from None
+        raise HttpRefusal(400, f"expected a JSON object: {error}") from None
     if not isinstance(found, dict):
-        raise CallError(400, f"expected a JSON object, found {type(found).__name__}")
+        raise HttpRefusal(400, f"expected a JSON object, found {type(found).__name__}")
     return found

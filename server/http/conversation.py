@@ -15,7 +15,7 @@ from ..runtime.time_slices import TimeSlice
 from .access import Access, HttpRefusal
 from .answering import Answering, Reply, query_fields, refusal
 from .call import JSON_TYPE
-from .table import CallError, Route, split
+from .table import Route, split
 
 HEAD_BYTES_MAX = 16 << 10
 BODY_BYTES_MAX = 4 << 20
@@ -49,7 +49,7 @@ class AskedPage(NamedTuple):
 
     @classmethod
     def of(cls, method: str, target: str, headers: Mapping[str, str]) -> AskedPage | None:
-        """None where it is no page's. CallError 400: `target` is no path, or has too much of a query."""
+        """None where it is no page's. HttpRefusal 400: `target` is no path, or has too much of a query."""
         path, query = split(target)
         if (method, path) == LOGIN or (method in ("GET", "HEAD") and Pages.has(path)):
             fields = dict(query_fields(query))
@@ -143,17 +143,14 @@ class HttpConversation:
             except h11.RemoteProtocolError as error:
                 reply = refusal(error.error_status_hint, f"not HTTP: {error}")
             except HttpRefusal as error:
-                asks = [("www-authenticate", "Bearer")] if error.status == 401 else []
-                reply = refusal(error.status, str(error), *asks)
-            except CallError as error:
-                reply = refusal(error.status, str(error), *([("allow", error.allow)] if error.allow else []))
+                reply = refusal(error.status, str(error), *error.headers)
             is_taken = await self._respond(reply)
             if not is_taken or self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:
                 return
             self._http.start_next_cycle()
 
     def _check_token(self, headers: Mapping[str, str]) -> None:
-        """Raises Refused."""
+        """Raises HttpRefusal 401."""
         self._access.check_token(headers)
         self._timeout_s = REQUEST_TIMEOUT_S
 
@@ -162,7 +159,7 @@ class HttpConversation:
 
         Raises:
             h11.RemoteProtocolError: What came is no HTTP.
-            Refused, CallError: It is not to be answered.
+            HttpRefusal: It is not to be carried out.
         """
         request = await self._event()
         if not isinstance(request, h11.Request):
@@ -178,34 +175,34 @@ class HttpConversation:
             elif self._access.may_read(headers):
                 self._timeout_s = REQUEST_TIMEOUT_S
             if self._for_probes:
-                raise CallError(503, _BUSY)
+                raise HttpRefusal(503, _BUSY)
             await self._body()
             return asked
         try:
             route = self._answering.table.route(method, target)
-        except CallError:
+        except HttpRefusal:
             self._check_token(headers)  # which calls there are is nothing for strangers
             raise
         if not route.call.without_token:
             self._check_token(headers)
             if self._for_probes:
-                raise CallError(503, _BUSY)
+                raise HttpRefusal(503, _BUSY)
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         has_body = "transfer-encoding" in headers or headers.get("content-length", "0") != "0"
         if has_body and method not in _WITHOUT_BODY and kind != JSON_TYPE:
-            raise CallError(415, f"Content-Type: expected {JSON_TYPE}, found {kind[:60]!r}")
+            raise HttpRefusal(415, f"Content-Type: expected {JSON_TYPE}, found {kind[:60]!r}")
         body = await self._body()
         return None if body is None else HttpRequest(route, body)
 
     async def _body(self) -> bytes | None:
-        """All of the request's body; None at the connection's end. Raises CallError 413."""
+        """All of the request's body; None at the connection's end. Raises HttpRefusal 413."""
         body, time_slice = bytearray(), TimeSlice()
         while isinstance(event := await self._event(), h11.Data):
             if time_slice.is_over():  # a chunk may be one byte
                 await time_slice.next()
             body += event.data
             if len(body) > BODY_BYTES_MAX:
-                raise CallError(413, f"expected a body of at most {BODY_BYTES_MAX} bytes")
+                raise HttpRefusal(413, f"expected a body of at most {BODY_BYTES_MAX} bytes")
         return bytes(body) if isinstance(event, h11.EndOfMessage) else None
 
     async def _answer(self, asked: HttpRequest | AskedPage) -> Reply | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import math
 import re
 import reprlib
@@ -13,7 +12,7 @@ from enum import Enum
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 from ..control.operation import INT64_MAX, Length, Matches, Range
-from ..runtime.errors import did_you_mean
+from ..runtime.errors import ControlError, Kind, did_you_mean
 from .fields import HttpField, fields_of, is_object, stripped
 
 Request = TypeVar("Request")
@@ -23,15 +22,11 @@ _NUMBER = re.compile(r"-?[0-9]{1,20}(\.[0-9]{1,20})?([eE][-+]?[0-9]{1,3})?", re.
 _ANY_INT = Range(-INT64_MAX - 1)
 
 
-class FieldError(ValueError):
-    """A field that is not what it should be: `name: expected …, found …`."""
-
-
 def decoded(cls: type[Request], found: Mapping[str, Any]) -> Request:
     """A request from a JSON object.
 
     Raises:
-        FieldError: Of the first field that does not fit.
+        ControlError: INVALID, for the first field that does not fit.
     """
     return _object(cls, found, "")  # type: ignore[no-any-return]
 
@@ -40,18 +35,18 @@ def from_texts(cls: type, pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
     """What JSON would have in the place of the texts of a path or a query: a repeated name is an array.
 
     Raises:
-        FieldError: There is no such field, or it is given twice.
+        ControlError: INVALID: there is no such field, or it is given twice.
     """
     known = fields_of(cls)
     found: dict[str, Any] = {}
     for name, text in pairs:
         if name not in known:
-            raise FieldError(_unknown(name, "", known))
+            raise ControlError(Kind.INVALID, _unknown(name, "", known))
         kind = _present(known[name].type)
         if (inner := _items(kind)) is not None:
             found.setdefault(name, []).append(_from_text(stripped(inner)[0], text))
         elif name in found:
-            raise FieldError(f"{name}: expected one, found several")
+            raise ControlError(Kind.INVALID, f"{name}: expected one, found several")
         else:
             found[name] = _from_text(kind, text)
     return found
@@ -128,7 +123,7 @@ def _object(cls: type, found: Any, prefix: str) -> Any:
     given = _mapping(found, prefix.removesuffix("."))
     for name in given:
         if name not in known:
-            raise FieldError(_unknown(name, prefix, known))
+            raise ControlError(Kind.INVALID, _unknown(name, prefix, known))
     return cls(**{name: _field(field, given, prefix + name) for name, field in known.items()})
 
 
@@ -136,7 +131,7 @@ def _field(field: HttpField, given: Mapping[str, Any], where: str) -> Any:
     if field.name in given:
         return _value(field.type, field.marks, given[field.name], where)
     if field.is_required:
-        raise FieldError(f"{where}: expected {_expected(field.type, field.marks)}, found nothing")
+        raise ControlError(Kind.INVALID, f"{where}: expected {_expected(field.type, field.marks)}, found nothing")
     return field.default
 
 
@@ -169,7 +164,7 @@ def _tuple(kinds: tuple[Any, ...], found: Any, where: str) -> tuple[Any, ...]:
 def _one_of(names: Any, found: Any, where: str) -> Any:
     if not isinstance(found, str) or found not in names:
         hint = did_you_mean(found, names) if isinstance(found, str) else ""
-        raise FieldError(f"{where}: expected one of {', '.join(names)}, found {shown(found)}{hint}")
+        raise ControlError(Kind.INVALID, f"{where}: expected one of {', '.join(names)}, found {shown(found)}{hint}")
     return names[found] if isinstance(names, dict) else found
 
 
@@ -184,7 +179,7 @@ def _union(kind: Any, marks: tuple[Any, ...], found: Any, where: str) -> Any:
         bare, arm_marks = stripped(arm)
         try:
             return _value(bare, marks + arm_marks, found, where)
-        except FieldError as error:
+        except ControlError as error:
             errors.append(error)
     if len(errors) == 1:
         raise errors[0]
@@ -229,9 +224,8 @@ def _bytes(marks: tuple[Any, ...], found: Any, where: str) -> bytes:
     if isinstance(found, str):
         try:
             return _checked_length(marks, base64.b64decode(found, validate=True), where)
-        except (binascii.Error, ValueError) as error:
-            if isinstance(error, FieldError):
-                raise
+        except ValueError:
+            pass
     raise _wrong(where, "bytes in base64", found)
 
 
@@ -245,7 +239,7 @@ def _checked_length(marks: tuple[Any, ...], found: Sized, where: str) -> Sized:
     if not bound.low <= len(found) <= bound.high:
         unit = "characters" if isinstance(found, str) else "bytes" if isinstance(found, bytes) else "members"
         high = f" to {bound.high}" if bound.high < INT64_MAX else " or more"
-        raise FieldError(f"{where}: expected {bound.low}{high} {unit}, found {len(found)}")
+        raise ControlError(Kind.INVALID, f"{where}: expected {bound.low}{high} {unit}, found {len(found)}")
     return found
 
 
@@ -272,8 +266,8 @@ def _expected(kind: Any, marks: tuple[Any, ...]) -> str:
     return "an object" if is_object(kind) or (_items(kind) is None and get_origin(kind) is not tuple) else "an array"
 
 
-def _wrong(where: str, expected: str, found: Any) -> FieldError:
-    return FieldError(f"{where or 'body'}: expected {expected}, found {shown(found)}")
+def _wrong(where: str, expected: str, found: Any) -> ControlError:
+    return ControlError(Kind.INVALID, f"{where or 'body'}: expected {expected}, found {shown(found)}")
 
 
 def shown(found: object) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from itertools import zip_longest
 from typing import Any, NamedTuple
@@ -37,6 +37,7 @@ from ..control.cases import load
 from ..control.operation import OPERATIONS, Nothing
 from ..control.seed import planting
 from ..runtime.worker import in_worker
+from .access import HttpRefusal
 from .call import Call, Lives, Text, call_of
 from .calls import CALLS as TEXTS
 from .openapi import document
@@ -89,27 +90,6 @@ SHOWN = 100
 """Characters of a path that are looked at, or told."""
 
 
-class CallError(Exception):
-    """A request that is no call of ours, with its HTTP status."""
-
-    def __init__(self, status: int, message: str, *, allow: str | None = None) -> None:
-        super().__init__(message)
-        self.status = status
-        self.allow = allow
-        """The methods that there are, of 405."""
-
-
-class UnknownCallError(CallError):
-    """404. Its sentence compares all paths, so it is made only for a client that may read it."""
-
-    def __init__(self, sentence: Callable[[], str]) -> None:
-        super().__init__(404, "")
-        self._sentence = sentence
-
-    def __str__(self) -> str:
-        return self._sentence()
-
-
 class Route(NamedTuple):
     """A call, and what stands in the request's target for it."""
 
@@ -131,7 +111,7 @@ class CallTable:
         """The call that `method` of `target`, path and query, means; HEAD means GET.
 
         Raises:
-            CallError: 400: `target` is no path; 404, 405: there is no such call.
+            HttpRefusal: 400: `target` is no path; 404, 405: there is no such call.
         """
         path, query = split(target)
         segments = path.split("/")
@@ -142,10 +122,9 @@ class CallTable:
                 return Route(call, found, query)
         if there:
             methods = ", ".join(dict.fromkeys(call.method for call, _ in there))
-            raise CallError(405, f"{path[:SHOWN]} wants {methods}, found {method[:20]}", allow=methods)
-        raise UnknownCallError(
-            lambda: f"there is no {path[:SHOWN]}; the nearest is {self._nearest(wanted, path)}",
-        )
+            raise HttpRefusal(405, f"{path[:SHOWN]} wants {methods}, found {method[:20]}", ("allow", methods))
+        # To find the nearest call all paths are compared.
+        raise HttpRefusal(404, lambda: f"there is no {path[:SHOWN]}; the nearest is {self._nearest(wanted, path)}")
 
     def _nearest(self, method: str, path: str) -> str:
         segments = path[:SHOWN].split("/")
@@ -169,11 +148,11 @@ def _most_literal(row: tuple[list[str], AnyCall]) -> list[bool]:
 
 
 def split(target: str) -> tuple[str, str]:
-    """Path and query. CallError 400: `target` is no path."""
+    """Path and query. HttpRefusal 400: `target` is no path."""
     try:
         found = urlsplit(target)
     except ValueError as error:
-        raise CallError(400, f"expected a path, found {target[:100]!r}: {error}") from None
+        raise HttpRefusal(400, f"expected a path, found {target[:100]!r}: {error}") from None
     return found.path, found.query
 
 
@@ -189,7 +168,7 @@ def _matched(template: list[str], segments: list[str]) -> list[tuple[str, str]] 
             try:
                 found.append((wanted[1:-1], unquote(segment, errors="strict")))
             except UnicodeDecodeError:
-                raise CallError(400, f"expected UTF-8 in {segment[:100]!r} of the path") from None
+                raise HttpRefusal(400, f"expected UTF-8 in {segment[:100]!r} of the path") from None
         elif wanted != segment:
             return None
     return found

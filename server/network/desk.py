@@ -25,7 +25,7 @@ _LINE_CHARS_MAX = 500
 
 
 class HangUpError(Exception):
-    """A handler's word that the connection is to be closed, without an answer."""
+    """The connection is to be closed without an answer. A handler says so, a login, or a TLS handshake."""
 
 
 def one_line(text: object) -> str:

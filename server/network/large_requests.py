@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypeVar
 import trio
 
 from ...protocol.connection import REQUEST_ELEMENTS_MAX, Request, encode_response, parse_request
-from ...protocol.errors import LargeMessageError, ProtocolError, TooManyElementsError
+from ...protocol.errors import LargeMessageError, ProtocolError
 from ..runtime.collector import Collector
 from ..runtime.freeing import free, free_frames, give_back
 from .request_memory import RequestMemory
@@ -55,7 +55,7 @@ def read_now(frame: memoryview) -> Request | None:
         most = LARGE_PRODUCE_ELEMENTS_AT_ONCE
     try:
         return parse_request(frame, most, at_once=True)
-    except TooManyElementsError:
+    except LargeMessageError:
         return None
 
 

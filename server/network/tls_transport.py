@@ -17,6 +17,7 @@ from contextlib import suppress
 
 from ...storage.disk.files import FileSlice, WouldWaitError
 from ..runtime.cold_reads import read_ahead
+from .desk import HangUpError
 from .transport import Part, PeerGoneError, PlainTransport, joined
 
 RECORD_BYTES = 16 << 10
@@ -31,10 +32,6 @@ HANDSHAKE_BYTES_MAX = 16 << 10
 """A client may send so much before it has shown who it is. Chains of certificates take a quarter of it."""
 UNASKED_BYTES_MAX = 64 << 10
 """What a client may have us answer to requests of the protocol itself, while it reads nothing of that."""
-
-
-class HandshakeError(Exception):
-    """Why a client and we do not come to terms; it has been told, as far as TLS has words for it."""
 
 
 class TlsTransport(PlainTransport):
@@ -62,7 +59,7 @@ class TlsTransport(PlainTransport):
         """Come to terms with the peer; returns how many bytes that has taken of it. Takes as long as it takes: the caller sets a limit.
 
         Raises:
-            HandshakeError: It does not work out.
+            HangUpError: It fails; the peer was told, as far as TLS has words for it.
             PeerGoneError: The peer has closed the connection.
         """
         spent_bytes = 0
@@ -77,11 +74,11 @@ class TlsTransport(PlainTransport):
                 pass
             except ssl.SSLError as error:
                 self._send_now()  # what is wrong
-                raise HandshakeError(why(error)) from None
+                raise HangUpError(f"TLS handshake failed: {why(error)}") from None
             await self._flush()
             room_bytes = HANDSHAKE_BYTES_MAX - spent_bytes
             if room_bytes <= 0:
-                raise HandshakeError(f"more than {HANDSHAKE_BYTES_MAX} bytes in the handshake")
+                raise HangUpError(f"TLS handshake failed: more than {HANDSHAKE_BYTES_MAX} bytes in the handshake")
             spent_bytes += await self._receive(room_bytes)
         await self._flush()
         self._is_secured = True

@@ -11,10 +11,9 @@ from contextlib import suppress
 import trio
 
 from ...protocol.errors import KafkaError
-from ...storage.disk.files import FileSlice, WouldWaitError
+from ...storage.disk.files import DamagedFileError, FileSlice, WouldWaitError
 from ...storage.logs.log import Log
 from ...storage.logs.log_reader import LogReader
-from ...storage.segment.index import CorruptIndexError
 from .disk import Work, threads
 
 TRIES_MAX = 16
@@ -24,7 +23,7 @@ ends of what is fetched, are half as many; only a machine that has no memory lef
 
 async def bring(cold: WouldWaitError, log: LogReader) -> None:
     """Wait for what a look at `log` had to wait for. If that cannot be had, who looks without `at_once` is told why."""
-    with suppress(OSError, KafkaError, CorruptIndexError):
+    with suppress(OSError, KafkaError, DamagedFileError):
         await trio.to_thread.run_sync(cold.bring, limiter=threads(Work.COLD, os.path.dirname(log.directory)))
 
 

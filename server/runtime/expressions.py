@@ -21,17 +21,10 @@ MAX_STEPS = 4_000_000
 """Instructions times bytes that one match may need."""
 
 
-class InvalidExpressionError(KafkaError):
-    """INVALID_REGULAR_EXPRESSION. The message is what RE2 has to say, or the limit that is passed."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(ErrorCode.INVALID_REGULAR_EXPRESSION, reason)
-
-
 class Expression:
     """
     Raises:
-        InvalidExpressionError: It is none, or passes a limit.
+        KafkaError: INVALID_REGULAR_EXPRESSION, with what RE2 says, or the limit that is passed.
     """
 
     def __init__(self, pattern: str) -> None:
@@ -39,10 +32,10 @@ class Expression:
         import re2
 
         if len(pattern) > MAX_CHARS:
-            raise InvalidExpressionError(f"it has {len(pattern)} characters, more than {MAX_CHARS}")
+            raise _invalid(f"it has {len(pattern)} characters, more than {MAX_CHARS}")
         class_names = pattern.count("\\p") + pattern.count("\\P")
         if class_names > MAX_CLASS_NAMES:
-            raise InvalidExpressionError(f"it names {class_names} classes of Unicode, more than {MAX_CLASS_NAMES}")
+            raise _invalid(f"it names {class_names} classes of Unicode, more than {MAX_CLASS_NAMES}")
         options = re2.Options()
         options.log_errors = False
         options.never_capture = True
@@ -50,9 +43,9 @@ class Expression:
         try:
             compiled: Any = re2.compile(pattern, options)
         except re2.error as error:
-            raise InvalidExpressionError(error.args[0].decode(errors="replace").partition(": ")[0]) from error
+            raise _invalid(error.args[0].decode(errors="replace").partition(": ")[0]) from error
         except UnicodeEncodeError as error:
-            raise InvalidExpressionError("not text") from error
+            raise _invalid("not text") from error
         self._fullmatch = compiled.fullmatch
         self._max_bytes = MAX_STEPS // max(1, compiled.programsize)
 
@@ -60,8 +53,12 @@ class Expression:
         """Whether it matches the whole text.
 
         Raises:
-            InvalidExpressionError: It is too large for a text of this length.
+            KafkaError: INVALID_REGULAR_EXPRESSION. It is too large for a text of this length.
         """
         if 4 * len(text) > self._max_bytes and len(text.encode("utf-8", "surrogatepass")) > self._max_bytes:
-            raise InvalidExpressionError(f"it is too large to be matched with {len(text)} characters")
+            raise _invalid(f"it is too large to be matched with {len(text)} characters")
         return self._fullmatch(text) is not None
+
+
+def _invalid(reason: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, reason)

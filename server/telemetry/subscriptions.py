@@ -9,7 +9,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...storage.topics.options import ConfigError
 from ..config.broker_config import Texts
 from ..config.resources import CLIENT_METRICS_OPTIONS
-from ..runtime.expressions import Expression, InvalidExpressionError
+from ..runtime.expressions import Expression
 
 INTERVAL_MS_MIN, INTERVAL_MS_MAX = 100, 3_600_000
 DEFAULT_INTERVAL_MS = 300_000
@@ -90,7 +90,7 @@ def _pattern(text: str) -> tuple[str, Expression]:
         )
     try:
         return name, Expression(pattern.strip())
-    except InvalidExpressionError as error:
+    except KafkaError as error:
         raise KafkaError(
             ErrorCode.INVALID_CONFIG, f"Illegal client matching pattern: {text}: {error.message}"
         ) from error
@@ -99,5 +99,5 @@ def _pattern(text: str) -> tuple[str, Expression]:
 def _matches(expression: Expression, text: str | None) -> bool:
     try:
         return text is not None and expression.matches(text)
-    except InvalidExpressionError:
+    except KafkaError:
         return False  # too large for a text of this length

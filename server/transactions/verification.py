@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...storage.disk.paths import TopicPartition
+from ...storage.produce.record_checks import EarlyRefusalError
 from ..coordination.records import Producer
 
 if TYPE_CHECKING:
@@ -54,10 +55,6 @@ def ability_of(version: int, *, abortable_since: int, adding_since: int) -> Abil
     if version >= adding_since:
         return Ability.ADDING
     return Ability.ABORTABLE if version >= abortable_since else Ability.OLD
-
-
-class UnverifiedError(KafkaError):
-    """The coordinator's no, or that of a partition that has seen a later epoch."""
 
 
 class Verification:
@@ -111,7 +108,7 @@ class Verification:
         """Return if what the request has for this partition may be appended, in this very turn.
 
         Raises:
-            UnverifiedError: INVALID_PRODUCER_EPOCH, INVALID_PRODUCER_ID_MAPPING, TRANSACTION_ABORTABLE (to old clients
+            EarlyRefusalError: INVALID_PRODUCER_EPOCH, INVALID_PRODUCER_ID_MAPPING, TRANSACTION_ABORTABLE (to old clients
                 INVALID_TXN_STATE), or one of NOT_NOW: until the batch is written, no later one of its producer is.
             KafkaError: UNKNOWN_TOPIC_OR_PARTITION.
         """
@@ -129,7 +126,7 @@ class Verification:
             # An error that a frame keeps which it names would leave all of a large request to the collector.
             raise self._refused(topic_partition, error) from error
 
-    def _refused(self, topic_partition: TopicPartition, error: KafkaError) -> UnverifiedError:
+    def _refused(self, topic_partition: TopicPartition, error: KafkaError) -> EarlyRefusalError:
         translated = self._translate(error)
         if translated.code not in NOT_NOW:
             producers = self._ground.topics.partition(*topic_partition).log.producers
@@ -147,7 +144,7 @@ class Verification:
                 elapsed_ms=self._ground.clock.elapsed_ms(),
             )
         except KafkaError as error:
-            raise UnverifiedError(error.code, error.message) from error
+            raise EarlyRefusalError(error.code, error.message) from error
 
     def _ask(self, topic_partition: TopicPartition, *, add: bool) -> dict[TopicPartition, KafkaError]:
         """Partitions are added together with those that follow in the request: one record in the coordinator's log, not one
@@ -172,10 +169,10 @@ class Verification:
         except KafkaError:
             return False  # It is told when its turn comes.
 
-    def _translate(self, error: KafkaError) -> UnverifiedError:
+    def _translate(self, error: KafkaError) -> EarlyRefusalError:
         code = error.code
         if code is ErrorCode.PRODUCER_FENCED:
             code = ErrorCode.INVALID_PRODUCER_EPOCH  # the word for it that producers expect in these answers
         elif code is ErrorCode.TRANSACTION_ABORTABLE and self._ability is Ability.OLD:
             code = ErrorCode.INVALID_TXN_STATE
-        return UnverifiedError(code, error.message)
+        return EarlyRefusalError(code, error.message)

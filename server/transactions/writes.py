@@ -13,12 +13,13 @@ from ...protocol.errors import CorruptRecordError, ErrorCode, KafkaError
 from ...protocol.messages.produce import ProduceRequest
 from ...protocol.records import ATTRIBUTES_LOW_BYTE_POSITION, HEADER_BYTES, TRANSACTIONAL_BIT, RecordBatch
 from ...storage.disk.paths import TopicPartition
+from ...storage.produce.record_checks import EarlyRefusalError
 from ..config.broker_config import BrokerConfig
 from ..coordination.records import Producer
 from ..partitions.topics import Topics
 from ..runtime.clock import Clock
 from ..runtime.time_slices import TimeSlice
-from .verification import NOT_NOW, Ability, UnverifiedError, Verification, ability_of
+from .verification import NOT_NOW, Ability, Verification, ability_of
 
 if TYPE_CHECKING:
     from .service import TransactionService
@@ -61,29 +62,29 @@ class TransactionalWrites:
         the request waits instead, a little.
 
         Raises:
-            UnverifiedError: What to tell the client.
+            EarlyRefusalError: What to tell the client.
         """
         if topic_partition in self._nowhere:
-            raise UnverifiedError(
+            raise EarlyRefusalError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic_partition} was not there when the request came"
             )
         while self._verification is not None:
             try:
                 return await self._verification.check(topic_partition)
-            except UnverifiedError as error:
+            except EarlyRefusalError as error:
                 is_waiting = self._waits and error.code is ErrorCode.CONCURRENT_TRANSACTIONS
                 # A clock that stands still would leave the client without an answer.
                 if not is_waiting or self._clock.is_frozen or self._clock.elapsed_ms() >= self._until_ms:
                     raise self._translated(error) from error
             await self._clock.sleep(self._retry_ms)
 
-    def _translated(self, error: UnverifiedError) -> UnverifiedError:
+    def _translated(self, error: EarlyRefusalError) -> EarlyRefusalError:
         """What clients of this version try again for, or do not, as they should."""
         if error.code is ErrorCode.INVALID_TXN_STATE:
-            return UnverifiedError(error.code, f"Partition was not added to the transaction: {error.message}")
+            return EarlyRefusalError(error.code, f"Partition was not added to the transaction: {error.message}")
         if error.code not in NOT_NOW or (self._waits and error.code is ErrorCode.CONCURRENT_TRANSACTIONS):
             return error
-        return UnverifiedError(
+        return EarlyRefusalError(
             ErrorCode.NOT_ENOUGH_REPLICAS,
             f"Unable to verify the partition has been added to the transaction. Underlying error: {error}",
         )

@@ -82,11 +82,12 @@ def dry_run(
         progress=progress,
     )
     found.records_max = records_max
-    end_offset, stats, to_split = to_clean.first_dirty_offset, CleanStats(), 0
+    end_offset, stats = to_clean.first_dirty_offset, CleanStats()
     try:
         end_offset, stats = found.run()
-    except _SplitsFirst as split:
-        to_split = split.count
+    except CleaningAbortedError:
+        if not found.segments_to_split:
+            raise
     return DryPass(
         first_dirty_offset=to_clean.first_dirty_offset,
         upper_offset=to_clean.upper_offset,
@@ -95,18 +96,13 @@ def dry_run(
         groups=tuple(progress.done),
         removals=tuple(found.listed()),
         are_all_listed=len(found.listed()) == stats.removed.total,
-        segments_to_split=to_split,
+        segments_to_split=found.segments_to_split,
     )
-
-
-class _SplitsFirst(CleaningAbortedError):
-    def __init__(self, count: int) -> None:
-        super().__init__(f"offsets of {count} segments do not fit them")
-        self.count = count
 
 
 class _DryPass(CleanPass):
     records_max = 0
+    segments_to_split = 0
     _rules: BatchFilter | None = None
 
     def listed(self) -> Sequence[Removal]:
@@ -114,7 +110,8 @@ class _DryPass(CleanPass):
 
     def _prepare(self) -> None:
         if found := self._overflowing():
-            raise _SplitsFirst(len(found))
+            self.segments_to_split = len(found)
+            raise CleaningAbortedError
 
     def _new_rules(self, bits: DeadBits, last_records: Mapping[int, LastRecord]) -> BatchFilter:
         if not self.records_max:

@@ -9,7 +9,8 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 
 from ..disk.checkpoints import MetaProperties, uuid_text
-from .data_dir import DataDir, DataDirectoryError
+from ..disk.health import DataDirectoryError
+from .data_dir import DataDir
 
 
 def cluster_of(data_dirs: Sequence[DataDir]) -> str | None:

@@ -6,12 +6,10 @@ start and a stop.
 
 from __future__ import annotations
 
-import errno
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import ExitStack, contextmanager, suppress
-from typing import Self
 
 from ..disk import paths
 from ..disk.checkpoints import (
@@ -22,8 +20,7 @@ from ..disk.checkpoints import (
     write_meta_properties,
 )
 from ..disk.files import DirectoryLockedError, Files, Lock
-from ..disk.health import DISK_FAILED, Health
-from ..disk.own_files import UntrustedFileError
+from ..disk.health import DataDirectoryError, Health
 from ..disk.paths import TopicPartition
 from ..logs.log import Log
 from . import clean_stop
@@ -31,22 +28,6 @@ from .clean_stop import CleanStop
 
 OWNERS_ALONE = 0o700
 """Permission bits of a data directory, and of a snapshot of one, that is made here. One that is there keeps its own."""
-
-
-class DataDirectoryError(Exception):
-    """A data directory cannot be used. One line, naming the directory and what is wrong with it."""
-
-    failed_path: str | None = None
-    """The directory, if the system says that its disk has failed: the others may be used without it."""
-
-    @classmethod
-    def of(cls, path: str, error: Exception) -> Self:
-        """That the system, or what lies there, is against using it."""
-        made = cls(str(error) if isinstance(error, UntrustedFileError) else f"data directory {path}: {error}")
-        # One that may only be read was rather mounted by mistake than has failed.
-        if isinstance(error, OSError) and error.errno in DISK_FAILED - {errno.EROFS}:
-            made.failed_path = path
-        return made
 
 
 class DataDir:

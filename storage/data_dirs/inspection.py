@@ -19,9 +19,9 @@ from typing import NamedTuple
 from ..disk import paths
 from ..disk.checkpoints import CorruptCheckpointError, MetaProperties, read_meta_properties, uuid_text
 from ..disk.files import Files
+from ..disk.health import DataDirectoryError
 from ..disk.paths import MovingDir, SegmentFile, TopicPartition
 from ..topics.catalog import Catalog
-from .data_dir import DataDirectoryError
 
 _NOT_FROM_STRANGERS = frozenset({*paths.OWN_FILES, paths.LOCK_FILE, paths.NEXT_CONTENT, paths.NEXT_CONTENT_IN})
 
@@ -52,8 +52,7 @@ def look(files: Files, data_dirs: Iterable[str]) -> list[FoundDirectory]:
     """What is in these directories. Nothing is changed, no lock taken.
 
     Raises:
-        DataDirectoryError: One cannot be read, or its `meta.properties` is broken.
-        CatalogError: A catalog is damaged or of a newer version.
+        DataDirectoryError: One cannot be read, its `meta.properties` is broken, or its catalog is damaged or of a newer version.
     """
     found = []
     for path in unique(data_dirs):

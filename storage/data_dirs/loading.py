@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from ..disk import paths
+from ..disk.health import DataDirectoryError
 from ..disk.paths import MovingDir, TopicPartition
 from ..logs.log_parts import LastStop
 from ..topics.config import LogConfig
-from .data_dir import DataDir, DataDirectoryError
+from .data_dir import DataDir
 from .log_table import LogTable
 from .opener import LogOpener
 from .partition_dirs import topic_id_in

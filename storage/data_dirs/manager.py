@@ -24,7 +24,7 @@ from types import MappingProxyType
 from ...protocol.errors import ErrorCode, KafkaError
 from ..disk import paths
 from ..disk.files import Files, OfEach
-from ..disk.health import Health
+from ..disk.health import DataDirectoryError, Health
 from ..disk.paths import TopicPartition
 from ..logs.log import Log
 from ..logs.log_parts import LogPlace
@@ -33,7 +33,7 @@ from ..produce.producers import PRODUCER_ID_EXPIRATION_MS_DEFAULT
 from ..topics.config import LogConfig
 from .claims import claim, cluster_of
 from .closing import close_dir
-from .data_dir import DataDir, DataDirectoryError
+from .data_dir import DataDir
 from .departures import Departure, DueRemoval, collected
 from .inspection import check_owners, unique
 from .loading import ConfigFor, Loading

@@ -24,9 +24,9 @@ from typing import TypeAlias
 from ..disk import paths
 from ..disk.checkpoints import CorruptCheckpointError, read_partition_metadata, write_partition_metadata
 from ..disk.files import Files
+from ..disk.health import DataDirectoryError
 from ..disk.paths import TopicPartition
 from ..topics.catalog_file import TopicEntry
-from .data_dir import DataDirectoryError
 from .inspection import FoundDirectory, holds_log
 from .relocation import chosen, marks, other_place
 

@@ -36,6 +36,10 @@ class SyncError(OSError):
     """
 
 
+class DamagedFileError(Exception):
+    """What a file holds cannot be what was written to it. The message says what is wrong, the caller what is to be done."""
+
+
 class DirectoryLockedError(Exception):
     """Another broker, of this process or another one, holds the lock file."""
 

@@ -17,10 +17,11 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 from itertools import count
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from ...protocol.errors import ErrorCode
 from .files import SyncError
+from .own_files import UntrustedFileError
 
 DISK_FAILED = frozenset(
     number
@@ -53,6 +54,22 @@ def is_disk_failure(error: OSError) -> bool:
 
 
 _changes = count(1)
+
+
+class DataDirectoryError(Exception):
+    """A data directory cannot be used. One line, naming the directory, or the file and the place in it, and what is wrong."""
+
+    failed_path: str | None = None
+    """The directory, if the system says that its disk has failed: the others may be used without it."""
+
+    @classmethod
+    def of(cls, path: str, error: Exception) -> Self:
+        """That the system, or what lies there, is against using it."""
+        made = cls(str(error) if isinstance(error, UntrustedFileError) else f"data directory {path}: {error}")
+        # One that may only be read was rather mounted by mistake than has failed.
+        if isinstance(error, OSError) and error.errno in DISK_FAILED - {errno.EROFS}:
+            made.failed_path = path
+        return made
 
 
 class Health:

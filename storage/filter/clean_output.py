@@ -100,7 +100,7 @@ class CleanOutput:
         """Write what is there.
 
         Raises:
-            InvalidOffsetError: A batch lies too far from the segment's base. Nothing is written.
+            ValueError: A batch lies too far from the segment's base. Nothing is written.
             OSError: The disk refused.
         """
         if self.filled:

@@ -32,11 +32,11 @@ from typing import Any
 from ...protocol.errors import CorruptRecordError
 from ..disk import paths
 from ..disk.checkpoints import CorruptCheckpointError
+from ..disk.files import DamagedFileError
 from ..disk.size_only import SizeOnlyFiles
 from ..produce import producer_snapshots
 from ..produce.producers import PRODUCER_ID_EXPIRATION_MS_DEFAULT, ProducerStates
 from ..segment.batch_scan import refuse_old_format
-from ..segment.index import CorruptIndexError
 from ..segment.leader_epochs import LeaderEpochs
 from ..segment.segment import LogSegment
 from ..segment.split import overflows, split_segment
@@ -304,8 +304,8 @@ class _Loader:
             segment.sanity_check()
             names = [paths.segment_file_name(segment.base_offset, kind) for kind in paths.SEGMENT_KINDS[1:]]
             if not doubtful.isdisjoint(names):
-                raise CorruptIndexError(f"segment {segment.base_offset} has other indexes than at the last stop")
-        except CorruptIndexError as error:
+                raise DamagedFileError(f"segment {segment.base_offset} has other indexes than at the last stop")
+        except DamagedFileError as error:
             self.note(f"{error}; its indexes are rebuilt")
             # A segment with an offset index is taken to have its transaction index, too; so that one goes before the
             # others are touched, and comes back after them.

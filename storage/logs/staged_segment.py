@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from ...protocol.checksum import crc32c
 from ..disk import paths
-from ..disk.files import Files
+from ..disk.files import DamagedFileError, Files
 from ..produce import producer_snapshots
 from ..segment.cleaned import discard, discard_cleaned
 from ..segment.segment import LogSegment
@@ -30,10 +30,6 @@ MANIFEST_BYTES_MAX = 16 << 20
 """Larger manifests are refused unread: one of 100 000 sources has a tenth of it."""
 
 _CRC_CHUNK_BYTES = 1 << 20
-
-
-class StagedError(ValueError):
-    """What is staged is not whole, or not what it says. The message names the file, what was expected, what is there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +51,7 @@ class StagedSegment:
         """Read every file; or only look whether all are there, where their bytes were read by somebody else.
 
         Raises:
-            StagedError: One is missing or another.
+            DamagedFileError: One is missing or another.
         """
         for name, (size_bytes, crc) in self.files.items():
             path = paths.join(self.directory, name)
@@ -65,7 +61,7 @@ class StagedSegment:
                 found = size_and_crc(files, path) if is_read else (files.size(path), crc)
             if found != (size_bytes, crc):
                 there = "no file of its own" if found is None else f"{found[0]} bytes of CRC {found[1]:#x}"
-                raise StagedError(f"{path}: expected {size_bytes} bytes of CRC {crc:#x}, found {there}")
+                raise DamagedFileError(f"{path}: expected {size_bytes} bytes of CRC {crc:#x}, found {there}")
 
     def link_into(self, files: Files, directory: str, config: LogConfig, now_ms: int) -> LogSegment:
         """The segment in a log's directory, under `.cleaned`, as `swap_files` wants it: on disk on return.
@@ -98,20 +94,20 @@ def read_staged(files: Files, directory: str, *, manifest_crc: int | None = None
         manifest_crc: CRC-32C of the manifest's bytes, where the caller knows it.
 
     Raises:
-        StagedError: There is no manifest, or it makes no sense.
+        DamagedFileError: There is no manifest, or it makes no sense.
     """
     path = paths.join(directory, MANIFEST_FILE)
     if not files.is_file(path):
-        raise StagedError(f"{path}: expected a manifest, found no file of its own")
+        raise DamagedFileError(f"{path}: expected a manifest, found no file of its own")
     if (size_bytes := files.size(path)) > MANIFEST_BYTES_MAX:
-        raise StagedError(f"{path}: expected at most {MANIFEST_BYTES_MAX} bytes, found {size_bytes}")
+        raise DamagedFileError(f"{path}: expected at most {MANIFEST_BYTES_MAX} bytes, found {size_bytes}")
     file = files.open(path)
     try:
         data = file.read_at(0, size_bytes)
     finally:
         file.close()
     if manifest_crc is not None and (crc := crc32c(data)) != manifest_crc:
-        raise StagedError(f"{path}: expected a manifest of CRC {manifest_crc:#x}, found {crc:#x}")
+        raise DamagedFileError(f"{path}: expected a manifest of CRC {manifest_crc:#x}, found {crc:#x}")
     try:
         fields = json.loads(data)
         found = StagedSegment(
@@ -121,7 +117,7 @@ def read_staged(files: Files, directory: str, *, manifest_crc: int | None = None
             {str(name): (int(size_bytes), int(crc)) for name, (size_bytes, crc) in fields["files"].items()},
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise StagedError(f"{path}: expected a manifest, found one that cannot be read: {error!r}") from error
+        raise DamagedFileError(f"{path}: expected a manifest, found one that cannot be read: {error!r}") from error
     _check_sense(found, path)
     return found
 
@@ -129,11 +125,15 @@ def read_staged(files: Files, directory: str, *, manifest_crc: int | None = None
 def _check_sense(found: StagedSegment, path: str) -> None:
     sources = found.source_base_offsets
     if not sources or sources[0] != found.base_offset or list(sources) != sorted(set(sources)):
-        raise StagedError(f"{path}: expected sources in order from {found.base_offset} on, found {list(sources)[:10]}")
+        raise DamagedFileError(
+            f"{path}: expected sources in order from {found.base_offset} on, found {list(sources)[:10]}"
+        )
     of_segment = {paths.segment_file_name(found.base_offset, kind) for kind in paths.SEGMENT_KINDS}
     needed = {paths.segment_file_name(found.base_offset, kind) for kind in (paths.LOG, paths.INDEX)}
     if not needed <= set(found.files) <= of_segment:
-        raise StagedError(f"{path}: expected the files of segment {found.base_offset}, found {sorted(found.files)}")
+        raise DamagedFileError(
+            f"{path}: expected the files of segment {found.base_offset}, found {sorted(found.files)}"
+        )
 
 
 def size_and_crc(files: Files, path: str) -> tuple[int, int]:
@@ -168,7 +168,7 @@ def bring_in(
         unsynced: What of the log is not on disk yet; None if all is.
 
     Raises:
-        StagedError, CorruptIndexError, CorruptRecordError, OldFormatError: It is not whole, or not made from `old`.
+        DamagedFileError, CorruptRecordError, OldFormatError: It is not whole, or not made from `old`.
         OSError: The disk refused, or the log is on another file system (EXDEV).
         After any error no name is left in the log's directory, if the disk allows that.
     """
@@ -176,7 +176,9 @@ def bring_in(
     bases = [segment.base_offset for segment in old]
     if staged.base_offset != bases[0] or not set(bases).issubset(staged.source_base_offsets):
         made_of = list(staged.source_base_offsets)
-        raise StagedError(f"{directory}: expected a segment in the place of {bases[:10]}, found one of {made_of[:10]}")
+        raise DamagedFileError(
+            f"{directory}: expected a segment in the place of {bases[:10]}, found one of {made_of[:10]}"
+        )
     staged.check(log.files)
     # An old value must not go for a newer one that a power loss could still take.
     if unsynced is not None:
@@ -195,7 +197,7 @@ def _linked(log: Log, staged: StagedSegment, end_offset: int, now_ms: int) -> Lo
     try:
         new.sanity_check()
         if (found := new.next_offset()) > end_offset:
-            raise StagedError(f"{staged.directory}: expected offsets below {end_offset}, found {found - 1}")
+            raise DamagedFileError(f"{staged.directory}: expected offsets below {end_offset}, found {found - 1}")
     except BaseException:
         new.log_file.close()
         raise

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...protocol.compression import DecompressedTooLargeError
+from ...protocol.compression import UnpackLimitError
 from ...protocol.records import RecordBatch
 from ..logs.log import Log
 from ..segment.segment import LogSegment
@@ -80,7 +80,7 @@ class RangeLook:
             return True
         try:
             payload = batch.payload(max_bytes=BATCH_BYTES_MAX)
-        except DecompressedTooLargeError:
+        except UnpackLimitError:
             return False
         self._unpacked_bytes += len(payload)
         for record in batch.spans(payload):

@@ -17,17 +17,13 @@ from contextlib import suppress
 
 from ...protocol.checksum import crc32c
 from ..disk import paths
-from ..disk.files import Files
+from ..disk.files import DamagedFileError, Files
 from .producer_state import ENTRY, BatchMetadata, ProducerState
 from .producers import ProducerStates
 
 _VERSION = 1
 _PREFIX = struct.Struct(">hI")
 _COUNT = struct.Struct(">i")
-
-
-class CorruptSnapshotError(ValueError):
-    """The bytes are no producer snapshot, or not a whole one."""
 
 
 def encode(states: Iterable[ProducerState]) -> bytes:
@@ -41,24 +37,24 @@ def decode(data: bytes) -> list[ProducerState]:
     """Return the producers of a snapshot file.
 
     Raises:
-        CorruptSnapshotError: Another version, a wrong CRC, or a size that does not fit the count.
+        DamagedFileError: Another version, a wrong CRC, or a size that does not fit the count.
     """
     return [_decode_entry(*entry) for entry in ENTRY.iter_unpack(_entries(data))]
 
 
 def _entries(data: bytes) -> memoryview:
     if len(data) < _PREFIX.size + _COUNT.size:
-        raise CorruptSnapshotError(f"{len(data)} bytes are too few for a producer snapshot")
+        raise DamagedFileError(f"{len(data)} bytes are too few for a producer snapshot")
     version, crc = _PREFIX.unpack_from(data)
     if version != _VERSION:
-        raise CorruptSnapshotError(f"unknown version {version}")
+        raise DamagedFileError(f"unknown version {version}")
     body = memoryview(data)[_PREFIX.size :]
     if crc32c(body) != crc:
-        raise CorruptSnapshotError("the CRC does not match")
+        raise DamagedFileError("the CRC does not match")
     (count,) = _COUNT.unpack_from(body)
     entries = body[_COUNT.size :]
     if len(entries) != count * ENTRY.size:
-        raise CorruptSnapshotError(f"{count} entries announced in {len(entries)} bytes")
+        raise DamagedFileError(f"{count} entries announced in {len(entries)} bytes")
     return entries
 
 
@@ -136,7 +132,7 @@ def load_newest(
     for offset in reversed(usable):
         try:
             states = decode(_read(files, paths.snapshot_path(directory, offset)))
-        except CorruptSnapshotError:
+        except DamagedFileError:
             if tidies:
                 _remove(files, directory, offset)
             continue
@@ -190,7 +186,7 @@ def remove_undecided(files: Files, directory: str, below: int) -> None:
         if offset < below:
             try:
                 entries = _entries(_read(files, paths.snapshot_path(directory, offset)))
-            except CorruptSnapshotError:
+            except DamagedFileError:
                 continue  # nobody will believe it
             # Each clean pass asks: no objects are made for it, of each producer in each snapshot.
             if any(entry[-1] >= 0 for entry in ENTRY.iter_unpack(entries)):

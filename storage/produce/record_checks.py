@@ -17,7 +17,7 @@ away is a `HeavyBatchError`, and then a job for another one.
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
-from ...protocol.compression import Codec, DecompressedTooLargeError, Packer, TooManyFramesError
+from ...protocol.compression import Codec, Packer, UnpackLimitError
 from ...protocol.errors import CorruptRecordError, ErrorCode, KafkaError
 from ...protocol.records import HEADER_BYTES, LOG_APPEND_TIME_BIT, NO_TIMESTAMP, RecordBatch, null_key_indexes, wrapped
 from .. import kernel
@@ -90,8 +90,12 @@ class RecordError(NamedTuple):
         return f"RecordError(batchIndex={self.batch_index}, message='{self.message}')"
 
 
-class NotOneBatchError(KafkaError):
-    """INVALID_RECORD for what is no batch, several, or one of an old magic. Apache Kafka finds it before it asks the log."""
+class EarlyRefusalError(KafkaError):
+    """A refusal that Apache Kafka finds before it asks the log, so the answer names no log start.
+
+    INVALID_RECORD: there is no batch, there are several, or one has an old magic. Any other code: the transaction's coordinator
+    refused, or a partition that has seen a later epoch.
+    """
 
 
 class InvalidRecordError(KafkaError):
@@ -147,9 +151,9 @@ def check_records(
                 max_timestamp, errors = _walk(batch, payload, config, now_ms, None, at_once=at_once)
             else:
                 max_timestamp, errors = _walk_if_forced(batch, payload, config, now_ms, compares)
-    except DecompressedTooLargeError:
-        raise
     except CorruptRecordError as error:
+        if error.code is ErrorCode.MESSAGE_TOO_LARGE:
+            raise
         raise KafkaError(
             ErrorCode.INVALID_RECORD, f"Records for {topic_partition} cannot be read: {error.message}"
         ) from None
@@ -176,7 +180,7 @@ def _unpacked(batch: RecordBatch, at_once: bool) -> memoryview:
         return batch.payload(max_frames=FRAMES_MAX)
     try:
         return batch.payload(max_bytes=AT_ONCE_BYTES[codec], max_frames=AT_ONCE_FRAMES)
-    except (DecompressedTooLargeError, TooManyFramesError):
+    except UnpackLimitError:
         raise HeavyBatchError from None
 
 

@@ -34,8 +34,8 @@ from .record_checks import (
     AT_ONCE_BYTES,
     AT_ONCE_RECORDS,
     LOG_APPEND_TIME,
+    EarlyRefusalError,
     HeavyBatchError,
-    NotOneBatchError,
     RecordRules,
     check_records,
     timestamp_bounds,
@@ -131,7 +131,7 @@ def check_batch(
 
     Raises:
         InvalidRecordError: INVALID_RECORD (no key on a compacted topic), INVALID_TIMESTAMP; it names the records.
-        NotOneBatchError: No batch or several, magic 0 or 1.
+        EarlyRefusalError: INVALID_RECORD: no batch or several, magic 0 or 1.
         KafkaError: INVALID_RECORD (a control batch, inconsistent counts, a producer
             without sequence number, records that cannot be read), MESSAGE_TOO_LARGE (over max.message.bytes, before or
             after recompression; or unpacked, over what any batch may be), CORRUPT_MESSAGE (CRC, framing),
@@ -309,8 +309,8 @@ def _level(codec: int, config: ValidationConfig) -> int | None:
     return levels.get(Codec(codec))
 
 
-def _not_one(message: str) -> NotOneBatchError:
-    return NotOneBatchError(ErrorCode.INVALID_RECORD, message)
+def _not_one(message: str) -> EarlyRefusalError:
+    return EarlyRefusalError(ErrorCode.INVALID_RECORD, message)
 
 
 def _invalid(message: str) -> KafkaError:

@@ -20,13 +20,11 @@ from typing import ClassVar, NamedTuple
 
 from ..disk import paths
 from ..disk.files import Files
-from .index_file import RELATIVE_OFFSET_MAX, CorruptIndexError, IndexFile, InvalidOffsetError, SparseIndex
+from .index_file import RELATIVE_OFFSET_MAX, IndexFile, SparseIndex
 
 __all__ = [
     "RELATIVE_OFFSET_MAX",
     "AbortedTxn",
-    "CorruptIndexError",
-    "InvalidOffsetError",
     "OffsetIndex",
     "TimeIndex",
     "TransactionIndex",
@@ -82,14 +80,14 @@ class OffsetIndex(SparseIndex):
         """Add that the batch whose last offset is `offset` starts at byte `position`.
 
         Raises:
-            InvalidOffsetError: Not above the last entry's offset, more than 31 bits above the base, or the index is
+            ValueError: Not above the last entry's offset, more than 31 bits above the base, or the index is
                 full. Nothing is added.
         """
         if not self._loaded:
             self._load()
         relative = self._relative(offset)
         if self._offsets and relative <= self._offsets[-1]:
-            raise InvalidOffsetError(f"{(offset, position)} does not come after {self.last_entry}: {self.path}")
+            raise ValueError(f"{(offset, position)} does not come after {self.last_entry}: {self.path}")
         self._add(relative, position, self._max_count)
 
     def lookup(self, offset: int) -> tuple[int, int]:
@@ -138,7 +136,7 @@ class TimeIndex(SparseIndex):
             force: Also into the place kept for the last entry.
 
         Raises:
-            InvalidOffsetError: Timestamp or offset below the last entry's, more than 31 bits above the base, or
+            ValueError: Timestamp or offset below the last entry's, more than 31 bits above the base, or
                 the index is full. Nothing is added.
         """
         if not self._loaded:
@@ -146,7 +144,7 @@ class TimeIndex(SparseIndex):
         relative = self._relative(offset)
         last_timestamp, last_offset = self._entry(len(self._values) - 1)
         if timestamp < last_timestamp or offset < last_offset:
-            raise InvalidOffsetError(f"{(timestamp, offset)} does not come after {self.last_entry}: {self.path}")
+            raise ValueError(f"{(timestamp, offset)} does not come after {self.last_entry}: {self.path}")
         if timestamp > last_timestamp:
             self._add(relative, timestamp, self._max_count if force else self._max_count - 1)
 
@@ -197,13 +195,13 @@ class TransactionIndex(IndexFile):
         """Add a transaction whose marker was just appended to the segment.
 
         Raises:
-            InvalidOffsetError: Its last offset is not above that of the last entry. Nothing is added.
+            ValueError: Its last offset is not above that of the last entry. Nothing is added.
         """
         if not self._loaded:
             self._load()
         count = self._count()
         if count and txn.last_offset <= self._entry(count - 1).last_offset:
-            raise InvalidOffsetError(f"{txn} does not come after {self._entry(count - 1)}: {self.path}")
+            raise ValueError(f"{txn} does not come after {self._entry(count - 1)}: {self.path}")
         self._add(self._ENTRY.pack(self._VERSION, *txn), txn.first_offset)
         self._is_file_current = False
         if count + 1 - self._written_count >= WRITTEN_AT_ONCE:

@@ -16,7 +16,7 @@ from array import array
 from bisect import bisect_left
 from typing import ClassVar
 
-from ..disk.files import Files
+from ..disk.files import DamagedFileError, Files
 
 RELATIVE_OFFSET_MAX = 2**31 - 1
 """Index entries hold offsets relative to the segment's base, in 31 bits."""
@@ -27,14 +27,6 @@ POSITION_MAX = 2**31 - 1
 CHECKED_WHOLE_MAX = 4096
 ENTRIES_PER_SECTOR = 32
 """Of the smallest unit that disks lose, 512 bytes, every sparse index has more entries than this."""
-
-
-class CorruptIndexError(Exception):
-    """An index file contradicts itself. Rebuild it from the log."""
-
-
-class InvalidOffsetError(ValueError):
-    """An entry that does not continue the index: a mistake of the caller."""
 
 
 class IndexFile(ABC):
@@ -86,7 +78,7 @@ class IndexFile(ABC):
         """Read the file now if that has not happened.
 
         Raises:
-            CorruptIndexError: It is no whole number of entries, or they contradict each other or the segment's base.
+            DamagedFileError: It is no whole number of entries, or they contradict each other or the segment's base.
                 The zero tail of a file that Apache Kafka had preallocated when it was killed counts as that.
         """
         if not self._loaded:
@@ -167,8 +159,8 @@ class IndexFile(ABC):
         self._written_count = min(self._written_count, count)
         self._is_file_current = False
 
-    def _corrupt(self, what: str) -> CorruptIndexError:
-        return CorruptIndexError(f"{self.path}: {what}")
+    def _corrupt(self, what: str) -> DamagedFileError:
+        return DamagedFileError(f"{self.path}: {what}")
 
     @abstractmethod
     def _count(self) -> int: ...
@@ -178,7 +170,7 @@ class IndexFile(ABC):
 
     @abstractmethod
     def _decode(self, data: bytes) -> None:
-        """Take the entries of a file whose size is right, or raise CorruptIndexError and leave all as it is."""
+        """Take the entries of a file whose size is right, or raise DamagedFileError and leave all as it is."""
 
     @abstractmethod
     def _encode(self, start: int, stop: int) -> bytes:
@@ -235,12 +227,12 @@ class SparseIndex(IndexFile):
     def _relative(self, offset: int) -> int:
         relative = offset - self.base_offset
         if not 0 <= relative <= RELATIVE_OFFSET_MAX:
-            raise InvalidOffsetError(f"offset {offset} does not fit an index with base offset {self.base_offset}")
+            raise ValueError(f"offset {offset} does not fit an index with base offset {self.base_offset}")
         return relative
 
     def _add(self, relative: int, value: int, max_count: int) -> None:
         if len(self._offsets) >= max_count:
-            raise InvalidOffsetError(f"{self.path} is full with {len(self._offsets)} entries")
+            raise ValueError(f"{self.path} is full with {len(self._offsets)} entries")
         self._offsets.append(relative)
         self._values.append(value)  # last, so that a flush beside us counts whole entries only
         self._is_file_current = False

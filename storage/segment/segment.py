@@ -24,7 +24,7 @@ from ..disk import paths
 from ..disk.files import Buffer, Files, WriteAhead
 from ..topics.config import LogConfig
 from .batch_scan import RECOVERY_CHUNK_BYTES, batch_walk, computed_crc
-from .index import RELATIVE_OFFSET_MAX, AbortedTxn, InvalidOffsetError
+from .index import RELATIVE_OFFSET_MAX, AbortedTxn
 from .leader_epochs import LeaderEpochs
 from .segment_indexes import NewEntries
 from .segment_reader import SegmentReader
@@ -117,7 +117,7 @@ class LogSegment(SegmentReader):
             ahead: What `write_ahead` gave for the one batch that `view` is, written by now.
 
         Raises:
-            InvalidOffsetError: An offset more than 31 bits above the base. Nothing is written.
+            ValueError: An offset more than 31 bits above the base. Nothing is written.
             OSError: The disk refused. The segment is as it was before, as after any other error.
 
         Readable at once, durable after the next `flush`.
@@ -167,8 +167,8 @@ class LogSegment(SegmentReader):
         self.log_file.append(view)
         self._indexes.take(found)
 
-    def _misfit(self, last_offset: int) -> InvalidOffsetError:
-        return InvalidOffsetError(f"offset {last_offset} does not fit a segment with base offset {self.base_offset}")
+    def _misfit(self, last_offset: int) -> ValueError:
+        return ValueError(f"offset {last_offset} does not fit a segment with base offset {self.base_offset}")
 
     def truncate_to(self, offset: int) -> int:
         """Drop every batch that reaches `offset` or beyond, and what the indexes say of it.

@@ -18,10 +18,10 @@ from typing import NamedTuple
 
 from ...protocol.records import NO_TIMESTAMP, RecordBatch
 from ..disk import paths
-from ..disk.files import File, Files, WouldWaitError
+from ..disk.files import DamagedFileError, File, Files, WouldWaitError
 from ..topics.config import LogConfig
 from .batch_scan import SCAN_CHUNK_BYTES, batch_walk
-from .index import RELATIVE_OFFSET_MAX, CorruptIndexError, OffsetIndex, TimeIndex, TransactionIndex
+from .index import RELATIVE_OFFSET_MAX, OffsetIndex, TimeIndex, TransactionIndex
 from .index_file import POSITION_MAX
 from .newest_batches import NewestBatches
 
@@ -244,8 +244,8 @@ class SegmentIndexes:
             try:
                 offset, position = self.offset.last_entry
                 if position > 0 and position >= self._log_file.size():
-                    raise CorruptIndexError(f"{self.offset.path}: offset {offset} lies past the log's end")
-            except CorruptIndexError:
+                    raise DamagedFileError(f"{self.offset.path}: offset {offset} lies past the log's end")
+            except DamagedFileError:
                 self.rebuild()
             self._is_offset_index_checked = True
 
@@ -253,7 +253,7 @@ class SegmentIndexes:
         with self._preparing:
             try:
                 self.time.sanity_check()
-            except CorruptIndexError:
+            except DamagedFileError:
                 self.rebuild()
 
     def _max_timestamp(self) -> tuple[int, int]:

@@ -10,11 +10,10 @@ from typing import Self
 
 from ...protocol.records import NO_TIMESTAMP, RecordBatch
 from ..disk import paths
-from ..disk.files import Files, FileSlice
+from ..disk.files import DamagedFileError, Files, FileSlice
 from ..steps import Steps, to_the_end
 from ..topics.config import LogConfig
 from .batch_scan import RECOVERY_CHUNK_BYTES, SCAN_CHUNK_BYTES, batch_steps, batch_walk, find_batch
-from .index import CorruptIndexError
 from .segment_indexes import SegmentIndexes
 from .timestamp_search import first_record_from
 
@@ -105,7 +104,7 @@ class SegmentReader:
         for index in self._indexes.all:
             try:
                 index.sanity_check()
-            except CorruptIndexError:
+            except DamagedFileError:
                 index.reset()  # lookups then scan the segment from its start
 
     def read(
@@ -212,20 +211,20 @@ class SegmentReader:
         """Look at the ends of the index files, which is cheap, and at the transaction index as a whole.
 
         Raises:
-            CorruptIndexError: The offset index is missing, an index is not a whole number of entries, its last
+            DamagedFileError: The offset index is missing, an index is not a whole number of entries, its last
                 offset entry points past the log's end, or the transaction index contradicts itself.
         """
         index = self.offset_index
         if not self.files.exists(index.path):
-            raise CorruptIndexError(f"{index.path} is missing")
+            raise DamagedFileError(f"{index.path} is missing")
         for each in self._indexes.all:
             if self.files.exists(each.path) and self.files.size(each.path) % each.ENTRY_BYTES:
-                raise CorruptIndexError(f"{each.path}: not a whole number of entries")
+                raise DamagedFileError(f"{each.path}: not a whole number of entries")
         if entry := index.last_entry_in_file():
             offset, position = entry
             # Apache Kafka preallocates; the zeros that it leaves when killed look like (base, 0), which no entry is.
             if not (offset >= self.base_offset and 0 < position < self.size_bytes):
-                raise CorruptIndexError(f"{index.path}: the last entry is {entry}, the log has {self.size_bytes} bytes")
+                raise DamagedFileError(f"{index.path}: the last entry is {entry}, the log has {self.size_bytes} bytes")
         self.txn_index.sanity_check()
 
     def _path(self, kind: str) -> str:

@@ -41,7 +41,7 @@ def split_segment(segment: LogSegment, now_ms: int) -> list[LogSegment]:
         The new segments, synced, in order; their files carry `.cleaned`, to be swapped in.
 
     Raises:
-        CorruptRecordError, CorruptIndexError: The segment cannot be read.
+        CorruptRecordError, DamagedFileError: The segment cannot be read.
         OSError: The disk refused. After any error no `.cleaned` file is left, if the disk allows that.
     """
     files, new = segment.files, list[LogSegment]()

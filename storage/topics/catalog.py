@@ -23,10 +23,9 @@ from typing import Any
 
 from ..disk.checkpoints import write_beside
 from ..disk.files import Files
-from ..disk.health import is_disk_failure
+from ..disk.health import DataDirectoryError, is_disk_failure
 from ..disk.paths import CATALOG_FILE, join, parent
 from .catalog_file import (
-    CatalogError,
     CatalogState,
     Configs,
     PartitionEntry,
@@ -66,7 +65,7 @@ class Catalog:
         """The catalog in `data_dir`, or None where there is no such file.
 
         Raises:
-            CatalogError: The file is damaged or of a newer version. It stays as it is.
+            DataDirectoryError: The file is damaged or of a newer version. It stays as it is.
             OSError: It cannot be read.
         """
         path = join(data_dir, CATALOG_FILE)
@@ -74,7 +73,9 @@ class Catalog:
             return None
         size_bytes = files.size(path)
         if size_bytes > MAX_CATALOG_BYTES:
-            raise CatalogError(f"{path}: {size_bytes} bytes, more than the {MAX_CATALOG_BYTES} that a catalog may have")
+            raise DataDirectoryError(
+                f"{path}: {size_bytes} bytes, more than the {MAX_CATALOG_BYTES} that a catalog may have"
+            )
         file = files.open(path)
         try:
             data = file.read_at(0, size_bytes)

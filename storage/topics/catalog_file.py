@@ -28,6 +28,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
 from ..disk.checkpoints import parse_uuid, uuid_text
+from ..disk.health import DataDirectoryError
 from .entries import Chunk, Entries, Facts
 
 VERSION = 1
@@ -57,10 +58,6 @@ Sections = Mapping[str, Mapping[str, Facts]]
 
 Texts = dict[str, dict[str, tuple[Any, str]]]
 """What the file says of topics and of chunks of entries, by "topics" or section, and (first) name: of thousands mostly one changes."""
-
-
-class CatalogError(Exception):
-    """The file cannot be used as it is. The text names the file and the place in it; the file is left alone."""
 
 
 class PartitionEntry(NamedTuple):
@@ -192,19 +189,19 @@ def decode(data: bytes, path: str) -> CatalogState:
     """What the bytes of a catalog say; `path` is for error texts.
 
     Raises:
-        CatalogError: Not JSON, or not shaped as above; keys that this version does not know are refused too, since
+        DataDirectoryError: Not JSON, or not shaped as above; keys that this version does not know are refused too, since
             writing the file back would lose them.
     """
     try:
         top = json.loads(data.decode())
     except (ValueError, RecursionError) as error:
-        raise CatalogError(f"{path}: not a readable catalog: {error}") from error
+        raise DataDirectoryError(f"{path}: not a readable catalog: {error}") from error
     state = _Reader(path).state(top)
     if b"\\u" in data:  # else there is no half of a surrogate pair, with which no later write would succeed
         try:
             json.dumps(top, ensure_ascii=False).encode()
         except UnicodeEncodeError as error:
-            raise CatalogError(f"{path}: has a text that is no Unicode: {error.reason}") from error
+            raise DataDirectoryError(f"{path}: has a text that is no Unicode: {error.reason}") from error
     return state
 
 
@@ -315,5 +312,5 @@ class _Reader:
             raise self._error(place, "is all zeros, which names no topic")
         return topic_id
 
-    def _error(self, place: str, what: str) -> CatalogError:
-        return CatalogError(f"{self._path}: {place} {what}")
+    def _error(self, place: str, what: str) -> DataDirectoryError:
+        return DataDirectoryError(f"{self._path}: {place} {what}")

@@ -41,8 +41,9 @@ from ...protocol.records import HEADER_BYTES, RecordBatch
 from ...protocol.wire import codec
 from ..disk import paths
 from ..disk.files import File, Files
+from ..disk.health import DataDirectoryError
 from ..disk.paths import TopicPartition
-from .catalog_file import CatalogError, CatalogState, PartitionEntry, TopicEntry
+from .catalog_file import CatalogState, PartitionEntry, TopicEntry
 from .client_records import ClientRecord, ClientRecords
 from .entries import Entries
 
@@ -59,17 +60,13 @@ _LOG = re.compile(r"([0-9]{20})\.log")
 _SNAPSHOT = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint")
 
 
-class ClusterMetadataError(CatalogError):
-    """The metadata log cannot be made a catalog of. The text names the file and what is wrong there."""
-
-
 def read_cluster_metadata(files: Files, data_dir: str, *, cluster_id: str) -> CatalogState | None:
     """What Kafka's metadata log in `data_dir` says, as the catalog of `cluster_id`; None where there is none.
 
     Node ids are Kafka's. A partition that had no leader is given its first replica.
 
     Raises:
-        ClusterMetadataError: Damage that a crash does not explain, or records of a Kafka newer than we know.
+        DataDirectoryError: Damage that a crash does not explain, or records of a Kafka newer than we know.
         OSError: A file cannot be read.
     """
     replay = replay_cluster_metadata(files, data_dir)
@@ -100,7 +97,7 @@ def replay_cluster_metadata(files: Files, data_dir: str) -> MetadataReplay | Non
             if batch.next_offset <= next_offset:
                 continue
             if batch.base_offset > next_offset:
-                raise ClusterMetadataError(
+                raise DataDirectoryError(
                     f"{path}: offset {batch.base_offset} at position {position} where {next_offset} should be"
                 )
             replay.apply_batch(batch, path)
@@ -120,7 +117,7 @@ def _batches(files: Files, path: str, *, may_be_torn: bool) -> Iterator[tuple[in
             except CorruptRecordError as error:
                 if may_be_torn:
                     return
-                raise ClusterMetadataError(f"{path}: position {position}: {error.message}") from error
+                raise DataDirectoryError(f"{path}: position {position}: {error.message}") from error
             yield position, batch
             position += batch.size_bytes
     finally:
@@ -166,21 +163,21 @@ class MetadataReplay:
         try:
             for record in batch.records():
                 self._apply_record(memoryview(record.value if record.value is not None else b""))
-        except (CorruptRecordError, ProtocolError, _ImpossibleError) as error:
-            raise ClusterMetadataError(f"{path}: batch at offset {batch.base_offset}: {error}") from error
+        except (CorruptRecordError, ProtocolError) as error:
+            raise DataDirectoryError(f"{path}: batch at offset {batch.base_offset}: {error}") from error
 
     def _apply_record(self, value: memoryview) -> None:
         """Apply one record. Types that are not declared pass by."""
         frame_version, at = _read_uvarint(value, 0)
         if frame_version != FRAME_VERSION:
-            raise _ImpossibleError(f"frame version {frame_version}, known is {FRAME_VERSION}")
+            raise ProtocolError(f"frame version {frame_version}, known is {FRAME_VERSION}")
         kind, at = _read_uvarint(value, at)
         version, at = _read_uvarint(value, at)
         known = RECORD_TYPES.get(kind)
         if known is None:
             return
         if version > known.version_max:
-            raise _ImpossibleError(f"{known.record.__name__} version {version}, known are 0 to {known.version_max}")
+            raise ProtocolError(f"{known.record.__name__} version {version}, known are 0 to {known.version_max}")
         message, _ = codec(known.record, version, True).read(value, at)
         self._in_transaction(message)
 
@@ -221,7 +218,7 @@ class MetadataReplay:
         partitions = topic.partitions
         old = partitions.get(record.partition_id)
         if old is None:
-            raise _ImpossibleError(f"a change of the unknown partition {record.partition_id}")
+            raise ProtocolError(f"a change of the unknown partition {record.partition_id}")
         replicas = old.replicas if record.replicas is None else record.replicas
         if record.directories is not None:
             topic.directories[record.partition_id] = record.directories
@@ -256,7 +253,7 @@ class MetadataReplay:
     def _topic(self, topic_id: bytes) -> _Topic:
         topic = self._topics.get(topic_id)
         if topic is None:
-            raise _ImpossibleError(f"the unknown topic id {topic_id.hex()}")
+            raise ProtocolError(f"the unknown topic id {topic_id.hex()}")
         return topic
 
     def directories_of(self, node_id: int) -> dict[TopicPartition, bytes]:
@@ -307,11 +304,7 @@ def _read_uvarint(data: memoryview, at: int) -> tuple[int, int]:
         if byte < 0x80:
             return value, at
         shift += 7
-    raise _ImpossibleError("cut short")
-
-
-class _ImpossibleError(Exception):
-    """A record that cannot follow on those before it, or that we do not know enough to read."""
+    raise ProtocolError("cut short")
 
 
 _APPLY: dict[type[Any], Any] = {

@@ -10,7 +10,7 @@ import pytest
 from ottla.protocol.apis import APIS, Api
 from ottla.protocol.codegen import FIXED_AT_ONCE, LONG_ARRAY
 from ottla.protocol.connection import Kept, Request, encode_request, encode_response, parse_request, parse_response
-from ottla.protocol.errors import ErrorCode, LargeMessageError, ProtocolError, TooManyElementsError
+from ottla.protocol.errors import ErrorCode, LargeMessageError, ProtocolError
 from ottla.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from ottla.protocol.messages.metadata import MetadataRequest
@@ -71,7 +71,7 @@ def test_reading_and_writing_stop_at_their_limits(api: Api) -> None:
             request = parse_request(frame, elements)
             assert same(body, request.body)
             if elements:
-                with pytest.raises(TooManyElementsError, match=f"more than {elements - 1} elements"):
+                with pytest.raises(LargeMessageError, match=f"more than {elements - 1} elements"):
                     parse_request(frame, elements - 1)
 
             written = encode_response(request, answer)

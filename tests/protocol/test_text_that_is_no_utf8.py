@@ -9,7 +9,7 @@ import pytest
 from ottla.protocol.apis import APIS, Api
 from ottla.protocol.codegen import LENIENT_ELEMENT_BYTES, LENIENT_ELEMENTS, MAX_LENIENT_BYTES, java_text
 from ottla.protocol.connection import encode_request, parse_request
-from ottla.protocol.errors import ProtocolError, TooManyElementsError
+from ottla.protocol.errors import LargeMessageError, ProtocolError
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.schema import Type, fields_of
 from ottla.protocol.wire import Parts, codec
@@ -129,7 +129,7 @@ def test_what_takes_long_to_decode_counts_as_elements(unit: bytes, size_bytes: i
     elements = plain + rows * bad if not is_utf8(piece) else plain
     assert parse_request(damaged).elements == elements
     assert parse_request(damaged, elements).elements == elements
-    with pytest.raises(TooManyElementsError):
+    with pytest.raises(LargeMessageError):
         parse_request(damaged, elements - 1)
 
 

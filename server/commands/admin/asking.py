@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from ..frame.command import Command, no_options
-from ..frame.errors import RefusedError, WrongCallError
+from ..frame.errors import CommandError, WrongCallError
 from ..frame.options import ADMIN_TOKEN, admin_of, admin_options, json_option
 from ..frame.parser import Parser
 from .showing import show_answer
@@ -59,7 +59,7 @@ class Admin:
                 and no False and repeats the name for each member of a list, or into the JSON object of POST and PUT.
 
         Raises:
-            RefusedError: With the listener's sentence.
+            CommandError: With the listener's sentence.
             WrongCallError: Nobody answers there, or no listener of Ottla's does.
         """
         method, _, template = operation.partition(" ")
@@ -105,7 +105,7 @@ class Admin:
         sentence = str(answer.get("error", f"status {status}"))
         if status == http.client.UNAUTHORIZED:
             sentence += f" (give --admin-token-file, or the token in {ADMIN_TOKEN})"
-        raise RefusedError(sentence)
+        raise CommandError(sentence)
 
     def _no_ottla(self, found: str) -> WrongCallError:
         return WrongCallError(f"what answers at {self.address} is no admin listener of Ottla: {found}")

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ..frame.command import Command
-from ..frame.errors import RefusedError, WrongCallError
+from ..frame.errors import CommandError, WrongCallError
 from ..frame.options import duration_ms, number
 from ..frame.parser import Parser
 from ..frame.printing import BECOMES, show, waited_for
@@ -77,7 +77,7 @@ def _compact_stopped(options: argparse.Namespace) -> dict[str, Any]:
     try:
         done = compact_stopped(options.data, options.topic, options.partitions, force=options.force, roll=options.roll)
     except ControlError as error:
-        raise RefusedError(str(error)) from error
+        raise CommandError(str(error)) from error
     return asdict(done)
 
 

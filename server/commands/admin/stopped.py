@@ -17,15 +17,14 @@ from ....storage.cleaning.cleaner import Cleaner, CleaningAbortedError, CleanSta
 from ....storage.cleaning.cleaner_manager import CleanerManager
 from ....storage.cleaning.cleaning_states import HeldError
 from ....storage.cleaning.delete_horizons import is_any_reached
-from ....storage.data_dirs.data_dir import DataDirectoryError
 from ....storage.disk import paths
 from ....storage.disk.files import DirectoryLockedError
+from ....storage.disk.health import DataDirectoryError
 from ....storage.disk.os_files import OsFiles
 from ....storage.filter.offset_map import SECRET_BYTES
 from ....storage.logs.log import Log
 from ....storage.segment.segment import LogSegment
 from ....storage.steps import to_the_end
-from ....storage.topics.catalog_file import CatalogError
 from ....storage.topics.options import ConfigError
 from ...cleaning.threads import CleanerSettings, new_cleaner
 from ...cluster.opening import OpenStore, Start, open_store, static_config_with_stored_id
@@ -59,7 +58,7 @@ def compact_stopped(
     static = _config(files, data_dirs)
     try:
         store = open_store(Start(static, LiveConfig(static).current, files, clock, random.Random()))
-    except (CatalogError, DataDirectoryError) as error:
+    except DataDirectoryError as error:
         is_held = isinstance(error.__cause__, DirectoryLockedError)
         hint = f"; ask that broker: ottla compact {topic}" if is_held else ""
         raise ControlError(Kind.CONFLICT, f"{error}{hint}") from error

@@ -26,7 +26,6 @@ from ....storage.disk.own_files import open_file
 from ..cli import main as ottla
 from ..cli import with_exit_code
 from ..frame.command_line import understand
-from ..frame.errors import WrongCallError
 from ..frame.options import ADMIN_TOKEN
 from ..frame.parser import looks_like_option
 from ..frame.table import ROWS
@@ -115,17 +114,14 @@ def serving(options: argparse.Namespace, environment: Mapping[str, str], warning
     if options.config is None and os.path.exists(MOUNTED_CONFIG):
         options.config = MOUNTED_CONFIG
     with loading():
-        from ..serve import StartError, serve, snippet
+        from ..serve import serve, snippet
 
     def hello(lives: Lives, secured: Secured | None) -> str:
         _note_listener(lives)
         ready = READY.format(id=lives.nodes[0].node_id)
         return f"{ready}\n{snippet(lives, secured)}" if options.hello else ready
 
-    try:
-        return serve(options, hello, environment=broker_variables(environment), defaults=image_defaults)
-    except StartError as error:
-        raise WrongCallError(str(error)) from error
+    return serve(options, hello, environment=broker_variables(environment), defaults=image_defaults)
 
 
 def _note_listener(lives: Lives) -> None:

@@ -16,13 +16,9 @@ LESS_LIKE = 0.1
 
 
 class CommandError(Exception):
-    """The message is the line."""
+    """The broker, or a file, refused. The message is the line."""
 
     exit_code = SAID_NO
-
-
-class RefusedError(CommandError):
-    """The broker, or a file, said no."""
 
 
 class WrongCallError(CommandError):

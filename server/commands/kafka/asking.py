@@ -13,7 +13,7 @@ from ...client.kafka import Kafka
 from ...client.nodes import NodeConnections, UnreachableError, check
 from ...client.reading import LATEST, LEVELS, Isolation
 from ...client.security import PLAIN
-from ..frame.errors import RefusedError, WrongCallError
+from ..frame.errors import CommandError, WrongCallError
 from ..frame.options import bootstrap_of
 from .security import security_of
 
@@ -70,7 +70,7 @@ def connected(options: argparse.Namespace) -> Iterator[ClusterViews]:
 
     Raises:
         WrongCallError: No address; nobody answers there, or not as a broker does; something that cannot be asked.
-        RefusedError: What a broker refused inside the block.
+        CommandError: What a broker refused inside the block.
     """
     bootstrap, security = bootstrap_of(options), security_of(options)
     try:
@@ -82,7 +82,7 @@ def connected(options: argparse.Namespace) -> Iterator[ClusterViews]:
         with kafka, closing(nodes):
             yield ClusterViews(kafka, nodes)
     except KafkaError as error:
-        raise RefusedError(f"{error.code.name}: {error.message}" if error.message else error.code.name) from error
+        raise CommandError(f"{error.code.name}: {error.message}" if error.message else error.code.name) from error
     except UnreachableError as error:
         raise WrongCallError(str(error)) from error
     except (OSError, ProtocolError) as error:

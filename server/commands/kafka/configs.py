@@ -8,7 +8,7 @@ from typing import get_args
 
 from ...client.configs import Kind
 from ..frame.command import Command
-from ..frame.errors import RefusedError, did_you_mean
+from ..frame.errors import CommandError, did_you_mean
 from ..frame.options import bootstrap_option, json_option, name_and_value
 from ..frame.parser import Parser
 from ..frame.printing import show, show_json, show_table
@@ -46,7 +46,7 @@ def _describe(options: argparse.Namespace) -> None:
     for wanted in options.names:
         if wanted not in {each.name for each in found}:
             hint = did_you_mean(wanted, [each.name for each in found])
-            raise RefusedError(f"{kind}:{name} has no option {wanted}{hint}")
+            raise CommandError(f"{kind}:{name} has no option {wanted}{hint}")
     if options.names:
         found = [each for each in found if each.name in options.names]
     elif not options.all:

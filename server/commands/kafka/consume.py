@@ -10,7 +10,7 @@ from itertools import islice
 from ...client.reading import EARLIEST, LATEST, Isolation
 from ...client.values import Offsets, Record
 from ..frame.command import Command
-from ..frame.errors import RefusedError, WrongCallError
+from ..frame.errors import CommandError, WrongCallError
 from ..frame.options import bootstrap_option, json_option, number
 from ..frame.parser import Parser
 from ..frame.printing import show_bytes, visible
@@ -90,7 +90,7 @@ def _records(cluster: ClusterViews, options: argparse.Namespace, start: int | st
             positions[partition], seen[partition] = max(position, end), end
         if options.until_end:
             if unled := [f"{options.topic}-{partition}" for partition in wanted if partition not in ends]:
-                raise RefusedError(f"{', '.join(unled)}: nobody leads it, so its records are not shown")
+                raise CommandError(f"{', '.join(unled)}: nobody leads it, so its records are not shown")
             return
         pause.wait(POLL_EVERY_S)
 

@@ -20,7 +20,7 @@ from ...client.nodes import check
 from ...client.reading import EARLIEST, LATEST
 from ...client.values import Group
 from ..frame.command import Command
-from ..frame.errors import RefusedError, WrongCallError, did_you_mean
+from ..frame.errors import CommandError, WrongCallError, did_you_mean
 from ..frame.options import bootstrap_option, json_option
 from ..frame.parser import Parser
 from ..frame.printing import show, show_json, show_table
@@ -139,7 +139,7 @@ def _group(cluster: ClusterViews, group_id: str) -> Group:
         if each.group_id == group_id:
             return each
     _check_right(cluster, group_id)
-    raise RefusedError(f"there is no group {group_id!r}{did_you_mean(group_id, [each.group_id for each in found])}")
+    raise CommandError(f"there is no group {group_id!r}{did_you_mean(group_id, [each.group_id for each in found])}")
 
 
 def _check_right(cluster: ClusterViews, group_id: str) -> None:
@@ -153,7 +153,7 @@ def _check_right(cluster: ClusterViews, group_id: str) -> None:
 def _members(cluster: ClusterViews, group: Group) -> list[dict[str, Any]]:
     """Each with `member_id`, `client_id`, `host` and `partitions`, pairs of topic and number."""
     if group.type not in KINDS:
-        raise RefusedError(f"group {group.group_id!r} is of a kind that is not known here: {group.type!r}")
+        raise CommandError(f"group {group.group_id!r} is of a kind that is not known here: {group.type!r}")
     request, assigned = KINDS[group.type]
     ask = partial(cluster.nodes.ask_coordinator, request(group.group_id), group.group_id)
     (found,) = cluster.nodes.retrying(ask).groups
@@ -321,7 +321,7 @@ def _moved(
         for tp in partitions:
             index = tp[1]
             if index not in starts or index not in ends:
-                raise RefusedError(f"{topic}-{index} has no leader, so nobody knows its offsets")
+                raise CommandError(f"{topic}-{index} has no leader, so nobody knows its offsets")
             if not is_place:
                 found = at_time.get(index, -1)
                 yield tp, ends[index] if found < 0 else found

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ...client.values import NewRecord, Record
 from ..frame.command import Command
-from ..frame.errors import RefusedError, WrongCallError
+from ..frame.errors import CommandError, WrongCallError
 from ..frame.options import bootstrap_option, json_option, name_and_value, number
 from ..frame.parser import Parser
 from ..frame.printing import show, show_json
@@ -154,7 +154,7 @@ def _lines() -> Iterator[bytes | None]:
         try:
             data = os.read(_STANDARD_INPUT, READ_BYTES)
         except OSError as error:
-            raise RefusedError(f"cannot read standard input: {error.strerror}") from error
+            raise CommandError(f"cannot read standard input: {error.strerror}") from error
         if not data:
             break
         pending += data

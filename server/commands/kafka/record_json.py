@@ -49,7 +49,7 @@ def from_json(line: str, partition: int | None = None) -> NewRecord:
     """The record that a line says. `partition` is that of all of them; the line's own counts if it is None.
 
     Raises:
-        RecordError: Another thing than an object with those fields.
+        RecordLineError: Another thing than an object with those fields.
     """
     try:
         found = json.loads(line)

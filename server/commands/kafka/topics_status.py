@@ -10,7 +10,7 @@ from typing import Any
 from ....protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from ...client.nodes import NodeConnections
 from ...client.values import Topic
-from ..frame.errors import RefusedError
+from ..frame.errors import CommandError
 from ..frame.printing import folded, show, show_json, show_table, terminal_width, visible, waited_for
 from ..frame.times import time_text
 from .directories import directory_text, move_of, rows_of
@@ -55,7 +55,7 @@ def statuses(nodes: NodeConnections, topics: Iterable[str] = (), *, internal: bo
         internal: The broker's own ones, too, where none is named.
 
     Raises:
-        RefusedError: It tells nothing.
+        CommandError: It tells nothing.
         KafkaError: There is no such topic.
         OSError: Nobody answers.
     """
@@ -79,7 +79,7 @@ def _ask(nodes: NodeConnections, found: Iterable[Topic]) -> Iterator[dict[str, A
         rows, moves = rows_of(nodes.ask(request, node_id))
         for name, (data_dir, partition) in rows.items():
             if partition.ottla_cleaner_status is None:
-                raise RefusedError("this broker tells nothing of its cleaner; it is not Ottla, or an older one")
+                raise CommandError("this broker tells nothing of its cleaner; it is not Ottla, or an older one")
             if name not in seen:
                 seen.add(name)
                 status = json.loads(partition.ottla_cleaner_status)

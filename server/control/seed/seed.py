@@ -29,7 +29,7 @@ from typing import Any
 
 from ....storage.disk.paths import PARTITION_MAX
 from ...runtime.errors import ControlError, Kind
-from ...security.acls.acl import AclError, parse
+from ...security.acls.acl import parse
 from ..cases.load import case_of
 from ..quotas import check_all
 from .fields import SEED_BYTES_MAX, SeedField, field_of, field_of_text
@@ -298,7 +298,7 @@ def _acl(field: SeedField) -> SeedAcl:
     text = field.text()
     try:
         list(parse(text))
-    except AclError as error:
+    except ValueError as error:
         raise field.error(str(error)) from None
     return SeedAcl(field, text)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ...coordination.jobs import Steps
-from ...runtime.expressions import Expression, InvalidExpressionError
+from ...runtime.expressions import Expression
 from ..settings import GROUP_NAMES_MAX
 
 REFRESH_AT_MOST_EVERY_MS = 10_000
@@ -36,7 +36,7 @@ def check_regex(regex: str) -> None:
     """Raise KafkaError INVALID_REGULAR_EXPRESSION, with what is wrong, if it is not one."""
     try:
         Expression(regex)
-    except InvalidExpressionError as error:
+    except KafkaError as error:
         reason = _RE2J_NAMES.get(error.message, error.message)
         raise KafkaError(
             ErrorCode.INVALID_REGULAR_EXPRESSION,
@@ -69,7 +69,7 @@ def resolve(
                 if matches(name) and (sees is None or sees(name)):
                     found.append(name)
                 yield
-        except InvalidExpressionError:
+        except KafkaError:
             found.clear()
         resolved[regex] = frozenset(found)
         left -= len(found)

@@ -12,7 +12,7 @@ from ...security.principal import Principal
 from ...security.tls.contexts import TlsContext
 from ...security.tls.mapping_rules import NoRuleError
 from ..desk import HangUpError, RequestingClient
-from ..tls_transport import HandshakeError, TlsTransport
+from ..tls_transport import TlsTransport
 from .allowance import BEFORE_S, Allowance, let_wait
 from .counts import Counts
 
@@ -42,9 +42,7 @@ async def shake_hands(
             if not logs_in:
                 counts.succeed()
             return principal
-    except HandshakeError as error:
-        reason = f"TLS handshake failed: {error}"
-    except NoRuleError as error:
+    except (HangUpError, NoRuleError) as error:
         reason = str(error)
     if patience.cancelled_caught:
         raise HangUpError(f"the TLS handshake was not over after {BEFORE_S:g} s")

@@ -30,10 +30,6 @@ _ALIASES = {"transactionalid": ResourceType.TRANSACTIONAL_ID, "token": ResourceT
 _Kind = TypeVar("_Kind", bound=IntEnum)
 
 
-class AclError(ValueError):
-    """A text is no access control entry; says what is expected in its place."""
-
-
 @dataclass(frozen=True, slots=True)
 class Acl:
     """Who may, or may not, do what to which resources, from where. Kinds are real ones: neither UNKNOWN, ANY nor MATCH."""
@@ -64,7 +60,7 @@ class Acl:
 
     @classmethod
     def from_facts(cls, facts: Mapping[str, Any]) -> Self:
-        """What `facts` are of. AclError if they are of none, or of one that is refused."""
+        """What `facts` are of. ValueError if they are of none, or of one that is refused."""
         try:
             found = cls(
                 ResourceType[facts["resource_type"]],
@@ -76,40 +72,40 @@ class Acl:
                 Permission[facts["permission"]],
             )
         except (KeyError, TypeError) as error:
-            raise AclError(f"{error} is not known") from None
+            raise ValueError(f"{error} is not known") from None
         found.check()
         return found
 
     def check(self) -> None:
-        """Raise AclError unless an entry of this kind may be stored; Apache Kafka's words where it has some."""
+        """Raise ValueError unless an entry of this kind may be stored; Apache Kafka's words where it has some."""
         if self.resource_type <= ResourceType.ANY:
-            raise AclError(f"Invalid resourceType {self.resource_type.name}")
+            raise ValueError(f"Invalid resourceType {self.resource_type.name}")
         if self.pattern not in (PatternType.LITERAL, PatternType.PREFIXED):
-            raise AclError(f"Invalid patternType {self.pattern.name}")
+            raise ValueError(f"Invalid patternType {self.pattern.name}")
         if self.operation <= AclOperation.ANY:
-            raise AclError(f"Invalid operation {self.operation.name}")
+            raise ValueError(f"Invalid operation {self.operation.name}")
         if self.permission not in (Permission.DENY, Permission.ALLOW):
-            raise AclError(f"Invalid permissionType {self.permission.name}")
+            raise ValueError(f"Invalid permissionType {self.permission.name}")
         texts = (self.name, self.principal, self.host)
         if not all(isinstance(text, str) for text in texts):
-            raise AclError("name, principal and host must be texts")
+            raise ValueError("name, principal and host must be texts")
         try:
             "".join(texts).encode()
         except UnicodeEncodeError:
-            raise AclError("name, principal and host must be Unicode") from None
+            raise ValueError("name, principal and host must be Unicode") from None
         if not self.name:
-            raise AclError("Invalid empty resource name")
+            raise ValueError("Invalid empty resource name")
         if ":" not in self.principal:
-            raise AclError(
+            raise ValueError(
                 f"Could not parse principal from `{self.principal}` (no colon is present separating the principal type"
                 " from the principal name)"
             )
 
 
 def check_cluster_name(name: str) -> None:
-    """Raise AclError, with Apache Kafka's words, unless `name` is that of the one resource of type CLUSTER."""
+    """Raise ValueError, with Apache Kafka's words, unless `name` is that of the one resource of type CLUSTER."""
     if name != CLUSTER_NAME:
-        raise AclError(f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
+        raise ValueError(f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
 
 
 def text_of(acl: Acl, operations: str) -> str:
@@ -130,16 +126,15 @@ def parse(text: str) -> Iterator[Acl]:
     with blanks is quoted as in JSON. Operations, types and permissions are read in any case, `-` for `_`.
 
     Raises:
-        AclError: Says what is wrong and what is expected.
+        ValueError: Says what is wrong and what is expected.
     """
     words = _words(text)
     if len(words) < 4:
-        raise AclError(f"{text!r} is no ACL; expected PRINCIPAL allow|deny OPERATIONS TYPE:NAME [literal] [from HOST]")
+        raise ValueError(
+            f"{text!r} is no ACL; expected PRINCIPAL allow|deny OPERATIONS TYPE:NAME [literal] [from HOST]"
+        )
     who, permission, operations, resource, *rest = words
-    try:
-        Principal.parse(who)
-    except ValueError as error:
-        raise AclError(str(error)) from None
+    Principal.parse(who)
     kind, name = _type_and_name(resource)
     pattern = PatternType.LITERAL
     if rest[:1] == ["literal"]:
@@ -152,7 +147,7 @@ def parse(text: str) -> Iterator[Acl]:
     if rest[:1] == ["from"] and len(rest) == 2:
         host = rest[1]
     elif rest:
-        raise AclError(f"{text!r}: {' '.join(rest)!r} is not understood; after the resource come: literal, from HOST")
+        raise ValueError(f"{text!r}: {' '.join(rest)!r} is not understood; after the resource come: literal, from HOST")
     may = kind_of(Permission, permission, "permission")
     for operation in operations.split(","):
         found = Acl(kind, name, pattern, who, host, kind_of(AclOperation, operation, "operation"), may)
@@ -161,10 +156,10 @@ def parse(text: str) -> Iterator[Acl]:
 
 
 def resource_of(text: str) -> tuple[ResourceType, str]:
-    """Type and name of one resource, `TYPE:NAME`; `cluster` needs no name. AclError if it is none."""
+    """Type and name of one resource, `TYPE:NAME`; `cluster` needs no name. ValueError if it is none."""
     kind, name = _type_and_name(text)
     if not name:
-        raise AclError(f"{text!r} names no resource; expected TYPE:NAME, as topic:orders")
+        raise ValueError(f"{text!r} names no resource; expected TYPE:NAME, as topic:orders")
     return kind, name
 
 
@@ -175,7 +170,7 @@ def _type_and_name(text: str) -> tuple[ResourceType, str]:
 
 
 def kind_of(kinds: type[_Kind], text: str, what: str) -> _Kind:
-    """The kind of this name, in any case; UNKNOWN, ANY and MATCH are none. AclError names those that there are."""
+    """The kind of this name, in any case; UNKNOWN, ANY and MATCH are none. ValueError names those that there are."""
     there = [kind for kind in kinds if kind.name not in ("UNKNOWN", "ANY", "MATCH")]
     plain = text.strip().replace("-", "_").upper()
     for kind in there:
@@ -184,7 +179,7 @@ def kind_of(kinds: type[_Kind], text: str, what: str) -> _Kind:
     names = [kind.name for kind in there]
     like = get_close_matches(plain[:100], names, 1)
     hint = f"; did you mean {like[0]}?" if like else ""
-    raise AclError(f"{text!r} is no {what}; expected one of: {', '.join(names)}{hint}")
+    raise ValueError(f"{text!r} is no {what}; expected one of: {', '.join(names)}{hint}")
 
 
 def quoted(text: str) -> str:
@@ -198,16 +193,16 @@ _WORD = re.compile(r'\s*(?:("(?:[^"\\]|\\.)*")|([^\s"]+))(?=\s|$)')
 
 def _words(text: str) -> list[str]:
     if len(text) > MAX_TEXT_CHARS:
-        raise AclError(f"an ACL of {len(text)} characters, more than the {MAX_TEXT_CHARS} that are read")
+        raise ValueError(f"an ACL of {len(text)} characters, more than the {MAX_TEXT_CHARS} that are read")
     words, at = [], 0
     text = text.strip()
     while at < len(text):
         match = _WORD.match(text, at)
         if match is None:
-            raise AclError(f"{text!r}: quotes are not in order at {text[at : at + 20]!r}")
+            raise ValueError(f"{text!r}: quotes are not in order at {text[at : at + 20]!r}")
         try:
             words.append(json.loads(match[1]) if match[1] else match[2])
         except ValueError:
-            raise AclError(f"{text!r}: {match[1]} is no text in quotes as JSON has them") from None
+            raise ValueError(f"{text!r}: {match[1]} is no text in quotes as JSON has them") from None
         at = match.end()
     return words

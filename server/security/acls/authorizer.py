@@ -17,7 +17,7 @@ from ....storage.steps import Steps
 from ...runtime.addresses import java_host
 from ...runtime.floods import Floods
 from ..principal import Principal
-from .acl import ANYTHING, Acl, AclError, quoted
+from .acl import ANYTHING, Acl, quoted
 from .index import ALL_BIT, ALLOWING, DENYING, AclIndex, Pattern, whoever
 from .kinds import AclOperation, Permission, ResourceType
 
@@ -87,7 +87,7 @@ class Authorizer:
         for key, facts in entries.items():
             try:
                 self.index.add(Acl.from_facts(facts))
-            except AclError as error:
+            except ValueError as error:
                 problems.append(f"stored ACL {key!r} ignored: {error}")
         self._forget()
         return problems

@@ -33,7 +33,7 @@ class BearerToken:
 
 
 async def checked(text: str, config: OauthConfig, jwks: Jwks | None, now_ms: int) -> BearerToken:
-    """What a token says, at this wall time. TokenError if it does not count.
+    """What a token says, at this wall time. BearerTokenError if it does not count.
 
     Args:
         jwks: Keys, one of which must have signed it; None: it must not be signed.

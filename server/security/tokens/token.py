@@ -9,10 +9,6 @@ from typing import Any, Self
 from ..principal import Principal
 
 
-class TokenError(ValueError):
-    """Stored facts are of no token; says why."""
-
-
 @dataclass(frozen=True, slots=True)
 class Token:
     """Whose it is, who asked for it, who may put off its expiry. It has no secret: that is made of its id."""
@@ -48,11 +44,11 @@ class Token:
 
     @classmethod
     def from_facts(cls, token_id: str, facts: Mapping[str, Any]) -> Self:
-        """What `facts` are of. TokenError if they are of none."""
+        """What `facts` are of. ValueError if they are of none."""
         try:
             times = [facts[name] for name in ("issued_ms", "expires_ms", "max_ms")]
             if not all(isinstance(time, int) for time in times):
-                raise TokenError("its times must be numbers")
+                raise ValueError("its times must be numbers")
             return cls(
                 token_id,
                 _principal(facts["owner"]),
@@ -61,9 +57,9 @@ class Token:
                 *times,
             )
         except KeyError as error:
-            raise TokenError(f"{error} is missing") from None
-        except (TypeError, AttributeError, ValueError) as error:
-            raise TokenError(str(error)) from None
+            raise ValueError(f"{error} is missing") from None
+        except (TypeError, AttributeError) as error:
+            raise ValueError(str(error)) from None
 
 
 def _pair(principal: Principal) -> list[str]:
@@ -73,5 +69,5 @@ def _pair(principal: Principal) -> list[str]:
 def _principal(pair: Any) -> Principal:
     kind, name = pair
     if not isinstance(kind, str) or not isinstance(name, str):
-        raise TokenError("a principal must be a type and a name")
+        raise TypeError("a principal must be a type and a name")
     return Principal(kind, name)

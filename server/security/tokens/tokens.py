@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from ..principal import Principal
-from .token import Token, TokenError
+from .token import Token
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +44,11 @@ class Tokens:
         problems = []
         for token_id, facts in entries.items():
             try:
-                self.put(Token.from_facts(token_id, facts))
-            except TokenError as error:
+                token = Token.from_facts(token_id, facts)
+            except ValueError as error:
                 problems.append(f"stored delegation token {token_id!r} ignored: {error}")
+            else:
+                self.put(token)
         return problems
 
     def all(self) -> list[Token]:

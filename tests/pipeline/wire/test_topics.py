@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'ottla[spark]'")
 
-from ottla.pipeline.errors import KafkaFailedError, PipelineError, SourceChangedError, SparkFailedError, UsageError
+from ottla.pipeline.errors import PipelineError, ServiceFailedError, SourceChangedError, SparkFailedError, UsageError
 from ottla.pipeline.wire.topics import reading_errors
 
 
@@ -20,7 +20,7 @@ from ottla.pipeline.wire.topics import reading_errors
         ),
         (
             "x org.apache.kafka.common.errors.TimeoutException: Timeout of 60000ms\n",
-            KafkaFailedError,
+            ServiceFailedError,
             "Timeout of 60000ms",
         ),
         (

@@ -14,8 +14,8 @@ import pytest
 import ottla
 from ottla.protocol.errors import KafkaError
 from ottla.server.telemetry.receivers import receiver_of
-from ottla.storage.data_dirs.data_dir import DataDirectoryError
 from ottla.storage.disk import paths
+from ottla.storage.disk.health import DataDirectoryError
 from ottla.storage.disk.os_files import OsFiles
 from support.broker.stored_broker import StoredBroker
 

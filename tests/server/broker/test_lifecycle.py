@@ -29,8 +29,7 @@ from ottla.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetch
 from ottla.server.broker.broker import Broker
 from ottla.server.config.resources import ConfigResourceType
 from ottla.server.network.unsent_answers import UnsentAnswers
-from ottla.storage.data_dirs.data_dir import DataDirectoryError
-from ottla.storage.topics.catalog_file import CatalogError
+from ottla.storage.disk.health import DataDirectoryError
 from ottla.storage.topics.config import ConfigError
 from support.broker.admin import create, delete_records, metadata, topic_names, wanted
 from support.broker.conversation import address, create_topic, fetch, fetch_request, list_offset, produce, records_of
@@ -480,7 +479,7 @@ def test_a_directory_that_cannot_be_used_is_left_as_it_is(tmp_path: Path, presen
         (tmp_path / "data" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "data" / name).write_text(text, encoding="latin-1")
     before = content(tmp_path)
-    with pytest.raises((DataDirectoryError, CatalogError), match=says) as caught:
+    with pytest.raises(DataDirectoryError, match=says) as caught:
         ottla.Broker(overrides={"log.dirs": f"{tmp_path}/new,{tmp_path}/data", "node.id": "0"}).start()
     assert "\n" not in str(caught.value)
     assert content(tmp_path) == before

@@ -26,8 +26,8 @@ from ottla.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetch
 from ottla.server.broker.broker import Broker
 from ottla.server.broker.lives import LifeOverError, Lives
 from ottla.server.runtime.collector import PARTITIONS_KEPT_AT_ONCE, Collector
-from ottla.storage.data_dirs.data_dir import DataDirectoryError
 from ottla.storage.data_dirs.snapshots import SnapshotError
+from ottla.storage.disk.health import DataDirectoryError
 from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.disk.paths import CLEAN_SHUTDOWN_FILE, NEXT_CONTENT
 from support.broker.admin import delete, metadata, topic_names

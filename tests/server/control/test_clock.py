@@ -14,10 +14,10 @@ from ottla.server.broker.broker import Broker
 from ottla.server.control.clock import advance, freeze, read, set_to, unfreeze
 from ottla.server.runtime.clock import NOW_MS_MAX, Clock
 from ottla.server.runtime.errors import ControlError, Kind
-from ottla.server.transactions.verification import UnverifiedError
 from ottla.server.transactions.writes import TransactionalWrites
 from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.disk.paths import TopicPartition
+from ottla.storage.produce.record_checks import EarlyRefusalError
 from support.broker.conversation import create_topic
 from support.broker.served import serving
 from support.broker.steppable_wall import HOUR_MS, START_MS
@@ -189,13 +189,13 @@ async def test_a_frozen_clock_moves_when_it_is_told_to(tmp_path: Path) -> None:
 
 async def test_a_produce_that_waits_for_its_last_transaction_is_not_kept_by_a_frozen_clock(tmp_path: Path) -> None:
     def check(_: TopicPartition) -> None:
-        raise UnverifiedError(ErrorCode.CONCURRENT_TRANSACTIONS, "not yet")
+        raise EarlyRefusalError(ErrorCode.CONCURRENT_TRANSACTIONS, "not yet")
 
     async with resting(tmp_path) as (served, _):
         freeze(served.broker)
         verification: Any = SimpleNamespace(check=check)
         writes = TransactionalWrites(served.broker.clock, served.broker.config.current, verification, waits=True)
-        with pytest.raises(UnverifiedError):
+        with pytest.raises(EarlyRefusalError):
             await writes.check(T_0)
 
 

@@ -20,8 +20,8 @@ import trio
 import ottla
 from ottla.server.broker.lives import LifeOverError
 from ottla.server.runtime.errors import ControlError
-from ottla.storage.data_dirs.data_dir import DataDirectoryError
 from ottla.storage.data_dirs.snapshots import SnapshotError
+from ottla.storage.disk.health import DataDirectoryError
 from ottla.storage.topics.config import ConfigError
 from support.broker.admin import topic_names
 from support.broker.conversation import address, create_topic, fetch, produce, records_of

@@ -13,7 +13,7 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from ottla.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
-from ottla.storage.data_dirs.data_dir import DataDirectoryError
+from ottla.storage.disk.health import DataDirectoryError
 from ottla.storage.disk.os_files import OsFiles
 from support.broker.admin import create, delete, metadata, wanted
 from support.broker.conversation import address, create_topic, produce

@@ -25,12 +25,12 @@ from ottla.server.broker.lives import run_lives
 from ottla.server.cleaning.leases import LEASE_MS_MAX
 from ottla.server.config.static_config import static_config
 from ottla.server.http import answering
-from ottla.server.http.access import Access, parse_address
+from ottla.server.http.access import Access, HttpRefusal, parse_address
 from ottla.server.http.answering import Reply, json_object
 from ottla.server.http.conversation import BODY_BYTES_MAX, HEAD_BYTES_MAX, HttpConversation
 from ottla.server.http.encoding import encoded
 from ottla.server.http.listener import AdminHttp
-from ottla.server.http.table import CallError, CallTable, Route
+from ottla.server.http.table import CallTable, Route
 from ottla.server.runtime import time_slices
 from ottla.storage.disk.checkpoints import OffsetCheckpoint
 from ottla.storage.disk.os_files import OsFiles
@@ -693,7 +693,7 @@ def test_a_large_body_says_the_same_when_it_is_read_patiently(name: str) -> None
             patch.setattr(answering, "READ_AT_ONCE_BYTES", limit_bytes)
             try:
                 told.append(json_object(body))
-            except CallError as error:
+            except HttpRefusal as error:
                 told.append(error.status)
     assert found == wanted
     if isinstance(found[0], dict):

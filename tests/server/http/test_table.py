@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from ottla.server.http.access import HttpRefusal
 from ottla.server.http.call import Call, Lives, Nothing
-from ottla.server.http.table import CALLS, CallError, CallTable
+from ottla.server.http.table import CALLS, CallTable
 from support.noted import each_case
 
 
@@ -64,7 +65,7 @@ NO_CALLS = [
 
 @each_case("method, target, status, sentence", NO_CALLS)
 def test_what_is_no_call_is_told_the_nearest(method: str, target: str, status: int, sentence: str) -> None:
-    with pytest.raises(CallError) as refused:
+    with pytest.raises(HttpRefusal) as refused:
         TABLE.route(method, target)
     assert refused.value.status == status and sentence in str(refused.value)
     assert len(str(refused.value)) < 500

@@ -22,7 +22,8 @@ from ottla.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from ottla.server.client.security import Security
-from ottla.server.network.tls_transport import HANDSHAKE_BYTES_MAX, HandshakeError, TlsTransport
+from ottla.server.network.desk import HangUpError
+from ottla.server.network.tls_transport import HANDSHAKE_BYTES_MAX, TlsTransport
 from ottla.server.network.transport import Part, PeerGoneError
 from ottla.server.security.principal import ANONYMOUS, Principal
 from ottla.storage.disk.files import FileSlice
@@ -356,7 +357,7 @@ async def test_a_handshake_that_does_not_end_is_cut_off_by_its_size(tmp_path: Pa
     records = [body[at : at + 8_000] for at in range(0, len(body), 8_000)]
     theirs.sendall(b"".join(b"\x16\x03\x01" + len(record).to_bytes(2, "big") + record for record in records))
     transport = TlsTransport(ours, server_context(tmp_path))
-    with pytest.raises(HandshakeError, match=str(HANDSHAKE_BYTES_MAX)):
+    with pytest.raises(HangUpError, match=f"TLS handshake failed: more than {HANDSHAKE_BYTES_MAX}"):
         await transport.shake_hands()
     transport.close()
     theirs.close()
@@ -369,7 +370,6 @@ async def test_who_says_nothing_is_waited_for_ten_seconds(
     from ottla.server.network.authentication.allowance import BEFORE_S, Allowance
     from ottla.server.network.authentication.counts import Counts
     from ottla.server.network.authentication.handshake import shake_hands
-    from ottla.server.network.desk import HangUpError
     from ottla.server.security.tls.contexts import make_context
     from ottla.server.security.tls.settings import tls_settings
 

@@ -10,11 +10,11 @@ from functools import partial
 
 import pytest
 
-from ottla.storage.data_dirs.data_dir import DataDirectoryError
 from ottla.storage.data_dirs.exchange import Exchange, finish, is_unfinished, own_entries
 from ottla.storage.data_dirs.manager import LogManager
 from ottla.storage.disk import paths
 from ottla.storage.disk.files import Files
+from ottla.storage.disk.health import DataDirectoryError
 from support.disk.crash_files import CrashFiles, PowerLoss, disks_left
 
 ONE = ("/d",)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.storage.data_dirs.data_dir import DataDir, DataDirectoryError
+from ottla.storage.data_dirs.data_dir import DataDir
 from ottla.storage.data_dirs.making import Fill
 from ottla.storage.data_dirs.manager import LogManager
 from ottla.storage.disk import paths
@@ -20,6 +20,7 @@ from ottla.storage.disk.checkpoints import (
     read_partition_metadata,
     write_meta_properties,
 )
+from ottla.storage.disk.health import DataDirectoryError
 from ottla.storage.disk.paths import TopicPartition
 from ottla.storage.logs.log import Log
 from ottla.storage.logs.log_parts import LogPlace

@@ -7,10 +7,10 @@ from itertools import product
 import pytest
 
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.storage.data_dirs.data_dir import DataDirectoryError
 from ottla.storage.data_dirs.manager import LogManager
 from ottla.storage.disk import paths
 from ottla.storage.disk.checkpoints import OffsetCheckpoint
+from ottla.storage.disk.health import DataDirectoryError
 from ottla.storage.disk.paths import TopicPartition
 from ottla.storage.logs.retention import may_have_deletable
 from ottla.storage.produce.producer_snapshots import encode

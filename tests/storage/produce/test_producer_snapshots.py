@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from ottla.protocol.records import RecordBatch
 from ottla.storage.disk import paths
-from ottla.storage.disk.files import Files
+from ottla.storage.disk.files import DamagedFileError, Files
 from ottla.storage.produce import producer_snapshots
-from ottla.storage.produce.producer_snapshots import CorruptSnapshotError, decode, encode
+from ottla.storage.produce.producer_snapshots import decode, encode
 from ottla.storage.produce.producer_state import BatchMetadata, ProducerState
 from ottla.storage.produce.producers import UNPACKED_MAX, Duplicate, ProducerStates
 from ottla.storage.produce.validation import AppendOrigin
@@ -104,15 +104,15 @@ def test_only_the_newest_batch_of_a_producer_is_kept() -> None:
 @pytest.mark.scenario(195)
 @each_case("length", range(len(FROM_KAFKA)))
 def test_a_snapshot_cut_short_anywhere_is_corrupt(length: int) -> None:
-    with pytest.raises(CorruptSnapshotError):
+    with pytest.raises(DamagedFileError):
         decode(FROM_KAFKA[:length])
 
 
 def test_a_snapshot_with_any_byte_changed_or_added_is_corrupt() -> None:
     for at in range(len(FROM_KAFKA)):
-        with pytest.raises(CorruptSnapshotError):
+        with pytest.raises(DamagedFileError):
             decode(bytes(broken(FROM_KAFKA, at, flip=1)))
-    with pytest.raises(CorruptSnapshotError):
+    with pytest.raises(DamagedFileError):
         decode(FROM_KAFKA + b"\0")
 
 
@@ -120,7 +120,7 @@ def test_a_count_that_does_not_fit_is_corrupt_even_under_a_right_crc() -> None:
     whole = encode([ProducerState(1, 0)])
     for count in (0, 2, -1, 2**31 - 1):
         body = count.to_bytes(4, "big", signed=True) + whole[10:]
-        with pytest.raises(CorruptSnapshotError, match="announced"):
+        with pytest.raises(DamagedFileError, match="announced"):
             decode(whole[:2] + crc32c(body).to_bytes(4, "big") + body)
 
 

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ottla.storage.disk.health import DataDirectoryError
 from ottla.storage.disk.os_files import OsFile, OsFiles
 from ottla.storage.topics.catalog import PRODUCER_ID_BLOCK, Catalog
 from ottla.storage.topics.catalog_file import (
     SECTIONS,
-    CatalogError,
     CatalogState,
     PartitionEntry,
     Texts,
@@ -355,7 +355,7 @@ def test_a_damaged_file_is_named_with_the_place_and_left_alone(data: bytes, told
     file.append(data)
     file.close()
     before = len(files.operations)
-    with pytest.raises(CatalogError) as refused:
+    with pytest.raises(DataDirectoryError) as refused:
         Catalog.load(files, "/data")
     assert str(refused.value).startswith(f"{PATH}: ")
     assert told in str(refused.value)
@@ -369,7 +369,7 @@ def test_a_changed_byte_is_refused_or_read_but_never_crashes(at: int, byte: int)
     data[at % len(data)] = byte
     try:
         state = decode(bytes(data), PATH)
-    except CatalogError:
+    except DataDirectoryError:
         return
     assert decode(encode(state), PATH) == state
 

@@ -29,9 +29,9 @@ from ottla.protocol.messages.cluster_metadata import (
     UserScramCredentialRecord,
 )
 from ottla.storage.disk.checkpoints import uuid_text
+from ottla.storage.disk.health import DataDirectoryError
 from ottla.storage.topics.catalog_file import CatalogState, PartitionEntry
 from ottla.storage.topics.cluster_metadata import (
-    ClusterMetadataError,
     read_cluster_metadata,
     replay_cluster_metadata,
 )
@@ -115,7 +115,7 @@ def test_the_log_may_begin_where_the_snapshot_ends() -> None:
     tail = {f"{32:020}.log": KAFKA_LOG[at:], SNAPSHOT: KAFKA_SNAPSHOT}
     check_what_kafka_wrote(read(disk(**tail)))
     del tail[SNAPSHOT]
-    with pytest.raises(ClusterMetadataError, match="offset 32 at position 0 where 0 should be"):
+    with pytest.raises(DataDirectoryError, match="offset 32 at position 0 where 0 should be"):
         read(disk(**tail))
 
 
@@ -143,7 +143,7 @@ def test_a_changed_byte_in_a_snapshot_is_noticed(at: int, change: int) -> None:
     data[at] ^= change
     try:
         state = read(disk(**{LOG: KAFKA_LOG, SNAPSHOT: bytes(data)}))
-    except ClusterMetadataError as error:
+    except DataDirectoryError as error:
         assert SNAPSHOT in str(error)
     else:
         check_what_kafka_wrote(state)  # base offset and leader epoch do not
@@ -285,7 +285,7 @@ TOPIC_A = value(TopicRecord(name="a", topic_id=A))
     ],
 )
 def test_records_that_make_no_sense_are_told_with_file_and_offset(values: Iterable[bytes], told: str) -> None:
-    with pytest.raises(ClusterMetadataError) as refused:
+    with pytest.raises(DataDirectoryError) as refused:
         read(disk(**{LOG: batch(0, *values)}))
     assert str(refused.value).startswith(f"{DIRECTORY}/{LOG}: batch at offset 0: ")
     assert told in str(refused.value)
@@ -295,13 +295,13 @@ def test_damage_before_the_last_file_is_no_torn_end() -> None:
     first = batch(0, TOPIC_A, value(partition(A, 0)))
     second = batch(2, value(FeatureLevelRecord(name="x", feature_level=1)))
     files = {LOG: first[:-1], f"{2:020}.log": second}
-    with pytest.raises(ClusterMetadataError, match=f"{LOG}: position 0: "):
+    with pytest.raises(DataDirectoryError, match=f"{LOG}: position 0: "):
         read(disk(**files))
 
 
 def test_a_gap_between_files_is_told() -> None:
     files = {LOG: batch(0, TOPIC_A), f"{5:020}.log": batch(5, value(partition(A, 0)))}
-    with pytest.raises(ClusterMetadataError, match="offset 5 at position 0 where 1 should be"):
+    with pytest.raises(DataDirectoryError, match="offset 5 at position 0 where 1 should be"):
         read(disk(**files))
 
 

@@ -21,9 +21,9 @@ from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.server.broker.broker import Broker
 from ottla.server.client.connection import Client
 from ottla.server.partitions.fetch_sessions import EVICTION_AGE_MS
-from ottla.server.transactions.verification import UnverifiedError
 from ottla.server.transactions.writes import TransactionalWrites
 from ottla.storage.disk.paths import TopicPartition
+from ottla.storage.produce.record_checks import EarlyRefusalError
 from support.broker.conversation import create_topic, fetch_request, produce
 from support.broker.served import Served
 from support.broker.steppable_wall import START_MS
@@ -149,7 +149,7 @@ async def next_transaction(served: Served, data: Path, nursery: trio.Nursery) ->
     """A Produce that waits for the end of its producer's last transaction."""
 
     def check(_: TopicPartition) -> None:
-        raise UnverifiedError(ErrorCode.CONCURRENT_TRANSACTIONS, "not yet")
+        raise EarlyRefusalError(ErrorCode.CONCURRENT_TRANSACTIONS, "not yet")
 
     writes = TransactionalWrites(
         served.broker.clock,
@@ -160,7 +160,7 @@ async def next_transaction(served: Served, data: Path, nursery: trio.Nursery) ->
     refused = trio.Event()
 
     async def wait() -> None:
-        with pytest.raises(UnverifiedError):
+        with pytest.raises(EarlyRefusalError):
             await writes.check(T_0)
         refused.set()
 

@@ -8,8 +8,9 @@ from enum import Enum
 from typing import Any, Literal, get_args, get_origin
 
 from ottla.server.control.operation import Length, Range
-from ottla.server.http.decoding import FieldError, decoded, is_union, spelt
+from ottla.server.http.decoding import decoded, is_union, spelt
 from ottla.server.http.fields import HttpField, fields_of, is_object, stripped
+from ottla.server.runtime.errors import ControlError
 
 ANYTHING: list[Any] = [
     None,
@@ -86,5 +87,5 @@ def impossible(cls: type, field: HttpField) -> Iterator[Any]:
     for value in ANYTHING:
         try:
             decoded(cls, body(cls) | {field.name: value})
-        except FieldError:
+        except ControlError:
             yield value

@@ -9,6 +9,7 @@ from ottla.protocol.records import RecordBatch, batches
 from ottla.storage.cleaning.cleaner import CleanStats
 from ottla.storage.cleaning.dirtiness import first_dirty_offset, measure
 from ottla.storage.disk import paths
+from ottla.storage.disk.files import DamagedFileError
 from ottla.storage.logs.log import Log
 from ottla.storage.produce import producer_snapshots
 from ottla.storage.produce.producer_state import ProducerState
@@ -148,7 +149,7 @@ def readable_snapshots(files: CrashFiles, directory: str) -> dict[int, dict[int,
         if name is not None and name.kind == paths.SNAPSHOT and not name.suffix:
             try:
                 states = producer_snapshots.decode(data)
-            except producer_snapshots.CorruptSnapshotError:
+            except DamagedFileError:
                 continue
             found[name.base_offset] = {state.producer_id: producer_as_model(state) for state in states}
     return found

@@ -13,7 +13,7 @@ import pytest
 
 import ottla
 from ottla.server.commands.admin.asking import Admin
-from ottla.server.commands.frame.errors import RefusedError, WrongCallError
+from ottla.server.commands.frame.errors import SAID_NO, CommandError, WrongCallError
 from support.commands.command_runs import run_command
 
 TOKEN = "s3cret"
@@ -102,7 +102,7 @@ def test_a_refusal_is_its_sentence() -> None:
     body = b'{"error": "there is no topic \'t\'"}'
     with (
         answering(b"HTTP/1.1 404 Not Found\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body)) as address,
-        pytest.raises(RefusedError, match=r"^there is no topic 't'$"),
+        pytest.raises(CommandError, match=r"^there is no topic 't'$", check=lambda error: error.exit_code == SAID_NO),
     ):
         admin(address).call("GET /v1/topics/{topic}", topic="t")
 
@@ -120,7 +120,7 @@ def test_an_empty_name_is_one_line(line: str) -> None:
 
 def test_names_are_quoted_in_paths(guarded: ottla.Broker) -> None:
     asked = admin(guarded.admin, OTTLA_ADMIN_TOKEN=TOKEN)
-    with pytest.raises(RefusedError, match=r"^there is no topic 'a/b c\?'"):
+    with pytest.raises(CommandError, match=r"^there is no topic 'a/b c\?'"):
         asked.call("GET /v1/topics/{topic}/explain", topic="a/b c?")
 
 
@@ -142,7 +142,11 @@ def test_a_token_comes_from_a_file_or_from_the_environment(guarded: ottla.Broker
     ):
         assert asked.call("GET /v1/nodes")["nodes"]
     for asked in (admin(guarded.admin), admin(guarded.admin, OTTLA_ADMIN_TOKEN="another")):
-        with pytest.raises(RefusedError, match=r"give --admin-token-file, or the token in OTTLA_ADMIN_TOKEN"):
+        with pytest.raises(
+            CommandError,
+            match=r"give --admin-token-file, or the token in OTTLA_ADMIN_TOKEN",
+            check=lambda error: error.exit_code == SAID_NO,
+        ):
             asked.call("GET /v1/nodes")
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from ottla.server.commands.cli import main, with_exit_code
 from ottla.server.commands.frame.command_line import CommandCall, top, understand
-from ottla.server.commands.frame.errors import RefusedError
+from ottla.server.commands.frame.errors import CommandError
 from ottla.server.commands.frame.parser import takes_value
 from ottla.server.commands.frame.places import CommandPlace, places
 from ottla.server.commands.frame.table import ROWS, load
@@ -279,7 +279,7 @@ def test_a_help_text_loads_no_broker_and_no_other_command(line: str) -> None:
 
 def test_what_a_broker_says_steers_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     def refused() -> None:
-        raise RefusedError("there is no group \x1b]0;x\x07\nof two lines")
+        raise CommandError("there is no group \x1b]0;x\x07\nof two lines")
 
     assert with_exit_code(refused) == 1
     assert capsys.readouterr().err == "ottla: there is no group \\x1b]0;x\\x07 of two lines\n"
