@@ -20,9 +20,10 @@ from ..cluster.placement import Placement
 from ..cluster.reassignment import Plan, change
 from ..coordination.service import CoordinatorService
 from ..partitions.topics import Partition, Topic
-from ..runtime.errors import ControlError, Kind, did_you_mean
+from ..runtime.errors import ControlError, Kind
 from ..runtime.time_slices import TimeSlice
 from .operation import Name, NodeId, PartitionId, TopicName, operation
+from .partitions import topic_named
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +108,7 @@ async def move_coordinator(
 
 def _topic_with(broker: Broker, name: str, partition: int) -> Topic:
     """The topic, which has such a partition; else ControlError NOT_FOUND."""
-    topics = broker.services.topics
-    found = topics.get(name)
-    if found is None:
-        near = did_you_mean(name, (each.name for each in topics))
-        raise ControlError(Kind.NOT_FOUND, f"there is no topic {name[:249]!r}{near}")
+    found = topic_named(broker.services.topics, name)
     if not 0 <= partition < len(found.partitions):
         raise ControlError(
             Kind.NOT_FOUND, f"there is no partition {partition} of {name}; it has 0 to {len(found.partitions) - 1}"

@@ -7,11 +7,20 @@ from collections.abc import Iterable
 from ...storage.disk.paths import TopicPartition
 from ...storage.logs.log import Log
 from ..broker.broker import Broker
-from ..partitions.topics import Topics
+from ..partitions.topics import Topic, Topics
 from ..runtime.errors import ControlError, Kind, did_you_mean
 
 _SHOWN = 249
 """Characters of what a caller gives; no topic's name is longer."""
+
+
+def topic_named(topics: Topics, name: str) -> Topic:
+    """The topic of this name. ControlError NOT_FOUND if there is none."""
+    found = topics.get(name)
+    if found is None:
+        hint = did_you_mean(name, (each.name for each in topics))
+        raise ControlError(Kind.NOT_FOUND, f"there is no topic {name[:_SHOWN]!r}{hint}")
+    return found
 
 
 def logs_of(broker: Broker, topic: str, partitions: Iterable[int] | None = None) -> list[Log]:
@@ -35,12 +44,9 @@ def logs_among(
     """`logs_of`, where `topics` are all there are, and `logs` the partitions that have any, on their way out or not."""
     if not isinstance(topic, str):
         raise ControlError(Kind.INVALID, f"topic: expected a name, found {topic!r:.{_SHOWN}}")
-    found = topics.get(topic)
-    if found is None:
-        if any(tp.topic == topic for tp in logs):
-            raise ControlError(Kind.CONFLICT, f"topic {topic} is being deleted")
-        names = (each.name for each in topics)
-        raise ControlError(Kind.NOT_FOUND, f"there is no topic {topic[:_SHOWN]!r}{did_you_mean(topic, names)}")
+    if topics.get(topic) is None and any(tp.topic == topic for tp in logs):
+        raise ControlError(Kind.CONFLICT, f"topic {topic} is being deleted")
+    found = topic_named(topics, topic)
     of_it = [each.log for each in found.partitions]
     if partitions is None:
         return of_it

@@ -22,8 +22,7 @@ from ..runtime.errors import ControlError, Kind, check_number, refusal
 from ..runtime.worker import in_worker
 from .encodings import Encoding, decoded, encoded
 from .operation import INT64_MAX, Length, Name, PartitionId, Range, TopicName, operation
-from .partitions import logs_of
-from .topics import topic_named
+from .partitions import logs_of, topic_named
 
 COUNT, COUNT_MAX = 100, 500
 READ_BYTES_MAX = 1 << 20
@@ -227,8 +226,8 @@ async def append_record(
     if index is None:
         # In Python a megabyte takes longer than anybody else should wait.
         hashed = 0 if key_bytes is None else await in_worker(murmur2, key_bytes)
-        index = partition_of_hash(hashed, len(topic_named(broker, topic).partitions))
-    there = topic_named(broker, topic)
+        index = partition_of_hash(hashed, len(topic_named(broker.services.topics, topic).partitions))
+    there = topic_named(broker.services.topics, topic)
     services = broker.services
     if there.is_internal:
         raise ControlError(Kind.INVALID, f"{topic} is written by the broker alone")

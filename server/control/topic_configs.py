@@ -15,7 +15,7 @@ from ..config.resources import ConfigEntry
 from ..config.resources import describe_topic as describe_options
 from ..runtime.errors import ControlError, Kind, did_you_mean, refusal
 from .operation import Name, operation
-from .topics import topic_named
+from .partitions import topic_named
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ def topic_configs(broker: Broker, topic: Name) -> TopicConfigs:
     Raises:
         ControlError: NOT_FOUND: there is none of this name.
     """
-    topic_named(broker, topic)
+    topic_named(broker.services.topics, topic)
     services = broker.services
     overrides = services.cluster.topic_configs(topic)
     entries = describe_options(services.config.current, overrides)
@@ -89,7 +89,7 @@ async def alter_topic_configs(broker: Broker, topic: Name, configs: Mapping[str,
             raise ControlError(Kind.INVALID, f"configs: topics have no option {name[:100]!r}{hint}")
     services = broker.services
     async with services.cluster.change_lock:
-        there = topic_named(broker, topic)
+        there = topic_named(broker.services.topics, topic)
         present = services.cluster.topic_configs(topic)
         try:
             wished = alter_topic(services.config.current, present, changes)

@@ -10,9 +10,10 @@ from typing import Annotated
 from ...protocol.errors import KafkaError
 from ..broker.broker import Broker
 from ..partitions.topics import Topic
-from ..runtime.errors import ControlError, Kind, did_you_mean, refusal
+from ..runtime.errors import ControlError, Kind, refusal
 from ..runtime.time_slices import TimeSlice
 from .operation import Name, Range, TopicName, operation
+from .partitions import topic_named
 
 PARTITIONS_MAX = 10_000
 """As many as one CreateTopics of a client may ask for."""
@@ -73,7 +74,7 @@ async def describe_topic(broker: Broker, topic: Name) -> TopicState:
     Raises:
         ControlError: NOT_FOUND: there is none of this name.
     """
-    return await _state(broker, topic_named(broker, topic), TimeSlice())
+    return await _state(broker, topic_named(broker.services.topics, topic), TimeSlice())
 
 
 @operation("POST", "/v1/topics", statuses=(409, 500))
@@ -121,22 +122,12 @@ async def delete_topic(broker: Broker, topic: Name) -> TopicDeleted:
         ControlError: NOT_FOUND; INVALID: it is the broker's own, or `delete.topic.enable` is false; FAILED: the disk refused. It is
             as it was then.
     """
-    found = topic_named(broker, topic)
+    found = topic_named(broker.services.topics, topic)
     try:
         await broker.services.topic_admin.delete(found)
     except KafkaError as error:
         raise refusal(error) from error
     return TopicDeleted(found.name, found.id.hex())
-
-
-def topic_named(broker: Broker, name: str) -> Topic:
-    """A topic. ControlError NOT_FOUND if there is none of this name."""
-    topics = broker.services.topics
-    found = topics.get(name)
-    if found is None:
-        hint = did_you_mean(name, (each.name for each in topics))
-        raise ControlError(Kind.NOT_FOUND, f"there is no topic {name[:_SHOWN]!r}{hint}")
-    return found
 
 
 async def _state(broker: Broker, topic: Topic, time_slice: TimeSlice) -> TopicState:

@@ -9,7 +9,7 @@ from ....storage.cleaning.key_history import KeyRecord
 from ...broker.broker import Broker
 from ...control.encodings import Encoding, decoded
 from ...control.explain import KeyExplanation, explain_key, outlook
-from ...control.topics import topic_named
+from ...control.partitions import topic_named
 from ...runtime.errors import ControlError, Kind
 from ..fields import number
 from ..formats import segment
@@ -33,7 +33,7 @@ class KeyQuestion:
 
 async def view(broker: Broker, fields: Mapping[str, str]) -> Page:
     """The life of the key `key` (as the field `encoding` has it) in `topic`. A search reads the whole log: with the page alone."""
-    topic = topic_named(broker, fields["topic"])
+    topic = topic_named(broker.services.topics, fields["topic"])
     question = KeyQuestion(
         topic.name,
         len(topic.partitions),

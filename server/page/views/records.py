@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ...broker.broker import Broker
+from ...control.partitions import topic_named
 from ...control.records import RecordList, read_records
-from ...control.topics import topic_named
 from ...runtime.errors import ControlError
 from ..fields import number
 from ..formats import segment
@@ -31,7 +31,7 @@ class ShownRecords:
 
 async def view(broker: Broker, fields: Mapping[str, str]) -> Page:
     """Records of the field `partition` of `topic`, from the field `offset` on; the newest unless given. Read with the page alone."""
-    topic = topic_named(broker, fields["topic"])
+    topic = topic_named(broker.services.topics, fields["topic"])
     shown = ShownRecords(topic.name, 0, len(topic.partitions), None, None, None)
     rows: tuple[Row, ...] = ()
     if EVENTS not in fields:

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from ....storage.pictures.legend import parts_in
 from ....storage.pictures.log_picture import LogPicture
 from ...broker.broker import Broker
+from ...control.partitions import topic_named
 from ...control.pictures import pictures
 from ...control.topic_configs import topic_configs
-from ...control.topics import TopicState, list_topics, topic_named
+from ...control.topics import TopicState, list_topics
 from ...partitions.topics import Partition
 from ...runtime.time_slices import TimeSlice
 from ..formats import segment
@@ -76,7 +77,7 @@ def _row(broker: Broker, topic: TopicState) -> TopicRow:
 
 async def one(broker: Broker, fields: Mapping[str, str]) -> Page:
     """The topic `topic`."""
-    topic = topic_named(broker, fields["topic"])
+    topic = topic_named(broker.services.topics, fields["topic"])
     known = tuple(topic.partitions)
     taken = await pictures(broker, [each.log for each in known], bars_max=BARS_MAX)
     rows = await TimeSlice().map(
