@@ -74,10 +74,10 @@ class Tail:
     def tell(self, segment: LogSegment) -> None:
         """Give its segment's offset index, in memory, the entry that leads to the batch."""
         if segment.base_offset == self.base_offset:
-            with suppress(CorruptRecordError):
+            # ValueError: it does not continue the index, or what the index is made from again does not.
+            with suppress(CorruptRecordError, ValueError):
                 if segment.floor_position(OFFSET_MAX) < self.position:
-                    with suppress(ValueError):  # it does not continue the index
-                        segment.offset_index.append(self.last_offset, self.position)
+                    segment.offset_index.append(self.last_offset, self.position)
 
 
 def _last_batch(segment: LogSegment) -> tuple[int, int] | None:

@@ -18,7 +18,7 @@ from ...protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeResponse,
     DescribedGroup,
 )
-from ..runtime.time_slices import run_cooperatively
+from ..runtime.time_slices import TimeSlice, run_cooperatively
 from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
 from .described_groups import check_topics, describe_each, message_of
@@ -34,18 +34,18 @@ async def handle(ctx: Context, request: Request) -> ConsumerGroupDescribeRespons
     return ConsumerGroupDescribeResponse(groups=groups)
 
 
-async def _describe(ctx: Context, group_id: str) -> DescribedGroup:
+async def _describe(ctx: Context, group_id: str, time_slice: TimeSlice) -> DescribedGroup:
     groups = ctx.services.coordinators.groups
     groups.check_consumer_protocol()
     check_without_words(ctx, AclOperation.DESCRIBE, ResourceType.GROUP, group_id)
     shard = groups.shard_led(ctx.node, group_id)
-    described = await run_cooperatively(groups.coordinator.describe_consumer_group(group_id))
+    described = await run_cooperatively(groups.coordinator.describe_consumer_group(group_id), time_slice)
     await groups.settle(shard)
     held = chain.from_iterable(
         (*member.assignment.topic_partitions, *member.target_assignment.topic_partitions)
         for member in described.members
     )
-    await check_topics(ctx, (one.topic_name for one in held), _UNSEEN)
+    await check_topics(ctx, (one.topic_name for one in held), _UNSEEN, time_slice)
     return described
 
 

@@ -18,7 +18,7 @@ from ...protocol.messages.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
-from ..runtime.time_slices import run_cooperatively
+from ..runtime.time_slices import TimeSlice, run_cooperatively
 from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
 from .described_groups import describe_each
@@ -32,11 +32,11 @@ async def handle(ctx: Context, request: Request) -> DescribeGroupsResponse:
     return DescribeGroupsResponse(groups=groups)
 
 
-async def _describe(ctx: Context, group_id: str, version: int) -> DescribedGroup:
+async def _describe(ctx: Context, group_id: str, time_slice: TimeSlice, version: int) -> DescribedGroup:
     check(ctx, AclOperation.DESCRIBE, ResourceType.GROUP, group_id)
     groups = ctx.services.coordinators.groups
     shard = groups.shard_led(ctx.node, group_id)
-    described = await run_cooperatively(groups.coordinator.describe_group(group_id, version))
+    described = await run_cooperatively(groups.coordinator.describe_group(group_id, version), time_slice)
     await groups.settle(shard)
     return described
 

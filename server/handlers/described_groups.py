@@ -16,7 +16,7 @@ from .authorized_operations import group_operations
 async def describe_each(
     ctx: Context,
     group_ids: Sequence[str],
-    describe: Callable[[Context, str], Awaitable[Any]],
+    describe: Callable[[Context, str, TimeSlice], Awaitable[Any]],
     refused: Callable[..., Any],
     *,
     with_operations: bool,
@@ -32,7 +32,7 @@ async def describe_each(
     time_slice = TimeSlice()
     async for group_id in time_slice.each(await time_slice.once(group_ids)):
         try:
-            one = await describe(ctx, group_id)
+            one = await describe(ctx, group_id, time_slice)
         except KafkaError as error:
             one = refused(group_id, error)
         if with_operations and not one.error_code:
@@ -46,12 +46,12 @@ def message_of(error: KafkaError) -> str | None:
     return None if error.code is ErrorCode.UNSUPPORTED_VERSION else error.message or None
 
 
-async def check_topics(ctx: Context, names: Iterable[str], refusal: str) -> None:
+async def check_topics(ctx: Context, names: Iterable[str], refusal: str, time_slice: TimeSlice) -> None:
     """Raise KafkaError TOPIC_AUTHORIZATION_FAILED unless the client may describe all of these topics."""
     if ctx.services.authorizer is None:
         return
     seen: set[str] = set()
-    async for name in TimeSlice().each(names):
+    async for name in time_slice.each(names):
         if name not in seen and not ctx.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
             raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, refusal)
         seen.add(name)

@@ -18,7 +18,7 @@ from ...protocol.messages.share_group_describe import (
     ShareGroupDescribeRequest,
     ShareGroupDescribeResponse,
 )
-from ..runtime.time_slices import run_cooperatively
+from ..runtime.time_slices import TimeSlice, run_cooperatively
 from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
 from .described_groups import check_topics, describe_each, message_of
@@ -35,17 +35,17 @@ async def handle(ctx: Context, request: Request) -> ShareGroupDescribeResponse:
     return ShareGroupDescribeResponse(groups=groups)
 
 
-async def _describe(ctx: Context, group_id: str) -> DescribedGroup:
+async def _describe(ctx: Context, group_id: str, time_slice: TimeSlice) -> DescribedGroup:
     groups = ctx.services.coordinators.groups
     check_served(ctx)
     check_without_words(ctx, AclOperation.DESCRIBE, ResourceType.GROUP, group_id)
     if not group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
     shard = groups.shard_led(ctx.node, group_id)
-    described = await run_cooperatively(groups.coordinator.describe_share_group(group_id))
+    described = await run_cooperatively(groups.coordinator.describe_share_group(group_id), time_slice)
     await groups.settle(shard)
     held = chain.from_iterable(member.assignment.topic_partitions for member in described.members)
-    await check_topics(ctx, (one.topic_name for one in held), _UNSEEN)
+    await check_topics(ctx, (one.topic_name for one in held), _UNSEEN, time_slice)
     return described
 
 

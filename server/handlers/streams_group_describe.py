@@ -20,7 +20,7 @@ from ...protocol.messages.streams_group_describe import (
     StreamsGroupDescribeResponse,
     Subtopology,
 )
-from ..runtime.time_slices import run_cooperatively
+from ..runtime.time_slices import TimeSlice, run_cooperatively
 from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
 from .described_groups import check_topics, describe_each, message_of
@@ -36,16 +36,16 @@ async def handle(ctx: Context, request: Request) -> StreamsGroupDescribeResponse
     return StreamsGroupDescribeResponse(groups=groups)
 
 
-async def _describe(ctx: Context, group_id: str) -> DescribedGroup:
+async def _describe(ctx: Context, group_id: str, time_slice: TimeSlice) -> DescribedGroup:
     groups = ctx.services.coordinators.groups
     groups.check_streams_protocol()
     check_without_words(ctx, AclOperation.DESCRIBE, ResourceType.GROUP, group_id)
     shard = groups.shard_led(ctx.node, group_id)
-    described = await run_cooperatively(groups.coordinator.describe_streams_group(group_id))
+    described = await run_cooperatively(groups.coordinator.describe_streams_group(group_id), time_slice)
     await groups.settle(shard)
     if described.topology is not None:
         names = chain.from_iterable(map(_topics, described.topology.subtopologies or ()))
-        await check_topics(ctx, names, _UNSEEN)
+        await check_topics(ctx, names, _UNSEEN, time_slice)
     return described
 
 

@@ -27,6 +27,9 @@ SHOWN_CHARACTERS_MAX = 200
 TOKEN_BYTES_MAX = 8192
 _OF_ALL = ("admin", "admin_token_file", "json")
 
+NULL = object()
+"""JSON's null, where that says more than to leave the field out."""
+
 Answer = dict[str, Any]
 
 
@@ -55,18 +58,24 @@ class Admin:
 
         Args:
             operation: Method and path, as `POST /v1/topics/{topic}/roll`.
-            fields: Its parameters: those in braces go into the path, the others into the query of GET and DELETE, which has no None
-                and no False and repeats the name for each member of a list, or into the JSON object of POST and PUT.
+            fields: Its parameters: those in braces go into the path, the others into the query of GET and DELETE, which repeats the
+                name for each member of a list, or into the JSON object of POST and PUT. What is None or False is not given, and left
+                out: a server of an older release need not know it.
 
         Raises:
             CommandError: With the listener's sentence.
             WrongCallError: Nobody answers there, or no listener of Ottla's does.
         """
         method, _, template = operation.partition(" ")
-        rest = {name: value for name, value in fields.items() if f"{{{name}}}" not in template}
-        target = template.format_map({name: _segment(value) for name, value in fields.items() if name not in rest})
+        segments = {name: _segment(value) for name, value in fields.items() if f"{{{name}}}" in template}
+        target = template.format_map(segments)
+        rest = {
+            name: value
+            for name, value in fields.items()
+            if name not in segments and value is not None and value is not False
+        }
         if method in ("POST", "PUT"):
-            return self._ask(method, target, json.dumps(rest))
+            return self._ask(method, target, json.dumps(rest, default=lambda _: None))
         return self._ask(method, _with_query(target, rest))
 
     def _ask(self, method: str, target: str, body: str | None = None) -> Answer:
@@ -159,9 +168,7 @@ def _segment(value: object) -> str:
 
 
 def _with_query(target: str, fields: Mapping[str, object]) -> str:
-    query = urlencode(
-        {name: _text(value) for name, value in fields.items() if value is not None and value is not False}, doseq=True
-    )
+    query = urlencode({name: _text(value) for name, value in fields.items()}, doseq=True)
     return f"{target}?{query}" if query else target
 
 

@@ -10,7 +10,7 @@ from ..frame.errors import SAID_NO
 from ..frame.options import duration_ms, number
 from ..frame.parser import Parser
 from ..frame.printing import show
-from .asking import Admin, call_command, fields_of, with_admin_options
+from .asking import NULL, Admin, call_command, fields_of, with_admin_options
 from .showing import duration_text, show_answer, show_rows
 
 NOTES = """\
@@ -32,9 +32,9 @@ _ACTIONS = ("error", "after", "delay_ms", "disconnect", "drop_response", "corrup
 
 
 def _add(options: argparse.Namespace) -> None:
-    declared = {name: value for name, value in fields_of(options).items() if value is not None and value is not False}
+    declared = fields_of(options)
     if options.count == ALL:
-        declared["count"] = None
+        declared["count"] = NULL
     state = Admin(options).call("POST /v1/faults", **declared)
     show_answer(options, state, lambda _: show(f"fault {state['fault_id']}: {_text(state['declaration'])}"))
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import threading
 from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -73,20 +75,47 @@ ANSWERS = {
 
 
 @contextmanager
-def answering(data: bytes) -> Iterator[str]:
-    """The address of a listener that answers one request with `data`, and closes."""
+def answering(data: bytes, requests: list[bytes] | None = None) -> Iterator[str]:
+    """The address of a listener that answers one request with `data`, and closes. The request is added to `requests`."""
 
     def answer() -> None:
         connection, _ = listening.accept()
         with connection:
-            connection.recv(65536)
+            request = connection.recv(65536)
+            while request.startswith(b"POST") and not request.endswith(b"}"):
+                request += connection.recv(65536)
+            if requests is not None:
+                requests.append(request)
             connection.sendall(data)
 
     with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.settimeout(60)
         thread = threading.Thread(target=answer)
         thread.start()
         yield f"127.0.0.1:{listening.getsockname()[1]}"
         thread.join()
+
+
+@pytest.mark.parametrize(
+    ("line", "body"),
+    [
+        ("compact t", {}),
+        ("compact t --force --partition 0", {"force": True, "partitions": [0]}),
+        ("roll t", {}),
+        ("nodes move-coordinator --group g --to 0", {"group": "g", "node": 0}),
+        ("faults add --api Fetch --error NOT_LEADER_OR_FOLLOWER", {"api": "Fetch", "error": "NOT_LEADER_OR_FOLLOWER"}),
+        (
+            "faults add --api Fetch --disconnect after --count all",
+            {"api": "Fetch", "disconnect": "after", "count": None},
+        ),
+    ],
+)
+def test_what_is_not_given_is_not_sent_as_an_older_broker_may_not_know_it(line: str, body: dict[str, Any]) -> None:
+    requests: list[bytes] = []
+    with answering(b"HTTP/1.1 404 Not Found\r\ncontent-length: 2\r\n\r\n{}", requests) as address:
+        run_command(*line.split(), "--admin", address)
+    (request,) = requests
+    assert json.loads(request.partition(b"\r\n\r\n")[2]) == body
 
 
 @pytest.mark.parametrize("data", ANSWERS.values(), ids=ANSWERS)
