@@ -126,6 +126,21 @@ def test_the_records_of_an_event(what: str, expected: list[list[int]]) -> None:
     assert log.types() == expected
 
 
+def test_a_static_member_that_comes_back_under_another_id_begins_again_at_epoch_0() -> None:
+    groups = ConsumerGroups(orders=1)
+    groups.enter("a", instance_id="i")
+    groups.beat("a", -2, instance_id="i")
+    log = Log(groups)
+    groups.enter("b", instance_id="i")
+    written = [
+        value
+        for batch in log.batches()
+        for key, value in batch
+        if key.member_id == "b" and "Current" in type(key).__name__
+    ]
+    assert [(value.member_epoch, value.previous_member_epoch) for value in written] == [(0, 0), (2, 0)]
+
+
 def test_a_group_that_is_deleted_leaves_no_record() -> None:
     groups = ConsumerGroups(orders=2)
     groups.enter("a", subscribed_topic_regex="o.*")
