@@ -25,6 +25,7 @@ from ottla.protocol.messages.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
+from ottla.server.cleaning.throttler import PERIOD_S
 from ottla.server.control.dry_run import dry_run
 from ottla.server.control.explain import explain
 from ottla.server.runtime import time_slices
@@ -366,6 +367,12 @@ def slow(tmp_path: Path) -> Iterator[ottla.Broker]:
         create_topic(client, "t", cleanup_policy="compact", internal_segment_bytes=1000)
         for _ in range(4):
             produce(client, "t", ("k", "v" * 600))
+
+        async def begin_to_throttle() -> None:
+            # What is read first after a while is let through, and so is all of a short period.
+            running.inner.services.cleaning.throttler.observe(1, trio.current_time() - 2 * PERIOD_S)
+
+        running.run(begin_to_throttle)
         yield running
 
 
