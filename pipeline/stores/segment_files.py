@@ -133,7 +133,7 @@ def _open(names: SegmentNames, files: Files, directory: str, config: LogConfig, 
     own = SegmentsOwnFiles(files, directory, names)
     segment = LogSegment.open(own, directory, names.base_offset, config, now_ms, names.suffix)
     try:
-        with suppress(DamagedFileError):  # whoever asks for aborted transactions meets that again
+        with suppress(DamagedFileError):  # a reader of aborted transactions gets this error again
             segment.txn_index.sanity_check()
             known = {txn.last_offset: txn for txn in segment.txn_index.entries()}
             for name in names.more_transactions:

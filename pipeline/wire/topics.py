@@ -94,7 +94,7 @@ class KafkaTopics:
         """
         Raises:
             UsageError: There is no such topic, or it may not be read.
-            ServiceFailedError: Nobody answers in time.
+            ServiceFailedError: No broker answers in time.
         """
         ids = self._partitions(topic)
         start, end = self.offsets(topic, ids, "earliest"), self.offsets(topic, ids, "latest")

@@ -159,7 +159,7 @@ class Options:
 
 
 def takes_arguments(function: Function) -> Function:
-    """Have `help()` and the like show what `BrokerArguments` stands for."""
+    """Show the arguments in `BrokerArguments` in the signature of `function`, for `help()` and `inspect.signature`."""
     shown = signature(function)
     named = [each for each in shown.parameters.values() if each.kind is not Parameter.VAR_KEYWORD]
     named += [

@@ -21,7 +21,7 @@ from ...protocol.messages.describe_groups import (
 from ..runtime.time_slices import TimeSlice, run_cooperatively
 from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
-from .described_groups import describe_each
+from .group_descriptions import describe_each
 from .permissions import check
 
 

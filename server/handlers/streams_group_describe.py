@@ -23,7 +23,7 @@ from ...protocol.messages.streams_group_describe import (
 from ..runtime.time_slices import TimeSlice, run_cooperatively
 from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
-from .described_groups import check_topics, describe_each, message_of
+from .group_descriptions import check_topics, describe_each, message_of
 from .permissions import check_without_words
 
 _UNSEEN = "The described group uses topics that the client is not authorized to describe."

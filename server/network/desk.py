@@ -25,7 +25,7 @@ _LINE_CHARS_MAX = 500
 
 
 class HangUpError(Exception):
-    """The connection is to be closed without an answer. A handler says so, a login, or a TLS handshake."""
+    """Raised by a handler, a login or a TLS handshake: the connection is closed without an answer."""
 
 
 def one_line(text: object) -> str:

@@ -37,7 +37,7 @@ class SyncError(OSError):
 
 
 class DamagedFileError(Exception):
-    """What a file holds cannot be what was written to it. The message says what is wrong, the caller what is to be done."""
+    """A file does not hold what was written to it. The message says what is wrong; the caller decides whether to rebuild or refuse it."""
 
 
 class DirectoryLockedError(Exception):

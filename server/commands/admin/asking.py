@@ -28,7 +28,7 @@ TOKEN_BYTES_MAX = 8192
 _OF_ALL = ("admin", "admin_token_file", "json")
 
 NULL = object()
-"""JSON's null, where that says more than to leave the field out."""
+"""Sent as JSON's null: of a field that has another meaning with null than when it is left out."""
 
 Answer = dict[str, Any]
 
@@ -121,7 +121,7 @@ class Admin:
 
 
 def fields_of(options: argparse.Namespace) -> dict[str, object]:
-    """The arguments of a command that are its own."""
+    """A command's own arguments: all but those that each command of the admin listener has."""
     return {name: value for name, value in vars(options).items() if name not in _OF_ALL}
 
 

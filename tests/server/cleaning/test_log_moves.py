@@ -172,6 +172,22 @@ def test_a_throttled_move_is_shown_and_takes_its_time(broker: ottla.Broker, clie
     assert values(client) == list(range(21))
 
 
+def test_a_throttle_counts_from_when_a_move_was_asked_for(
+    broker: ottla.Broker, client: RawClient, tmp_path: Path
+) -> None:
+    broker.clock.freeze()
+    filled(client)
+    target = other_than(tmp_path, where(client)[0])
+    limit(client, 1_000)
+
+    async def move_and_advance() -> None:
+        await broker.inner.services.moves.move(TopicPartition("t", 0), target, 0)
+        broker.inner.clock.advance(1_000)  # the task of the move has not run yet
+
+    broker.run(move_and_advance)
+    until(lambda: future(client)[0][0] > 0)
+
+
 def test_a_move_back_gives_the_copy_up(broker: ottla.Broker, client: RawClient, tmp_path: Path) -> None:
     broker.clock.freeze()
     filled(client)

@@ -271,7 +271,7 @@ def test_what_is_made_has_the_rights_of_its_directory_but_for_others_to_write(tm
         os.umask(0)
 
 
-@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="needs a file system in which nobody can make directories")
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="needs a file system in which no directory can be made")
 def test_where_no_directory_can_be_made_the_system_says_so() -> None:
     with pytest.raises(FileNotFoundError):
         make_directory("/proc/ottla/below")

@@ -1,4 +1,4 @@
-"""What the APIs that describe groups have in common: each group once, and a refusal in the place of one that is refused."""
+"""What the four APIs that describe groups share: each group is described once, and a refused one gets a row with its error."""
 
 from __future__ import annotations
 
