@@ -62,7 +62,9 @@ def clean(
 
     def swap(new: Sequence[LogSegment], old: Sequence[LogSegment]) -> None:
         chosen.log.prepare_swap(new, old)
-        trio.from_thread.run_sync(lambda: chosen.log.commit_swap(new, old, clock.elapsed_ms()))
+        # Trio's thread drops the function after this thread has its answer, so the function must not hold the old segments.
+        swapped = [(new, old)]
+        trio.from_thread.run_sync(lambda: chosen.log.commit_swap(*swapped.pop(), clock.elapsed_ms()))
 
     def checkpoint(moved_bytes: int) -> None:
         nonlocal throttled_s
