@@ -140,7 +140,7 @@ class DurableLog(LogReader):
         has_new_names = any(segment.base_offset >= self.recovery_point for segment in segments)
         names_in = self.directory if has_new_names else None
         new_directory_in = None if self.is_place_on_disk else self.data_dir
-        return Flush(up_to, sealed, active, self.leader_epochs, self.files, self._health, names_in, new_directory_in)
+        return Flush(up_to, [*sealed], active, self.leader_epochs, self.files, self._health, names_in, new_directory_in)
 
     def end_flush(self, done: Flush, elapsed_ms: int) -> None:
         """Note that `done.sync` has returned.

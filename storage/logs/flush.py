@@ -20,8 +20,8 @@ class Flush(NamedTuple):
 
     up_to: int
     """Everything below this offset survives a power loss once `sync` has returned."""
-    sealed: tuple[LogSegment, ...]
-    """Synced with their indexes: recovery will not look at them again."""
+    sealed: list[LogSegment]
+    """Synced with their indexes: recovery will not look at them again. `sync` empties this."""
     active: LogSegment | None
     """Only its records are synced: its indexes are rebuilt after a crash."""
     leader_epochs: LeaderEpochs
@@ -37,14 +37,20 @@ class Flush(NamedTuple):
     def sync(self) -> None:
         """Wait for the disk. Safe beside appends, reads and the cleaner.
 
+        It lets the sealed segments go. Of one whose file was deleted meanwhile this may be the last holder, and the system
+        takes as long to close that file as it is large: better here than on the thread that owns the log.
+
         Raises:
             OSError: The disk refused; what is durable is unknown. The caller takes the log offline (`Log.fail`).
         """
         with suppress(FileNotFoundError):  # the partition was deleted meanwhile
             self.leader_epochs.write()
-        for segment in self.sealed:
-            with suppress(FileNotFoundError):  # swapped or deleted meanwhile; what took its place was synced before
-                segment.flush()
+        try:
+            for segment in self.sealed:
+                with suppress(FileNotFoundError):  # swapped or deleted meanwhile; what took its place was synced before
+                    segment.flush()
+        finally:
+            self.sealed.clear()
         if self.active is not None:
             self.active.log_file.sync()
         if self.new_names_in is not None:

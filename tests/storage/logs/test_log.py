@@ -2,6 +2,7 @@
 
 import errno
 import random
+import weakref
 from collections import Counter
 from dataclasses import replace
 from typing import Any
@@ -807,6 +808,22 @@ def test_a_flush_does_not_mind_segments_that_are_gone_meanwhile() -> None:
     remove_deleted(log, 100)
     flush.sync()
     log.end_flush(flush, 100)
+    assert log.recovery_point == 2
+
+
+def test_a_flush_lets_go_segments_that_were_replaced_meanwhile() -> None:
+    """Whoever holds them last closes their files, which takes long if they are large: the thread that synced them."""
+    log = make_log()
+    put_many(log, 2)
+    log.roll(0)
+    flush = log.begin_flush_of_sealed()
+    assert flush is not None
+    replaced = weakref.ref(log.segments.first)
+    replace_with(log, [log.segments.first], batch(("k", "v"), base_offset=1))
+    assert replaced() is not None
+    flush.sync()
+    assert replaced() is None
+    log.end_flush(flush, 0)
     assert log.recovery_point == 2
 
 
