@@ -49,18 +49,18 @@ class CleanerManager(CleaningStates):
         """
         Args:
             logs: The broker's open logs, as they are at any time; each lies directly below its data directory.
-            note: Is told, one line each, what was found broken and what was done about it.
+            note: Called with one line for each thing that was found broken and what was done about it.
         """
         super().__init__()
         self.uncleanable: dict[TopicPartition, UncleanableMark] = {}
         """Partitions that are left alone; see `mark_uncleanable`."""
         self._put_off: set[TopicPartition] = set()
         self._corrections: dict[TopicPartition, tuple[Log, int]] = {}
-        """What `write_corrections` is to write."""
+        """Corrected checkpoints that `write_corrections` has yet to write."""
         self.max_dirty_ratio = 0.0
-        """Of the candidates at the last selection."""
+        """Largest dirty ratio of the candidates at the last selection."""
         self.max_lag_overdue_ms = 0
-        """The largest at the last selection."""
+        """Largest delay beyond `max.compaction.lag.ms` at the last selection."""
         self._logs = logs
         self._note = note
         self._checkpoints = CleanerCheckpoints(files, logs, note)
@@ -89,7 +89,7 @@ class CleanerManager(CleaningStates):
     # Choosing
 
     def unsurveyed(self) -> list[Log]:
-        """Logs that `filthiest` would read from the disk to measure: whoever must not wait for it has them `survey` before."""
+        """List the logs that `filthiest` would have to read from the disk. Callers that must not wait `survey` them first."""
         return [
             log
             for log in self._logs.values()
@@ -97,12 +97,13 @@ class CleanerManager(CleaningStates):
         ]
 
     def filthiest(self, now_ms: int) -> Generator[None, None, LogToClean | None]:
-        """The log with the largest dirty ratio of those that are due, now in progress; None if none is due.
+        """Choose the log with the largest dirty ratio of those that are due, and mark it in progress; None if none is due.
 
-        In pieces: others may do anything to the logs meanwhile, and choose one too. The chosen one is measured again, and in
-        the piece that takes it is as it was measured. A checkpoint that cannot be right is left to `write_corrections`,
-        whether or not its log is chosen. A log that was `put_off` is not chosen before a call that finds no other one due;
-        one that cannot be measured becomes uncleanable, which is told. Nothing here waits for the disk to write.
+        A generator: between two steps the logs may change, and another thread may choose one. So the chosen log is measured
+        again, and taken in a step in which it is as measured. A checkpoint that cannot be right is left to
+        `write_corrections`, whether or not its log is chosen. A log that was `put_off` is not chosen before a call that finds
+        no other log due. A log that cannot be measured becomes uncleanable, and `note` is called. Nothing here waits for the
+        disk to write.
         """
         logs = [log for log in self._logs.values() if log.config.is_compact]
         max_dirty_ratio, max_lag_overdue_ms = 0.0, 0
@@ -134,16 +135,14 @@ class CleanerManager(CleaningStates):
         return None
 
     def take(self, log: Log, now_ms: int, *, is_forced: bool) -> Generator[None, None, LogToClean | None]:
-        """One log that somebody names, now in progress, with what there is to clean; None if it is not due.
+        """Take this log for a pass, as `filthiest` would if it were the only log; None if it is not due.
 
         Args:
-            is_forced: Take it whether or not it is due, with the young segments that `min.compaction.lag.ms` protects. What is
-                taken may have nothing dirty: then a pass lets go what has reached its delete horizon.
-
-        Otherwise as `filthiest`, were it the only log.
+            is_forced: Take it whether or not it is due, with the young segments that `min.compaction.lag.ms` protects. The log
+                may have nothing dirty: a pass then removes what has reached its delete horizon.
 
         Raises:
-            HeldError: Somebody has it, or it is marked, offline or gone.
+            HeldError: Another operation has the log, or it is uncleanable, offline or deleted.
         """
         while True:
             measured = yield from self._measured([log], [0], now_ms, is_forced=is_forced)
@@ -169,14 +168,14 @@ class CleanerManager(CleaningStates):
                     yield
                 last_records |= piece
         except BaseException:
-            self.leave(tp)  # who is told of the choice gives the partition back, and nobody is
+            self.leave(tp)  # the caller gives a chosen partition back, but it did not get this one
             raise
         return chosen.for_worker(last_records)
 
     def _measured(
         self, logs: Sequence[Log], asked: Iterable[int], now_ms: int, *, is_forced: bool = False
     ) -> Steps[list[tuple[int, LogToClean]]]:
-        """Of those of `logs` that are still there, free, compacted and not empty. In one piece, but for long logs."""
+        """Measure those of `logs` that are still open, free, compacted and not empty. Only long logs take several steps."""
         free = {at: log for at in asked if (log := logs[at]).config.is_compact and self._is_available(log)}
         checkpoints, unread = self._checkpoints.of(free.values())
         found = []
@@ -223,10 +222,10 @@ class CleanerManager(CleaningStates):
         except MemoryError:
             self._note(f"{tp} cannot be measured for cleaning now: there is no memory")
             return None
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is told
+        except Exception as error:  # noqa: BLE001 - every error is reported
             # It must not keep all other logs from being cleaned (KAFKA-8725).
             if not self._is_available(log):
-                return None  # it was deleted meanwhile, say
+                return None  # it was deleted during the measurement, for instance
             reason = str(error) or type(error).__name__
             self.mark_uncleanable(tp, reason)
             self._note(f"{tp} cannot be measured for cleaning: {reason}")
@@ -249,7 +248,7 @@ class CleanerManager(CleaningStates):
                 self._write_correction(log, dirty_from)
 
     def _note_wrong(self, log: Log, checkpoint: int | None, dirty_from: int) -> None:
-        # Below the log start it is everyday's business where retention deletes.
+        # Where retention deletes, a checkpoint below the log start is normal.
         if not (log.config.is_delete and dirty_from > (checkpoint or 0)):
             self._note(
                 f"{log.topic_partition} is cleaned from offset {dirty_from}: its checkpoint {checkpoint} cannot be right"
@@ -276,12 +275,14 @@ class CleanerManager(CleaningStates):
         self._put_off.add(tp)
 
     def first_dirty_offset(self, log: Log) -> int:
-        """Where the dirty part of a log begins, as its checkpoint has it now."""
+        """Return where the dirty part of a log begins, by its present checkpoint."""
         return next(self.first_dirty_offsets([log]))
 
     def first_dirty_offsets(self, logs: Sequence[Log]) -> Iterator[int]:
-        """The same of each of these logs, in their order. The checkpoints of `CHECKPOINTS_AT_ONCE` logs are read together, when the first
-        of them is asked for."""
+        """Yield where the dirty part of each of these logs begins, in their order.
+
+        The checkpoints of `CHECKPOINTS_AT_ONCE` logs are read together, when the first of them is asked for.
+        """
         for at, log in enumerate(logs):
             if at % CHECKPOINTS_AT_ONCE == 0:
                 checkpoints, _ = self._checkpoints.of(logs[at : at + CHECKPOINTS_AT_ONCE])
@@ -301,14 +302,14 @@ class CleanerManager(CleaningStates):
         held_until_ms: Callable[[TopicPartition], int | None] = lambda _: None,
         aborted_at_ms: Callable[[int], int | None] = lambda _: None,
     ) -> Iterator[Steps[Eligibility]]:
-        """What the next round would find about these logs, in their order. Chooses and marks nothing.
+        """Yield an assessment of each of these logs, in their order, as the next round would find it. Changes nothing.
 
-        Each log is looked at when its turn comes, in pieces, as `assess_in_pieces` has it.
+        Each log is looked at in steps, and only when the iterator reaches it; see `assess_in_pieces`.
 
         Args:
             cleaner_off: Why no cleaner works at all, None if one does.
-            held_until_ms: When a partition that is held is given back at the latest, in ms since 1970, if that is known.
-            with_ways, aborted_at_ms: As `assess_in_pieces` wants them.
+            held_until_ms: When a held partition is released at the latest, in ms since 1970, if that is known.
+            with_ways, aborted_at_ms: Passed on to `assess_in_pieces`.
         """
         from .eligibility import assess_in_pieces  # No start shall wait for it.
 
@@ -331,9 +332,9 @@ class CleanerManager(CleaningStates):
             )
 
     def begin_retention(self, log: Log, *, compacted: bool) -> bool:
-        """Whether retention may have this log now, which is in progress then: until `done_deleting`.
+        """Mark this log in progress for retention, until `done_deleting`; return False if it is not free.
 
-        Logs with compaction and those without are looked at by different jobs; `compacted` says by which of them.
+        One job looks at compacted logs, another at all others; `compacted` says which of them asks.
         """
         tp = log.topic_partition
         if log.config.is_compact != compacted or self.is_held(tp) or self._logs.get(tp) is not log:
@@ -348,8 +349,8 @@ class CleanerManager(CleaningStates):
     def save_end_offset(self, cleaned: LogToClean, end_offset: int) -> None:
         """Write the checkpoint after a pass: everything below `end_offset` is clean. Waits for the disk.
 
-        May run in any thread, before `done_cleaning` in the owner's. If somebody has asked for the log meanwhile the
-        pass counts for nothing, and nothing is written.
+        May run in any thread, before `done_cleaning` in the owner's. If another operation has asked for the log since the
+        pass began, the pass counts for nothing, and nothing is written.
 
         Args:
             end_offset: What the pass returned. After an error of the disk, or when the broker stops, the pass's
@@ -379,10 +380,10 @@ class CleanerManager(CleaningStates):
     # Partitions that come and go
 
     def mark_uncleanable(self, tp: TopicPartition, reason: str) -> None:
-        """Leave this partition alone: what is wrong with it would be wrong in every pass (KIP-346).
+        """Exclude this partition from passes, as each would fail in the same way (KIP-346).
 
-        Until `retry`, which a change of the topic's configuration is worth, or until its log begins elsewhere, is cut
-        or deleted, or the broker starts anew; Apache Kafka knows only the last two (KAFKA-19895).
+        The mark ends with `retry` (any change of the topic's configuration), a new log start offset, truncation, deletion or
+        a restart of the broker. In Apache Kafka only the last two end it (KAFKA-19895).
         """
         if (log := self._logs.get(tp)) is not None:
             self.uncleanable[tp] = UncleanableMark(reason, log.log_start_offset)
@@ -392,8 +393,10 @@ class CleanerManager(CleaningStates):
         self.uncleanable.pop(tp, None)
 
     def review_marks(self) -> None:
-        """Drop the marks of partitions that are gone, or that begin elsewhere now. Once a round, before retention:
-        damaged segments below the log start are deleted by that, and not read by a pass any more."""
+        """Drop the marks of partitions that were deleted or whose log start offset has changed.
+
+        Called once a round, before retention: retention deletes damaged segments below the log start, so no pass reads them.
+        """
         for tp, mark in list(self.uncleanable.items()):
             log = self._logs.get(tp)
             if log is None or log.log_start_offset != mark.log_start_offset:
@@ -425,7 +428,7 @@ class CleanerManager(CleaningStates):
         self._checkpoints.drop(data_dir, tps)
 
     def cleaned_elsewhere(self, log: Log, end_offset: int) -> None:
-        """Somebody else has cleaned a paused log up to `end_offset`. Waits for the disk; may run in any thread.
+        """Record that another process has cleaned a paused log up to `end_offset`. Waits for the disk; may run in any thread.
 
         Raises:
             OSError: The checkpoint cannot be read or written.
@@ -434,16 +437,24 @@ class CleanerManager(CleaningStates):
             self._checkpoints.set(log, end_offset)
 
     def about_to_move(self, log: Log, data_dir: str) -> int | None:
-        """A paused log is to go on in another data directory: what `moved` is to be told. Waits for the disk, as that does.
+        """Prepare the move of a paused log to another data directory. Waits for the disk.
+
+        Drops an old entry of that name in the other directory.
+
+        Returns:
+            The log's checkpoint, for `moved`.
 
         Raises:
-            OSError: The checkpoint there cannot be read or written, which may know a log of this name from before.
+            OSError: The checkpoint file there cannot be read or written.
         """
         self._checkpoints.drop(data_dir, [log.topic_partition])
         return self._checkpoints.of([log])[0].get(log.topic_partition)
 
     def moved(self, log: Log, from_dir: str, clean_up_to: int | None) -> None:
-        """It does: its checkpoint follows. What a disk refuses is told, and the log is cleaned from its start."""
+        """Move the checkpoint of a log that has moved. Waits for the disk.
+
+        If the disk refuses, `note` is called, and the log will be cleaned from its start.
+        """
         try:
             if clean_up_to is not None:
                 self._checkpoints.set(log, clean_up_to)
@@ -464,7 +475,7 @@ class CleanerManager(CleaningStates):
 
 
 def _pieces(logs: Sequence[Log]) -> Iterator[range]:
-    """All indexes of `logs`, in ranges of so many as may be measured at once."""
+    """Divide the indexes of `logs` into ranges that one step can measure."""
     begin = segments = 0
     for at, log in enumerate(logs):
         segments += len(log.segments)

@@ -1,11 +1,11 @@
-"""Who may touch a partition: the cleaner, retention, or somebody who wants both kept away. On the broker's own thread.
+"""Which operation has a partition: a clean pass, retention, or one that keeps both away. On the broker's own thread.
 
-A partition without a state is free; one with a state is picked by nobody.
+A partition without a state is free. The cleaner and retention leave one with a state alone.
 
     none          --picked for a pass or for deletion-->  in progress
     in progress   --done-->                               none
     in progress   --abort and pause-->                    aborting     the pass ends at its next checkpoint
-    aborting      --done-->                               paused once  and those who wait are told
+    aborting      --done-->                               paused once  and the waiting callers are notified
     none          --abort and pause-->                    paused once
     paused n      --abort and pause-->                    paused n+1
     paused n      --resume-->                             paused n-1, or none after the last one
@@ -27,7 +27,7 @@ class StateError(Exception):
 
 
 class HeldError(Exception):
-    """Somebody else has the partition."""
+    """Another operation has the partition."""
 
 
 class _InProgress:
@@ -57,10 +57,10 @@ class CleaningStates:
     def __init__(self) -> None:
         self._states: dict[TopicPartition, _State] = {}
         self.on_freed: Callable[[TopicPartition], None] = lambda _: None
-        """Called for a partition that nobody has any more."""
+        """Called for a partition that has become free."""
 
     def is_held(self, tp: TopicPartition) -> bool:
-        """Whether somebody has this partition."""
+        """Whether a pass, a deletion or a pause has this partition."""
         return tp in self._states
 
     def begin(self, tp: TopicPartition) -> None:
@@ -101,7 +101,7 @@ class CleaningStates:
             True if the partition is paused now, False if `on_paused` will be called.
 
         Raises:
-            StateError: Somebody else is waiting for the same.
+            StateError: Another caller is waiting for the same.
         """
         state = self._states.get(tp)
         if state is None:
