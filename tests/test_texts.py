@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,26 @@ def test_the_index_of_docs_names_each_of_its_pages_once() -> None:
     assert sorted(named) == sorted(path.name for path in (ROOT / "docs").glob("*.md") if path.name != "index.md")
 
 
+def test_each_decision_is_a_page_of_three_parts_and_has_its_line_in_the_index() -> None:
+    pages = sorted((ROOT / "docs/decisions").glob("[0-9]*.md"))
+    titles = {page.name: re.match(r"# (\d+)\. (.*)", page.read_text()) for page in pages}
+    assert [name for name, title in titles.items() if title is None or int(name[:4]) != int(title[1])] == []
+    lines = re.findall(r"^- \[(.*)\]\((.*)\) \((\d+)\)$", (ROOT / "docs/decisions/index.md").read_text(), re.MULTILINE)
+    assert sorted((name, title, number) for title, name, number in lines) == [
+        (name, title[2], title[1]) for name, title in titles.items() if title is not None
+    ]
+    parts = ["Context", "Decision", "Consequences"]
+    assert [page.name for page in pages if re.findall(r"^## (.*)$", page.read_text(), re.MULTILINE) != parts] == []
+
+
+def test_the_design_is_short_and_the_glossary_has_few_words_in_order() -> None:
+    assert (ROOT / "DESIGN.md").stat().st_size <= 15_000
+    glossary = (ROOT / "docs/glossary.md").read_text()
+    for section in (sections := glossary.split("\n## ")[1:]):
+        assert (words := re.findall(r"^- \*\*(.+?)\*\*", section, re.MULTILINE)) == sorted(words)
+    assert sum(section.count("\n- **") for section in sections) <= 20
+
+
 def test_what_troubleshooting_quotes_is_said_by_the_code() -> None:
     """The first column of its tables: Ottla's own words, with … for what differs."""
     files = [path for floor in ("protocol", "storage", "server", "pipeline") for path in (ROOT / floor).rglob("*.py")]
@@ -69,6 +90,17 @@ def test_steps_of_the_paths_are_calls_that_there_are() -> None:
     assert [
         (m, name) for m, name in steps if not re.search(rf"(def|class) {name}\b", (ROOT / f"{m}.py").read_text())
     ] == []
+
+
+def test_rooms_are_drawn_as_their_contracts_have_them() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    for floor in ("server", "storage", "pipeline"):
+        (layers,) = (each["layers"] for each in contracts if each.get("containers") == [f"ottla.{floor}"])
+        drawing = re.findall(
+            rf"^\*\*{floor}\*\*\n```text\n(.*?)^```", (ROOT / "DESIGN.md").read_text(), re.MULTILINE | re.DOTALL
+        )
+        rooms = [line.split("  ")[0] for line in drawing[0].splitlines()]
+        assert "\n".join(rooms).replace("\n| ", " | ").split("\n") == [each for each in layers if each != "__main__"]
 
 
 def _is_there(path: str) -> bool:
