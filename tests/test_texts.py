@@ -52,6 +52,18 @@ def test_the_index_of_docs_names_each_of_its_pages_once() -> None:
     assert sorted(named) == sorted(path.name for path in (ROOT / "docs").glob("*.md") if path.name != "index.md")
 
 
+def test_no_cell_of_a_table_is_longer_than_25_words() -> None:
+    """On the pages that are written by hand. A longer text is a list or a section with a heading."""
+    generated = ("commands.md", "configuration.md", "metrics.md", "options-without-effect.md", "python-api.md")
+    made = re.compile(r"<!-- (calls|options|rights).*?(end|rights|options) -->", re.DOTALL)
+    long = []
+    for path in [ROOT / "README.md", *(each for each in (ROOT / "docs").glob("*.md") if each.name not in generated)]:
+        text = re.sub(r"`[^`]*`|\]\([^)]*\)", " x ", made.sub("", path.read_text()))
+        cells = [cell for row in re.findall(r"^\|(.*)\|$", text, re.MULTILINE) for cell in row.split("|")]
+        long += [f"{path.name}: {cell}" for cell in cells if len(re.findall(r"\w[\w.'’-]*", cell)) > 25]
+    assert long == []
+
+
 def test_what_troubleshooting_quotes_is_said_by_the_code() -> None:
     """The first column of its tables: Ottla's own words, with … for what differs."""
     files = [path for floor in ("protocol", "storage", "server", "pipeline") for path in (ROOT / floor).rglob("*.py")]

@@ -91,7 +91,9 @@ def compared(report: str) -> str:
     """The sentence that compares Ottla with Apache Kafka, from the headlines of the report; empty without headlines."""
     pairs = [(what, COMPARED.fullmatch(figures)) for what, figures in headlines_of(report).items()]
     listed = "; ".join(f"{what} {found[2]} ({found[1]})" for what, found in pairs if found)
-    return f"Compared with [Apache Kafka, in brackets]({REPORT.relative_to(README.parent)}): {listed}." if listed else ""
+    return (
+        f"Compared with [Apache Kafka, in brackets]({REPORT.relative_to(README.parent)}): {listed}." if listed else ""
+    )
 
 
 def serve() -> tuple[float, int]:
@@ -149,9 +151,12 @@ def between(readme: str) -> str:
 
 def rewritten(readme: str, figures: Figures, comparison: str, measurement: str) -> str:
     """README.md with these figures in its three sentences and in its first line."""
+    started = (
+        f"`ottla serve` starts in {figures.serve}, the first `ottla.Broker()` of a process in {figures.first_broker}"
+        f" and each later one in {figures.later_broker}; an idle broker uses {figures.idle_memory}."
+    )
     sentences = [
-        f"`ottla serve` starts in {figures.serve}, the first `ottla.Broker()` of a process in {figures.first_broker} and each later one"
-        f" in {figures.later_broker}; an idle broker uses {figures.idle_memory}.",
+        started,
         comparison,
         f"Measured {measurement}; [method and all figures](compat/bench/README.md).",
     ]
