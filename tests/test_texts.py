@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from compat.bench.readme import __main__ as figures
 
+from ottla.protocol.apis import APIS
 from ottla.storage.cleaning.eligibility import Waits
 from support.noted import each_case
 
@@ -50,6 +51,11 @@ def test_the_index_of_docs_names_each_of_its_pages_once() -> None:
     """It is the navigation of the site that `make docs` builds: a new page has its line there."""
     named = re.findall(r"^- \[[^\]]+\]\(([^)#/]+)\)", (ROOT / "docs/index.md").read_text(), re.MULTILINE)
     assert sorted(named) == sorted(path.name for path in (ROOT / "docs").glob("*.md") if path.name != "index.md")
+
+
+def test_each_api_is_among_the_supported_features() -> None:
+    page = (ROOT / "docs/served.md").read_text()
+    assert [api.name for api in APIS.values() if not re.search(rf"\b{api.name}\b", page)] == []
 
 
 def test_no_cell_of_a_table_is_longer_than_25_words() -> None:
