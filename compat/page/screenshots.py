@@ -25,6 +25,8 @@ MANY = 200
 SEGMENT_BYTES = 40_000
 SYNC_S = 0.15
 """So slow is the disk while a pass is looked at: else it is over in a moment."""
+IN_README = {"width": 1000, "height": 636}
+"""The size of `docs/pictures/status-page.png`, which is a copy of `status-page.png`."""
 HALF_WAY = re.compile("a pass copies group [2-9]")
 
 
@@ -69,6 +71,9 @@ def one_log(suite: Suite, browser: Browser) -> None:
         shot(suite, page, "1-topic")
         open_page(page, f"{root}/topics/{topic}/partitions/0")
         shot(suite, page, "pass-1-before")
+        page.set_viewport_size(IN_README)
+        shot(suite, page, "status-page", whole=False)
+        page.set_viewport_size(WIDE)
         page.get_by_role("button", name="Try it without writing").click()
         page.get_by_role("paragraph").filter(has_text="The pass would keep").wait_for()
         shot(suite, page, "dry-run")
