@@ -187,7 +187,7 @@ def outcome(names: Iterable[str], next_offset_of: NextOffsetOf) -> SwapOutcome:
 
 
 def _span(cleaned: int, old_bases: Sequence[int], next_offset_of: NextOffsetOf) -> range:
-    """Return the bases that segments made together with a `.cleaned` may have: its own, and all above in the same old segment."""
+    """Return the bases that segments made together with a `.cleaned` may have: from its own to the end of the old segment."""
     end = cleaned
     if at := bisect_right(old_bases, cleaned):
         with suppress(CorruptRecordError):  # a damaged one was not split
