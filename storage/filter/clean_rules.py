@@ -170,7 +170,7 @@ class BatchFilter:
             elif stop == Stop.GROW:
                 kernel.grow(batch.record_count)
             elif stop == Stop.TRANSACTION and not self._transactions.on_data(batch):
-                kernel.wary_from = max(self._transactions.wary_from, batch.next_offset)  # not aborted: the kernel takes it
+                kernel.wary_from = max(self._transactions.wary_from, batch.next_offset)  # not aborted: like any other
             else:
                 if stop == Stop.CONTROL:
                     self._take_control(segment, view, at, batch)
