@@ -1,4 +1,4 @@
-"""DescribeDelegationToken (key 41, versions 1–3): the delegation tokens that there are (KIP-48).
+"""DescribeDelegationToken (key 41, versions 1–3): list the delegation tokens (KIP-48).
 
 2 brings flexible encoding, 3 who asked for a token (KIP-373).
 """

@@ -81,7 +81,7 @@ class StreamsGroupCurrentMemberAssignmentKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnedTaskIds:
-    """Epochs are those of active tasks alone."""
+    """Owned tasks; only active tasks have epochs."""
 
     subtopology_id: String = ""
     partitions: tuple[Int32, ...] = ()
