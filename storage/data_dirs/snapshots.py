@@ -38,7 +38,7 @@ class Snapshot:
     node_id: int
     """Node ID of the first node."""
     clock_ahead_ms: int
-    """Milliseconds by which the broker's clock was ahead of real time."""
+    """Milliseconds by which the broker's clock had been moved."""
     directories: tuple[Mapping[str, tuple[int, int]], ...] = field(repr=False)
     """For each data directory: path of a file in it -> (bytes, CRC-32C)."""
 
