@@ -82,7 +82,7 @@ class Loading:
                 else self.topic_id_of(found.topic),
             )
             if log.needs_flush:
-                # A process that died before its sync wrote these records. Consumers will read them, so they are synced now.
+                # A process may have died before it synced these records. Consumers will read them, so they are synced now.
                 log.flush(self.elapsed_ms)
             loaded.append(log)
         logs.add(loaded)

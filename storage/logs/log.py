@@ -7,7 +7,7 @@ syncs nothing.
 
 Steps of an append, in order; until the write nothing has changed:
 
-    check the batch, give it offsets -> ask the producer states -> roll if the segment is full
+    check the batch, assign offsets -> check the producer states -> roll if the segment is full
         -> write -> move the LEO -> update the producer states
 
 `now_ms` is wall time, for what is stored; `elapsed_ms` is the time of a monotonic clock, for what has to wait.
@@ -106,14 +106,14 @@ class Log(DurableLog):
         at_once: bool = False,
         transaction_version: int = 0,
     ) -> AppendInfo:
-        """Check a produced record batch, give its records offsets and write it.
+        """Check a produced record batch, assign offsets to its records and write it.
 
         Args:
             records: One record batch (magic 2), as received. Offsets and leader epoch, and under LogAppendTime the
                 timestamps, are patched in place. Or what `check` made of it.
             now_ms: Wall clock, for timestamp bounds, LogAppendTime and rolling.
             leader_epoch: Epoch of the partition's leader, written into each batch.
-            origin: Who writes; only a COORDINATOR may write control batches.
+            origin: Kind of writer; only a COORDINATOR may write control batches.
             at_once: Do not block: raise if the check takes longer than 200 µs, if the first append after a start has to
                 read, or if the log's directory has to be made.
             transaction_version: Version of the transaction that a marker ends; see `ProducerStates.check`.
@@ -251,7 +251,7 @@ class Log(DurableLog):
             return False
         if have_bytes > config.segment_bytes - size_bytes:
             return True
-        # Record time against record time where there is one, as Kafka does: old records that arrive today do not make
+        # Record time is compared with record time, if any, as in Kafka: old records that arrive today do not make
         # a segment roll at once, and records of one and the same time never do.
         first_ms = segment.first_batch_timestamp_ms
         waited_ms = max_timestamp_ms - first_ms if first_ms >= 0 else now_ms - segment.created_ms
@@ -403,7 +403,7 @@ class Log(DurableLog):
             self._active.truncate_to(offset)
             self._draw_jitter()
             self._active.flush()
-            # Not `offset` itself: the batch that contains it is gone as a whole, and the next start would notice.
+            # Not `offset` itself: the batch that contains it was cut off as a whole, and the next start would notice.
             end = self._active.next_offset()
             self.leader_epochs.truncate_from_end(end)
             self.leader_epochs.write()

@@ -67,7 +67,7 @@ class SegmentList:
     def between(self, from_offset: int, upto_offset: int) -> tuple[LogSegment, ...]:
         """Segments that may hold offsets from `from_offset` up to, not including, `upto_offset`, in order.
 
-        Starts with the segment that contains `from_offset`, or the first one if that lies below it.
+        Starts with the segment that contains `from_offset`, or with the first one if `from_offset` is below it.
         """
         start = max(0, bisect_right(self._segments, from_offset, key=_base_offset) - 1)
         return self._segments[start : bisect_left(self._segments, upto_offset, key=_base_offset)]

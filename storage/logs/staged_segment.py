@@ -1,6 +1,6 @@
 """Segment that another process made from segments of this log, and its way into the log's directory.
 
-    <data dir>.ottla-pipeline/<plan>/00000000000000000310/      beside the data directory, on the same file system
+    <data dir>.ottla-pipeline/<plan>/00000000000000000310/      next to the data directory, on the same file system
         00000000000000000310.log  .index  .timeindex  [.txnindex]
         manifest.json           names, sizes and CRCs of these, and the bases of the segments that they replace
 

@@ -107,7 +107,7 @@ class ProducerStates:
     def begin_verification(
         self, producer_id: int, producer_epoch: int, base_sequence: int, *, bumps_epoch: bool, elapsed_ms: int
     ) -> bool:
-        """Whether the transaction coordinator must be asked before a batch of a transaction is appended.
+        """Whether the broker must ask the transaction coordinator before it appends a batch of a transaction.
 
         It must if the producer has no transaction open here in this epoch. The request is noted: until a batch is written,
         or `end_verification` is called, batches with sequences above the lowest one noted are refused.

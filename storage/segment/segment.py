@@ -51,7 +51,7 @@ class LogSegment(SegmentReader):
     ) -> None:
         super().__init__(files, directory, base_offset, config, now_ms, suffix)
         self.rolling_jitter_ms = 0
-        """Time by which a roll by time comes early; the owner draws it."""
+        """Time by which the segment rolls earlier than `segment.ms`; the owner draws it."""
         self.first_append_ms: int | None = None
         """Wall time when this run of the broker wrote the first batch; None if an earlier run did, or none. Set by the log."""
         self.is_ready = False
@@ -248,7 +248,7 @@ class LogSegment(SegmentReader):
             index.rename(self._path(kind))
 
     def rename_deleted(self, *, log_first: bool = False) -> None:
-        """Give the files the suffix `.deleted`; a start removes files with it. Reads of the open files still work.
+        """Give the files the suffix `.deleted`, with which a start removes them. Open files stay readable.
 
         With `log_first` no power loss can bring the segment back without its transaction index.
         """
