@@ -15,7 +15,7 @@ from .schema import Field, Type, fields_of
 # for clients is lower, see `connection.REQUEST_ELEMENTS_MAX`.
 MAX_ELEMENTS = 1_000_000
 NO_LIMIT = 1 << 62
-MAX_STRING_BYTES = 0x7FFF  # Kafka's limit, for compact strings too
+MAX_STRING_BYTES = 0x7FFF  # Kafka's limit, also for compact strings
 MAX_LENIENT_BYTES = 1 << 10
 """Largest string that is not UTF-8. When it is written again, it has three times as many bytes."""
 LENIENT_ELEMENTS, LENIENT_ELEMENT_BYTES = 4, 6

@@ -1,6 +1,6 @@
 """DescribeLogDirs (key 35, versions 1–5): sizes of partitions by data directory (KIP-113).
 
-2 brings flexible encoding, 3 an error for the whole response, 4 size and free space of the volume (KIP-827), 5 whether
+2 adds flexible encoding, 3 an error for the whole response, 4 size and free space of the volume (KIP-827), 5 whether
 the directory is cordoned off from new partitions (KIP-1066). Ottla's own: the cleaner's status of each partition, on
 request.
 """

@@ -1,6 +1,6 @@
 """ShareFetch (key 78, versions 1–2): acquire records for a member of a share group, and acknowledge others (KIP-932).
 
-2 brings the acquire mode (KIP-1206) and renewals of acquisition locks (KIP-1222).
+2 adds the acquire mode (KIP-1206) and renewals of acquisition locks (KIP-1222).
 """
 
 from dataclasses import dataclass

@@ -86,7 +86,7 @@ class Health:
         leaves_alone: bool = False,
     ) -> None:
         self.leaves_alone = leaves_alone
-        """Whether the files are valid, but of a format that this broker cannot read. A clean stop does not need them."""
+        """Whether the files are valid, but of a format that this broker cannot read. A stop may be clean without them."""
         self.failure = failure
         """Reason of the failure; None while the logs can be used. Set once, until the next start."""
         self.code = code

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 
 class DeadBits(NamedTuple):
-    """See the module. Bitmaps are 64-bit words, the lowest bit first, and one word more than their bits need."""
+    """Bitmaps of superseded records. They are 64-bit words, the lowest bit first, and one word more than their bits need."""
 
     dead: array[int]
     tombstones: array[int]

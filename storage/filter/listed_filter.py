@@ -25,7 +25,7 @@ NO_HORIZON_CAME_MS = -1
 
 
 class ListedFilter(BatchFilter):
-    """See the module. Its segments have a `SizeOnlyFile`."""
+    """A filter that lists removed records. Its new segments have a `SizeOnlyFile`."""
 
     def __init__(
         self, bits: DeadBits, *, records_max: int, last_records: Mapping[int, LastRecord], now_ms: int, **options: Any

@@ -22,7 +22,7 @@ Asked = TypeVar("Asked", bound="DurableLog")
 
 
 class DurableLog(LogReader):
-    """A log that is flushed. `log.Log` appends to it."""
+    """A log that can be flushed. `log.Log` adds appends."""
 
     def __init__(self, place: LogPlace, config: LogConfig, contents: LogContents) -> None:
         super().__init__(place, config, contents)
@@ -31,7 +31,7 @@ class DurableLog(LogReader):
         self.is_place_on_disk = True
         """Whether the name of its directory is on disk; see `Log.relocate`."""
         self.is_made = contents.is_on_disk
-        """Whether it has a directory and a log file."""
+        """Whether the log has a directory and a log file."""
         self._making = None if contents.is_on_disk else threading.Lock()
         """Held by the thread that makes the log; None once it is made."""
 

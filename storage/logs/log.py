@@ -53,7 +53,7 @@ class AppendInfo(NamedTuple):
     base_offset: int
     last_offset: int
     log_append_time_ms: int
-    """-1 unless the topic stamps records itself."""
+    """Timestamp that the log has given to the records under LogAppendTime; -1 under CreateTime."""
     log_start_offset: int
     duplicate: bool = False
     """Whether the producer had sent this batch before: nothing was written, and the offsets are those of the first time."""
@@ -69,8 +69,8 @@ class Log(DurableLog):
         self._rng = rng
         self._large = LargeAppend()
         self._must_roll = False
-        """Whether a roll was refused half-way. A file that begins at the LEO may be there, so nothing may be appended to the
-        segment before it until the roll is done."""
+        """Whether a roll failed half-way. A file that begins at the LEO may exist, so nothing may be appended to the segment
+        before it until the roll is done."""
         self._draw_jitter()
 
     # Appending
@@ -381,9 +381,9 @@ class Log(DurableLog):
     def truncate_to(self, offset: int, now_ms: int, elapsed_ms: int) -> None:
         """Drop all batches that reach `offset` or beyond; at or above the LEO nothing happens.
 
-        The new LEO is the end of the last batch that is left: `offset`, if one began there. Segments go from the end
-        on, and each is gone from the disk before the next: a power loss leaves a log that is too long, but without a
-        hole. No flush of this log may be under way.
+        The new LEO is the end of the last batch that is left: `offset`, if a batch began there. Segments are deleted from the
+        last one on, and each is gone from the disk before the next: a power loss leaves a log that is too long, but without
+        a gap. No flush of this log may be under way.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR; the log is offline.
@@ -467,7 +467,7 @@ class Log(DurableLog):
     def _delete_later(
         self, segments: Sequence[LogSegment], snapshots_of: Sequence[LogSegment], elapsed_ms: int
     ) -> None:
-        """Have the files of renamed segments removed, and the snapshots at the bases of some of them."""
+        """Schedule the removal of renamed segments' files, and of the snapshots at the bases of some of them."""
         bases, snapshot_bases = ([each.base_offset for each in some] for some in (segments, snapshots_of))
         self.deleted_files.add(bases, snapshot_bases, elapsed_ms + self.config.file_delete_delay_ms)
 
@@ -501,7 +501,7 @@ class Log(DurableLog):
     def commit_swap(
         self, new_segments: Sequence[LogSegment], old_segments: Sequence[LogSegment], elapsed_ms: int
     ) -> None:
-        """Exchange the segments in the list, in one step; for the owner's thread. The LEO and log start stay."""
+        """Replace the segments in the list, in one step; for the owner's thread. The LEO and log start stay."""
         try:
             self.segments.exchange(new_segments, old_segments)
         except BaseException as error:
@@ -547,10 +547,10 @@ class Log(DurableLog):
     # The end
 
     def close(self, now_ms: int) -> None:
-        """Make everything durable, with what a start without recovery needs: indexes and a producer snapshot at the LEO.
+        """Make everything durable, and write what a start without recovery needs: indexes and a producer snapshot at the LEO.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR: the disk refused; this was no clean stop.
+            KafkaError: KAFKA_STORAGE_ERROR: the disk refused; this is not a clean stop.
         """
         with suppress(KafkaError):
             self.make()

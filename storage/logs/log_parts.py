@@ -17,7 +17,7 @@ from .stopped_log import StoppedLog
 
 @dataclass(frozen=True, slots=True)
 class LogPlace:
-    """Where one partition's files are."""
+    """Place of one partition's files."""
 
     files: Files
     directory: str
@@ -25,7 +25,7 @@ class LogPlace:
     topic_id: bytes | None = None
     """Topic ID as in the directory's `partition.metadata`; None if it has none."""
     health: Health = field(default_factory=Health)
-    """Shared by the logs of a data directory."""
+    """Health of the data directory, shared by its logs."""
 
 
 class LastStop(NamedTuple):
@@ -45,7 +45,7 @@ class LogContents(NamedTuple):
     """Contents of a log's files, as found by `recovery` or by a tool that only reads."""
 
     segments: Sequence[LogSegment]
-    """At least one; the last is the active one."""
+    """Segments, at least one; the last is the active one."""
     producers: ProducerStates
     leader_epochs: LeaderEpochs
     log_start_offset: int

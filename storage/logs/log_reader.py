@@ -92,7 +92,7 @@ class LogReader:
 
     @property
     def failure(self) -> str | None:
-        """Why the log is offline, every call answering KAFKA_STORAGE_ERROR; None while it works."""
+        """Reason why the log is offline, and every call raises KAFKA_STORAGE_ERROR; None while it works."""
         return self._health.failure
 
     @property

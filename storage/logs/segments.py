@@ -1,7 +1,7 @@
 """The segments of one log, in order.
 
-Used by `Log`, which alone changes the list, and by retention and the cleaner, which read it. Every change puts a
-new tuple in place, so a worker thread that iterates sees one consistent list while the owner rolls or swaps.
+Only `Log` changes the list; retention and the cleaner read it. Every change replaces the tuple, so a worker thread that
+iterates sees one consistent list while the owner rolls or swaps.
 
     base offsets   0          310        550
                    [segment]  [segment]  [active segment →

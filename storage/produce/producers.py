@@ -1,7 +1,7 @@
 """State of a partition's producers: duplicates, sequence gaps, fenced epochs, open transactions.
 
 The log calls `check` before it writes a batch and `update` after; recovery only calls `update`. The state of each producer is
-its epoch and its last five batches (librdkafka and the Java client keep five requests in flight), so a batch that is sent
+its epoch and its last five batches: librdkafka and the Java client keep five requests in flight. So a batch that is sent
 again gets the offsets of the first time. An unknown producer (new, expired, or its records deleted) may start with any
 sequence number, as in Apache Kafka since 2.5.
 
@@ -27,7 +27,7 @@ PRODUCER_ID_EXPIRATION_MS_DEFAULT = 24 * 60 * 60 * 1000
 UNPACKED_MAX = 1_000
 """Largest number of snapshot entries that one snapshot must make, in 2 ms, as it is part of an append."""
 
-# A millisecond or two.
+# Producers in one step, which takes a millisecond or two.
 PRODUCERS_AT_ONCE = 4_096
 
 LARGEST_EPOCH = 2**15 - 1

@@ -36,7 +36,8 @@ class LeaderEpochs:
 
     Each batch has its epoch, so recovery finds again what the file lacks if it reads the batch. Therefore `write` comes before
     an operation after which recovery skips batches (a flush, a stop), or which removes some (retention, a clean pass, a
-    truncation). Apache Kafka writes each new epoch at once. There, as here, the file may have too many lines, but lacks none.
+    truncation). Apache Kafka writes each new epoch at once. There the file, and here the result of recovery, may have epochs
+    that are no longer in the log, but lacks none.
 
     Changed by the thread that owns the log.
     """

@@ -39,7 +39,7 @@ class OptionType(IntEnum):
 
 
 class UpdateMode(IntEnum):
-    """How an option may change while the broker runs."""
+    """Ways in which an option may change while the broker runs."""
 
     READ_ONLY = 0
     PER_BROKER = 1
