@@ -117,7 +117,7 @@ class MessageCodec:
 
     @_Once
     def write(self) -> Write:
-        """`write(value, parts, most_elements, most_bytes)` appends a value to `parts`. Fields that this version lacks are left out.
+        """`write(value, parts, most_elements, most_bytes)` appends a value to `parts`, without fields that this version lacks.
 
         Raises ValueError if the value does not fit the schema (a bug here, not the peer's fault). Raises LargeMessageError at
         the latest one element, or one array of fixed-size elements, beyond the limits; `parts` is then unusable. The elements

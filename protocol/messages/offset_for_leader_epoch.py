@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch (key 23, versions 2–4): the end offset of a leader epoch, by which consumers detect truncation (KIP-320).
+"""OffsetForLeaderEpoch (key 23, versions 2–4): the end offset of a leader epoch; consumers detect truncation by it (KIP-320).
 
 3 adds the replica id (-2: a debugging consumer), 4 flexible encoding.
 """

@@ -1,4 +1,4 @@
-"""Before and after of a pass as SVG, one above the other on one scale of bytes: removed parts are hatched, the rest is joined."""
+"""Before and after of a pass as SVG, one above the other on one scale of bytes: removed parts hatched, the rest joined."""
 
 from __future__ import annotations
 
