@@ -1,7 +1,7 @@
-"""Record batches (magic 2) as views over the bytes they came in.
+"""Record batches (magic 2) as views over their bytes.
 
-Used wherever batches are read: validation and segments look at headers only, the cleaner and the inspection tools
-at records. Nothing is copied until a record is asked for, and no batch is ever changed here (`batch_builder` writes).
+Used wherever batches are read: validation and segments read only headers, the cleaner and the inspection tools
+also records. Nothing is copied before a record is read, and no batch is changed here (`batch_builder` writes).
 
     pos  size  field                        pos  size  field
       0     8  base offset                   27     8  base timestamp, or the delete horizon if bit 6 is set
@@ -46,14 +46,14 @@ HEADER_FIELDS = (
     ("base_sequence", "i"),
     ("record_count", "i"),
 )
-"""(name, type as `struct` and NumPy write it), back to back and big endian."""
+"""(name, type in the notation of `struct` and NumPy), back to back and big endian."""
 HEADER = struct.Struct(">" + "".join(kind for _, kind in HEADER_FIELDS))
 HEADER_BYTES = HEADER.size
 LOG_OVERHEAD = struct.Struct(">qi")
 """Base offset and length: what a reader needs to find the next batch."""
 LOG_OVERHEAD_BYTES = LOG_OVERHEAD.size
 STEP = struct.Struct(">qi4xb6xi")
-"""Base offset, length, magic, last offset delta: what it takes to step from batch to batch, and to know their offsets."""
+"""Base offset, length, magic, last offset delta: enough to step from batch to batch, and to get their offsets."""
 _GLANCE = struct.Struct(">qi10xBi")
 """Base offset, length, low byte of the attributes, last offset delta."""
 LENGTH_POSITION = 8
@@ -62,14 +62,14 @@ MAGIC_POSITION = 16
 CRC_POSITION = 17
 ATTRIBUTES_POSITION = 21
 ATTRIBUTES_LOW_BYTE_POSITION = ATTRIBUTES_POSITION + 1
-"""Codec and flags; one byte tells of a batch on its way in what there is to tell."""
+"""Position of the byte with codec and flags; the high byte of the attributes has no bits yet."""
 MAX_TIMESTAMP_POSITION = 35
 COUNT_POSITION = 57
 
 MAGIC = 2
 OLD_LENGTH_MIN = 14
-"""The length of the smallest message of magic 0: CRC, magic, attributes, and two lengths. Base offset, length and magic lie
-there as in a batch."""
+"""Length of the smallest message of magic 0: CRC, magic, attributes, and two lengths. Its base offset, length and magic have
+the same positions as in a batch."""
 
 CODEC_MASK = 0x07
 LOG_APPEND_TIME_BIT = 0x08
@@ -85,7 +85,7 @@ _I64_MIN, _I64_MAX = -(1 << 63), (1 << 63) - 1
 
 
 def wrapped(timestamp: int) -> int:
-    """The 64 bits of a timestamp that a hostile client made of two numbers too large for it, as every JVM adds them."""
+    """Reduce a sum of timestamp and delta to 64 bits, as the JVM does: a hostile client may send numbers that overflow."""
     if _I64_MIN <= timestamp <= _I64_MAX:
         return timestamp
     return (timestamp - _I64_MIN) % (1 << 64) + _I64_MIN
@@ -97,13 +97,13 @@ def sequence_after(sequence: int, steps: int) -> int:
 
 
 def batch_size(data: BytesLike, at: int = 0) -> int:
-    """How many bytes the batch at `data[at:]` has, if its length is to be believed; LOG_OVERHEAD_BYTES of it are enough."""
+    """Return the size of the batch at `data[at:]` from its length field, unchecked. Needs LOG_OVERHEAD_BYTES of the batch."""
     length: int = LOG_OVERHEAD.unpack_from(data, at)[1]
     return LOG_OVERHEAD_BYTES + length
 
 
 class Record(NamedTuple):
-    """One record with absolute offset and timestamp; `sequence` is -1 where the batch has no producer."""
+    """One record with absolute offset and timestamp; `sequence` is -1 if the batch has no producer."""
 
     offset: int
     timestamp: int
@@ -114,7 +114,7 @@ class Record(NamedTuple):
 
 
 class RecordSpan(NamedTuple):
-    """Where one record lies in its batch's payload, and what the cleaner must know of it.
+    """Position of one record in its batch's payload, and the fields that the cleaner needs.
 
     The record, its length included, is `payload[start:end]`. The value is None for a tombstone only.
     """
@@ -128,9 +128,9 @@ class RecordSpan(NamedTuple):
 
 
 def packed_block(view: memoryview, at: int) -> tuple[int, memoryview, int]:
-    """(codec, packed records, last offset) of the batch at `view[at:]`, which somebody has found whole.
+    """Return (codec, packed records, last offset) of the batch at `view[at:]`, which must be whole.
 
-    A `RecordBatch` says the same and more; where there is one for every batch of a log, it is what takes the time.
+    A `RecordBatch` has the same and more, but making one for every batch of a log takes too long.
     """
     base_offset, length, attributes, last_offset_delta = _GLANCE.unpack_from(view, at)
     block = view[at + HEADER_BYTES : at + LOG_OVERHEAD_BYTES + length]
@@ -140,11 +140,11 @@ def packed_block(view: memoryview, at: int) -> tuple[int, memoryview, int]:
 class RecordBatch:
     """The header of the batch at `at`, and access to its records.
 
-    The bytes from `at` on may end before the batch does (a reader that wants headers only); then `is_whole` is False and
-    only the header is to be used.
+    The bytes from `at` on may end before the batch does, for readers of headers only. Then `is_whole` is False, and
+    only the header may be used.
 
     Raises:
-        CorruptRecordError: No batch can begin like this: fewer than 61 bytes, another magic, an impossible length.
+        CorruptRecordError: The header is invalid: fewer than 61 bytes, another magic, or an impossible length.
     """
 
     __slots__ = (
@@ -249,7 +249,7 @@ class RecordBatch:
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When tombstones and markers in this batch may go, None while no cleaner has stamped it."""
+        """Time from which on tombstones and markers in this batch may be removed; None until the cleaner sets it."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
 
     def computed_crc(self) -> int:
@@ -260,25 +260,25 @@ class RecordBatch:
         return self.computed_crc() == self.crc
 
     def payload(self, *, max_bytes: int = MAX_DECOMPRESSED_BATCH_BYTES, max_frames: int = sys.maxsize) -> memoryview:
-        """Return the records block, unpacked; each call unpacks anew. Errors as `compression.decompress`."""
+        """Return the records block, unpacked; each call unpacks again. Errors as for `compression.decompress`."""
         block = self.view[HEADER_BYTES:]
         if self.record_count == 0 and not block:
-            return block  # emptied by the cleaner; it may keep the codec bits, and no codec unpacks nothing
+            return block  # emptied by the cleaner; the codec bits may be left, and no codec can unpack an empty block
         return decompress(self.attributes & CODEC_MASK, block, max_bytes=max_bytes, max_frames=max_frames)
 
     def pieces(self, *, max_frames: int = sys.maxsize) -> Iterator[BytesLike]:
-        """The records block, unpacked, for who keeps none of it. As `compression.unpack`."""
+        """Yield the records block, unpacked, in pieces, for callers that keep none of it. As `compression.unpack`."""
         block = self.view[HEADER_BYTES:]
         if self.record_count == 0 and not block:
             return iter(())
         return unpack(self.attributes & CODEC_MASK, block, max_frames=max_frames)
 
     def records(self, *, max_bytes: int = MAX_DECOMPRESSED_BATCH_BYTES) -> Iterator[Record]:
-        """Yield every record. Under log append time each carries the batch's max timestamp.
+        """Yield every record. Under log append time each has the batch's max timestamp.
 
         Raises:
             CorruptRecordError: A length leaves its record or the batch, a record is longer than its fields, a
-                header has no name, or the count is not what the block holds. Records before that were yielded.
+                header has no name, or the block has another number of records. Records before that were yielded.
         """
         base_timestamp, base_sequence = self.base_timestamp, self.base_sequence
         append_time = self.max_timestamp if self.is_log_append_time else None
@@ -301,24 +301,24 @@ class RecordBatch:
             )
 
     def spans(self, payload: BytesLike | None = None) -> Iterator[RecordSpan]:
-        """Yield where each record lies in the payload.
+        """Yield the position of each record in the payload.
 
         Args:
-            payload: What `payload()` returned, for callers that cut records out of it; None unpacks again.
+            payload: Result of `payload()`, for callers that cut records out of it; None unpacks again.
 
         Raises:
-            CorruptRecordError: As `records`, but the inside of values and headers is not looked at.
+            CorruptRecordError: As for `records`, but the content of values and headers is not checked.
         """
         data = bytes(self.payload() if payload is None else payload)
         base_offset = self.base_offset
         for offset_delta, timestamp_delta, key, value_at, start, end in _walk(data, self.record_count):
-            # A negative length is an odd number in zig-zag form, in its first byte already.
+            # A negative length is an odd number in zig-zag form, which the first byte shows.
             has_value = not data[value_at] & 1
             yield RecordSpan(base_offset + offset_delta, timestamp_delta, key, has_value, start, end)
 
 
 def batches(data: BytesLike) -> Iterator[RecordBatch]:
-    """Yield the whole batches that lie back to back in `data`.
+    """Yield the batches in `data`, which are back to back.
 
     Raises:
         CorruptRecordError: A batch cannot begin where the last one ended, or the last one is cut short.
@@ -334,15 +334,15 @@ def batches(data: BytesLike) -> Iterator[RecordBatch]:
 
 
 def null_key_indexes(payload: BytesLike, record_count: int, *, at_most: int | None = None) -> list[int]:
-    """Return the indexes of the records without a key; the check of every produce to a compacted topic.
+    """Return the indexes of the records without a key: the check of every produce to a compacted topic.
 
-    It hops from record to record and reads nothing but the key's length.
+    It steps from record to record and reads only the key's length.
 
     Args:
-        at_most: Stop looking, at whatever follows too, when so many are found.
+        at_most: Stop when this number is found, without a check of the rest.
 
     Raises:
-        CorruptRecordError: A record leaves the block, or the count is not what the block holds.
+        CorruptRecordError: A record leaves the block, or the block has another number of records.
     """
     data = bytes(payload)  # indexing bytes is faster than indexing a view, by more than the copy costs
     end = len(data)
@@ -372,7 +372,7 @@ def null_key_indexes(payload: BytesLike, record_count: int, *, at_most: int | No
             while data[at] >= 0x80:  # offset delta
                 at += 1
             at += 1
-            if at - deltas_at > 6:  # more than either may have alone, so look closer
+            if at - deltas_at > 6:  # more than one of them may have, so check both
                 _, at = read_varlong(data, deltas_at)
                 _, at = read_varint(data, at)
             byte = data[at]
@@ -441,7 +441,7 @@ def _walk(data: bytes, record_count: int) -> Iterator[tuple[int, int, bytes | No
 
 def _read_bytes(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:
     length, at = read_varint(data, at)
-    if length < 0:  # -1 on every writer's wire; readers everywhere take any negative length for null
+    if length < 0:  # writers use -1; all readers take any negative length for null
         return None, at
     if length > end - at:
         raise CorruptRecordError(f"field of {length} bytes where {end - at} are left of its record")
@@ -460,6 +460,6 @@ def _read_headers(data: bytes, at: int, end: int) -> tuple[tuple[tuple[str, byte
         if name is None:
             raise CorruptRecordError("a record header has no name")
         value, at = _read_bytes(data, at, end)
-        # Names are meant to be UTF-8, but nobody checks: not Apache Kafka on produce, so not a reader either.
+        # Names should be UTF-8, but Apache Kafka does not check that on produce, so a reader must accept others.
         headers.append((name.decode(errors="replace"), value))
     return tuple(headers), at

@@ -1,7 +1,7 @@
-"""Whether a pass over a log without dirty records would still let something go: tombstones and markers at their horizon.
+"""Check whether a pass over a log without dirty records would still remove tombstones or markers at their delete horizon.
 
-No round of the cleaner asks that, as Apache Kafka's does not: a tombstone goes with the first pass after its horizon, which
-takes dirty records to come about. Who forces a pass is not to have a log copied for nothing.
+The cleaner's rounds do not check this, as in Apache Kafka: a tombstone is removed by the first pass after its horizon, and only
+dirty records cause one. A forced pass checks it, so that no log is copied for nothing.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,14 +11,14 @@ from ..segment.segment import LogSegment
 
 
 def is_any_reached(segments: Sequence[LogSegment], now_ms: int, checkpoint: Callable[[], None] = lambda: None) -> bool:
-    """Whether one of these segments has a tombstone, or a marker, whose delete horizon is not ahead. For any thread.
+    """Whether one of these segments has a tombstone or a marker whose delete horizon has been reached. In any thread.
 
     Args:
-        segments: Sealed, and held while this runs.
+        segments: Sealed segments, which must not be replaced or deleted during the call.
         checkpoint: Called before every segment; may raise to stop.
 
     Raises:
-        CorruptRecordError: No batch begins where the last one ended, or its records cannot be read.
+        CorruptRecordError: The bytes after some batch are not a batch, or its records cannot be read.
         OSError: The disk refused.
     """
     for segment in segments:
@@ -27,7 +27,7 @@ def is_any_reached(segments: Sequence[LogSegment], now_ms: int, checkpoint: Call
             horizon_ms = header.delete_horizon_ms
             if horizon_ms is not None and horizon_ms <= now_ms:
                 batch = RecordBatch(memoryview(segment.log_file.read_at(position, header.size_bytes)))
-                # What else there was in a batch keeps the horizon after its tombstones.
+                # The other records of a batch keep its horizon after its tombstones have been removed.
                 if batch.is_control or any(record.value is None for record in batch.records()):
                     return True
     return False

@@ -1,4 +1,4 @@
-"""The open logs of a broker."""
+"""Table of the open logs of a broker."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..logs.log import Log
 
 
 class LogTable(Mapping[TopicPartition, Log]):
-    """The open logs. A change puts a new table in place, so one thread may change it while another iterates."""
+    """The open logs. Each change replaces the inner table, so one thread may change it while another iterates."""
 
     def __init__(self) -> None:
         self._logs: dict[TopicPartition, Log] = {}
@@ -32,12 +32,12 @@ class LogTable(Mapping[TopicPartition, Log]):
         return self._logs.items()
 
     def add(self, logs: Iterable[Log]) -> None:
-        """Enter these logs."""
+        """Add these logs."""
         with self._changing:
             self._logs = {**self._logs, **{log.topic_partition: log for log in logs}}
 
     def remove(self, topic_partitions: Iterable[TopicPartition]) -> None:
-        """Take these out; KeyError, and none is, if one is not there."""
+        """Remove these partitions. KeyError if one is missing; then none is removed."""
         with self._changing:
             logs = dict(self._logs)
             for each in topic_partitions:

@@ -1,7 +1,7 @@
-"""One partition as those see it who read it: what it holds, and where a given offset or timestamp lies.
+"""Read side of one partition: its contents, and the position of a given offset or timestamp.
 
-The state of a log, and the questions about it that change nothing. `durable_log` is about flushing, `log.Log` the rest:
-appending, cutting, swapping. Reading hands out slices of the segment files; no record byte passes through here.
+The state of a log, and all operations that do not change it. `durable_log` adds flushing, `log.Log` the rest: appends,
+truncation, swaps. Reads return slices of the segment files; no record byte passes through here.
 
       log start             recovery point      high watermark = log end (LEO)
           |                       |                          |
@@ -9,8 +9,8 @@ appending, cutting, swapping. Reading hands out slices of the segment files; no 
                                               |
                                        last stable offset: the first open transaction, else the LEO
 
-Nothing is replicated: the high watermark is the LEO, unless `flush.messages` asks for a sync. What was appended since the
-last one is behind it then, unseen until it is on disk, as in Apache Kafka, which syncs within the append.
+Nothing is replicated: the high watermark is the LEO, unless `flush.messages` demands a sync. Records since the last sync are
+then above the high watermark, unseen until they are on disk. Apache Kafka has the same effect: it syncs within the append.
 """
 
 from __future__ import annotations
@@ -42,22 +42,22 @@ class FoundOffset(NamedTuple):
 
 
 Search: TypeAlias = Steps[FoundOffset | None]
-"""A search that yields after every step of about a millisecond, or one batch that it unpacks. May be given up at any of them,
-and each may be taken by another thread."""
+"""A search that yields after every step of about a millisecond, or one batch that it unpacks. The caller may abandon it at any
+step, and run each step in another thread."""
 
 
 class LogReader:
-    """State of a partition and all ways to look at it."""
+    """State of a partition and all operations that only read it."""
 
     def __init__(self, place: LogPlace, config: LogConfig, contents: LogContents) -> None:
         self.files = place.files
         self.directory = place.directory
         self.data_dir = paths.parent(place.directory)
-        """The data directory that it lies in."""
+        """The data directory that contains the log."""
         self.topic_partition = place.topic_partition
         self.topic_id = place.topic_id
         self.config = config
-        """Replaceable at any time; holds from the next append, retention or clean pass on."""
+        """Replaceable at any time; takes effect from the next append, retention or clean pass on."""
         self.segments = SegmentList(contents.segments)
         self.producers = contents.producers
         self.leader_epochs = contents.leader_epochs
@@ -66,11 +66,11 @@ class LogReader:
         self.high_watermark = contents.log_end_offset
         """The end of what consumers may read (exclusive)."""
         self.recovery_point = contents.recovery_point
-        """See `LogContents`."""
+        """Everything below it survives a power loss; see `LogContents`."""
         self.is_surveyed = len(self.segments) == 1
-        """Whether `survey` has nothing to read any more."""
+        """Whether `survey` has been done or has nothing to read."""
         self._health = place.health
-        # The active segment, which nearly all appends and reads want.
+        # The active segment, which nearly all appends and reads use.
         self._active = self.segments.active
 
     def __repr__(self) -> str:
@@ -92,18 +92,18 @@ class LogReader:
 
     @property
     def failure(self) -> str | None:
-        """Why the log is offline, every call answering KAFKA_STORAGE_ERROR; None while it works."""
+        """Reason why the log is offline, and every call raises KAFKA_STORAGE_ERROR; None while it works."""
         return self._health.failure
 
     @property
     def is_left_alone(self) -> bool:
-        """Whether its records are of a format that this broker does not read: its files, and what is noted of it, stay as they are."""
+        """Whether its records have a format that this broker cannot read: its files and checkpoint entries stay unchanged."""
         return self._health.leaves_alone
 
     def survey(self) -> None:
-        """Have in memory what the cleaner asks about all sealed segments. In any thread; once after a start.
+        """Load into memory what the cleaner needs of all sealed segments. In any thread; once after a start.
 
-        What cannot be read is asked for again by who wants to know it, and raises there.
+        An error is ignored here: the cleaner reads the same again, and it raises there.
         """
         with suppress(Exception):
             for segment in self.segments.non_active():
@@ -111,10 +111,10 @@ class LogReader:
         self.is_surveyed = True
 
     def fail(self, error: OSError, health: Health | None = None) -> KafkaError:
-        """The system refused something: the error to raise.
+        """Record an error of the system, and return the error to raise.
 
         Args:
-            health: Of the directory that the error came from, where that may be another one by now.
+            health: Health of the directory that the error came from, if the log may have moved since.
 
         If the disk has failed (see `health`), the log and all others of its data directory are offline now. Otherwise this
         call alone is refused.
@@ -125,21 +125,21 @@ class LogReader:
         return KafkaError(self._health.code, f"{self.topic_partition}: {error}")
 
     def retire(self, health: Health) -> None:
-        """Answer every later call as `health` says; the other logs of the directory work on. For a deleted partition."""
+        """Refuse every later call as `health` says; other logs of the directory are not affected. For a deleted partition."""
         self._health = health
         Health.note_change()
 
     def give_up(self, reason: str) -> None:
-        """Take this log alone offline until the next start, which finds out what its files are. Any thread.
+        """Take only this log offline until the next start, which examines its files. Any thread.
 
-        For a change of them that can be neither finished nor undone.
+        For a change of the files that can be neither finished nor undone.
         """
         if self._health.failure is None:
             self.retire(Health(reason))
 
     @contextmanager
     def _working(self) -> Iterator[None]:
-        """For the body of every call that touches the disk: not at all while offline; an OSError becomes what `fail` says."""
+        """Guard the body of a call that touches the disk: refuse it while offline, and turn an OSError into that of `fail`."""
         self._check_online()
         try:
             yield
@@ -152,7 +152,7 @@ class LogReader:
 
     @contextmanager
     def _whole(self, what: str) -> Iterator[None]:
-        """For a change of the files that can only go on once it has begun: if it fails, the log is given up."""
+        """Guard a change of the files that cannot be undone once it has begun: if it fails, give up the log."""
         try:
             yield
         except Exception as error:
@@ -165,7 +165,7 @@ class LogReader:
         return KafkaError(self._health.code, f"{self.topic_partition} cannot be used: {self._health.failure}")
 
     def locate(self, offset: int, *, at_once: bool = False) -> LogOffsetMetadata:
-        """Where `offset` lies, or for the LEO where the next batch will; at most the LEO.
+        """Find the position of `offset`, or for the LEO that of the next batch. `offset` is at most the LEO.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -181,7 +181,7 @@ class LogReader:
         return LogOffsetMetadata(offset, segment.base_offset, segment.log_file.size())
 
     def read(self, offset: int, *, max_bytes: int, up_to: int, first_batch_whole: bool = True) -> FileSlice:
-        """As `fetch`, up to the offset `up_to` (exclusive), which is at most the LEO: the batches alone."""
+        """Fetch batches up to the offset `up_to` (exclusive, at most the LEO). Arguments and errors as for `fetch`."""
         end = self.locate(up_to)
         return self.fetch(offset, max_bytes=max_bytes, end=end, first_batch_whole=first_batch_whole).records
 
@@ -194,18 +194,18 @@ class LogReader:
         first_batch_whole: bool = True,
         at_once: bool = False,
     ) -> FetchedRecords:
-        """The batches from the one that contains `offset` on, or that follows it if it lies in a gap.
+        """Fetch batches, from the one that contains `offset` on, or from the next one if `offset` is in a gap.
 
-        Whole batches of one segment, untouched; the first may begin below `offset`. Costs no copy.
+        Whole batches of one segment, unchanged; the first may begin below `offset`. Nothing is copied.
 
         Args:
-            max_bytes: Of batches to give at most.
-            end: Only batches below it: what `locate` says of the high watermark or of the last stable offset.
-            first_batch_whole: Give the first batch even if it alone exceeds `max_bytes`.
-            at_once: Others wait for this thread: it must not wait for the disk.
+            max_bytes: Largest size of the returned batches.
+            end: Return only batches below it: what `locate` returns for the high watermark or the last stable offset.
+            first_batch_whole: Return the first batch even if it alone exceeds `max_bytes`.
+            at_once: Do not wait for the disk.
 
         Returns:
-            Without records if there is nothing between `offset` and `end`, or the first batch is too large.
+            The batches. Empty if nothing is between `offset` and `end`, or the first batch is too large.
 
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE below the log start or above the LEO; KAFKA_STORAGE_ERROR.
@@ -242,13 +242,12 @@ class LogReader:
         return FetchedRecords(FileSlice(self._active.log_file, 0, 0), 0, start)
 
     def offset_for_timestamp(self, timestamp_ms: int) -> FoundOffset | None:
-        """The first record at or above the log start whose timestamp is at least `timestamp_ms`.
+        """Find the first record at or above the log start whose timestamp is at least `timestamp_ms`.
 
-        For a worker thread: it may read the indexes of all segments, and unpacks a batch. The log may change meanwhile.
+        For a worker thread: it may read the indexes of all segments, and unpacks a batch. The log may change during the call.
 
-        Looks into the first segment with such a timestamp only. A clean pass may have removed the record whose
-        timestamp is meant, and kept the timestamp: then the answer is None though later segments match, as in
-        Apache Kafka.
+        Searches only the first segment with such a timestamp. A clean pass may have removed the record that has the
+        timestamp, and kept the timestamp. The result is then None even if later segments match, as in Apache Kafka.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR; CORRUPT_MESSAGE: a batch that may hold it cannot be read.
@@ -256,11 +255,11 @@ class LogReader:
         return to_the_end(self.search_timestamp(timestamp_ms))
 
     def max_timestamp_and_offset(self) -> FoundOffset | None:
-        """The first record with the largest timestamp of the log; None if no record has one. Otherwise as above."""
+        """Find the first record with the log's largest timestamp; None if no record has one. See `offset_for_timestamp`."""
         return to_the_end(self.search_max_timestamp())
 
     def search_timestamp(self, timestamp_ms: int) -> Search:
-        """`offset_for_timestamp` step by step: a gigabyte of small batches takes half a minute."""
+        """Search like `offset_for_timestamp`, in steps: a gigabyte of small batches takes half a minute."""
         with self._working():
             for segment in self.segments:
                 if segment.largest_timestamp_ms >= timestamp_ms:
@@ -270,7 +269,7 @@ class LogReader:
         return None
 
     def search_max_timestamp(self) -> Search:
-        """`max_timestamp_and_offset`, step by step."""
+        """Search like `max_timestamp_and_offset`, in steps."""
         with self._working():
             latest = self.segments.first
             for segment in self.segments:
@@ -291,13 +290,13 @@ class LogReader:
     def aborted_transactions(
         self, from_offset: int, up_to: int, records: FileSlice | None = None, *, at_once: bool = False
     ) -> list[AbortedTxn]:
-        """What a `read_committed` consumer must know to skip the aborted records in what it fetched.
+        """List the transactions that a `read_committed` consumer needs to skip the aborted records of a fetch.
 
         Args:
-            from_offset: Where the fetch began.
-            up_to: The end of what it may hold (exclusive).
-            records: What `read` gave for it. Transactions that begin behind are left out, so that reading through a log
-                does not tell all that is to come with every fetch. None: everything up to `up_to`.
+            from_offset: Offset at which the fetch began.
+            up_to: The end of what the fetch may contain (exclusive).
+            records: The slice that the fetch returned. Transactions that begin after it are left out, so that a consumer that
+                reads the whole log does not get all later ones with every fetch. None: everything up to `up_to`.
 
         Returns:
             The aborted transactions that overlap this range.
@@ -310,9 +309,9 @@ class LogReader:
     def overlapping_aborted(
         self, from_offset: int, up_to: int, records: FileSlice | None = None, *, at_once: bool = False
     ) -> Iterator[AbortedTxn]:
-        """What `aborted_transactions` gives, one by one, as there may be very many: as they are now, whatever comes.
+        """Iterate over the result of `aborted_transactions`, which may be very long, as it is now; later changes do not count.
 
-        To find the next one takes some milliseconds at most. All errors are raised here, none later.
+        Each step takes a few milliseconds at most. All errors are raised by the call, none by the iterator.
         """
         with self._working():
             if records is not None:
@@ -321,7 +320,7 @@ class LogReader:
             # A marker comes after the data that it decides, maybe in a later segment.
             for segment in self.segments.between(from_offset, self.log_end_offset):
                 index = segment.txn_index
-                if index.is_known_empty:  # mostly all of them, and of thousands each is to cost next to nothing
+                if index.is_known_empty:  # true for most segments, and thousands of them must cost next to nothing
                     continue
                 if at_once and not index.is_loaded:
                     raise WouldWaitError(index.sanity_check)
@@ -332,7 +331,7 @@ class LogReader:
             return chain.from_iterable(parts)
 
     def _end_offset_of(self, records: FileSlice, from_offset: int, at_once: bool) -> int:
-        """A bound above the last offset in a slice that was read from `from_offset` on."""
+        """Return a bound above the last offset in a slice that was read from `from_offset` on."""
         segments = self.segments.between(from_offset, self.log_end_offset)
         segment = next(each for each in segments if each.log_file is records.file)
         following = next(segment.headers(records.position + records.size_bytes, at_once=at_once), None)

@@ -1,4 +1,4 @@
-"""Survivors and gaps as SVG: a column for each part of the range, as high as it is full; where nothing is left, nothing stands."""
+"""Survivors and gaps as SVG: a column for each bucket of the range, whose height is the share of surviving records."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from .scale import grouped
 
 FULL = 44.0
 LEAST = 3.0
-"""Of a column that has anything."""
+"""Smallest height of a column that is not empty."""
 TEXT = 18.0
 
 
 def contents_svg(found: Contents, name: str) -> str:
-    """Draw what is left of a range of offsets. `name` is the partition's."""
+    """Draw the survivors in a range of offsets. `name` is the partition's name."""
     span = found.to_offset - found.from_offset
     drawn = [svg.bar(0, 1, 0, FULL, "gaps")]
     for bucket in found.buckets:

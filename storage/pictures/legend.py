@@ -1,4 +1,4 @@
-"""What a picture says, in words: for those who do not see it, and for those who see one for the first time."""
+"""Pictures in words: descriptions for users who cannot see them, and the legend for all."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ LETTERS: Mapping[Part, str] = {part: name[0].upper() for part, (name, _) in MEAN
 
 
 def parts_in(*pictures: LogPicture) -> list[Part]:
-    """Those of which something is to be seen, in their order: an active segment without records has no width."""
+    """List the parts that are visible in the pictures, in order: an active segment without records has no width."""
     there = {bar.part for picture in pictures for bar in picture.bars if bar.end_offset > bar.base_offset}
     return [part for part in Part if part in there]
 
 
 def size(count_bytes: int) -> str:
-    """`1.5 MiB`."""
+    """Format a number of bytes, as `1.5 MiB`."""
     if count_bytes < 1024:
         return f"{count_bytes} B"
     count = float(count_bytes)
@@ -37,12 +37,12 @@ def size(count_bytes: int) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """`1 segment`, `2 segments`."""
+    """Format a count with its noun, as `1 segment` or `2 segments`."""
     return f"{grouped(count)} {noun}{'s' * (count != 1)}"
 
 
 def percent(part: float) -> str:
-    """`12 %`; what is neither none nor all never looks like it."""
+    """Format a share, as `12 %`. Only 0 is shown as `0 %`, and only 1 as `100 %`."""
     if 0 < part < 0.005:
         return "< 1 %"
     if 0.995 <= part < 1:
@@ -51,7 +51,7 @@ def percent(part: float) -> str:
 
 
 def sentences(picture: LogPicture) -> Iterator[str]:
-    """What the picture of a log shows."""
+    """Describe the picture of a log in sentences."""
     yield (
         f"{picture.name}: {counted(picture.segments, 'segment')} with {size(picture.size_bytes)}, offsets from"
         f" {grouped(picture.log_start_offset)} to {grouped(picture.log_end_offset)} (exclusive)."
@@ -68,7 +68,7 @@ def sentences(picture: LogPicture) -> Iterator[str]:
 
 
 def running_sentence(running: RunningPass) -> str:
-    """How far a pass is."""
+    """Describe the progress of a pass."""
     if running.phase is Phase.PREPARING:
         return "A pass begins: what is not on the disk yet is synced"
     if running.phase is Phase.MAP:
@@ -85,7 +85,7 @@ def running_sentence(running: RunningPass) -> str:
 
 
 def running_words(running: RunningPass) -> str:
-    """The same for a narrow place."""
+    """Describe the progress of a pass in few words."""
     if running.phase is Phase.PREPARING:
         return "a pass begins"
     if running.phase is Phase.MAP:
@@ -96,7 +96,7 @@ def running_words(running: RunningPass) -> str:
 
 
 def pass_sentence(picture: PassPicture) -> str:
-    """What a pass did, or would do."""
+    """Describe the result of a pass, or of a dry run."""
     verb = "kept" if picture.ended_at_ms is not None else "would keep"
     if not picture.groups:
         return "A pass has nothing that it might clean."
@@ -111,7 +111,7 @@ def pass_sentence(picture: PassPicture) -> str:
 
 
 def contents_sentence(found: Contents) -> str:
-    """What is left of a range."""
+    """Describe the survivors in a range."""
     span = found.looked_at_to_offset - found.from_offset
     if not span:
         return "No offsets, no records."
@@ -127,7 +127,7 @@ def contents_sentence(found: Contents) -> str:
 
 
 def key_of(parts: Iterable[Part]) -> Iterator[tuple[Part, str, str, str]]:
-    """Part, letter, name and meaning."""
+    """Yield part, letter, name and meaning for the legend."""
     for part in parts:
         name, meaning = MEANINGS[part]
         yield part, LETTERS[part], name, meaning

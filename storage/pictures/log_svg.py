@@ -1,4 +1,4 @@
-"""The picture of one log as SVG: its segments to scale, what a pass under way is at, and the offsets that mean something."""
+"""Picture of one log as SVG: its segments to scale, the progress of a running pass, and marks for important offsets."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ LANE = 15.0
 PASS = 28.0
 EDGE = 6.0
 LETTER_FROM = 16.0
-"""Pixels: a narrower bar has no letter."""
+"""Smallest width in pixels of a bar with a letter."""
 
 
 def log_svg(picture: LogPicture, axis: Axis = Axis.OFFSETS, *, is_small: bool = False) -> str:
     """Draw a log.
 
     Args:
-        is_small: Bars alone, as in a list of many: no marks and no text but letters.
+        is_small: Draw only bars and their letters, as in a list of many logs: no marks and no other text.
     """
     scale = Scale(picture.bars, axis)
     bars = placed(picture.bars, scale)
@@ -66,7 +66,7 @@ def _title(bar: Bar) -> str:
 
 
 def _runs(bars: list[Placed]) -> Iterator[Placed]:
-    """Neighbours of one part as one: in its middle stands the part's letter."""
+    """Merge neighbours of the same part, to place the part's letter in the middle."""
     for _, members in groupby(bars, key=lambda each: each.bar.part):
         alike = list(members)
         yield Placed(alike[0].bar, alike[0].left, alike[-1].right)
@@ -92,7 +92,7 @@ def _kind(names: tuple[str, ...]) -> str:
 
 
 def _running(running: RunningPass, scale: Scale, top: float, height: float) -> Iterator[str]:
-    """What a pass is at: a bracket over what it reads, filled as far as it is."""
+    """Draw the progress of a pass: a bracket over what it reads, filled up to its position."""
     foot = top - 4
     left = right = done = scale.at(running.first_dirty_offset)
     if running.phase is Phase.GROUPS and running.group_count:

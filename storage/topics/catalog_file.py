@@ -1,6 +1,6 @@
-"""The catalog file: what it says of topics and configs, as values and as bytes.
+"""Format of the catalog file: topics and configs, as values and as bytes.
 
-JSON, one line a partition:
+JSON, one line per partition:
 
     {
     "version": 1,
@@ -34,7 +34,7 @@ from .entries import Chunk, Entries, Facts
 VERSION = 1
 
 CLUSTER_DEFAULT = ""
-"""The key of the dynamic broker configs that hold for every node."""
+"""The key of the dynamic broker configs that apply to every node."""
 
 PIECE_CHARS = 1 << 20
 
@@ -44,24 +44,27 @@ SECTIONS = (
     "acls",  # access control entries, by their text
     "client_metrics",  # configs of client-metrics subscriptions, by name
     "client_quotas",  # quotas by entity
-    "delegation_tokens",  # by token id
-    "group_configs",  # configs of groups, by group id
-    "reassignments",  # moves of partitions that are under way, by partition
+    "delegation_tokens",  # by token ID
+    "group_configs",  # configs of groups, by group ID
+    "reassignments",  # running reassignments, by partition
     "scram_users",  # salted credentials, by user
 )
-"""What else the file may hold; each section is its owner's, who knows the shape of its entries. Without entries it is left
-out, so that a file in which nobody has set any of it stays readable for an Ottla that does not know it."""
+"""Optional sections of the file; the module that owns a section defines the shape of its entries. An empty section is left out,
+so that an older Ottla that does not know it can still read the file."""
 
 _Thing = TypeVar("_Thing")
 
 Sections = Mapping[str, Mapping[str, Facts]]
 
 Texts = dict[str, dict[str, tuple[Any, str]]]
-"""What the file says of topics and of chunks of entries, by "topics" or section, and (first) name: of thousands mostly one changes."""
+"""Cache of the file's texts of topics and of chunks of entries: "topics" or section -> (first) name -> (value, text).
+
+Of thousands usually one changes.
+"""
 
 
 class PartitionEntry(NamedTuple):
-    """Replica assignment and leadership of one partition; the ids are node ids."""
+    """Replica assignment and leadership of one partition, as node IDs."""
 
     replicas: tuple[int, ...]
     leader: int
@@ -70,7 +73,7 @@ class PartitionEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TopicEntry:
-    """One topic; partition `p` is `partitions[p]`. `configs` holds the overrides only, as texts."""
+    """One topic; partition `p` is `partitions[p]`. `configs` has only the overrides, as texts."""
 
     name: str
     topic_id: bytes
@@ -80,7 +83,7 @@ class TopicEntry:
 
 @dataclass(frozen=True, slots=True)
 class CatalogState:
-    """Everything that the file says; never changed, only replaced."""
+    """The whole content of the file; never changed, only replaced."""
 
     cluster_id: str
     topics: Mapping[str, TopicEntry] = field(default_factory=dict)
@@ -88,23 +91,23 @@ class CatalogState:
     next_producer_id: int = 0
     features: Mapping[str, int] = field(default_factory=dict)
     directories: Mapping[str, str] | None = None
-    """All data directories of the broker: directory.id as its text, and the path at the last start.
+    """All data directories of the broker: directory.id as text -> path at the last start.
 
-    None in a file of an Ottla that did not count them.
+    None in a file of an Ottla that did not list them.
     """
     sections: Sections = field(default_factory=dict)
-    """Entries by section (of SECTIONS) and key; no section is empty. The catalog has them as `Entries`."""
+    """Entries by section (of SECTIONS) and key; no section is empty. In the catalog they are `Entries`."""
 
 
 def encode(state: CatalogState) -> bytes:
-    """The bytes of the file, the same for equal states: everything is sorted by name."""
+    """Return the bytes of the file, the same for equal states: everything is sorted by name."""
     return b"".join(encode_in_pieces(state))
 
 
 def encode_in_pieces(state: CatalogState, texts: Texts | None = None) -> Iterator[bytes]:
-    """The same, about a megabyte at a time: to join a hundred of them in one go holds all threads.
+    """Yield the bytes of the file, about a megabyte at a time: joining a hundred at once would block all threads.
 
-    `texts` spares the work for topics and entries that are as they were when it was last given; it is brought up to date.
+    `texts` is a cache for topics and entries that have not changed since it was last used; it is updated.
     """
     lines: list[str] = []
     chars = 0
@@ -141,7 +144,7 @@ def _lines(state: CatalogState, texts: Texts) -> Iterator[str]:
 def _sorted(
     things: Mapping[str, _Thing], known: dict[str, tuple[Any, str]], text_of: Callable[[str, _Thing], str], end: str
 ) -> Iterator[str]:
-    """A text for each of these, by their names, about a megabyte at a time; `end` is behind the last."""
+    """Yield the texts of these, sorted by name, about a megabyte at a time; `end` follows the last."""
     for name, thing in things.items():
         found = known.get(name)
         if found is None or found[0] is not thing:
@@ -186,18 +189,18 @@ def _json(value: object) -> str:
 
 
 def decode(data: bytes, path: str) -> CatalogState:
-    """What the bytes of a catalog say; `path` is for error texts.
+    """Parse the bytes of a catalog; `path` is for error texts.
 
     Raises:
-        DataDirectoryError: Not JSON, or not shaped as above; keys that this version does not know are refused too, since
-            writing the file back would lose them.
+        DataDirectoryError: Not JSON, or not of the shape above. Unknown keys are refused also, as writing the file again would
+            lose them.
     """
     try:
         top = json.loads(data.decode())
     except (ValueError, RecursionError) as error:
         raise DataDirectoryError(f"{path}: not a readable catalog: {error}") from error
     state = _Reader(path).state(top)
-    if b"\\u" in data:  # else there is no half of a surrogate pair, with which no later write would succeed
+    if b"\\u" in data:  # only an escape can be half a surrogate pair, which could not be written again
         try:
             json.dumps(top, ensure_ascii=False).encode()
         except UnicodeEncodeError as error:
@@ -206,12 +209,12 @@ def decode(data: bytes, path: str) -> CatalogState:
 
 
 def _is_unicode(text: str) -> bool:
-    """False for half a surrogate pair, which JSON can spell and UTF-8 cannot."""
+    """Whether the text has no half of a surrogate pair, which JSON can express and UTF-8 cannot."""
     return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 class _Reader:
-    """Turns parsed JSON into a CatalogState, checking every value on the way."""
+    """Turns parsed JSON into a CatalogState, and checks every value."""
 
     def __init__(self, path: str) -> None:
         self._path = path

@@ -1,11 +1,11 @@
-"""What Apache Kafka's controller wrote down about a cluster's topics and clients; read once, to take a data directory over.
+"""Reader of the metadata log of Apache Kafka's controller: a cluster's topics and clients.
 
     __cluster_metadata-0/
         00000000000000000123-0000000004.checkpoint    snapshot of everything below offset 123 (epoch 4)
         00000000000000000000.log …                    record batches; those from 123 on change the snapshot
 
-The server asks for it where a data directory has no catalog yet. Nothing here is ever written, and whatever stops
-Kafka in the middle of a write may have happened: a torn tail ends the log, an unfinished transaction never was.
+The server reads it once, when it takes over a data directory without a catalog. Nothing here is ever written. Kafka may have
+been stopped in the middle of a write: a torn tail ends the log, and an unfinished transaction does not count.
 """
 
 from __future__ import annotations
@@ -48,25 +48,25 @@ from .client_records import ClientRecord, ClientRecords
 from .entries import Entries
 
 BATCH_BYTES_MAX = 64 << 20
-"""No batch is larger: Kafka's controller writes at most 8 MiB at a time."""
+"""Largest batch that is read: Kafka's controller writes at most 8 MiB at a time."""
 
 _TOPIC, _BROKER = 2, 4  # resource types of configs
 _SECTIONS = {16: "client_metrics", 32: "group_configs"}
-"""Of the catalog, by other resource types of configs."""
+"""Section of the catalog for each other resource type of configs."""
 _UNCHANGED = -2
 _RESERVED_DIRECTORY_IDS = 100
-"""Ids below it stand for "unassigned", "lost" and the like (KIP-858)."""
+"""Directory IDs below this number mean "unassigned", "lost" and the like (KIP-858)."""
 _LOG = re.compile(r"([0-9]{20})\.log")
 _SNAPSHOT = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint")
 
 
 def read_cluster_metadata(files: Files, data_dir: str, *, cluster_id: str) -> CatalogState | None:
-    """What Kafka's metadata log in `data_dir` says, as the catalog of `cluster_id`; None where there is none.
+    """Read Kafka's metadata log in `data_dir` as the catalog of `cluster_id`; None if it does not exist.
 
-    Node ids are Kafka's. A partition that had no leader is given its first replica.
+    Node IDs are Kafka's. The leader of a partition without one is its first replica.
 
     Raises:
-        DataDirectoryError: Damage that a crash does not explain, or records of a Kafka newer than we know.
+        DataDirectoryError: Damage that a crash cannot cause, or records of an unknown, newer Kafka.
         OSError: A file cannot be read.
     """
     replay = replay_cluster_metadata(files, data_dir)
@@ -74,7 +74,7 @@ def read_cluster_metadata(files: Files, data_dir: str, *, cluster_id: str) -> Ca
 
 
 def replay_cluster_metadata(files: Files, data_dir: str) -> MetadataReplay | None:
-    """All that the metadata log in `data_dir` says; None where there is none. Raises as `read_cluster_metadata`."""
+    """Replay the whole metadata log in `data_dir`; None if it does not exist. Errors as for `read_cluster_metadata`."""
     directory = paths.join(data_dir, paths.partition_dir_name(paths.CLUSTER_METADATA_TOPIC, 0))
     if not files.is_dir(directory):
         return None
@@ -106,7 +106,7 @@ def replay_cluster_metadata(files: Files, data_dir: str) -> MetadataReplay | Non
 
 
 def _batches(files: Files, path: str, *, may_be_torn: bool) -> Iterator[tuple[int, RecordBatch]]:
-    """The batches of a file with their positions; a torn end is an end, or an error where no crash can make one."""
+    """Yield the batches of a file with their positions; a torn end ends it, or is an error unless `may_be_torn`."""
     file = files.open(path)
     try:
         size = file.size()
@@ -139,11 +139,11 @@ class _Topic:
     name: str
     partitions: dict[int, PartitionEntry] = field(default_factory=dict)
     directories: dict[int, tuple[bytes, ...]] = field(default_factory=dict)
-    """For each replica the directory.id of the data directory that it is in."""
+    """Partition -> directory.id of the data directory of each replica."""
 
 
 class MetadataReplay:
-    """The state that metadata records lead to, in the order in which they come."""
+    """State after the metadata records so far, applied in order."""
 
     def __init__(self) -> None:
         self._topics: dict[bytes, _Topic] = {}
@@ -151,7 +151,7 @@ class MetadataReplay:
         self._broker_configs: dict[str, dict[str, str]] = {}
         self._other_configs: dict[int, dict[str, dict[str, str]]] = {kind: {} for kind in _SECTIONS}
         self.clients = ClientRecords()
-        """What clients may, and how much: not part of `state`, as only the server knows what it means."""
+        """Client settings: not part of `state`, as only the server can interpret them."""
         self._features: dict[str, int] = {}
         self._next_producer_id = 0
         self._transaction: list[Any] | None = None
@@ -167,7 +167,7 @@ class MetadataReplay:
             raise DataDirectoryError(f"{path}: batch at offset {batch.base_offset}: {error}") from error
 
     def _apply_record(self, value: memoryview) -> None:
-        """Apply one record. Types that are not declared pass by."""
+        """Apply one record. Undeclared types are ignored."""
         frame_version, at = _read_uvarint(value, 0)
         if frame_version != FRAME_VERSION:
             raise ProtocolError(f"frame version {frame_version}, known is {FRAME_VERSION}")
@@ -182,7 +182,7 @@ class MetadataReplay:
         self._in_transaction(message)
 
     def _in_transaction(self, message: Any) -> None:
-        """Records between the begin and the end of a transaction count when it ends, or not at all."""
+        """Apply a record, or hold it until the end of its transaction; records of an aborted transaction do not count."""
         match message:
             case BeginTransactionRecord():
                 self._transaction = []
@@ -257,7 +257,7 @@ class MetadataReplay:
         return topic
 
     def directories_of(self, node_id: int) -> dict[TopicPartition, bytes]:
-        """In which data directory, by its directory.id, each replica of the node is, as far as that was ever told."""
+        """Return the directory.id of the data directory of each replica of a node, if known."""
         return {
             TopicPartition(topic.name, index): directory
             for topic in self._topics.values()
@@ -267,7 +267,7 @@ class MetadataReplay:
         }
 
     def state(self, cluster_id: str) -> CatalogState:
-        """What the records so far say. Topics that have no partitions, or gaps between them, are left out."""
+        """Return the state as a catalog. Topics without partitions, or with gaps between them, are left out."""
         topics = {
             topic.name: TopicEntry(
                 topic.name,

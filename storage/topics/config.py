@@ -1,8 +1,8 @@
-"""The options of a topic, and `LogConfig`, the values of them that one log runs with.
+"""Options of a topic, and `LogConfig`, their values for one log.
 
-`LogConfig` is at once the table of topic options (`TOPIC_OPTIONS`) and the typed object that the log, the cleaner and
-retention read. It is immutable: a change of configuration puts a new object in its place, which holds from the next
-append, roll or clean pass on. Names, defaults and bounds are Apache Kafka 4.3.1's.
+`LogConfig` is both the table of topic options (`TOPIC_OPTIONS`) and the typed object that the log, the cleaner and
+retention read. It is immutable: a change of configuration replaces the object, and takes effect from the next append, roll or
+clean pass on. Names, defaults and bounds are Apache Kafka 4.3.1's.
 """
 
 import dataclasses
@@ -64,15 +64,15 @@ _THROTTLED_REPLICAS = Check(
 
 
 INDEX_DISTANCE_BYTES_MAX = 256 << 10
-"""Of two entries of an offset index. Every fetch goes from the entry before its offset from batch to batch, half a microsecond
-each: 2 ms here, and seconds in a segment without entries."""
+"""Largest distance of two offset index entries. A fetch scans the batches from the entry before its offset on, at half a
+microsecond each: 2 ms for this distance, and seconds in a segment without entries."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogConfig:
-    """The values of all topic options for one log. Built directly, it checks nothing; see `from_texts`.
+    """The values of all topic options for one log. The constructor checks nothing; see `from_texts`.
 
-    `segment_bytes` is the size that counts: `internal.segment.bytes`, where given, is already in it.
+    `segment_bytes` is the effective size: `internal.segment.bytes`, if given, has replaced it.
     """
 
     cleanup_policy: tuple[str, ...] = option(
@@ -298,10 +298,10 @@ class LogConfig:
         "unclean.leader.election.enable",
     )
 
-    # Of these each append asks.
+    # Read by each append.
     is_compact: bool = field(init=False, compare=False, repr=False)
     roll_after_ms: int = field(init=False, compare=False, repr=False)
-    """How long a segment grows, jitter aside."""
+    """Time after which a segment rolls, without jitter."""
 
     def __post_init__(self) -> None:
         is_compact = COMPACT in self.cleanup_policy
@@ -315,12 +315,12 @@ class LogConfig:
 
     @property
     def index_distance_bytes(self) -> int:
-        """`index.interval.bytes` as far as a search may take it."""
+        """`index.interval.bytes`, but at most INDEX_DISTANCE_BYTES_MAX."""
         return min(self.index_interval_bytes, INDEX_DISTANCE_BYTES_MAX)
 
     @classmethod
     def from_values(cls, values: Mapping[str, Value], base: "LogConfig | None" = None) -> "LogConfig":
-        """`base` (Kafka's defaults without one) with `values`, by Kafka's names, on top. Checks nothing."""
+        """Return `base` (default: Kafka's defaults) with `values`, by Kafka's names, replaced. Checks nothing."""
         changes = {TOPIC_OPTIONS[name].attribute: value for name, value in values.items()}
         if changes.get("internal_segment_bytes") is not None:
             changes["segment_bytes"] = changes["internal_segment_bytes"]
@@ -328,9 +328,9 @@ class LogConfig:
 
     @classmethod
     def from_texts(cls, texts: Mapping[str, str], base: "LogConfig | None" = None) -> "LogConfig":
-        """`base` with the overrides of one topic on top, all checked, alone and against each other.
+        """Return `base` with the overrides of one topic, after checking each value and the rules between options.
 
-        ConfigError names the value, the option and the bound.
+        The text of a ConfigError has the value, the option and the bound.
         """
         values = {found.name: value for found, value in parse_all(TOPIC_OPTIONS, texts)}
         config = cls.from_values(values, base)
@@ -339,10 +339,10 @@ class LogConfig:
 
     @classmethod
     def from_stored(cls, texts: Mapping[str, str], base: "LogConfig | None" = None) -> "tuple[LogConfig, list[str]]":
-        """As `from_texts` for overrides found on disk, which another version or Apache Kafka may have written.
+        """Return `base` with overrides from the disk, which another version or Apache Kafka may have written.
 
-        Values that this version does not take are left out, values that contradict each other stay; the list
-        tells of both. Never raises.
+        Invalid values are left out, values that contradict each other stay; the returned list has an error text for each.
+        Never raises.
         """
         values: dict[str, Value] = {}
         problems = []
@@ -359,7 +359,7 @@ class LogConfig:
         return config, problems
 
     def check(self) -> None:
-        """The rules between options. ConfigError for the first one broken."""
+        """Check the rules between options. ConfigError for the first one broken."""
         if self.min_compaction_lag_ms > self.max_compaction_lag_ms:
             bound = f"must not exceed max.compaction.lag.ms={self.max_compaction_lag_ms}"
             raise TOPIC_OPTIONS["min.compaction.lag.ms"].error(str(self.min_compaction_lag_ms), bound)
@@ -371,5 +371,5 @@ TOPIC_OPTIONS: dict[str, Option] = options_of(LogConfig)
 
 
 def parse_value(name: str, text: str) -> Value:
-    """The value of the topic option `name` that `text` means. ConfigError for an unknown name or a bad value."""
+    """Parse a value of the topic option `name`. ConfigError for an unknown name or an invalid value."""
     return next(value for _, value in parse_all(TOPIC_OPTIONS, {name: text}))
