@@ -17,7 +17,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 from ..protocol.errors import KafkaError
 from .apply.options import OF_A_FILE, add_options
@@ -50,11 +50,24 @@ class SparkParser(argparse.ArgumentParser):
         self.exit(UsageError.exit_code, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
 
+class _Named(argparse.Action):
+    """Puts all values of an option into one dictionary. A later one wins."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        setattr(namespace, self.dest, getattr(namespace, self.dest) | dict([values]))
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line; returns the exit code."""
     options = _parser().parse_args(arguments)
     try:
-        from .run import cli_runs
+        from . import cli_runs
 
         return cli_runs.run(options)
     except ImportError as error:
@@ -109,7 +122,7 @@ def _plan(commands: Commands) -> None:
 def _compact(commands: Commands) -> None:
     parser = _command(commands, "compact", "compact into a directory beside the data directory")
     _log_options(parser)
-    parser.add_argument("--install", action="store_true", help="then put the result into the log")
+    parser.add_argument("--install", dest="installs", action="store_true", help="then put the result into the log")
     _admin_option(parser)
     _at_once_option(parser)
     parser.add_argument("--dry-run", action="store_true", help="say what would go, and leave nothing behind")
@@ -120,7 +133,7 @@ def _compact(commands: Commands) -> None:
         " changed, stop with exit code 4 (without it a new plan is made then)",
     )  # fmt: skip
     parser.add_argument(
-        "--include-active", action="store_true",
+        "--include-active", dest="includes_active", action="store_true",
         help="roll the active segment first, so that its records count; the server must be stopped, and was stopped cleanly",
     )  # fmt: skip
     parser.add_argument("--max-groups", type=_number(1), metavar="N", help="install so many groups of each partition")
@@ -130,14 +143,14 @@ def _compact(commands: Commands) -> None:
         default="fail",
         help="what to do about a damaged log (default: %(default)s)",
     )
-    parser.add_argument("--no-verify", action="store_true", help="do not verify what is staged")
+    parser.add_argument("--no-verify", dest="verifies", action="store_false", help="do not verify what is staged")
 
 
 def _install(commands: Commands) -> None:
     parser = _command(commands, "install", "put what compact has staged into the log")
     _log_options(parser, needs_topic=False)
     _admin_option(parser)
-    parser.add_argument("--plan", metavar="ID", help="this one only")
+    parser.add_argument("--plan", dest="plan_id", metavar="ID", help="this one only")
     parser.add_argument("--max-groups", type=_number(1), metavar="N", help="so many groups of each plan")
 
 
@@ -153,7 +166,9 @@ def _verify(commands: Commands) -> None:
         "--against", metavar="DIR|HOST:PORT",
         help="a copy of the data directory from before, or of all: A,B; with --bootstrap the Kafka that has the other topic",
     )  # fmt: skip
-    parser.add_argument("--plan", metavar="ID", help="what this plan has made, staged or installed, and its originals")
+    parser.add_argument(
+        "--plan", dest="plan_id", metavar="ID", help="what this plan has made, staged or installed, and its originals"
+    )
     parser.add_argument(
         "--drop-originals",
         action="store_true",
@@ -265,7 +280,7 @@ def _log_options(parser: SparkParser, *, needs_topic: bool = True, is_one: bool 
     parser.add_argument("--topic", required=needs_topic, metavar="NAME" if is_one else "NAME[,…]", help=which)
     parser.add_argument("--partition", type=_number(0), metavar="N", help="only this one")
     parser.add_argument(
-        "--config", action="append", type=_name_and_value, default=[], metavar="NAME=VALUE",
+        "--config", dest="configs", action=_Named, type=_name_and_value, default={}, metavar="NAME=VALUE",
         help="a topic config that the store does not have: what `ottla topics` and kafka-configs have set is there,"
         " what stands in server.properties is not (log.cleaner.delete.retention.ms there is delete.retention.ms here);"
         " and producer.id.expiration.ms, where that is set there",
@@ -280,7 +295,7 @@ def _spark_options(parser: SparkParser, more: str = "") -> None:
         help=f"Spark's{more} (default: $OTTLA_SPARK_MASTER, else what spark-submit was told, else local[*])",
     )  # fmt: skip
     parser.add_argument(
-        "--conf", action="append", type=_name_and_value, default=[], metavar="NAME=VALUE", help="of Spark"
+        "--conf", action=_Named, type=_name_and_value, default={}, metavar="NAME=VALUE", help="of Spark"
     )
     parser.add_argument("--json", action="store_true", help="the result as JSON")
     parser.add_argument("--quiet", action="store_true", help="no progress")
@@ -293,7 +308,7 @@ def _default_master(environment: Mapping[str, str]) -> str | None:
 
 def _fs_option(parser: SparkParser) -> None:
     parser.add_argument(
-        "--fs-option", action="append", type=_name_and_value, default=[], metavar="NAME=VALUE",
+        "--fs-option", dest="fs_options", action=_Named, type=_name_and_value, default={}, metavar="NAME=VALUE",
         help="of a store, where a directory is an address as s3://BUCKET/PREFIX: s3.region, s3.endpoint_override, …;"
         " credentials come from the environment",
     )  # fmt: skip

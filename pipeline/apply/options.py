@@ -34,7 +34,8 @@ def add_options(
     client_option: Callable[[str], str],
     number: Callable[[int], Callable[[str], int]],
 ) -> None:
-    """
+    """Those that are fields of `ApplyJob` have their names.
+
     Args:
         client_option, number: Types of options, of the other commands.
     """
@@ -58,7 +59,7 @@ def add_options(
         help="of a batch (default: %(default)s); with --data-dir from PySpark 4.2 on",
     )
     source.add_argument(
-        "--every", type=number(1), metavar="SECONDS",
+        "--every", dest="every_s", type=number(1), metavar="SECONDS",
         help="stay, and take what has come so often (default: end where the topic ends now)",
     )  # fmt: skip
 
@@ -67,10 +68,12 @@ def add_options(
         "--table", required=True, metavar="NAME", help="catalog.schema.table; of delta and parquet a path, too"
     )
     target.add_argument("--table-format", required=True, choices=("delta", "iceberg", "parquet"))
-    target.add_argument("--create", action="store_true", help="make the table where it is not there")
-    target.add_argument("--add-columns", action="store_true", help="give the table the columns that it lacks")
+    target.add_argument("--create", dest="creates", action="store_true", help="make the table where it is not there")
     target.add_argument(
-        "--keep-deleted", action="store_true",
+        "--add-columns", dest="adds_columns", action="store_true", help="give the table the columns that it lacks"
+    )
+    target.add_argument(
+        "--keep-deleted", dest="keeps_deleted", action="store_true",
         help="a deleted key stays as a row whose kafka_deleted is true, and its values null",
     )  # fmt: skip
     target.add_argument(
@@ -103,6 +106,9 @@ def add_options(
 
     odd = parser.add_argument_group("when the topic is not what it was")
     odd.add_argument(
-        "--take-losses", action="store_true", help="go on where records are gone that were not in the table yet"
+        "--take-losses",
+        dest="takes_losses",
+        action="store_true",
+        help="go on where records are gone that were not in the table yet",
     )
     odd.add_argument("--topic-made-anew", action="store_true", help="it was: take it from its beginning")

@@ -234,30 +234,47 @@ def _row_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(group)
 
 
-def snapshot_locally(
+def take_snapshot(
     store: Store | Stores,
     topic: str,
     out: str,
+    run: RunRound | None = None,
     *,
     now_ms: int,
     partition: int | None = None,
     overwrite: bool = False,
     since: Since | None = None,
-    watch: Watch | None = None,
 ) -> SnapshotResult:
-    """Write a snapshot in this process: no Spark, no JVM. Memory: about 130 bytes for each key of each part.
+    """Write a snapshot.
 
     Args:
+        out: A folder, which workers share, or an address.
+        run: Who does the rounds: `rounds_here` unless given, or `snapshot_job.rounds_on` a session.
         now_ms: Unix milliseconds, now.
         since: An earlier snapshot: only what has come behind it is read, and written as a layer over it.
-        watch: Is told how far it is.
 
     Raises:
         UsageError: There is no such log; or `out` is there, and `overwrite` is not wanted.
         CorruptSourceError: A log is damaged; nothing is left.
         SourceChangedError: Records went away meanwhile, otherwise than by a cleaner; nothing is left.
+        SparkFailedError: A job failed for another reason; nothing is left.
     """
+    chosen_run = run or rounds_here(topic)
 
+    def rounds(target: SnapshotTarget) -> RoundsDone:
+        ends = None if since is None else since.ends
+        return run_rounds(store, topic, target, chosen_run, partition=partition, since=ends)
+
+    order = Order(topic, rounds, SCHEMA, overwrite=overwrite, since=since, now_ms=now_ms)
+    return write_snapshot_at(out, order, objects_of(store.stores[0].files))
+
+
+def rounds_here(topic: str, watch: Watch | None = None) -> RunRound:
+    """Rounds in this process: no Spark, no JVM. Memory: about 130 bytes for each key of each part.
+
+    Args:
+        watch: Is told how far it is.
+    """
     watch = watch or unwatched()
 
     def run(of: Round, target: SnapshotTarget) -> Iterator[WrittenPart]:
@@ -269,30 +286,10 @@ def snapshot_locally(
             yield write_part(of.tasks[part - of.first_part], part, found, target, attempt="local")
             written(1)
 
-    return write_rounds(store, topic, out, run, now_ms=now_ms, partition=partition, overwrite=overwrite, since=since)
+    return run
 
 
 def _every_key(of: Round, searched: Add) -> Iterator[NewestRows]:
     for number in range(work_count(of)):
         yield from keys_of(of, number)
         searched(1)
-
-
-def write_rounds(
-    store: Store | Stores,
-    topic: str,
-    out: str,
-    run: RunRound,
-    *,
-    now_ms: int,
-    partition: int | None,
-    overwrite: bool,
-    since: Since | None,
-) -> SnapshotResult:
-    """Write a snapshot with whoever runs its rounds. Arguments and errors as of `snapshot_locally`."""
-
-    def rounds(target: SnapshotTarget) -> RoundsDone:
-        return run_rounds(store, topic, target, run, partition=partition, since=None if since is None else since.ends)
-
-    order = Order(topic, rounds, SCHEMA, overwrite=overwrite, since=since, now_ms=now_ms)
-    return write_snapshot_at(out, order, objects_of(store.stores[0].files))

@@ -18,7 +18,8 @@ from ottla.pipeline.compaction.local import compact_locally
 from ottla.pipeline.compaction.plan import CompactionPlan, make_plan, staging_root
 from ottla.pipeline.compaction.staging import group_directory, save_plan
 from ottla.pipeline.records.arrow import KAFKA_COLUMNS
-from ottla.pipeline.snapshot.snapshot_job import snapshot
+from ottla.pipeline.snapshot.snapshot import take_snapshot
+from ottla.pipeline.snapshot.snapshot_job import rounds_on
 from ottla.pipeline.snapshot.snapshot_rounds import first_round
 from ottla.pipeline.source.source import OttlaSource, arrow_schema
 from ottla.pipeline.source.split_reader import Wanted, read_split
@@ -194,7 +195,14 @@ class Sides:
 
     def snapshot(self) -> Cost:
         return measured(
-            lambda: snapshot(self.spark, self.data_dir, TP.topic, str(self.work / "ours"), overwrite=True, now_ms=1)
+            lambda: take_snapshot(
+                Store(self.data_dir),
+                TP.topic,
+                str(self.work / "ours"),
+                rounds_on(self.spark, TP.topic),
+                overwrite=True,
+                now_ms=1,
+            )
         )
 
     def snapshot_with_sql(self) -> Cost:
