@@ -228,8 +228,9 @@ def snapshot(
         since: An earlier snapshot, which may be `out` itself: only what has come since is read.
     """
     check_the_extra()
-    from .snapshot.places import check_place, since_of
+    from .snapshot.places import since_of
     from .snapshot.snapshot import rounds_here, take_snapshot
+    from .snapshot.store_snapshot import check_place
 
     asked = job(spark, data_dir, topic=topic, **options)
     check_place(out, since)

@@ -87,9 +87,7 @@ def compact(
     return [result for _, result in sorted(results.items())]
 
 
-def dry_run(
-    spark: SparkSession, plan: CompactionPlan, *, buckets: Buckets | None = None, watch: Watch | None = None
-) -> list[GroupResult]:
+def dry_run(spark: SparkSession, plan: CompactionPlan, *, watch: Watch | None = None) -> list[GroupResult]:
     """What `compact` would return for a plan that lies in its staging directory, without files: none is written.
 
     Arguments and errors as above.
@@ -97,7 +95,7 @@ def dry_run(
     if not plan.groups:
         return []
     watch = watch or unwatched()
-    dead = _superseded(spark, plan, frozenset(range(len(plan.groups))), buckets, watch)
+    dead = _superseded(spark, plan, frozenset(range(len(plan.groups))), None, watch)
     previewed = watch.step("groups counted", len(plan.groups))
     return sorted(_results(dead, _preview(plan.staging, previewed), STAGES), key=lambda result: result.group)
 

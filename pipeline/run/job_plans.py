@@ -15,10 +15,11 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 
 from ...protocol.errors import KafkaError
+from ...storage.disk import paths
 from ...storage.disk.os_files import OsFiles
 from ...storage.disk.paths import TopicPartition
 from ...storage.filter.offset_map import SECRET_BYTES
-from ..compaction.plan import CONFIGS, KEY_HASH, CompactionPlan, make_plan, staging_root
+from ..compaction.plan import CONFIGS, KEY_HASH, CompactionPlan, make_plan
 from ..compaction.staging import check_sources, pending_plans, save_plan
 from ..errors import CorruptSourceError, SourceChangedError, UsageError
 from ..install.install_steps import (
@@ -184,4 +185,4 @@ def forget(plan: CompactionPlan) -> None:
     """Take a plan away, with all that it has staged and the originals that it has kept."""
     discard(plan, OsFiles())
     with suppress(OSError):  # other plans are there
-        os.rmdir(staging_root(plan.data_dir))
+        os.rmdir(paths.staging_root(plan.data_dir))

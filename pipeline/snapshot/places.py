@@ -20,8 +20,6 @@ from .parquet_files import opened
 from .snapshot_folder import FINISHED
 from .store_snapshot import check_place, find, write_to_store
 
-__all__ = ["StoredSnapshot", "check_place", "since_of", "write_snapshot_at"]
-
 BATCH_ROWS = 10_000
 
 
@@ -105,21 +103,21 @@ class StoredSnapshot:
         return {
             number.as_py()
             for layer in self._layers
-            for batch in self._batches(layer, BATCH_ROWS, ["partition"])
+            for batch in self._batches(layer, ["partition"])
             for number in batch.column(0).unique()
         }
 
-    def batches(self, *, batch_rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
+    def batches(self) -> Iterator[pa.RecordBatch]:
         """The rows that count, a row for each key."""
         if len(self._layers) == 1:
-            yield from self._batches(self._layers[0], batch_rows)
+            yield from self._batches(self._layers[0])
             return
         assert self.manifest is not None
         starts = {number: span.log_start_offset for number, span in self.manifest.partitions.items()}
         changed: set[tuple[int, bytes]] = set()
         for number, layer in reversed([*enumerate(self._layers)]):
             own: list[tuple[int, bytes]] = []
-            for batch in self._batches(layer, batch_rows):
+            for batch in self._batches(layer):
                 keys = [*zip(batch["partition"].to_pylist(), batch["key"].to_pylist(), strict=True)]
                 offsets, has_value = batch["offset"].to_pylist(), batch["value"].is_valid().to_pylist()
                 counts = [
@@ -130,12 +128,10 @@ class StoredSnapshot:
                 yield batch.filter(pa.array(counts, pa.bool_()))
             changed.update(own)
 
-    def _batches(
-        self, layer: Sequence[str], batch_rows: int, columns: list[str] | None = None
-    ) -> Iterator[pa.RecordBatch]:
+    def _batches(self, layer: Sequence[str], columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
         for path in layer:
             with opened(path, self._objects) as file:
-                yield from file.iter_batches(batch_size=batch_rows, columns=columns)
+                yield from file.iter_batches(batch_size=BATCH_ROWS, columns=columns)
 
 
 def _files_in(path: str) -> Sequence[str]:

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from ...storage.disk.paths import OFFSET_MAX
 from ..objects.object_files import ObjectFiles
 from ..records.fine_buckets import Buckets, Parted, buckets_for
-from ..records.key_hashes import HASH, by_key, hashed
+from ..records.key_hashes import HASH, ROWS_AT_ONCE, by_key, hashed, merged_as_they_come
 from ..source.reading import Task
 from ..source.split_reader import Wanted, read_split
 from ..steps import Add, Watch, unwatched
@@ -56,8 +56,6 @@ SCHEMA = pa.schema(
 NEWEST = np.dtype([*HASH, ("offset", "i8"), ("part", "i4"), ("is_deleted", "u1")])
 NewestRows = NDArray[np.void]
 
-ROWS_AT_ONCE = 1 << 19
-"""Rows of a part that are put by until they are merged, and given out if that leaves many."""
 ROWS_A_BUCKET = 1 << 21
 """Rows that are chosen from at once, at most, unless records take less than MIN_RECORD_BYTES each in the log."""
 MIN_RECORD_BYTES = 8
@@ -82,11 +80,11 @@ def work_count(of: Round) -> int:
     return len(of.tasks) + len(of.written)
 
 
-def keys_of(of: Round, number: int, *, rows_at_once: int = ROWS_AT_ONCE) -> Iterator[NewestRows]:
+def keys_of(of: Round, number: int) -> Iterator[NewestRows]:
     """The rows of a piece of work of a round: a part of a log, or a file of the rounds before. As `newest_of`."""
     if number < len(of.tasks):
-        return newest_of(of.tasks[number], of.first_part + number, rows_at_once=rows_at_once)
-    return written_in(of.written[number - len(of.tasks)], of.objects, rows_at_once=rows_at_once)
+        return newest_of(of.tasks[number], of.first_part + number)
+    return _written_in(of.written[number - len(of.tasks)], of.objects)
 
 
 def newest_of(task: Task, number: int, *, rows_at_once: int = ROWS_AT_ONCE) -> Iterator[NewestRows]:
@@ -95,7 +93,7 @@ def newest_of(task: Task, number: int, *, rows_at_once: int = ROWS_AT_ONCE) -> I
     Raises:
         CorruptSourceError: A batch is damaged.
     """
-    return _merged(_rows_of(task, number), rows_at_once)
+    return merged_as_they_come(_rows_of(task, number), newest, rows_at_once)
 
 
 def _rows_of(task: Task, number: int) -> Iterator[NewestRows]:
@@ -113,9 +111,9 @@ def _rows_of(task: Task, number: int) -> Iterator[NewestRows]:
         yield rows
 
 
-def written_in(path: str, objects: ObjectFiles, *, rows_at_once: int = ROWS_AT_ONCE) -> Iterator[NewestRows]:
+def _written_in(path: str, objects: ObjectFiles) -> Iterator[NewestRows]:
     """The keys of a file of a snapshot, as newest of all and deleted: they get no row again."""
-    return _merged(_rows_in(path, objects), rows_at_once)
+    return merged_as_they_come(_rows_in(path, objects), newest)
 
 
 def _rows_in(path: str, objects: ObjectFiles) -> Iterator[NewestRows]:
@@ -131,21 +129,6 @@ def _rows_in(path: str, objects: ObjectFiles) -> Iterator[NewestRows]:
 def _hashed(keys: pa.Array, partition: int) -> NewestRows:
     """A row for each of these keys: of another partition it is another key."""
     return hashed(keys, NEWEST, salt=partition.to_bytes(4))
-
-
-def _merged(each: Iterable[NewestRows], rows_at_once: int) -> Iterator[NewestRows]:
-    found: list[NewestRows] = []
-    count = 0
-    for rows in each:
-        found.append(rows)
-        count += len(rows)
-        if count >= rows_at_once:
-            found = [newest(found)]
-            count = len(found[0])
-            if count > rows_at_once // 2:
-                yield found[0]
-                found, count = [], 0
-    yield newest(found)
 
 
 def newest(rows: Iterable[NewestRows]) -> NewestRows:

@@ -6,7 +6,7 @@ Values do not: Spark hashes them (xxhash64 under a number drawn for the run), so
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -80,6 +80,3 @@ def by_partition(batches: Batches) -> Iterator[tuple[int, pa.RecordBatch]]:
         found = partitions.unique().to_pylist()
         for partition in found:
             yield partition, batch if len(found) == 1 else batch.filter(pc.equal(partitions, partition))
-
-
-Mapper = Callable[[Batches], Batches]
