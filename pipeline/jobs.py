@@ -96,7 +96,7 @@ def plan(spark: SparkSession | None, data_dir: str, *, topic: str, **options: An
         save(made)
         return result_of(made, "planned")
 
-    return of_each(asked.engine, one, asked.partitions(), at_once=asked.at_once)
+    return of_each(asked.engine, one, asked.partitions(asked.store()), at_once=asked.at_once)
 
 
 def compact(
@@ -146,7 +146,9 @@ def compact(
             return result_of(made, "staged", results)
         return install_plan(asked, made, max_groups, results, survey=asked.engine.survey, is_verified=is_verified)
 
-    return of_each(asked.engine, one, asked.partitions(), at_once=asked.at_once, skips_corrupt=skips_corrupt)
+    return of_each(
+        asked.engine, one, asked.partitions(asked.store()), at_once=asked.at_once, skips_corrupt=skips_corrupt
+    )
 
 
 def install(
@@ -204,10 +206,10 @@ def verify(
         raise UsageError("verify: expected --topic or --plan")
     store, files, now_ms = asked.store(), asked.files(), asked.now_ms()
     if against is None:
-        scopes = [scope_alone(store.of(tp), tp, now_ms, asked.configs) for tp in asked.partitions()]
+        scopes = [scope_alone(store.of(tp), tp, now_ms, asked.configs) for tp in asked.partitions(store)]
         return verify_scopes(asked.engine, scopes, "alone", files)
     originals = opened_store(against, files)
-    found = originals.topic_partitions(asked.topic, asked.partition)
+    found = asked.partitions(originals)
     scopes = [scope_against(store.of(tp), originals.of(tp), tp, now_ms, asked.configs) for tp in found]
     return verify_scopes(asked.engine, scopes, f"against {originals.data_dir}", files)
 

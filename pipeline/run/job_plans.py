@@ -80,9 +80,8 @@ class Job:
                 f"{self.data_dir}: {what} needs hard links and renames, which stores do not have: copy the directory to a disk"
             )
 
-    def partitions(self) -> list[TopicPartition]:
-        """Those of the topics, in order. UsageError if one has none."""
-        store = self.store()
+    def partitions(self, store: Store | Stores) -> list[TopicPartition]:
+        """Those of the topics in a store, in order. UsageError if one has none."""
         return [tp for topic in self._topics for tp in store.topic_partitions(topic, self.partition)]
 
     def is_of(self, tp: TopicPartition) -> bool:

@@ -29,7 +29,7 @@ from ..records.fine_buckets import Buckets, Parted, buckets_for
 from ..records.key_hashes import HASH, ROWS_AT_ONCE, by_key, hashed, merged_as_they_come
 from ..source.reading import Task
 from ..source.split_reader import Wanted, read_split
-from ..steps import Add, Watch, unwatched
+from ..steps import UNWATCHED, Add, Watch
 from ..stores.reading_files import objects_of
 from ..stores.store import Store
 from ..stores.stores import Stores
@@ -252,13 +252,12 @@ def take_snapshot(
     return write_snapshot_at(out, order, objects_of(store.stores[0].files))
 
 
-def rounds_here(topic: str, watch: Watch | None = None) -> RunRound:
+def rounds_here(topic: str, watch: Watch = UNWATCHED) -> RunRound:
     """Rounds in this process: no Spark, no JVM. Memory: about 130 bytes for each key of each part.
 
     Args:
         watch: Is told how far it is.
     """
-    watch = watch or unwatched()
 
     def run(of: Round, target: SnapshotTarget) -> Iterator[WrittenPart]:
         watch.begin(topic)

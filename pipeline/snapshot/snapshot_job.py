@@ -14,7 +14,7 @@ from ..records.key_hashes import by_bucket
 from ..spark.blobs import BlobRows
 from ..spark.task_logs import logged
 from ..spark.tasks import Batches, attempt_of, collected, mapped, numbers, row, tasks_at_once, work
-from ..steps import Watch, unwatched
+from ..steps import UNWATCHED, Watch
 from .snapshot import NEWEST, NewestRows, buckets_of, chosen, keys_of, work_count, write_part
 from .snapshot_rounds import Round, RunRound, WrittenPart
 from .targets import SnapshotTarget
@@ -23,16 +23,14 @@ _BLOBS = BlobRows()
 _WRITTEN = pa.schema([("part", pa.int32()), ("chosen", pa.int64()), ("unfinished", pa.string())])
 
 
-def rounds_on(
-    spark: SparkSession, topic: str, *, buckets: Buckets | None = None, watch: Watch | None = None
-) -> RunRound:
+def rounds_on(spark: SparkSession, topic: str, *, buckets: Buckets | None = None, watch: Watch = UNWATCHED) -> RunRound:
     """The `run` of `take_snapshot` on a session, whose workers see the store and the snapshot's place as this process does.
 
     Args:
         buckets: How many parts the keys are chosen in; unless given, as `snapshot.buckets_of` says.
         watch: Is told how far it is.
     """
-    application_id, watch = spark.sparkContext.applicationId, watch or unwatched()
+    application_id = spark.sparkContext.applicationId
 
     def run(of: Round, target: SnapshotTarget) -> list[WrittenPart]:
         watch.begin(topic)
@@ -55,11 +53,10 @@ def rounds_on(
     return run
 
 
-def picked(spark: SparkSession, of: Round, buckets: Buckets | None, watch: Watch | None = None) -> DataFrame:
+def picked(spark: SparkSession, of: Round, buckets: Buckets | None, watch: Watch = UNWATCHED) -> DataFrame:
     """Which records of a round's parts are the newest of their keys: blobs of offsets for tasks that go by the parts' numbers
     within the round; see `offsets_of`."""
     shared_out = buckets_of(of, tasks_at_once(spark)) if buckets is None else buckets
-    watch = watch or unwatched()
     searched = watch.step("parts searched", work_count(of))
     judged = watch.step("buckets of keys chosen from", shared_out.coarse)
 

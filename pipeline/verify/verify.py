@@ -24,7 +24,7 @@ import numpy as np
 from ...storage.disk.files import Buffer, Files
 from ..records.fine_buckets import Buckets, Parted, buckets_for
 from ..records.key_hashes import by_bucket
-from ..steps import Watch, unwatched
+from ..steps import UNWATCHED, Watch
 from .audit_scope import Scope
 from .findings import FINDINGS_MAX, Finding, PartitionReport, VerifyReport, in_order
 from .key_audit import KEY_ROW, LEFT, KeyRows, Verdict, from_bytes, judge, merge
@@ -55,7 +55,7 @@ def verify(
     judge_scope: Judging | None = None,
     *,
     mode: str = "alone",
-    watch: Watch | None = None,
+    watch: Watch = UNWATCHED,
 ) -> VerifyReport:
     """Judge these scopes, in this process unless told otherwise.
 
@@ -67,7 +67,7 @@ def verify(
         CorruptSourceError: The originals are damaged.
         SparkFailedError: A job failed for another reason.
     """
-    partitions, watch = [], watch or unwatched()
+    partitions = []
     for scope in scopes:
         watch.begin(str(scope.tp))
         promises, judged = (judge_scope or judge_here)(scope, files, watch)

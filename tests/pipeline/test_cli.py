@@ -434,6 +434,7 @@ def test_the_other_partitions_are_done_when_one_fails(shell: Shell, capsys: pyte
 def test_several_topics_are_named_with_commas_between_them(shell: Shell) -> None:
     line = ["plan", str(shell.data_dir), "--topic", f"{TOPIC},{TOPIC}", *HERE]
     assert main(line) == 0
+    assert main(["verify", *line[1:], "--against", str(copied(shell.data_dir))]) == 0
     line[3] = f"{TOPIC},nowhere"
     assert main(line) == 1
 

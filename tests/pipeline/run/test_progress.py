@@ -13,7 +13,7 @@ import pytest
 
 from ottla.pipeline.run.engine import IN_PROCESS, Engine
 from ottla.pipeline.run.progress import JobProgress, Screen
-from ottla.pipeline.steps import Counter, Watch, counted_here, unwatched
+from ottla.pipeline.steps import UNWATCHED, Counter, Watch, counted_here
 from support.pipeline.stored_topic import TOPIC, stored_topic
 
 if TYPE_CHECKING:
@@ -59,9 +59,9 @@ def test_a_job_goes_on_with_another_partition() -> None:
 
 
 def test_of_what_nobody_watches_nothing_is_counted() -> None:
-    watch = unwatched()
-    watch.step("segments scanned", 3)(2)
-    assert watch.steps[0].done() == 0
+    UNWATCHED.begin("orders-0")
+    UNWATCHED.step("segments scanned", 3)(2)
+    assert UNWATCHED.steps == () and str(UNWATCHED) == ""
 
 
 def test_it_says_where_all_jobs_are_and_since_when() -> None:
