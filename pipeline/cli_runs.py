@@ -21,9 +21,9 @@ from . import jobs
 from .errors import PipelineError, SparkFailedError, UsageError
 from .install.install_steps import is_plan_installed
 from .run.engine import Engine
-from .run.job_plans import Job, Say, find_plan, forget
+from .run.job_plans import Job, find_plan, forget
 from .run.job_results import PartitionResult, as_json, html_of
-from .run.progress import DRAW_EVERY_S, JobProgress, Screen
+from .run.progress import DRAW_EVERY_S, JobProgress, Say, Screen
 
 if TYPE_CHECKING:
     from .verify.findings import VerifyReport

@@ -27,10 +27,10 @@ from .install.install_steps import is_begun, is_plan_installed
 from .objects.addresses import parse_fs_options
 from .run.at_once import of_each
 from .run.engine import IN_PROCESS, Engine
-from .run.job_plans import Job, Say, find_plan, pending, plan_partition, save
+from .run.job_plans import Job, find_plan, pending, plan_partition, save
 from .run.job_results import RESULT_DDL, PartitionResult, result_of
 from .run.plan_runs import finished_groups, install_plan, preview_plan, run_plan, verify_plan, verify_scopes
-from .run.progress import JobProgress
+from .run.progress import JobProgress, Say
 from .stores.stores import opened_store
 
 if TYPE_CHECKING:

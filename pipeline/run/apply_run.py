@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import UsageError, check_the_extra
 from .engine import IN_PROCESS, Engine
-from .job_plans import Say
+from .progress import Say
 
 if TYPE_CHECKING:
     from ..apply.applier import Applied

@@ -37,8 +37,7 @@ from ..stores.store import Store
 from ..stores.stored_log import open_log
 from ..stores.stores import Stores, opened_store
 from .engine import Engine
-
-Say = Callable[[str], None]
+from .progress import Say
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,6 +23,7 @@ from .job_results import PartitionResult, group_line, result_of
 if TYPE_CHECKING:
     from ..verify.audit_scope import Scope
     from ..verify.findings import VerifyReport
+    from ..verify.verify import Judging
 
 LOOK_EVERY_S = 0.5
 
@@ -79,7 +80,7 @@ def verify_scopes(engine: Engine, scopes: Sequence[Scope], mode: str, files: Rea
 
     what = ", ".join(str(scope.tp) for scope in scopes[:3])
     with engine.watched(f"verify {what}", what) as (spark, watch):
-        judge = judge_here
+        judge: Judging = judge_here
         if spark is not None:
             from ..verify.verify_jobs import judge_on
 

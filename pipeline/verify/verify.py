@@ -45,36 +45,6 @@ class JudgedStore(NamedTuple):
     """Of each bucket: how many, and the first ones."""
 
 
-Judging = Callable[[Scope, Files, Watch], tuple[Promises, JudgedStore]]
-"""Judges one partition: `judge_here`, or `verify_jobs.judge_on` a session."""
-
-
-def verify(
-    scopes: Iterable[Scope],
-    files: Files,
-    judge_scope: Judging | None = None,
-    *,
-    mode: str = "alone",
-    watch: Watch = UNWATCHED,
-) -> VerifyReport:
-    """Judge these scopes, in this process unless told otherwise.
-
-    Args:
-        files: The operating system's, or a store's; workers read the same.
-        watch: Is told how far it is.
-
-    Raises:
-        CorruptSourceError: The originals are damaged.
-        SparkFailedError: A job failed for another reason.
-    """
-    partitions = []
-    for scope in scopes:
-        watch.begin(str(scope.tp))
-        promises, judged = (judge_scope or judge_here)(scope, files, watch)
-        partitions.append(report_of(scope, promises, judged, files))
-    return VerifyReport(mode=mode, partitions=partitions)
-
-
 def judge_here(scope: Scope, files: Files, watch: Watch) -> tuple[Promises, JudgedStore]:
     """Judge one range after the other.
 
@@ -93,6 +63,36 @@ def judge_here(scope: Scope, files: Files, watch: Watch) -> tuple[Promises, Judg
             verified(1)
 
     return promises, judged_of(judge_blobs(blobs(), promises, whole), len(ranges))
+
+
+Judging = Callable[[Scope, Files, Watch], tuple[Promises, JudgedStore]]
+"""Judges one partition: `judge_here`, or `verify_jobs.judge_on` a session."""
+
+
+def verify(
+    scopes: Iterable[Scope],
+    files: Files,
+    judge_scope: Judging = judge_here,
+    *,
+    mode: str = "alone",
+    watch: Watch = UNWATCHED,
+) -> VerifyReport:
+    """Judge these scopes, in this process unless told otherwise.
+
+    Args:
+        files: The operating system's, or a store's; workers read the same.
+        watch: Is told how far it is.
+
+    Raises:
+        CorruptSourceError: The originals are damaged.
+        SparkFailedError: A job failed for another reason.
+    """
+    partitions = []
+    for scope in scopes:
+        watch.begin(str(scope.tp))
+        promises, judged = judge_scope(scope, files, watch)
+        partitions.append(report_of(scope, promises, judged, files))
+    return VerifyReport(mode=mode, partitions=partitions)
 
 
 def range_blobs(
