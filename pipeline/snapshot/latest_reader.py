@@ -17,8 +17,8 @@ import pyarrow as pa
 from ...storage.disk.paths import TopicPartition
 from ..errors import SourceChangedError, UsageError
 from ..records.key_hashes import hashed
-from ..source.data_source_api import DataSourceReader, EqualNullSafe, EqualTo, Filter, InputPartition, IsNotNull
-from ..source.push_down import Narrowing
+from ..source.batch_reader import BatchReader
+from ..source.data_source_api import EqualNullSafe, EqualTo, Filter, InputPartition, IsNotNull
 from ..source.read_options import ReadOptions
 from ..source.reading import partitions_of
 from ..stores.segment_files import pause_between_looks
@@ -52,7 +52,7 @@ class LatestPartition(InputPartition):
         self.shares = shares
 
 
-class LatestReader(DataSourceReader):
+class LatestReader(BatchReader):
     """See the module."""
 
     def __init__(self, options: ReadOptions, schema: pa.Schema) -> None:
@@ -67,9 +67,7 @@ class LatestReader(DataSourceReader):
                 )
         if options.drops_malformed:
             raise UsageError("option mode: expected FAILFAST beside latest=true: what is dropped might be the latest")
-        self.options = options
-        self.schema = schema
-        self.narrowing = Narrowing()
+        super().__init__(options, schema)
         self.key: bytes | None = None
 
     def partitions(self) -> list[InputPartition]:

@@ -35,9 +35,14 @@ def _offsets(text: str) -> Offsets:
 
 
 def _numbers(text: str) -> Mapping[TopicPartition, int]:
+    return by_partition(json.loads(text))
+
+
+def by_partition(numbers: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int]:
+    """What is said in JSON of each partition, as {"orders": {"0": 4711}}."""
     return {
         TopicPartition(topic, int(partition)): int(number)
-        for topic, partitions in json.loads(text).items()
+        for topic, partitions in numbers.items()
         for partition, number in partitions.items()
     }
 

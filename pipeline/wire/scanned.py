@@ -47,9 +47,6 @@ class Scan:
     def offsets(self) -> int:
         return sum(end - start for start, end in self.ranges.values())
 
-    def name_of(self, partition: int) -> str:
-        return f"{self.topic}-{partition} at {self.cluster.bootstrap}"
-
 
 def frame_of(spark: SparkSession, scan: Scan) -> DataFrame | None:
     """Its records: partition, offset, key, deleted, time (Unix milliseconds), value (a hash). None where there can be none."""
