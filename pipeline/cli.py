@@ -13,14 +13,12 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn, TypeAlias
 
 from ..protocol.errors import KafkaError
-from .apply.options import OF_A_FILE, add_options
+from .apply.options import OF_A_FILE, add_options, client_option, number, shown
 from .errors import PipelineError, UsageError, as_pipeline_error, without_the_extra
 
 EXAMPLES = """\
@@ -37,8 +35,6 @@ examples:
 exit codes: 0 done, 1 bad options, 2 a server holds the data directory, 3 damaged log, 4 segments changed since the plan, or meanwhile,
 5 verify found something, 6 Spark, a disk or the server failed (another call goes on)
 """
-
-_NAME = re.compile(r"[\w.-]*")
 
 Commands: TypeAlias = "argparse._SubParsersAction[SparkParser]"
 
@@ -136,7 +132,7 @@ def _compact(commands: Commands) -> None:
         "--include-active", dest="includes_active", action="store_true",
         help="roll the active segment first, so that its records count; the server must be stopped, and was stopped cleanly",
     )  # fmt: skip
-    parser.add_argument("--max-groups", type=_number(1), metavar="N", help="install so many groups of each partition")
+    parser.add_argument("--max-groups", type=number(1), metavar="N", help="install so many groups of each partition")
     parser.add_argument(
         "--on-corrupt",
         choices=("fail", "skip-partition"),
@@ -151,7 +147,7 @@ def _install(commands: Commands) -> None:
     _log_options(parser, needs_topic=False)
     _admin_option(parser)
     parser.add_argument("--plan", dest="plan_id", metavar="ID", help="this one only")
-    parser.add_argument("--max-groups", type=_number(1), metavar="N", help="so many groups of each plan")
+    parser.add_argument("--max-groups", type=number(1), metavar="N", help="so many groups of each plan")
 
 
 def _verify(commands: Commands) -> None:
@@ -194,7 +190,7 @@ def _verify(commands: Commands) -> None:
         help="nobody writes the topic in transactions: below a missing offset all is compacted",
     )  # fmt: skip
     wire.add_argument(
-        "--cleaned-within", type=_number(0), metavar="MS",
+        "--cleaned-within", type=number(0), metavar="MS",
         help="so long after its timestamp each record is cleaned (default, where timestamps are those of the append:"
         " max.compaction.lag.ms and an hour)",
     )  # fmt: skip
@@ -222,7 +218,7 @@ def _restore(commands: Commands) -> None:
         help="make the topic, compacted, where it is not there, with the snapshot's partitions",
     )
     parser.add_argument(
-        "--producer-config", action="append", type=_client_option, default=[], metavar="NAME=VALUE|@FILE",
+        "--producer-config", action="append", type=client_option, default=[], metavar="NAME=VALUE|@FILE",
         help=f"option of the producer; {OF_A_FILE}",
     )  # fmt: skip
     _fs_option(parser)
@@ -232,7 +228,7 @@ def _restore(commands: Commands) -> None:
 def _apply(commands: Commands) -> None:
     text = "bring a change feed into a table with one row a key: Delta Lake, Apache Iceberg or Parquet"
     parser = commands.add_parser("apply", help=text, description=text[0].upper() + text[1:] + ".")
-    add_options(parser, _client_option, _number)
+    add_options(parser)
     _spark_options(parser)
 
 
@@ -240,11 +236,9 @@ def _read(commands: Commands) -> None:
     parser = _command(commands, "read", "print records, a JSON object each")
     _log_options(parser)
     parser.add_argument(
-        "--from-offset", type=_number(0), metavar="N", help="the first offset (default: the log's start)"
+        "--from-offset", type=number(0), metavar="N", help="the first offset (default: the log's start)"
     )
-    parser.add_argument(
-        "--limit", type=_number(1), metavar="N", help="so many records of each partition (default: all)"
-    )
+    parser.add_argument("--limit", type=number(1), metavar="N", help="so many records of each partition (default: all)")
     parser.add_argument(
         "--isolation-level", choices=("read_committed", "read_uncommitted"), default="read_committed",
         help="(default: %(default)s)",
@@ -278,7 +272,7 @@ def _command(commands: Commands, name: str, text: str, *, needs_dir: bool = True
 def _log_options(parser: SparkParser, *, needs_topic: bool = True, is_one: bool = False) -> None:
     which = None if is_one else "or several" + ("" if needs_topic else " (default: all)")
     parser.add_argument("--topic", required=needs_topic, metavar="NAME" if is_one else "NAME[,…]", help=which)
-    parser.add_argument("--partition", type=_number(0), metavar="N", help="only this one")
+    parser.add_argument("--partition", type=number(0), metavar="N", help="only this one")
     parser.add_argument(
         "--config", dest="configs", action=_Named, type=_name_and_value, default={}, metavar="NAME=VALUE",
         help="a topic config that the store does not have: what `ottla topics` and kafka-configs have set is there,"
@@ -320,7 +314,7 @@ def _html_option(parser: SparkParser) -> None:
 
 def _at_once_option(parser: SparkParser) -> None:
     text = "so many partitions at a time on Spark, each a job of its own (default: %(default)s)"
-    parser.add_argument("--at-once", type=_number(1), default=4, metavar="N", help=text)
+    parser.add_argument("--at-once", type=number(1), default=4, metavar="N", help=text)
 
 
 def _admin_option(parser: SparkParser) -> None:
@@ -331,32 +325,8 @@ def _admin_option(parser: SparkParser) -> None:
 def _name_and_value(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not name or not equals:
-        raise argparse.ArgumentTypeError(f"expected NAME=VALUE, found {_shown(text)}")
+        raise argparse.ArgumentTypeError(f"expected NAME=VALUE, found {shown(text)}")
     return name, value
-
-
-def _client_option(text: str) -> str:
-    """Check NAME=VALUE or @FILE."""
-    if (text[:1] == "@" and text != "@") or text.find("=") > 0:
-        return text
-    raise argparse.ArgumentTypeError(f"expected NAME=VALUE or @FILE, found {_shown(text)}")
-
-
-def _shown(text: str) -> str:
-    """The name that a text begins with: a password may follow."""
-    name = _NAME.match(text)
-    assert name is not None  # it takes any text
-    return repr(text) if name[0] == text else f"{name[0]!r}…"
-
-
-def _number(at_least: int) -> Callable[[str], int]:
-    def parse(text: str) -> int:
-        with suppress(ValueError):
-            if (number := int(text)) >= at_least:
-                return number
-        raise argparse.ArgumentTypeError(f"expected a number from {at_least} on, found {text!r}")
-
-    return parse
 
 
 if __name__ == "__main__":

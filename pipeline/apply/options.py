@@ -1,9 +1,14 @@
-"""The options of `ottla-spark apply`; knows neither Spark nor Arrow, so that a help text is quick."""
+"""The options of `ottla-spark apply`, and types of options that other commands have, too.
+
+Knows neither Spark nor Arrow, so that a help text is quick.
+"""
 
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable
+from contextlib import suppress
 
 EXAMPLES = """\
 examples:
@@ -28,17 +33,37 @@ OF_A_FILE = (
 )
 """Help text of an option whose values may be passwords."""
 
+_NAME = re.compile(r"[\w.-]*")
 
-def add_options(
-    parser: argparse.ArgumentParser,
-    client_option: Callable[[str], str],
-    number: Callable[[int], Callable[[str], int]],
-) -> None:
-    """Those that are fields of `ApplyJob` have their names.
 
-    Args:
-        client_option, number: Types of options, of the other commands.
-    """
+def client_option(text: str) -> str:
+    """Check NAME=VALUE or @FILE."""
+    if (text[:1] == "@" and text != "@") or text.find("=") > 0:
+        return text
+    raise argparse.ArgumentTypeError(f"expected NAME=VALUE or @FILE, found {shown(text)}")
+
+
+def shown(text: str) -> str:
+    """The name that a text begins with: a password may follow."""
+    name = _NAME.match(text)
+    assert name is not None  # it takes any text
+    return repr(text) if name[0] == text else f"{name[0]!r}…"
+
+
+def number(at_least: int) -> Callable[[str], int]:
+    """A type of options."""
+
+    def parse(text: str) -> int:
+        with suppress(ValueError):
+            if (found := int(text)) >= at_least:
+                return found
+        raise argparse.ArgumentTypeError(f"expected a number from {at_least} on, found {text!r}")
+
+    return parse
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Those that are fields of `ApplyJob` have their names."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = EXAMPLES
     source = parser.add_argument_group("from")

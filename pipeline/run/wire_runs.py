@@ -12,16 +12,13 @@ if TYPE_CHECKING:
     from ..wire.verify_wire import WireQuestion
     from ..wire.wire_report import WireReport
 
-_OF_THE_WIRE = (
-    "against_topic", "command_config", "against_command_config", "headers", "every_version", "clean_end", "no_transactions",
-    "cleaned_within",
+OF_THE_WIRE = (
+    "bootstrap", "against_topic", "command_config", "against_command_config", "headers", "every_version", "clean_end",
+    "no_transactions", "cleaned_within",
 )  # fmt: skip
 _OF_DIRECTORIES = {
-    "data_dir": "DATA_DIR",
-    "plan_id": "--plan",
-    "drop_originals": "--drop-originals",
-    "configs": "--config",
-}
+    "data_dir": "DATA_DIR", "plan_id": "--plan", "drop_originals": "--drop-originals", "configs": "--config",
+}  # fmt: skip
 _OF_TWO_TOPICS = ("against_command_config", "headers", "every_version")
 _OF_ONE_TOPIC = ("clean_end", "no_transactions", "cleaned_within")
 
@@ -86,7 +83,7 @@ def question(options: argparse.Namespace) -> WireQuestion:
 
 def refuse_without_bootstrap(options: argparse.Namespace) -> None:
     """UsageError for what makes sense over the wire only, and for neither a directory nor an address."""
-    for name in _OF_THE_WIRE:
+    for name in OF_THE_WIRE:
         if _is_given(options, name):
             raise UsageError(f"{_option(name)}: expected --bootstrap with it")
     if options.data_dir is None:

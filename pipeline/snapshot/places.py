@@ -1,4 +1,4 @@
-"""A snapshot wherever it is, in a folder of a disk (`layers`) or in a store (`store_snapshot`): written, gone on from, read."""
+"""A snapshot wherever it is, in a folder of a disk (`layers`) or in a store (`store_snapshot`): gone on from, read."""
 
 from __future__ import annotations
 
@@ -14,23 +14,13 @@ from ..objects.object_files import ObjectFiles
 from ..stores.reading_files import objects_of
 from ..stores.store import Store
 from ..stores.stores import Stores
-from .layers import Order, Since, SnapshotResult, write_snapshot
+from .layers import Since
 from .manifest import MANIFEST, check_age, check_goes_on, layer_directories, read_manifest
 from .parquet_files import opened
 from .snapshot_folder import FINISHED
-from .store_snapshot import check_place, find, write_to_store
+from .store_snapshot import find
 
 BATCH_ROWS = 10_000
-
-
-def write_snapshot_at(out: str, order: Order, objects: ObjectFiles) -> SnapshotResult:
-    """Make a snapshot at a path or an address, whole or not at all. Arguments and errors are those of the two that do it.
-
-    Args:
-        objects: Who opens stores.
-    """
-    check_place(out, None if order.since is None else order.since.path)
-    return write_to_store(out, order, objects) if is_address(out) else write_snapshot(out, order)
 
 
 def since_of(

@@ -24,6 +24,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ...storage.disk.paths import OFFSET_MAX
+from ..objects.addresses import is_address
 from ..objects.object_files import ObjectFiles
 from ..records.fine_buckets import Buckets, Parted, buckets_for
 from ..records.key_hashes import HASH, ROWS_AT_ONCE, by_key, hashed, merged_as_they_come
@@ -33,10 +34,10 @@ from ..steps import UNWATCHED, Add, Watch
 from ..stores.reading_files import objects_of
 from ..stores.store import Store
 from ..stores.stores import Stores
-from .layers import Order, Since, SnapshotResult
+from .layers import Order, Since, SnapshotResult, write_snapshot
 from .parquet_files import opened, rows_of_file
-from .places import write_snapshot_at
 from .snapshot_rounds import Round, RoundsDone, RunRound, WrittenPart, run_rounds
+from .store_snapshot import check_place, write_to_store
 from .targets import SnapshotTarget
 
 SCHEMA = pa.schema(
@@ -248,8 +249,11 @@ def take_snapshot(
         ends = None if since is None else since.ends
         return run_rounds(store, topic, target, chosen_run, partition=partition, since=ends)
 
+    check_place(out, None if since is None else since.path)
     order = Order(topic, rounds, SCHEMA, overwrite=overwrite, since=since, now_ms=now_ms)
-    return write_snapshot_at(out, order, objects_of(store.stores[0].files))
+    if is_address(out):
+        return write_to_store(out, order, objects_of(store.stores[0].files))
+    return write_snapshot(out, order)
 
 
 def rounds_here(topic: str, watch: Watch = UNWATCHED) -> RunRound:

@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ import ottla
 from ottla.pipeline import cli, jobs
 from ottla.pipeline.cli import main
 from ottla.pipeline.errors import CorruptSourceError, SparkFailedError
+from ottla.pipeline.run import wire_runs
 from ottla.pipeline.run.apply_run import job_of
 from ottla.storage.disk import paths
 from ottla.storage.disk.os_files import OsFiles
@@ -344,6 +346,17 @@ def test_bad_options_are_exit_1(line: list[str], text: str, capsys: pytest.Captu
     assert exit.value.code == 1
     (refusal,) = capsys.readouterr().err.splitlines()
     assert text in refusal and "s3cr3t" not in refusal
+
+
+OF_THE_LINE = {"command", "master", "conf", "json", "quiet", "html", "on_corrupt", "drop_originals", "forget"}
+"""What the command line does itself."""
+
+
+@pytest.mark.parametrize("name", ["plan", "compact", "install", "verify", "snapshot", "status"])
+def test_each_option_has_the_name_of_a_parameter(name: str) -> None:
+    line = [name, "x", "--topic", "t", *(("--out", "y") if name == "snapshot" else ())]
+    given = set(vars(cli._parser().parse_args(line))) - OF_THE_LINE - set(wire_runs.OF_THE_WIRE)
+    assert given <= {*signature(getattr(jobs, name)).parameters, *signature(jobs.job).parameters, "includes_active"}
 
 
 def test_apply_takes_options_of_kafkas_clients_from_a_file(tmp_path: Path) -> None:
