@@ -22,6 +22,7 @@ from ...storage.filter.offset_map import SECRET_BYTES
 from ..compaction.plan import CONFIGS, KEY_HASH, CompactionPlan, make_plan
 from ..compaction.staging import check_sources, pending_plans, save_plan
 from ..errors import CorruptSourceError, SourceChangedError, UsageError
+from ..install.install import roll
 from ..install.install_steps import (
     discard,
     is_begun,
@@ -30,7 +31,6 @@ from ..install.install_steps import (
     is_stale,
     pending_groups,
 )
-from ..install.roll import roll
 from ..objects.addresses import FsOptions, is_address
 from ..stores.reading_files import ReadingFiles
 from ..stores.store import Store

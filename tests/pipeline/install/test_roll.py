@@ -12,7 +12,7 @@ pytest.importorskip("pyarrow", reason="needs the extra ottla[spark]")
 import ottla
 from ottla.pipeline import jobs
 from ottla.pipeline.errors import StoreLockedError, UsageError
-from ottla.pipeline.install.roll import roll
+from ottla.pipeline.install.install import roll
 from ottla.pipeline.stores.store import Store
 from ottla.storage.disk import paths
 from ottla.storage.disk.os_files import OsFiles
