@@ -48,9 +48,8 @@ def run(options: argparse.Namespace) -> int:
     if options.command == "apply":
         return _apply(options, say)
     confs = options.conf
-    if (
-        options.command == "verify" and options.bootstrap is not None
-    ):  # its steps do not count themselves: Spark's own line
+    # The steps of these jobs do not count themselves: Spark's own line does.
+    if options.command == "verify" and options.bootstrap is not None:
         confs = {"spark.ui.showConsoleProgress": str(sys.stderr.isatty() and not options.quiet).lower(), **confs}
     engine = Engine(options.master, confs, say=say, progress=progress)
 
