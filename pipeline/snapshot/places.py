@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from ...storage.disk.os_files import OsFiles
 from ..errors import UsageError
-from ..objects.addresses import is_address, normal
+from ..objects.addresses import is_address
 from ..objects.object_files import ObjectFiles
-from ..stores.reading_files import objects_of
+from ..stores.reading_files import objects_of, resolved
 from ..stores.store import Store
 from ..stores.stores import Stores
 from .layers import Since
@@ -60,7 +60,7 @@ def since_of(
         check_age(path, earlier, now_ms=now_ms(), delete_retention_ms=delete_retention_ms)
 
     check()
-    return Since(normal(path) if is_address(path) else os.path.realpath(path), manifest, check)
+    return Since(resolved(path), manifest, check)
 
 
 class StoredSnapshot:

@@ -19,10 +19,9 @@ from itertools import pairwise
 from ...protocol.errors import CorruptRecordError
 from ...protocol.records import HEADER_BYTES, RecordBatch
 from ...storage.disk import paths
-from ...storage.disk.files import DamagedFileError, File, Files
+from ...storage.disk.files import File, Files
 from ...storage.disk.paths import OFFSET_MAX, TopicPartition
 from ...storage.produce import producer_snapshots
-from ...storage.produce.producer_state import ProducerState
 from ...storage.produce.producers import ProducerStates
 from ...storage.segment.batch_scan import batch_steps
 from ...storage.segment.index import AbortedTxn
@@ -181,7 +180,16 @@ class PartitionLog:
             producers, self._unwritten = before.producers, before.aborted
         else:
             producers = ProducerStates()
-            producers.reset(*self._newest_snapshot())
+            end = self._durable_end_offset
+            producer_snapshots.load_newest(
+                self._files,
+                self.directory,
+                producers,
+                log_start_offset=self.log_start_offset,
+                log_end_offset=self.readable_end_offset if end is None else min(end, self.readable_end_offset),
+                now_ms=None,
+                tidies=False,
+            )
         # A marker above the high watermark decides nothing yet.
         complete_txn_indexes(producers, self.segments, self.readable_end_offset)
         unstable = producers.first_unstable_offset
@@ -279,17 +287,6 @@ class PartitionLog:
                 f" {durable_end_offset}: it was copied while its server ran, or is damaged: copy it again, or leave that file out"
             )
         return last_offset + 1
-
-    def _newest_snapshot(self) -> tuple[int, list[ProducerState]]:
-        end = self.readable_end_offset
-        if self._durable_end_offset is not None:
-            end = min(end, self._durable_end_offset)
-        for offset in reversed(producer_snapshots.offsets(self._files, self.directory)):
-            if self.log_start_offset < offset <= end:
-                with suppress(DamagedFileError, FileNotFoundError):
-                    file = self._files.open(paths.snapshot_path(self.directory, offset))
-                    return offset, producer_snapshots.decode(file.read_at(0, file.size()))
-        return self.log_start_offset, []
 
 
 def _whole_batches(segment: LogSegment) -> tuple[int, int]:

@@ -114,14 +114,14 @@ def load_newest(
     *,
     log_start_offset: int,
     log_end_offset: int,
-    now_ms: int,
+    now_ms: int | None,
     tidies: bool = True,
 ) -> None:
     """Set `producers` to the newest usable snapshot, or to nothing known at the log start.
 
     The log is to be replayed from `producers.end_offset` on. Removed are snapshots beyond `log_end_offset` or not above
     `log_start_offset`, and damaged ones newer than the one used, unless `tidies` is False. Producers that have expired
-    by `now_ms` are left out.
+    by `now_ms` are left out; None leaves out none. A snapshot that a server removes in this moment is passed over.
     """
     usable = []
     for offset in offsets(files, directory):
@@ -132,7 +132,7 @@ def load_newest(
     for offset in reversed(usable):
         try:
             states = decode(_read(files, paths.snapshot_path(directory, offset)))
-        except DamagedFileError:
+        except (DamagedFileError, FileNotFoundError):
             if tidies:
                 _remove(files, directory, offset)
             continue
