@@ -95,16 +95,8 @@ def _parser() -> SparkParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=SparkParser)
-    _plan(commands)
-    _compact(commands)
-    _install(commands)
-    _verify(commands)
-    _snapshot(commands)
-    _restore(commands)
-    _apply(commands)
-    _read(commands)
-    _status(commands)
-    _check(commands)
+    for add in (_plan, _compact, _install, _verify, _snapshot, _restore, _apply, _read, _status, _check):
+        add(commands)
     return parser
 
 
@@ -227,7 +219,7 @@ def _restore(commands: Commands) -> None:
 
 def _apply(commands: Commands) -> None:
     text = "bring a change feed into a table with one row a key: Delta Lake, Apache Iceberg or Parquet"
-    parser = commands.add_parser("apply", help=text, description=text[0].upper() + text[1:] + ".")
+    parser = _described(commands, "apply", text)
     add_options(parser)
     _spark_options(parser)
 
@@ -254,14 +246,19 @@ def _status(commands: Commands) -> None:
 
 
 def _check(commands: Commands) -> None:
-    text = "what each executor of a cluster has, and what does not go together: exit code 6"
-    parser = commands.add_parser("check", help=text, description=text[0].upper() + text[1:] + ".")
+    parser = _described(
+        commands, "check", "what each executor of a cluster has, and what does not go together: exit code 6"
+    )
     parser.add_argument("data_dir", metavar="DATA_DIR", nargs="?", help="is it seen there; several: A,B")
     _spark_options(parser)
 
 
+def _described(commands: Commands, name: str, text: str) -> SparkParser:
+    return commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+
+
 def _command(commands: Commands, name: str, text: str, *, needs_dir: bool = True) -> SparkParser:
-    parser = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+    parser = _described(commands, name, text)
     parser.add_argument(
         "data_dir", metavar="DATA_DIR", nargs=None if needs_dir else "?",
         help="of Ottla or Apache Kafka; several as in log.dirs: A,B; or the address of a copy",
