@@ -13,14 +13,12 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from typing import NoReturn, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn, TypeAlias
 
 from ..protocol.errors import KafkaError
-from .apply.options import OF_A_FILE, add_options
+from .apply.options import OF_A_FILE, add_options, client_option, number, shown
 from .errors import PipelineError, UsageError, as_pipeline_error, without_the_extra
 
 EXAMPLES = """\
@@ -38,8 +36,6 @@ exit codes: 0 done, 1 bad options, 2 a server holds the data directory, 3 damage
 5 verify found something, 6 Spark, a disk or the server failed (another call goes on)
 """
 
-_NAME = re.compile(r"[\w.-]*")
-
 Commands: TypeAlias = "argparse._SubParsersAction[SparkParser]"
 
 
@@ -50,11 +46,24 @@ class SparkParser(argparse.ArgumentParser):
         self.exit(UsageError.exit_code, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
 
+class _Named(argparse.Action):
+    """Puts all values of an option into one dictionary. A later one wins."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        setattr(namespace, self.dest, getattr(namespace, self.dest) | dict([values]))
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line; returns the exit code."""
     options = _parser().parse_args(arguments)
     try:
-        from .run import cli_runs
+        from . import cli_runs
 
         return cli_runs.run(options)
     except ImportError as error:
@@ -86,16 +95,8 @@ def _parser() -> SparkParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=SparkParser)
-    _plan(commands)
-    _compact(commands)
-    _install(commands)
-    _verify(commands)
-    _snapshot(commands)
-    _restore(commands)
-    _apply(commands)
-    _read(commands)
-    _status(commands)
-    _check(commands)
+    for add in (_plan, _compact, _install, _verify, _snapshot, _restore, _apply, _read, _status, _check):
+        add(commands)
     return parser
 
 
@@ -109,7 +110,7 @@ def _plan(commands: Commands) -> None:
 def _compact(commands: Commands) -> None:
     parser = _command(commands, "compact", "compact into a directory beside the data directory")
     _log_options(parser)
-    parser.add_argument("--install", action="store_true", help="then put the result into the log")
+    parser.add_argument("--install", dest="installs", action="store_true", help="then put the result into the log")
     _admin_option(parser)
     _at_once_option(parser)
     parser.add_argument("--dry-run", action="store_true", help="say what would go, and leave nothing behind")
@@ -120,25 +121,25 @@ def _compact(commands: Commands) -> None:
         " changed, stop with exit code 4 (without it a new plan is made then)",
     )  # fmt: skip
     parser.add_argument(
-        "--include-active", action="store_true",
+        "--include-active", dest="includes_active", action="store_true",
         help="roll the active segment first, so that its records count; the server must be stopped, and was stopped cleanly",
     )  # fmt: skip
-    parser.add_argument("--max-groups", type=_number(1), metavar="N", help="install so many groups of each partition")
+    parser.add_argument("--max-groups", type=number(1), metavar="N", help="install so many groups of each partition")
     parser.add_argument(
         "--on-corrupt",
         choices=("fail", "skip-partition"),
         default="fail",
         help="what to do about a damaged log (default: %(default)s)",
     )
-    parser.add_argument("--no-verify", action="store_true", help="do not verify what is staged")
+    parser.add_argument("--no-verify", dest="verifies", action="store_false", help="do not verify what is staged")
 
 
 def _install(commands: Commands) -> None:
     parser = _command(commands, "install", "put what compact has staged into the log")
     _log_options(parser, needs_topic=False)
     _admin_option(parser)
-    parser.add_argument("--plan", metavar="ID", help="this one only")
-    parser.add_argument("--max-groups", type=_number(1), metavar="N", help="so many groups of each plan")
+    parser.add_argument("--plan", dest="plan_id", metavar="ID", help="this one only")
+    parser.add_argument("--max-groups", type=number(1), metavar="N", help="so many groups of each plan")
 
 
 def _verify(commands: Commands) -> None:
@@ -153,7 +154,9 @@ def _verify(commands: Commands) -> None:
         "--against", metavar="DIR|HOST:PORT",
         help="a copy of the data directory from before, or of all: A,B; with --bootstrap the Kafka that has the other topic",
     )  # fmt: skip
-    parser.add_argument("--plan", metavar="ID", help="what this plan has made, staged or installed, and its originals")
+    parser.add_argument(
+        "--plan", dest="plan_id", metavar="ID", help="what this plan has made, staged or installed, and its originals"
+    )
     parser.add_argument(
         "--drop-originals",
         action="store_true",
@@ -179,7 +182,7 @@ def _verify(commands: Commands) -> None:
         help="nobody writes the topic in transactions: below a missing offset all is compacted",
     )  # fmt: skip
     wire.add_argument(
-        "--cleaned-within", type=_number(0), metavar="MS",
+        "--cleaned-within", type=number(0), metavar="MS",
         help="so long after its timestamp each record is cleaned (default, where timestamps are those of the append:"
         " max.compaction.lag.ms and an hour)",
     )  # fmt: skip
@@ -207,7 +210,7 @@ def _restore(commands: Commands) -> None:
         help="make the topic, compacted, where it is not there, with the snapshot's partitions",
     )
     parser.add_argument(
-        "--producer-config", action="append", type=_client_option, default=[], metavar="NAME=VALUE|@FILE",
+        "--producer-config", action="append", type=client_option, default=[], metavar="NAME=VALUE|@FILE",
         help=f"option of the producer; {OF_A_FILE}",
     )  # fmt: skip
     _fs_option(parser)
@@ -216,8 +219,8 @@ def _restore(commands: Commands) -> None:
 
 def _apply(commands: Commands) -> None:
     text = "bring a change feed into a table with one row a key: Delta Lake, Apache Iceberg or Parquet"
-    parser = commands.add_parser("apply", help=text, description=text[0].upper() + text[1:] + ".")
-    add_options(parser, _client_option, _number)
+    parser = _described(commands, "apply", text)
+    add_options(parser)
     _spark_options(parser)
 
 
@@ -225,11 +228,9 @@ def _read(commands: Commands) -> None:
     parser = _command(commands, "read", "print records, a JSON object each")
     _log_options(parser)
     parser.add_argument(
-        "--from-offset", type=_number(0), metavar="N", help="the first offset (default: the log's start)"
+        "--from-offset", type=number(0), metavar="N", help="the first offset (default: the log's start)"
     )
-    parser.add_argument(
-        "--limit", type=_number(1), metavar="N", help="so many records of each partition (default: all)"
-    )
+    parser.add_argument("--limit", type=number(1), metavar="N", help="so many records of each partition (default: all)")
     parser.add_argument(
         "--isolation-level", choices=("read_committed", "read_uncommitted"), default="read_committed",
         help="(default: %(default)s)",
@@ -245,14 +246,19 @@ def _status(commands: Commands) -> None:
 
 
 def _check(commands: Commands) -> None:
-    text = "what each executor of a cluster has, and what does not go together: exit code 6"
-    parser = commands.add_parser("check", help=text, description=text[0].upper() + text[1:] + ".")
+    parser = _described(
+        commands, "check", "what each executor of a cluster has, and what does not go together: exit code 6"
+    )
     parser.add_argument("data_dir", metavar="DATA_DIR", nargs="?", help="is it seen there; several: A,B")
     _spark_options(parser)
 
 
+def _described(commands: Commands, name: str, text: str) -> SparkParser:
+    return commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+
+
 def _command(commands: Commands, name: str, text: str, *, needs_dir: bool = True) -> SparkParser:
-    parser = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+    parser = _described(commands, name, text)
     parser.add_argument(
         "data_dir", metavar="DATA_DIR", nargs=None if needs_dir else "?",
         help="of Ottla or Apache Kafka; several as in log.dirs: A,B; or the address of a copy",
@@ -263,9 +269,9 @@ def _command(commands: Commands, name: str, text: str, *, needs_dir: bool = True
 def _log_options(parser: SparkParser, *, needs_topic: bool = True, is_one: bool = False) -> None:
     which = None if is_one else "or several" + ("" if needs_topic else " (default: all)")
     parser.add_argument("--topic", required=needs_topic, metavar="NAME" if is_one else "NAME[,…]", help=which)
-    parser.add_argument("--partition", type=_number(0), metavar="N", help="only this one")
+    parser.add_argument("--partition", type=number(0), metavar="N", help="only this one")
     parser.add_argument(
-        "--config", action="append", type=_name_and_value, default=[], metavar="NAME=VALUE",
+        "--config", dest="configs", action=_Named, type=_name_and_value, default={}, metavar="NAME=VALUE",
         help="a topic config that the store does not have: what `ottla topics` and kafka-configs have set is there,"
         " what stands in server.properties is not (log.cleaner.delete.retention.ms there is delete.retention.ms here);"
         " and producer.id.expiration.ms, where that is set there",
@@ -280,7 +286,7 @@ def _spark_options(parser: SparkParser, more: str = "") -> None:
         help=f"Spark's{more} (default: $OTTLA_SPARK_MASTER, else what spark-submit was told, else local[*])",
     )  # fmt: skip
     parser.add_argument(
-        "--conf", action="append", type=_name_and_value, default=[], metavar="NAME=VALUE", help="of Spark"
+        "--conf", action=_Named, type=_name_and_value, default={}, metavar="NAME=VALUE", help="of Spark"
     )
     parser.add_argument("--json", action="store_true", help="the result as JSON")
     parser.add_argument("--quiet", action="store_true", help="no progress")
@@ -293,7 +299,7 @@ def _default_master(environment: Mapping[str, str]) -> str | None:
 
 def _fs_option(parser: SparkParser) -> None:
     parser.add_argument(
-        "--fs-option", action="append", type=_name_and_value, default=[], metavar="NAME=VALUE",
+        "--fs-option", dest="fs_options", action=_Named, type=_name_and_value, default={}, metavar="NAME=VALUE",
         help="of a store, where a directory is an address as s3://BUCKET/PREFIX: s3.region, s3.endpoint_override, …;"
         " credentials come from the environment",
     )  # fmt: skip
@@ -305,7 +311,7 @@ def _html_option(parser: SparkParser) -> None:
 
 def _at_once_option(parser: SparkParser) -> None:
     text = "so many partitions at a time on Spark, each a job of its own (default: %(default)s)"
-    parser.add_argument("--at-once", type=_number(1), default=4, metavar="N", help=text)
+    parser.add_argument("--at-once", type=number(1), default=4, metavar="N", help=text)
 
 
 def _admin_option(parser: SparkParser) -> None:
@@ -316,32 +322,8 @@ def _admin_option(parser: SparkParser) -> None:
 def _name_and_value(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not name or not equals:
-        raise argparse.ArgumentTypeError(f"expected NAME=VALUE, found {_shown(text)}")
+        raise argparse.ArgumentTypeError(f"expected NAME=VALUE, found {shown(text)}")
     return name, value
-
-
-def _client_option(text: str) -> str:
-    """Check NAME=VALUE or @FILE."""
-    if (text[:1] == "@" and text != "@") or text.find("=") > 0:
-        return text
-    raise argparse.ArgumentTypeError(f"expected NAME=VALUE or @FILE, found {_shown(text)}")
-
-
-def _shown(text: str) -> str:
-    """The name that a text begins with: a password may follow."""
-    name = _NAME.match(text)
-    assert name is not None  # it takes any text
-    return repr(text) if name[0] == text else f"{name[0]!r}…"
-
-
-def _number(at_least: int) -> Callable[[str], int]:
-    def parse(text: str) -> int:
-        with suppress(ValueError):
-            if (number := int(text)) >= at_least:
-                return number
-        raise argparse.ArgumentTypeError(f"expected a number from {at_least} on, found {text!r}")
-
-    return parse
 
 
 if __name__ == "__main__":

@@ -1,9 +1,14 @@
-"""The options of `ottla-spark apply`; knows neither Spark nor Arrow, so that a help text is quick."""
+"""The options of `ottla-spark apply`, and types of options that other commands have, too.
+
+Knows neither Spark nor Arrow, so that a help text is quick.
+"""
 
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable
+from contextlib import suppress
 
 EXAMPLES = """\
 examples:
@@ -28,16 +33,37 @@ OF_A_FILE = (
 )
 """Help text of an option whose values may be passwords."""
 
+_NAME = re.compile(r"[\w.-]*")
 
-def add_options(
-    parser: argparse.ArgumentParser,
-    client_option: Callable[[str], str],
-    number: Callable[[int], Callable[[str], int]],
-) -> None:
-    """
-    Args:
-        client_option, number: Types of options, of the other commands.
-    """
+
+def client_option(text: str) -> str:
+    """Check NAME=VALUE or @FILE."""
+    if (text[:1] == "@" and text != "@") or text.find("=") > 0:
+        return text
+    raise argparse.ArgumentTypeError(f"expected NAME=VALUE or @FILE, found {shown(text)}")
+
+
+def shown(text: str) -> str:
+    """The name that a text begins with: a password may follow."""
+    name = _NAME.match(text)
+    assert name is not None  # it takes any text
+    return repr(text) if name[0] == text else f"{name[0]!r}…"
+
+
+def number(at_least: int) -> Callable[[str], int]:
+    """A type of options."""
+
+    def parse(text: str) -> int:
+        with suppress(ValueError):
+            if (found := int(text)) >= at_least:
+                return found
+        raise argparse.ArgumentTypeError(f"expected a number from {at_least} on, found {text!r}")
+
+    return parse
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Those that are fields of `ApplyJob` have their names."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = EXAMPLES
     source = parser.add_argument_group("from")
@@ -58,7 +84,7 @@ def add_options(
         help="of a batch (default: %(default)s); with --data-dir from PySpark 4.2 on",
     )
     source.add_argument(
-        "--every", type=number(1), metavar="SECONDS",
+        "--every", dest="every_s", type=number(1), metavar="SECONDS",
         help="stay, and take what has come so often (default: end where the topic ends now)",
     )  # fmt: skip
 
@@ -67,10 +93,12 @@ def add_options(
         "--table", required=True, metavar="NAME", help="catalog.schema.table; of delta and parquet a path, too"
     )
     target.add_argument("--table-format", required=True, choices=("delta", "iceberg", "parquet"))
-    target.add_argument("--create", action="store_true", help="make the table where it is not there")
-    target.add_argument("--add-columns", action="store_true", help="give the table the columns that it lacks")
+    target.add_argument("--create", dest="creates", action="store_true", help="make the table where it is not there")
     target.add_argument(
-        "--keep-deleted", action="store_true",
+        "--add-columns", dest="adds_columns", action="store_true", help="give the table the columns that it lacks"
+    )
+    target.add_argument(
+        "--keep-deleted", dest="keeps_deleted", action="store_true",
         help="a deleted key stays as a row whose kafka_deleted is true, and its values null",
     )  # fmt: skip
     target.add_argument(
@@ -103,6 +131,9 @@ def add_options(
 
     odd = parser.add_argument_group("when the topic is not what it was")
     odd.add_argument(
-        "--take-losses", action="store_true", help="go on where records are gone that were not in the table yet"
+        "--take-losses",
+        dest="takes_losses",
+        action="store_true",
+        help="go on where records are gone that were not in the table yet",
     )
     odd.add_argument("--topic-made-anew", action="store_true", help="it was: take it from its beginning")

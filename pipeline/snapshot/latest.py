@@ -80,7 +80,9 @@ def _schema_of(columns: Sequence[str] | None) -> pa.Schema:
     return pa.schema([SCHEMA.field(name) for name in names])
 
 
-def round_that_sees_all(store: Store | Stores, topic: str, partition: int | None, pause: Callable[[], None]) -> Round:
+def round_that_sees_all(
+    store: Store | Stores, topic: str, partition: int | None, pause: Callable[[], None] = pause_between_looks
+) -> Round:
     """What `latest` reads. SourceChangedError where no moment comes in which all keys can be seen."""
     for _ in range(WAITS_MAX):
         of = first_round(store, topic, partition)

@@ -113,14 +113,14 @@ def load_newest(
     *,
     log_start_offset: int,
     log_end_offset: int,
-    now_ms: int,
+    now_ms: int | None,
     tidies: bool = True,
 ) -> None:
     """Set `producers` to the newest usable snapshot, or to the empty state at the log start.
 
     The caller then replays the log from `producers.end_offset` on. Unless `tidies` is False, this removes snapshots beyond
     `log_end_offset` or not above `log_start_offset`, and damaged ones newer than the one used. Producers that have expired
-    by `now_ms` are left out.
+    by `now_ms` are left out; with None all stay. A snapshot that the server removes during the call is skipped.
     """
     usable = []
     for offset in offsets(files, directory):
@@ -131,7 +131,7 @@ def load_newest(
     for offset in reversed(usable):
         try:
             states = decode(_read(files, paths.snapshot_path(directory, offset)))
-        except DamagedFileError:
+        except (DamagedFileError, FileNotFoundError):
             if tidies:
                 _remove(files, directory, offset)
             continue
