@@ -31,19 +31,17 @@ from ...storage.topics.config import LogConfig
 from ..config.live_config import LiveConfig
 from ..partitions.waits import FetchWaits
 from ..runtime.clock import Clock
-from ..runtime.cold_reads import bring
-from ..runtime.disk import Work, in_thread
+from ..runtime.threads import Work, bring, in_thread
 from ..runtime.time_slices import TimeSlice, run_cooperatively
-from .clean_pass import clean, is_worth_it, report
+from .clean_pass import Throttler, clean, is_worth_it, report
 from .demands import Demand, DemandResult, Demands
 from .threads import CleanerSettings, CleanerThread
-from .throttler import Throttler
 from .watched import WatchedPasses
 
 if TYPE_CHECKING:
     from ...storage.cleaning.cleaner import Cleaner
     from ...storage.cleaning.eligibility import Eligibility
-    from .status import CleanerStatus, LastPass
+    from .advice import CleanerStatus, LastPass
     from .watched import WatchedPass
 
 log = logging.getLogger("ottla.cleaner")
@@ -236,7 +234,7 @@ class Cleaning:
     ) -> _EndedPass:
         """The pass, and what is known after it."""
         from ...storage.cleaning.cleaner import CleaningAbortedError
-        from .status import LastPass
+        from .advice import LastPass
 
         manager, partition = self.manager, chosen.log.topic_partition
         must_stop = partial(self._must_stop, partition)
@@ -459,7 +457,7 @@ class Cleaning:
         return None if due_ms is None else self.clock.wall_at(due_ms)
 
     def _status(self, log: Log, assessment: Steps[Eligibility]) -> Steps[CleanerStatus]:
-        from .status import CleanerStatus  # who asks has loaded it
+        from .advice import CleanerStatus  # who asks has loaded it
 
         eligibility = yield from assessment
         return CleanerStatus(eligibility, *self._passes.get(log.topic_partition, ()))

@@ -10,11 +10,12 @@ comes out is then as of the first one.
 Source: Apache Kafka's LogCleanerManager; KIP-58 (min lag), KIP-354 (max lag).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
+from ...protocol.records import RecordBatch
 from ..logs.log import Log
 from ..logs.segments import SegmentList
 from ..produce.producer_state import LastRecord
@@ -244,3 +245,30 @@ def _oldest_ms(segments: Sequence[LogSegment]) -> Steps[int | None]:
         if found_ms is not None and (oldest_ms is None or found_ms < oldest_ms):
             oldest_ms = found_ms
     return oldest_ms
+
+
+def is_any_reached(segments: Sequence[LogSegment], now_ms: int, checkpoint: Callable[[], None] = lambda: None) -> bool:
+    """Whether one of these segments has a tombstone, or a marker, whose delete horizon is not ahead. For any thread.
+
+    A pass over a log without dirty records would let it go. No round of the cleaner asks that, as Apache Kafka's does not: a tombstone
+    goes with the first pass after its horizon, which takes dirty records to come about. Who forces a pass is not to have a log copied
+    for nothing.
+
+    Args:
+        segments: Sealed, and held while this runs.
+        checkpoint: Called before every segment; may raise to stop.
+
+    Raises:
+        CorruptRecordError: No batch begins where the last one ended, or its records cannot be read.
+        OSError: The disk refused.
+    """
+    for segment in segments:
+        checkpoint()
+        for position, header in segment.headers():
+            horizon_ms = header.delete_horizon_ms
+            if horizon_ms is not None and horizon_ms <= now_ms:
+                batch = RecordBatch(memoryview(segment.log_file.read_at(position, header.size_bytes)))
+                # What else there was in a batch keeps the horizon after its tombstones.
+                if batch.is_control or any(record.value is None for record in batch.records()):
+                    return True
+    return False

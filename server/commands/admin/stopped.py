@@ -16,7 +16,7 @@ from ....protocol.errors import KafkaError
 from ....storage.cleaning.cleaner import Cleaner, CleaningAbortedError, CleanStats
 from ....storage.cleaning.cleaner_manager import CleanerManager
 from ....storage.cleaning.cleaning_states import HeldError
-from ....storage.cleaning.delete_horizons import is_any_reached
+from ....storage.cleaning.dirtiness import is_any_reached
 from ....storage.disk import paths
 from ....storage.disk.files import DirectoryLockedError
 from ....storage.disk.health import DataDirectoryError

@@ -19,12 +19,11 @@ from ....protocol.errors import ErrorCode, ProtocolError
 from ...security.sasl.conversation import InvalidCredentialsError, SaslError
 from ..desk import Desk, HangUpError, RequestingClient, finished, handler_of
 from ..frames import FrameReader
-from ..learning import Learning
+from ..large_requests import Learning
 from ..transport import Part, PeerGoneError
-from .allowance import BEFORE_BYTES, BEFORE_S, Allowance, let_wait
+from .allowance import BEFORE_BYTES, BEFORE_S, ELEMENTS_MAX, Allowance, let_wait, refused, words
 from .counts import Counts
 from .proving import AUTHENTICATE_KEY, HANDSHAKE_KEY, MAX_RECEIVE, Login, Send, take_bare_tokens
-from .refusing import ELEMENTS_MAX, refused, words
 from .session import Session
 
 if TYPE_CHECKING:

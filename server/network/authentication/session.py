@@ -13,10 +13,9 @@ from ...security.sasl.conversation import InvalidCredentialsError, SaslError
 from ..desk import Desk, Handler, HangUpError, RequestingClient, finished, handler_of, one_line
 from ..frames import FrameReader
 from ..transport import PeerGoneError
-from .allowance import let_wait
+from .allowance import let_wait, refused, words
 from .counts import Counts
 from .proving import AUTHENTICATE_KEY, HANDSHAKE_KEY, MAX_RECEIVE, Login, Send, take_bare_tokens
-from .refusing import refused, words
 
 if TYPE_CHECKING:
     from ...security.sasl.logins import ListenerLogin

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ...config.sasl.mechanisms import MechanismConfig, SaslConfig
     from ...config.sasl.oauth import OauthConfig
     from .jwks import Jwks
-    from .scram import ScramTokens
+    from .passwords import ScramTokens
 
 
 class Logins:
@@ -104,14 +104,14 @@ class Logins:
         from ...config.sasl.mechanisms import PLAIN
 
         if config.name == PLAIN:
-            from .plain import PlainConversation
+            from .passwords import PlainConversation
 
             return PlainConversation(config.users)
         if config.oauth is not None:
             from .oauthbearer import OauthConversation
 
             return OauthConversation(config.oauth, self._keys_of(config.oauth))
-        from .scram import ScramConversation
+        from .passwords import ScramConversation
 
         return ScramConversation(config.name, self.scram_users, self.tokens, self._secret, self._threads)
 

@@ -19,7 +19,7 @@ from ottla.server.client.connection import Client
 from ottla.server.client.sasl import Credentials
 from ottla.server.client.security import Security
 from ottla.server.client.values import LoginError
-from ottla.server.commands.kafka.security import security_from
+from ottla.server.commands.kafka.asking import security_from
 from ottla.storage.topics.config import ConfigError
 from support.broker.conversation import address
 from support.broker.raw_client import RawClient

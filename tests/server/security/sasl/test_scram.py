@@ -17,7 +17,7 @@ from ottla.server.client.values import LoginError
 from ottla.server.config.sasl.users import User
 from ottla.server.security.principal import Principal
 from ottla.server.security.sasl.conversation import InvalidCredentialsError, SaslError
-from ottla.server.security.sasl.scram import ScramConversation
+from ottla.server.security.sasl.passwords import ScramConversation
 from ottla.server.security.sasl.scram_users import ScramUsers, facts_of
 
 SHA_256, SHA_512 = "SCRAM-SHA-256", "SCRAM-SHA-512"
