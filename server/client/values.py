@@ -11,8 +11,9 @@ Content: TypeAlias = str | bytes | None
 HeadersLike: TypeAlias = Mapping[str, Content] | Iterable[tuple[str, Content]]
 
 
-class LoginError(ConnectionError):
-    """The broker does not let us in, or is not who it says; one line without secrets."""
+class UnreachableError(ConnectionError):
+    """No connection could be made: nobody answers, the broker does not let us in, or it is not who it says. One line without secrets;
+    nothing was sent."""
 
 
 @dataclass(frozen=True, slots=True)

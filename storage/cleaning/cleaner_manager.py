@@ -18,13 +18,13 @@ from ..logs.log import Log
 from ..produce.producer_state import LastRecord
 from ..steps import Steps, to_the_end
 from .cleaner_checkpoints import CleanerCheckpoints, data_dir_of
-from .cleaning_states import CleaningStates, HeldError, StateError
+from .cleaning_states import CleaningStates, HeldError
 from .dirtiness import LogToClean, first_dirty_offset, measure_forced_in_pieces, measure_in_pieces
 
 if TYPE_CHECKING:
     from .eligibility import Eligibility
 
-__all__ = ["CleanerManager", "StateError", "UncleanableMark"]
+__all__ = ["CleanerManager", "UncleanableMark"]
 
 # Logs and their segments; a millisecond or two.
 MEASURED_AT_ONCE = 64
@@ -367,12 +367,12 @@ class CleanerManager(CleaningStates):
         """A pass is over, however it ended: free the partition, or hand it to those who asked for it.
 
         Raises:
-            StateError: The partition is not being cleaned.
+            RuntimeError: The partition is not being cleaned.
         """
         self.leave(cleaned.log.topic_partition)
 
     def done_deleting(self, topic_partitions: Iterable[TopicPartition]) -> None:
-        """Retention is through with these. StateError if one was not in progress."""
+        """Retention is through with these. RuntimeError if one was not in progress."""
         for tp in topic_partitions:
             self.leave(tp)
 

@@ -14,9 +14,10 @@ from ....protocol.messages.list_offsets import ListOffsetsPartition, ListOffsets
 from ....storage.topics.options import ConfigError
 from ....storage.topics.properties import parse_properties
 from ...client.kafka import Kafka
-from ...client.nodes import NodeConnections, UnreachableError, check
+from ...client.nodes import NodeConnections, check
 from ...client.reading import LATEST, LEVELS, Isolation
 from ...client.security import PLAIN, Security
+from ...client.values import UnreachableError
 from ..frame.errors import CommandError, WrongCallError, did_you_mean
 from ..frame.options import COMMAND_CONFIG, bootstrap_of
 

@@ -16,8 +16,7 @@ from typing import Any
 
 from ...config.sasl.oauth import OauthConfig
 from ...runtime.floods import Floods
-from ..principal import USER, Principal
-from .conversation import InvalidCredentialsError, SaslError
+from ..principal import USER, Principal, UnprovenError
 from .jwks import Jwks, ProvedToken
 
 _REFUSALS = Floods(logging.getLogger("ottla.sasl"))
@@ -218,12 +217,12 @@ class OauthConversation:
     async def respond(self, token: bytes, now_ms: int) -> bytes:
         """As `Conversation`."""
         if self._error and token == b"\x01":
-            raise SaslError(self._error)
+            raise UnprovenError(self._error, is_told=True)
         first = _FIRST.fullmatch(token.decode(errors="replace"))
         pairs = dict(pair.split("=", 1) for pair in first["pairs"].split("\x01")[:-1]) if first else {}
         auth = _AUTH.fullmatch(pairs.get("auth", ""))
         if first is None or auth is None or auth["scheme"].lower() != "bearer":
-            raise InvalidCredentialsError("the client's first message is malformed")
+            raise UnprovenError("the client's first message is malformed")
         try:
             found = await checked(auth["token"], self._config, self._jwks, now_ms)
         except BearerTokenError as error:
@@ -232,9 +231,10 @@ class OauthConversation:
             return self._error.encode()
         authorization = first["authorization"]  # as it was escaped: so Apache Kafka compares it
         if authorization and authorization != found.subject:
-            raise SaslError(
+            raise UnprovenError(
                 f"Authentication failed: Client requested an authorization id ({authorization}) that is different from the"
-                f" token's principal name ({found.subject})"
+                f" token's principal name ({found.subject})",
+                is_told=True,
             )
         self.principal, self.expires_ms = Principal(USER, found.subject), found.expires_ms
         return b""

@@ -24,8 +24,7 @@ from typing import Protocol
 import trio
 
 from ....protocol.scram import ITERATIONS_MIN, ScramCredential, credential_of, digest, mac, salted, xor
-from ..principal import USER, Principal
-from .conversation import InvalidCredentialsError, SaslError
+from ..principal import USER, Principal, UnprovenError
 from .scram_users import ScramUsers, salt_from
 
 _NOBODYS = token_bytes(32)
@@ -44,20 +43,21 @@ class PlainConversation:
         """As `Conversation`; the client has one thing to say."""
         parts = token.split(b"\0")
         if len(parts) != 3:
-            raise InvalidCredentialsError("a token of PLAIN has three parts")
+            raise UnprovenError("a token of PLAIN has three parts")
         authorization_id, name, password = (part.decode(errors="replace") for part in parts)
         if not name:
-            raise SaslError("Authentication failed: username not specified")
+            raise UnprovenError("Authentication failed: username not specified", is_told=True)
         if not password:
-            raise SaslError("Authentication failed: password not specified")
+            raise UnprovenError("Authentication failed: password not specified", is_told=True)
         expected = self._passwords.get(name)
         known = _NOBODYS if expected is None else expected.encode(errors="surrogatepass")
         is_equal = compare_digest(password.encode(), known)
         if expected is None or not is_equal:
-            raise SaslError("Authentication failed: Invalid username or password")
+            raise UnprovenError("Authentication failed: Invalid username or password", is_told=True)
         if authorization_id and authorization_id != name:
-            raise SaslError(
-                "Authentication failed: Client requested an authorization id that is different from username"
+            raise UnprovenError(
+                "Authentication failed: Client requested an authorization id that is different from username",
+                is_told=True,
             )
         self.principal = Principal(USER, name)
         return b""
@@ -140,20 +140,21 @@ class ScramConversation:
         try:
             text = token[: _TOKEN_CHARS + 1].decode()
         except UnicodeDecodeError:
-            raise InvalidCredentialsError("the message is not in UTF-8") from None
+            raise UnprovenError("the message is not in UTF-8") from None
         if len(text) > _TOKEN_CHARS:
-            raise InvalidCredentialsError("the message is too long")
+            raise UnprovenError("the message is too long")
         answer = await self._begin(text, now_ms) if self._credential is None else self._end(text, self._credential)
         return answer.encode()
 
     async def _begin(self, text: str, now_ms: int) -> str:
         first = _FIRST.fullmatch(text)
         if first is None:
-            raise InvalidCredentialsError("the client's first message is malformed")
+            raise UnprovenError("the client's first message is malformed")
         name = _unescaped(first["name"])
         if (authorization := first["authorization"]) and _unescaped(authorization) != name:
-            raise SaslError(
-                "Authentication failed: Client requested an authorization id that is different from username"
+            raise UnprovenError(
+                "Authentication failed: Client requested an authorization id that is different from username",
+                is_told=True,
             )
         if "tokenauth=true" in first["extensions"].lower().split(","):
             credential = await self._token(name, now_ms)
@@ -191,12 +192,12 @@ class ScramConversation:
     def _end(self, text: str, credential: ScramCredential) -> str:
         final = _FINAL.fullmatch(text)
         if final is None:
-            raise InvalidCredentialsError("the client's final message is malformed")
+            raise UnprovenError("the client's final message is malformed")
         if final["nonce"] != self._nonce:
-            raise InvalidCredentialsError("invalid client nonce in the final client message")
+            raise UnprovenError("invalid client nonce in the final client message")
         said = f"{self._said},{final['bare']}".encode()
         if not _is_proved(self._mechanism, final["proof"], said, credential) or self._who is None:
-            raise InvalidCredentialsError("invalid client credentials")
+            raise UnprovenError("invalid client credentials")
         self.principal, self.expires_ms = self._who, self._until_ms
         return f"v={b64encode(mac(self._mechanism, credential.server_key, said)).decode()}"
 
