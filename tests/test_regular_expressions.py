@@ -29,7 +29,7 @@ NOT_PROVED = {
         "_TOKEN",
     ): "takes every character, so nothing is read twice but a quote left open, which ends it",
     ("server/handlers/api_versions.py", "[a-zA-Z0-9](?:"): GIVES_BACK,
-    ("server/http/decoding.py", "matches.pattern"): "those of `Matches`, which are read as well",
+    ("server/http/json_values.py", "matches.pattern"): "those of `Matches`, which are read as well",
     ("server/http/openapi.py", "\\\\{"): "our own paths",
     ("server/quotas/entities.py", "_PART"): "a lazy loop, each of whose steps looks ahead by 12 characters at most",
     ("server/quotas/entities.py", "_AMBIGUOUS"): GIVES_BACK,

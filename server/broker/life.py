@@ -30,24 +30,6 @@ from .broker import Broker, nodes_of
 from .node_life import STOP_DEADLINE_S
 
 
-@contextmanager
-def faults_in_force(faults: Faults, handlers: Handlers, files: Files) -> Iterator[None]:
-    """Have the faults act that are declared already, and those that will be: requests meet them from the first connection to the
-    last one, disks until the broker stops."""
-    with ExitStack() as watched:
-        watched.enter_context(faults.watched_by(partial(take_faults, handlers)))
-        if isinstance(files, DiskFiles):
-            watched.enter_context(faults.watched_by(files.take_faults))
-        yield
-
-
-def end_faults_of_disks(faults: Faults) -> None:
-    """Before logs are closed: that, and the next start, is on a sound disk."""
-    for fault in faults:
-        if fault.declaration.disk is not None:
-            fault.remove()
-
-
 class End(Enum):
     """How a life ends."""
 
@@ -184,3 +166,21 @@ async def _drain(broker: Broker, *, keeps_ports: bool) -> None:
     broker.services.coordinators.close()
     broker.waits.wake_all()
     await broker.connections.drain(STOP_DEADLINE_S, listeners)
+
+
+@contextmanager
+def faults_in_force(faults: Faults, handlers: Handlers, files: Files) -> Iterator[None]:
+    """Have the faults act that are declared already, and those that will be: requests meet them from the first connection to the
+    last one, disks until the broker stops."""
+    with ExitStack() as watched:
+        watched.enter_context(faults.watched_by(partial(take_faults, handlers)))
+        if isinstance(files, DiskFiles):
+            watched.enter_context(faults.watched_by(files.take_faults))
+        yield
+
+
+def end_faults_of_disks(faults: Faults) -> None:
+    """Before logs are closed: that, and the next start, is on a sound disk."""
+    for fault in faults:
+        if fault.declaration.disk is not None:
+            fault.remove()

@@ -12,7 +12,7 @@ from typing import Any
 from ...storage.pictures.legend import parts_in
 from ...storage.pictures.log_picture import LogPicture
 from ...storage.pictures.text import Style, bar, key, pass_lines, state, style
-from ..http.decoding import decoded
+from ..http.json_values import decoded
 from ..runtime.errors import ControlError
 from .admin.asking import Admin, duration_text, show_rows, with_admin_options
 from .admin.faults import row_of

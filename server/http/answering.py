@@ -18,7 +18,7 @@ from ..runtime.errors import refusal as kafka_refusal
 from ..runtime.threads import in_worker
 from .access import HttpRefusal
 from .call import JSON_TYPE, Lives, Text
-from .decoding import decoded, encoded, from_texts
+from .json_values import decoded, encoded, from_texts
 from .table import AnyCall, CallTable, Route
 
 log = logging.getLogger("ottla.admin")

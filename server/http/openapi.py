@@ -12,8 +12,8 @@ from typing import Any, Literal, get_args, get_origin
 from ..control.broker_state import version
 from ..control.operation import INT64_MAX, Length, Matches, Range
 from .call import JSON_TYPE, Call, Text
-from .decoding import is_union, plain, spelt
 from .fields import HttpField, doc_of, docs_of, fields_of, is_object, stripped
+from .json_values import is_union, plain, spelt
 
 AnyCall = Call[Any, Any]
 
