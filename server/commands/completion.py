@@ -53,7 +53,8 @@ class CommandPlace:
 
 
 def places() -> Iterator[CommandPlace]:
-    """The beginning, each command, each action; in the order of the help."""
+    """Every place in a command line where something can be completed: the beginning, each command, each action; in the order of the
+    help."""
     first = top()
     yield CommandPlace("", "", first.names, first.parser())
     for row in ROWS.values():

@@ -1,5 +1,8 @@
 """Records on their way into one batch of a coordinator's topic. A batch of thousands is made in pieces; to append it is then
-one short step."""
+one short step.
+
+Keys and values are blobs: a number (a key's type, a value's schema version), then a message.
+"""
 
 from __future__ import annotations
 

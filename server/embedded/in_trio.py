@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def event_loop() -> str | None:
-    """`trio` or `asyncio`; None outside of both."""
+    """Which event loop the caller is in: `trio` or `asyncio`; None outside of both."""
     if trio.lowlevel.in_trio_task():
         return "trio"
     asyncio = sys.modules.get("asyncio")  # who has never loaded it is not in it

@@ -44,7 +44,7 @@ _KEY_ID = "1"
 
 
 class Issuer:
-    """A key pair, and tokens that it has signed.
+    """Who vouches for clients of OAUTHBEARER in tests: a key pair, and tokens that it has signed; forgotten with its broker.
 
     Raises:
         ConfigError: What makes signatures is not installed.

@@ -106,7 +106,8 @@ OFFERED = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 def security_of(options: argparse.Namespace, environment: Mapping[str, str] = os.environ) -> Security:
-    """What the file that a command was given says; without one, connections are plain.
+    """How a command secures its connections: what the file of `--command-config` says, in the properties of Apache Kafka's clients and
+    tools; without one, connections are plain.
 
     Raises:
         WrongCallError: The file cannot be read, or says what cannot be done.

@@ -319,7 +319,7 @@ def _check_bounds(field: SeedField, topics: tuple[SeedTopic, ...]) -> None:
 
 
 async def export(broker: Broker) -> dict[str, Any]:
-    """What `seed_from` takes: each topic that is not the broker's own, with partitions, replicas and configs that are set; and
+    """A seed of what a broker has, without records: each topic that is not the broker's own, with partitions, replicas and configs that are set; and
     each access control entry and quota."""
     services, time_slice = broker.services, TimeSlice()
     topics: dict[str, Any] = {}

@@ -27,7 +27,11 @@ _FAILED = "Failed to compute number of partitions for all repartition topics"
 
 
 def repartition_counts(subtopologies: Collection[Subtopology], existing: Callable[[str], int | None]) -> dict[str, int]:
-    """By name of each repartition topic that is read or written.
+    """How many partitions each repartition topic has that is read or written, by name: without a number of its own as many as the
+    largest topic that is read by whoever writes to it, along the topology.
+
+    Apache Kafka goes over all subtopologies again and again until nothing is left, and takes what is known when it comes by; here a
+    subtopology is looked at when it would be come by first with something known, so a long chain costs no more than its length.
 
     Args:
         subtopologies: In the order in which they are gone over.

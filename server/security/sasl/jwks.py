@@ -50,7 +50,11 @@ class ProvedToken:
 
 
 class ProvedTokens:
-    """The last ones, without the tokens themselves."""
+    """The last tokens whose signatures have been found good, without the tokens themselves.
+
+    A client shows the same one on each of its connections, until it has expired. This spares the work alone: whether the key still
+    counts, and what the token says, is for whoever asks, each time.
+    """
 
     def __init__(self) -> None:
         self._found: OrderedDict[bytes, ProvedToken] = OrderedDict()

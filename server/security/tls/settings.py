@@ -251,7 +251,7 @@ class Ciphers:
 
 
 def ciphers_of(suites: tuple[str, ...]) -> Ciphers:
-    """The choice that IANA's names make.
+    """The choice that suites' names of IANA make, which Java has too (`ssl.cipher.suites`), as OpenSSL calls them.
 
     Raises:
         ValueError: OpenSSL has no such suite; or this Python cannot leave out the others of TLS 1.3.
