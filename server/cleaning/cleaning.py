@@ -20,7 +20,6 @@ import trio
 from ...protocol.errors import KafkaError
 from ...storage.cleaning.cleaner_checkpoints import data_dir_of
 from ...storage.cleaning.cleaner_manager import CleanerManager
-from ...storage.cleaning.cleaning_states import HeldError
 from ...storage.cleaning.dirtiness import LogToClean
 from ...storage.disk.files import Files, WouldWaitError
 from ...storage.disk.paths import TopicPartition
@@ -183,13 +182,12 @@ class Cleaning:
                 self.manager.take(demand.log, self.clock.now_ms(), is_forced=demand.is_forced), TimeSlice()
             )
             if chosen is None:
-                served = DemandResult.NOT_DUE
+                # Of a log that somebody else has, who asked waits for its end.
+                served = DemandResult.NOT_DUE if self.manager.is_available(demand.log) else DemandResult.GIVEN_UP
             else:
                 demand.up_to = chosen.upper_offset
                 ended = await self._clean_one(thread, settings, chosen, is_forced=demand.is_forced)
                 served, failure = ended.served, ended.failure
-        except HeldError:
-            pass  # who asked waits for its end
         except Exception as error:
             failure = f"{demand.log.topic_partition} cannot be cleaned: {str(error) or type(error).__name__}"
             raise

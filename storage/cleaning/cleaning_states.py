@@ -22,10 +22,6 @@ from ..disk.paths import TopicPartition
 NOT_HELD = "not held"
 
 
-class HeldError(Exception):
-    """Somebody else has the partition."""
-
-
 class _InProgress:
     __slots__ = ()
 
